@@ -1,0 +1,51 @@
+"""Reading a cluster file: what the machine is."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.model import Cluster, Device
+from scalewatt.campaign.validation import PROJECT_ROOT, check, read_yaml, schema
+from scalewatt.errors import InputError
+
+_PLACEHOLDERS = {"gpus": 1, "nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1}
+
+
+def load_cluster(path: Path | str) -> Cluster:
+    """Read and check a cluster file."""
+    return parse_cluster(read_yaml(path), str(path))
+
+
+def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
+    """Check a cluster's content (Snakemake's `config`); `where` names it in messages."""
+    root = schema("cluster")
+    campaign_keys = set(schema("campaign")["properties"])
+    blended = sorted(set(content) & campaign_keys)
+    if blended:
+        raise InputError(
+            f"{where}: '{blended[0]}' is a key of a campaign, not of a cluster; "
+            "choose a campaign with --config campaign=FILE, not with --configfile"
+        )
+    check(content, root, where, root)
+    launcher = content["launcher"]
+    try:
+        launcher.format(**_PLACEHOLDERS)
+    except (KeyError, IndexError, ValueError) as error:
+        allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
+        raise InputError(f"{where}: launcher: {launcher!r}: allowed placeholders: {allowed}") from error
+    known = {f.name for f in fields(Cluster)}
+    devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
+    rest = {k: v for k, v in content.items() if k in known and k != "devices"}
+    setup = tuple(content.get("setup", ()))
+    return Cluster(name=content["cluster"], devices=devices, **{**rest, "setup": setup})
+
+
+def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
+    """Devices by name: those of `cluster`, then those of every profile of the project."""
+    devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
+    for path in sorted((PROJECT_ROOT / "profiles").glob("*/cluster.yaml")):
+        for name, device in load_cluster(path).devices.items():
+            devices.setdefault(name, device)
+    return devices

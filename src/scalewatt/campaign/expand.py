@@ -1,0 +1,298 @@
+"""From a campaign file to series, configurations and runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import floor
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, Series
+from scalewatt.campaign.validation import check, defaults, one_of, read_yaml, schema
+from scalewatt.errors import InputError
+
+PHASES = {"resnet50": ("train",), "fourcastnet": ("pretrain", "finetune")}
+
+
+def load_campaign(path: Path | str, cluster: Cluster | None = None) -> Campaign:
+    """Read, check and expand a campaign file.
+
+    Node geometry and limits come from `cluster`, or from whichever profile has the device.
+    """
+    return expand(read_yaml(path), Path(path), known_devices(cluster))
+
+
+def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> Campaign:
+    """Expand a campaign's content; InputError names `path`, the key and what is allowed."""
+    root = schema("campaign")
+    check(content, root, str(path), root)
+    configurations: dict[str, Configuration] = {}
+    repeats: dict[str, tuple[str, int]] = {}
+    series: dict[str, Series] = {}
+    for name, entry in content["series"].items():
+        where = f"{path}: series.{name}"
+        one = _Expansion(content, entry, where, devices)
+        points: dict[int, str] = {}
+        for gpus in sorted(entry["gpus"]):
+            configuration = one.configuration(gpus)
+            points[gpus] = configuration.id
+            configurations[configuration.id] = configuration
+            first, count = repeats.setdefault(configuration.id, (name, entry.get("repeats", 1)))
+            if count != entry.get("repeats", 1):
+                raise InputError(
+                    f"{where}.repeats: {entry.get('repeats', 1)}, but series.{first} asks for {count} "
+                    f"repeats of the same configuration {configuration.id}; allowed: the same number"
+                )
+        series[name] = one.series(name, points)
+    configurations = _with_initial_weights(configurations, repeats, path)
+    _check_figures(content["figures"], series, str(path))
+    return Campaign(
+        name=content["name"],
+        path=path,
+        protocol=content["protocol"],
+        series=series,
+        configurations=dict(sorted(configurations.items())),
+        repeats={id_: count for id_, (_, count) in repeats.items()},
+        figures=content["figures"],
+    )
+
+
+class _Expansion:
+    """One series entry on its way to configurations."""
+
+    def __init__(
+        self, content: dict[str, Any], entry: dict[str, Any], where: str, devices: dict[str, Device]
+    ) -> None:
+        self.content, self.entry, self.where = content, entry, where
+        self.model: str = entry["model"]
+        self.phase = self._phase()
+        self.key = self.model if self.phase == "train" else f"{self.model}.{self.phase}"
+        self.constant = self._batch_rule()
+        if entry["device"] not in devices:
+            raise InputError(
+                f"{where}.device: '{entry['device']}' is in no cluster file (profiles/*/cluster.yaml); "
+                f"{one_of(entry['device'], sorted(devices))}"
+            )
+        self.device = devices[entry["device"]]
+        self.settings, self.overrides = self._settings()
+        self.dataset = self._dataset()
+
+    def _phase(self) -> str:
+        allowed = PHASES[self.model]
+        phase = self.entry.get("phase", allowed[0] if len(allowed) == 1 else None)
+        if phase not in allowed:
+            raise InputError(
+                f"{self.where}.phase: {phase!r} for {self.model}; {one_of(phase, allowed)}"
+            )
+        return phase
+
+    def _batch_rule(self) -> str:
+        given = [k for k in ("local_batch_size", "global_batch_size") if k in self.entry]
+        if len(given) != 1:
+            raise InputError(
+                f"{self.where}: {' and '.join(given) or 'no batch size'} given; allowed: either "
+                "local_batch_size (constant per GPU) or global_batch_size (constant over all GPUs)"
+            )
+        return given[0]
+
+    def _settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        models = self.content["models"]
+        if self.key not in models:
+            raise InputError(
+                f"{self.where}: `models` has no entry '{self.key}', which names its dataset"
+            )
+        root = schema("campaign")
+        part = root["$defs"][self.key]
+        campaign_wide = {**dict(defaults(part)), **models[self.key]}
+        overrides = self.entry.get("settings", {})
+        check(overrides, {**part, "required": []}, f"{self.where}.settings", root)
+        settings = {**campaign_wide, **overrides}
+        changed = {k: v for k, v in overrides.items() if v != campaign_wide.get(k)}
+        if self.entry.get("protocol", self.content["protocol"]) != self.content["protocol"]:
+            changed["protocol"] = self.entry["protocol"]
+        return settings, changed
+
+    def _dataset(self) -> dict[str, Any]:
+        name = self.settings["dataset"]
+        datasets = self.content["datasets"]
+        if name not in datasets:
+            raise InputError(
+                f"{self.where}: dataset '{name}' is not among `datasets`; {one_of(name, datasets)}"
+            )
+        needed = "imagenet" if self.model == "resnet50" else "era5"
+        if datasets[name]["format"] != needed:
+            raise InputError(
+                f"{self.where}: {self.model} trains on a dataset of format {needed}, "
+                f"but '{name}' is of format {datasets[name]['format']}"
+            )
+        if needed == "era5":
+            self._check_grid(datasets[name]["grid"], name)
+        return {"name": name, **datasets[name]}
+
+    def _check_grid(self, grid: list[int], name: str) -> None:
+        patch = self.settings["patch_size"]
+        if any(edge % patch for edge in grid):
+            raise InputError(
+                f"{self.where}: patch_size {patch} does not divide the grid {grid} of '{name}'; "
+                "allowed: a divisor of both edges"
+            )
+        embed, blocks = self.settings["embed_dim"], self.settings["num_blocks"]
+        if embed % blocks:
+            raise InputError(
+                f"{self.where}: embed_dim {embed} is not a multiple of num_blocks {blocks}"
+            )
+
+    def _batch_sizes(self, gpus: int) -> tuple[int, int]:
+        size = self.entry[self.constant]
+        if self.constant == "local_batch_size":
+            return size, size * gpus
+        if size % gpus:
+            allowed = [str(n) for n in range(1, max(self.entry["gpus"]) + 1) if size % n == 0]
+            raise InputError(
+                f"{self.where}.global_batch_size: {size} does not divide by {gpus} GPUs; "
+                f"allowed GPU counts: {', '.join(allowed)}"
+            )
+        return size // gpus, size
+
+    def _check_device(self, gpus: int, local_batch_size: int) -> None:
+        device = self.device
+        per_node = device.gpus_per_node
+        if gpus > per_node and gpus % per_node:
+            raise InputError(
+                f"{self.where}.gpus: {gpus} does not fit nodes of {per_node} GPUs ({device.name}); "
+                f"allowed: up to {per_node}, or a multiple of {per_node}"
+            )
+        if device.max_gpus and gpus > device.max_gpus:
+            raise InputError(
+                f"{self.where}.gpus: {gpus} is more than {device.name} has for one job; "
+                f"allowed: at most {device.max_gpus}"
+            )
+        limit = device.max_local_batch_size.get(self.key)
+        if limit and local_batch_size > limit:
+            raise InputError(
+                f"{self.where}: a local batch size of {local_batch_size} at {gpus} GPUs is above what "
+                f"{device.name} is known to hold of {self.key}; allowed: at most {limit}"
+            )
+
+    def _fraction(self, gpus: int) -> Fraction:
+        rule = str(self.entry.get("dataset_fraction", 1))
+        top, _, bottom = rule.partition("/")
+        fraction = Fraction(gpus if top == "n" else int(top), int(bottom or 1))
+        if fraction > 1:
+            raise InputError(
+                f"{self.where}.dataset_fraction: {rule} is {fraction} of the dataset at {gpus} GPUs; "
+                "allowed: at most 1"
+            )
+        if fraction != 1 and self.dataset["format"] != "imagenet":
+            raise InputError(
+                f"{self.where}.dataset_fraction: {rule}: {self.model} trains on whole years; allowed: 1"
+            )
+        return fraction
+
+    def configuration(self, gpus: int) -> Configuration:
+        """The configuration at `gpus` GPUs."""
+        local, global_ = self._batch_sizes(gpus)
+        self._check_device(gpus, local)
+        fraction = self._fraction(gpus)
+        train, validation = _sample_counts(self.dataset)
+        samples = floor(train * fraction)
+        if samples // gpus < 1 or floor(validation * fraction) < 1:
+            raise InputError(
+                f"{self.where}.dataset_fraction: leaves {samples} training samples for {gpus} GPUs; "
+                "allowed: at least one per GPU, and one for validation"
+            )
+        settings = dict(self.settings)
+        for key in ("dataset", "epochs"):
+            settings.pop(key)
+        return Configuration(
+            id=self._id(gpus, local, fraction, samples),
+            model=self.model,
+            phase=self.phase,
+            device=self.device.name,
+            gpus=gpus,
+            nodes=-(-gpus // self.device.gpus_per_node),
+            ranks_per_node=min(gpus, self.device.gpus_per_node),
+            local_batch_size=local,
+            global_batch_size=global_,
+            dataset=self.dataset,
+            dataset_fraction=str(fraction),
+            dataset_samples=samples,
+            validation_samples=floor(validation * fraction),
+            protocol=self.entry.get("protocol", self.content["protocol"]),
+            epochs=self.settings["epochs"],
+            seed=self.content.get("seed", 0),
+            sampling_period_s=self.content.get("sampling_period_s", 1),
+            settings=settings,
+            initial_weights=None,
+        )
+
+    def _id(self, gpus: int, local: int, fraction: Fraction, samples: int) -> str:
+        part = "full" if fraction == 1 else f"s{samples:07d}"
+        extra = "".join(f"-{k}{_id_value(v)}" for k, v in sorted(self.overrides.items()))
+        return f"{self.key}-{self.device.name}-n{gpus:03d}-lbs{local:04d}-{part}{extra}"
+
+    def series(self, name: str, points: dict[int, str]) -> Series:
+        """The series with its points."""
+        return Series(
+            name=name,
+            label=self.entry.get("label", name),
+            model=self.model,
+            phase=self.phase,
+            device=self.device.name,
+            constant=self.constant,
+            fraction_rule=str(self.entry.get("dataset_fraction", 1)),
+            repeats=self.entry.get("repeats", 1),
+            points=points,
+        )
+
+
+def _id_value(value: Any) -> str:
+    text = "x".join(map(str, value)) if isinstance(value, list) else str(value).lower()
+    return "".join(c if c.isalnum() or c in "._" else "_" for c in text)
+
+
+def _sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
+    """Training and validation samples of a whole dataset."""
+    if dataset["format"] == "imagenet":
+        return dataset["train_samples"], dataset["validation_samples"]
+
+    def samples(key: str) -> int:
+        first, last = dataset[key]
+        return (last - first + 1) * dataset["samples_per_year"]
+
+    return samples("train_years"), samples("validation_years")
+
+
+def _with_initial_weights(
+    configurations: dict[str, Configuration], repeats: dict[str, tuple[str, int]], path: Path
+) -> dict[str, Configuration]:
+    """Fine-tuning starts from the weights of the same configuration's pre-training."""
+    result = dict(configurations)
+    for id_, configuration in configurations.items():
+        if configuration.phase != "finetune":
+            continue
+        source = id_.replace(".finetune-", ".pretrain-", 1)
+        series, count = repeats[id_]
+        if source not in configurations or repeats[source][1] < count:
+            raise InputError(
+                f"{path}: series.{series}: fine-tuning at {configuration.gpus} GPUs starts from the "
+                f"weights of {source}, of which no series has {count} repeats"
+            )
+        result[id_] = replace(configuration, initial_weights=source)
+    return result
+
+
+def _check_figures(figures: dict[str, Any], series: dict[str, Series], where: str) -> None:
+    for figure, content in figures.items():
+        points = content.get("points", [{"series": name} for name in content.get("series", [])])
+        for point in points:
+            name = point["series"]
+            if name not in series:
+                raise InputError(f"{where}: figures.{figure}: no series '{name}'; {one_of(name, series)}")
+            if "gpus" in point and point["gpus"] not in series[name].points:
+                raise InputError(
+                    f"{where}: figures.{figure}: series.{name} has no point at {point['gpus']} GPUs; "
+                    f"{one_of(point['gpus'], series[name].points)}"
+                )

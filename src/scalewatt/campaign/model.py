@@ -1,0 +1,158 @@
+"""What a campaign and a cluster consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Device:
+    """One kind of node of a cluster; powers in W are for estimation only."""
+
+    name: str
+    gpus_per_node: int
+    cpus_per_rank: int
+    cpu: dict[str, float]
+    gpu: dict[str, float] | None = None
+    ram: dict[str, float] | None = None
+    max_gpus: int | None = None
+    torch_device: str = "cuda"
+    description: str = ""
+    gpu_memory_gib: float | None = None
+    max_local_batch_size: dict[str, int] = field(default_factory=dict)
+    partition: str | None = None
+    gres: str | None = None
+    memory_mb: int = 0
+    time_limit_min: int | None = None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a campaign runs."""
+
+    name: str
+    launcher: str
+    devices: dict[str, Device]
+    campaign: str = "config.yaml"
+    results_only: bool | None = None
+    work_root: str = "work"
+    data_roots: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    pue: dict[str, Any] | None = None
+    carbon_intensity: dict[str, Any] | None = None
+    price: dict[str, Any] | None = None
+
+    def data_folder(self, dataset: str) -> str:
+        """Folder of the prepared dataset."""
+        return self.data_roots.get(dataset, f"data/{dataset}")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One point of a series, fully determined. Batch sizes and counts are in samples."""
+
+    id: str
+    model: str
+    phase: str
+    device: str
+    gpus: int
+    nodes: int
+    ranks_per_node: int
+    local_batch_size: int
+    global_batch_size: int
+    dataset: dict[str, Any]
+    dataset_fraction: str
+    dataset_samples: int
+    validation_samples: int
+    protocol: str
+    epochs: int
+    seed: int
+    sampling_period_s: float
+    settings: dict[str, Any]
+    initial_weights: str | None
+    """Id of the configuration whose weights it starts from."""
+
+    @property
+    def samples_per_epoch(self) -> int:
+        """Samples trained on in an epoch: what does not divide by the ranks is left out."""
+        return self.gpus * (self.dataset_samples // self.gpus)
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Gradient updates an epoch: the last, partial batch counts."""
+        return -(-(self.dataset_samples // self.gpus) // self.local_batch_size)
+
+    @property
+    def updates(self) -> int:
+        """Gradient updates of the whole training."""
+        return self.epochs * self.updates_per_epoch
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line in a figure."""
+
+    name: str
+    label: str
+    model: str
+    phase: str
+    device: str
+    constant: str
+    """What stays constant along the line: local_batch_size or global_batch_size."""
+    fraction_rule: str
+    repeats: int
+    points: dict[int, str]
+    """Configuration id of each GPU count, ascending."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Configuration × repeat: one row of the results. Repeats count from 1."""
+
+    configuration: Configuration
+    repeat: int
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Everything one configuration file asks for."""
+
+    name: str
+    path: Path
+    protocol: str
+    series: dict[str, Series]
+    configurations: dict[str, Configuration]
+    repeats: dict[str, int]
+    """Number of repeats of each configuration."""
+    figures: dict[str, dict[str, Any]]
+
+    def runs(self) -> Iterator[Run]:
+        """Every run, ordered by configuration and repeat."""
+        for id_, configuration in self.configurations.items():
+            for repeat in range(1, self.repeats[id_] + 1):
+                yield Run(configuration, repeat)
+
+    def series_of(self, configuration: str) -> list[str]:
+        """Names of the series that share a configuration."""
+        return [s.name for s in self.series.values() if configuration in s.points.values()]
+
+    def devices(self) -> set[str]:
+        """Names of the devices it runs on."""
+        return {s.device for s in self.series.values()}
+
+    def datasets(self) -> dict[str, dict[str, Any]]:
+        """The datasets that its configurations use, by name."""
+        return {c.dataset["name"]: c.dataset for c in self.configurations.values()}
+
+    def figure_configurations(self, figure: str) -> list[str]:
+        """Ids of the configurations that a figure (or table1) shows, without doubles."""
+        content = self.figures[figure]
+        if "points" in content:
+            ids = [self.series[p["series"]].points[p["gpus"]] for p in content["points"]]
+        else:
+            ids = [id_ for name in content["series"] for id_ in self.series[name].points.values()]
+        return list(dict.fromkeys(ids))

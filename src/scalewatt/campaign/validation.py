@@ -1,0 +1,128 @@
+"""Reading YAML and holding it against a JSON schema, with messages for people."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scalewatt.errors import InputError
+
+# scalewatt runs from its checkout (an editable install): the schemas stand beside the workflow.
+PROJECT_ROOT = Path(__file__).resolve().parents[3]
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML's safe loader, which also refuses a key given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        own = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        for key in own:
+            if own.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key}' stands there twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path | str) -> dict[str, Any]:
+    """Read a YAML mapping; InputError where the file is missing or is none."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InputError(f"{path}: cannot be read ({reason})") from error
+    try:
+        content = yaml.load(text, Loader=_UniqueKeyLoader)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected keys and values (a YAML mapping)")
+    return content
+
+
+@cache
+def schema(name: str) -> dict[str, Any]:
+    """The JSON schema `name` (campaign or cluster)."""
+    path = PROJECT_ROOT / "workflow" / "schemas" / f"{name}.schema.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def nearest(word: object, allowed: Iterable[object]) -> str:
+    """'; did you mean …?' or nothing."""
+    close = difflib.get_close_matches(str(word), [str(a) for a in allowed], n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def one_of(word: object, allowed: Iterable[object]) -> str:
+    """'allowed: a, b; did you mean 'a'?'"""
+    names = [str(a) for a in allowed]
+    return f"allowed: {', '.join(names) or 'nothing'}{nearest(word, names)}"
+
+
+def check(content: Any, part: dict[str, Any], where: str, root: dict[str, Any]) -> None:
+    """Hold `content` against schema `part` of `root`; InputError names file, key and what is allowed."""
+    from jsonschema import Draft202012Validator
+
+    validator = Draft202012Validator({**part, "$defs": root.get("$defs", {})})
+    errors = sorted(validator.iter_errors(content), key=lambda e: (len(e.path), str(list(e.path))))
+    if errors:
+        raise InputError(_message(errors[0], where))
+
+
+def _message(error: Any, where: str) -> str:
+    if error.validator in ("oneOf", "anyOf") and error.context:
+        error = _deepest(error)
+    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+    place = f"{where}: {key.lstrip('.')}" if key else where
+    value = json.dumps(error.instance, default=str)
+    rule = error.validator_value
+    match error.validator:
+        case "additionalProperties":
+            allowed = sorted(error.schema.get("properties", {}))
+            unknown = next(k for k in error.instance if k not in allowed)
+            return f"{place}: unknown key '{unknown}'; {one_of(unknown, allowed)}"
+        case "required":
+            missing = [k for k in rule if k not in error.instance]
+            return f"{place}: missing key {', '.join(repr(k) for k in missing)}"
+        case "enum" | "const":
+            allowed = rule if error.validator == "enum" else [rule]
+            return f"{place}: {value} is not known; {one_of(error.instance, allowed)}"
+        case "type":
+            return f"{place}: {value} should be of type {rule}"
+        case "minimum":
+            return f"{place}: {value} is too small; allowed: {rule} or more"
+        case "exclusiveMinimum":
+            return f"{place}: {value} is too small; allowed: more than {rule}"
+        case "maximum" | "exclusiveMaximum":
+            return f"{place}: {value} is too large; allowed: at most {rule}"
+        case "pattern":
+            hint = error.schema.get("description", f"the pattern {rule}")
+            return f"{place}: {value} does not fit; allowed: {hint}"
+        case _:
+            hint = error.schema.get("description", "")
+            return f"{place}: {error.message}{f'; allowed: {hint}' if hint else ''}"
+
+
+def _deepest(error: Any) -> Any:
+    """Of the alternatives' errors, the one that tells most: of the alternative that fits best."""
+    alternatives: dict[int, list[Any]] = {}
+    for sub in error.context:
+        alternatives.setdefault(sub.schema_path[0], []).append(sub)
+
+    def misfit(errors: list[Any]) -> tuple[bool, int]:
+        return (any(e.validator == "const" and e.path for e in errors), len(errors))
+
+    return min(alternatives.values(), key=misfit)[0]
+
+
+def defaults(part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The keys of an object's schema that have a default, with it."""
+    for key, entry in part.get("properties", {}).items():
+        if "default" in entry:
+            yield key, entry["default"]
