@@ -1,0 +1,109 @@
+"""What a recording holds: one series per sensor, whatever file it came from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Flag = dict[str, Any]
+"""A doubt about a number: {"code": word, "device": sensor name or None, "detail": sentence}."""
+
+DEVICE_KINDS = ("gpu", "cpu", "ram")
+
+# No device draws more than this (one GPU, one CPU package, one package's memory). Well above the
+# largest sold, well below what a failed counter read feigns: 65 kJ or 262 kJ in one period.
+PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0}
+
+_INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")
+NO_INDEX = -1
+
+
+def flag(code: str, device: str | None, detail: str) -> Flag:
+    """Build one flag."""
+    return {"code": code, "device": device, "detail": detail}
+
+
+@dataclass(frozen=True, eq=False)
+class SensorSeries:
+    """The samples of one sensor of one node.
+
+    `time_s` and `values` have the same length n; a missing sample is NaN. `values` are W for
+    "power", J for "counter" (cumulative, wrapping at `valid_max`), a fraction for "utilisation".
+    """
+
+    node: str
+    sensor: str
+    device_kind: str
+    device_index: int
+    quantity: str
+    time_s: Floats
+    values: Floats
+    valid_max: float | None = None
+    """Range of the counter in J; None where unknown or no counter."""
+    limit_w: float | None = None
+    """The device's own power limit in W; None where unknown."""
+    origin: str = "measured"
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """All series of one run of one sampler, or of several journals of one segment.
+
+    Times are unix seconds where `t0_known`, else seconds from the first sample of each host.
+    """
+
+    series: tuple[SensorSeries, ...]
+    hosts: tuple[str, ...]
+    t0_known: bool
+    sampling_period_s: float | None
+    source: str
+    problems: tuple[Flag, ...] = ()
+    execution_dt: str | None = None
+    """perun's naive local start time; None for journals."""
+    rounds: tuple[str, ...] = field(default=())
+
+    def of_node(self, node: str) -> tuple[SensorSeries, ...]:
+        """Return the series of one node."""
+        return tuple(s for s in self.series if s.node == node)
+
+
+def index_in_name(sensor: str) -> int | None:
+    """Return the device index that a sensor's name states, or None (ROCm names hold a UUID)."""
+    found = _INDEX.match(sensor)
+    return int(found.group(1)) if found else None
+
+
+def number_devices(series: list[SensorSeries]) -> tuple[SensorSeries, ...]:
+    """Sort by node, kind and name; number the devices whose name states no index (-1) by name.
+
+    The sensors of one ROCm device share the part of their names before the first underscore.
+    """
+    ordered = sorted(series, key=lambda s: (s.node, s.device_kind, s.device_index, s.sensor))
+    used: dict[tuple[str, str], dict[str, int]] = {}
+    result = []
+    for one in ordered:
+        if one.device_index == NO_INDEX:
+            names = used.setdefault((one.node, one.device_kind), {})
+            stem = one.sensor.split("_")[0] if one.sensor.startswith("ROCM:") else one.sensor
+            first = 1 + max(
+                (
+                    s.device_index
+                    for s in ordered
+                    if (s.node, s.device_kind) == (one.node, one.device_kind)
+                ),
+                default=-1,
+            )
+            index = names.setdefault(stem, first + len(names))
+            one = replace(one, device_index=index)
+        result.append(one)
+    return tuple(result)
+
+
+def short_name(host: str) -> str:
+    """Return a host's name without its domain."""
+    return host.split(".")[0]

@@ -1,0 +1,20 @@
+"""Figure 2: ResNet50 on the full dataset."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+from scalewatt.figures.curves import Panel, draw_curves
+
+PANELS = (
+    Panel("A", "speedup"),
+    Panel("B", "metric_last"),
+    Panel("C", "energy_kwh"),
+    Panel("D", "energy_kwh", "gpu_hours"),
+)
+
+
+def draw(table: pa.Table) -> Figure:
+    """Speed-up, top-1 error and energy against n, and energy against GPU hours."""
+    return draw_curves(table, PANELS)

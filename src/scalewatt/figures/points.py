@@ -1,0 +1,88 @@
+"""What a figure's table holds: its rows, its metadata, and the points that can be plotted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.errors import InputError
+
+Row = dict[str, Any]
+
+CURVE_COLUMNS = (
+    "figure panel series label configuration model phase device device_name gpus local_batch_size "
+    "global_batch_size dataset_samples x_name x y_name y y_sd y_low y_high n_repeats "
+    "energy_origin energy_scope"
+).split()
+PROCEDURE_COLUMNS = (
+    "figure series label model phase device gpus local_batch_size global_batch_size "
+    "dataset_samples samples_per_gpu updates_per_epoch updates dataset_rule batch_rule"
+).split()
+POWER_COLUMNS = (
+    "figure panel label configuration device device_name gpus local_batch_size global_batch_size "
+    "time_s power_w mean_power_w mean_power_all_w device_kind energy_origin"
+).split()
+
+
+def columns_of(number: int) -> Sequence[str]:
+    """The columns that the table of figure `number` must have."""
+    return {1: PROCEDURE_COLUMNS, 5: POWER_COLUMNS}.get(number, CURVE_COLUMNS)
+
+
+def read_figure_table(number: int, path: Path) -> pa.Table:
+    """Read a figure's table; InputError when it is absent, unreadable or lacks a column."""
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise InputError(f"figure{number}: its table {path} does not exist")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"figure{number}: {path} is not a readable Parquet file") from error
+    missing = [name for name in columns_of(number) if name not in table.column_names]
+    if missing:
+        raise InputError(f"figure{number}: {path} lacks the columns {', '.join(missing)}")
+    return table
+
+
+def metadata(table: pa.Table) -> dict[str, Any]:
+    """The table's own notes: figure, campaign, missing, notes, gpu_word (all may be absent)."""
+    stored = (table.schema.metadata or {}).get(b"scalewatt")
+    return json.loads(stored) if stored else {}
+
+
+def gpu_word(table: pa.Table) -> str:
+    """What n counts, for axis labels: `GPUs` or `processes`."""
+    return str(metadata(table).get("gpu_word", "GPUs"))
+
+
+def plotted(number: int, table: pa.Table) -> pa.Table:
+    """The rows that are drawn as points: those that have a value (and a place on the x axis)."""
+    import pyarrow.compute as pc
+
+    if number == 1:
+        return table
+    if number == 5:
+        return table.filter(pc.is_valid(table["power_w"]))
+    return table.filter(pc.and_(pc.is_valid(table["x"]), pc.is_valid(table["y"])))
+
+
+def has_value(row: Row) -> bool:
+    """Whether a row of a curve table is a point."""
+    return row["x"] is not None and row["y"] is not None
+
+
+def series_labels(rows: Sequence[Row]) -> dict[str, str]:
+    """Series to legend label in table order; a label that two series share gets their names."""
+    labels: dict[str, str] = {}
+    for row in rows:
+        labels.setdefault(row["series"], row["label"] or row["series"])
+    seen = list(labels.values())
+    return {
+        series: f"{label} ({series})" if seen.count(label) > 1 else label
+        for series, label in labels.items()
+    }

@@ -1,0 +1,164 @@
+"""What figures and the report say in words: quantities, energy origin, what is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ORIGINS = ("measured", "estimated", "simulated", "published", "mixed")
+FILL_WORDS = {
+    "measured": "filled markers",
+    "estimated": "open markers",
+    "simulated": "half-filled markers",
+    "published": "crosses",
+    "mixed": "markers filled below",
+}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """How an axis shows a column: label (with its unit), scale, whether it starts at zero."""
+
+    label: str
+    scale: str = "linear"
+    from_zero: bool = False
+
+
+METRIC_LABELS = {
+    "top1_error_percent": "Top-1 error (%)",
+    "z500_rmse_m2_s2": "Z500 RMSE (m²/s²)",
+}
+METRIC_OF_MODEL = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
+
+
+def metric_label(model: str | None) -> str:
+    """The axis label of a model's quality metric."""
+    return METRIC_LABELS.get(METRIC_OF_MODEL.get(model or "", ""), "Metric after the last epoch")
+
+
+def quantity(name: str, gpu_word: str, model: str | None) -> Quantity:
+    """The quantity in column `name`; unknown columns are shown under their own name."""
+    one = "process" if gpu_word == "processes" else "GPU"
+    known = {
+        "gpus": Quantity("Number of processes n" if one == "process" else "Number of GPUs n", "log2"),
+        "gpu_hours": Quantity("Process hours (h)" if one == "process" else "GPU hours (h)", "log"),
+        "dataset_samples": Quantity("Training samples", "log"),
+        "speedup": Quantity("Speed-up n0·T(n0)/T(n)", "log2"),
+        "metric_last": Quantity(metric_label(model)),
+        "energy_kwh": Quantity("Energy (kWh)", "log"),
+        "runtime_h": Quantity("Run time (h)", "log"),
+        "p_gpuh_kw": Quantity(f"Energy per {one} hour (kW)", from_zero=True),
+        "mean_gpu_power_w": Quantity("Mean power per GPU (W)", from_zero=True),
+        "mean_cpu_socket_power_w": Quantity("Mean power per CPU socket (W)", from_zero=True),
+        "samples_per_gpuh": Quantity(f"Samples per {one} hour", "log"),
+        "passes_per_gpuh": Quantity(f"Passes per {one} hour", "log"),
+    }
+    return known.get(name, Quantity(name))
+
+
+def no_value_sentence(y_name: str, gpu_word: str, model: str | None) -> str:
+    """Why a panel whose points all lack their value is not drawn."""
+    if y_name == "mean_gpu_power_w":
+        return "No GPU power was measured or estimated on this device."
+    if y_name == "mean_cpu_socket_power_w":
+        return "No CPU power was measured or estimated on this device."
+    return f"None of these runs has a value for: {quantity(y_name, gpu_word, model).label}."
+
+
+def origin_phrase(origin: str | None, scope: str | None) -> str:
+    """One energy origin as a phrase that follows the word `energy`."""
+    if origin == "estimated":
+        source = "utilisation" if "gpu" in (scope or "") else "CPU utilisation"
+        return f"estimated from {source} and rated powers"
+    return {
+        "measured": "measured by the devices' sensors",
+        "simulated": "simulated with the scaling model",
+        "published": "as published by Huber et al. (2025)",
+        "mixed": "partly measured and partly estimated",
+    }.get(origin or "", "not known")
+
+
+def origin_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Origin and scope of the energy of `rows` (keys energy_origin, energy_scope, device)."""
+    scopes: dict[str | None, dict[str | None, list[str]]] = {}
+    for row in rows:
+        devices = scopes.setdefault(row["energy_origin"], {}).setdefault(row["energy_scope"], [])
+        if row["device"] not in devices:
+            devices.append(row["device"])
+    if not scopes:
+        return "No run, so no energy."
+    several = len(scopes) > 1
+    return " ".join(_one_origin(origin, by_scope, several) for origin, by_scope in scopes.items())
+
+
+def _one_origin(
+    origin: str | None, by_scope: Mapping[str | None, Sequence[str]], several: bool
+) -> str:
+    if origin is None:
+        return "Some points have no energy." if several else "No energy is known for these runs."
+    named = {scope: devices for scope, devices in by_scope.items() if scope}
+    first_scope = next(iter(named), None)
+    start = f"{FILL_WORDS[origin].capitalize()}: energy" if several else "Energy"
+    if len(named) > 1:
+        scope = ", ".join(f"{name} ({', '.join(devices)})" for name, devices in named.items())
+    else:
+        scope = first_scope or "not known"
+    return f"{start} {origin_phrase(origin, first_scope)}; scope: {scope}."
+
+
+def device_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Which hardware the lower-case device words stand for; empty when no name is recorded."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        name = row.get("device_name")
+        if name and name not in names.setdefault(row["device"], []):
+            names[row["device"]].append(name)
+    named = [f"{device} is {' / '.join(found)}" for device, found in names.items() if found]
+    return f"Device: {'; '.join(named)}." if named else ""
+
+
+def missing_sentence(missing: Sequence[str]) -> str:
+    """The configurations without a finished run; ids that differ only in n share one entry."""
+    if not missing:
+        return ""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for configuration in missing:
+        match = re.fullmatch(r"(.*-n)(\d{3,})(-.*)", configuration)
+        before, count, after = match.groups() if match else (configuration, "", "")
+        groups.setdefault((before, after), []).append(count)
+    names = [
+        before + (counts[0] if len(counts) == 1 else "{" + ",".join(counts) + "}") + after
+        for (before, after), counts in groups.items()
+    ]
+    return f"No finished run, so no point: {', '.join(names)}."
+
+
+def counted(count: int, gpu_word: str) -> str:
+    """`1 GPU`, `4 GPUs`, `1 process`, `2 processes`."""
+    one = "process" if gpu_word == "processes" else "GPU"
+    return f"{count} {one if count == 1 else gpu_word}"
+
+
+def abbreviated(value: float) -> str:
+    """A count in at most five characters: 64, 5004, 80.1k, 1.28M."""
+    for limit, unit, letter in ((1e4, 1.0, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
+        if abs(value) < limit:
+            return f"{value / unit:.0f}" if not letter else f"{value / unit:.3g}{letter}"
+    return f"{value:.2g}"
+
+
+def trend(values: Sequence[tuple[int, float]]) -> str:
+    """How a quantity goes with n, from (n, value) pairs: constant, ∝ n, ∝ 1/n, grows, shrinks.
+
+    A few per cent of rounding (a dataset that does not divide) do not change the word.
+    """
+    (first_n, first), (last_n, last) = values[0], values[-1]
+    if first <= 0 or last <= 0 or first_n == last_n:
+        return "one point" if first_n == last_n else "–"
+    growth, scale = last / first, last_n / first_n
+    for word, expected in (("constant", 1.0), ("∝ n", scale), ("∝ 1/n", 1 / scale)):
+        if abs(growth / expected - 1) < 0.05:
+            return word
+    return "grows" if growth > 1 else "shrinks"

@@ -1,0 +1,1 @@
+"""The campaign's story as one self-contained page of HTML."""

@@ -1,0 +1,52 @@
+"""Checkpoints with everything needed to go on bit for bit."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from scalewatt.errors import InputError
+from scalewatt.files import atomic_path
+from scalewatt.training.world import Ranks
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """The state of this rank's random number generators."""
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
+
+
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Undo everything that drew random numbers since `random_state`."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None and device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def save_checkpoint(path: Path, state: dict[str, Any], ranks: Ranks, device: torch.device) -> None:
+    """Rank 0 writes `state` and every rank's random state; all ranks must call this."""
+    random_states = ranks.comm.gather(random_state(device), root=0)
+    if ranks.rank == 0:
+        with atomic_path(path) as temporary:
+            torch.save({**state, "random_states": random_states}, temporary)
+
+
+def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
+    """The checkpoint at `path`, None if there is none; InputError if it is another spec's."""
+    if not path.exists():
+        return None
+    # It was written by this program into its own working directory.
+    state = torch.load(path, map_location="cpu", weights_only=False)
+    if state["spec_sha256"] != spec_sha256:
+        raise InputError(f"{path}: is the checkpoint of another spec ({state['spec_sha256'][:12]}…)")
+    return state

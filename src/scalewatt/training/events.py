@@ -1,0 +1,84 @@
+"""Stages of a run as events, written as they happen."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+STAGES = (
+    "startup",
+    "stage_data",
+    "train",
+    "evaluate_train",
+    "validate",
+    "checkpoint",
+    "shutdown",
+)
+
+
+class EventLog:
+    """Appends the stages of one segment to a JSON-lines file; a stage ends where the next begins.
+
+    Without a path (ranks other than 0) it only keeps the durations.
+    """
+
+    def __init__(self, path: Path | None, segment: int, started_s: float | None = None) -> None:
+        self._file = open(path, "a", encoding="utf-8") if path else None  # noqa: SIM115
+        self._segment = segment
+        self._stage: str | None = None
+        self._since = 0.0
+        self.durations_s: dict[str, float] = {}
+        self.enter("startup", at_s=started_s)
+
+    def enter(self, stage: str, epoch: int | None = None, at_s: float | None = None) -> None:
+        """End the current stage and begin `stage`; times are Unix wall-clock seconds."""
+        now = time.time() if at_s is None else at_s
+        self._close(now)
+        self._stage, self._since = stage, now
+        self._write({"segment": self._segment, "stage": stage, "epoch": epoch, "start_s": now})
+
+    def _close(self, now: float) -> None:
+        if self._stage is not None:
+            spent = self.durations_s.get(self._stage, 0.0)
+            self.durations_s[self._stage] = spent + now - self._since
+
+    def end(self) -> None:
+        """End the last stage."""
+        now = time.time()
+        self._close(now)
+        self._stage = None
+        self._write({"segment": self._segment, "stage": None, "epoch": None, "start_s": now})
+        if self._file:
+            self._file.close()
+            self._file = None
+
+    def _write(self, event: dict[str, Any]) -> None:
+        if self._file:
+            self._file.write(json.dumps(event) + "\n")
+            self._file.flush()
+
+
+def read_events(path: Path, segment_ends_s: dict[int, float]) -> list[dict[str, Any]]:
+    """The stages of a run as rows (segment, stage, epoch, start_s, end_s), in order of time.
+
+    A stage that was cut off ends where its segment's recording ends (`segment_ends_s`, by segment),
+    or has no length where nothing was recorded. A torn last line is passed over.
+    """
+    marks: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            marks.append(json.loads(line))
+        except ValueError:
+            continue
+    rows = []
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        if mark["stage"] is None:
+            continue
+        if following is not None and following["segment"] == mark["segment"]:
+            end = following["start_s"]
+        else:
+            end = segment_ends_s.get(mark["segment"], mark["start_s"])
+        rows.append({**mark, "end_s": max(end, mark["start_s"])})
+    return rows

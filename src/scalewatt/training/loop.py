@@ -1,0 +1,298 @@
+"""The data-parallel training loop: exact metrics, stage events, resumable bit for bit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from scalewatt.errors import InputError
+from scalewatt.files import atomic_path, write_json
+from scalewatt.training.checkpoint import (
+    load_checkpoint,
+    random_state,
+    restore_random_state,
+    save_checkpoint,
+)
+from scalewatt.training.events import EventLog
+from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
+from scalewatt.training.stop import StopRequest, ignore_stop_signals
+from scalewatt.training.world import Ranks
+from scalewatt.workloads import workload_class
+
+FINISHED, STOPPED = "finished", "stopped"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One segment of one run, as a rank sees it."""
+
+    spec: dict[str, Any]
+    spec_sha256: str
+    data_folder: str
+    work: Path
+    """The run's working directory; rank 0 writes checkpoint.pt, result.json and weights.pt there."""
+    segment: int
+    initial_weights: Path | None = None
+    max_updates: int | None = None
+    """Stop after so many updates of this segment."""
+
+
+class Trainer:
+    """Everything of one rank's training."""
+
+    def __init__(
+        self, job: Job, ranks: Ranks, device: torch.device, stop: StopRequest, events: EventLog
+    ) -> None:
+        self.job, self.spec, self.ranks, self.device = job, job.spec, ranks, device
+        self.stop, self.events = stop, events
+        spec = job.spec
+        torch.manual_seed(spec["seed"])
+        self.workload = workload_class(spec["model"])(spec, job.data_folder, device)
+        network = self.workload.model()
+        if job.initial_weights is not None:
+            _load_weights(network, job.initial_weights)
+        self.parameters = sum(p.numel() for p in network.parameters())
+        self.model = DistributedDataParallel(
+            network.to(device),
+            device_ids=[device.index] if device.type == "cuda" else None,
+        )
+        self.optimizer = self.workload.optimizer(network)
+        self.schedule = self.workload.schedule(self.optimizer)
+        fp16 = spec["settings"]["precision"] == "fp16" and device.type == "cuda"
+        self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
+        self._make_loaders()
+        self.epoch = self.step = 0
+        self.sums: torch.Tensor | None = None
+        self.epoch_s = self.train_s = 0.0
+        self.history: list[dict[str, Any]] = []
+        self.updates_here = 0
+        self._flags: tuple[Any, torch.Tensor] | None = None
+        self._control = dist.new_group(backend="gloo") if ranks.size > 1 else None
+
+    def _make_loaders(self) -> None:
+        spec, ranks = self.spec, self.ranks
+        data = self.workload.training_data()
+        if len(data) != spec["dataset_samples"]:  # type: ignore[arg-type]
+            raise InputError(
+                f"{self.job.data_folder}: has {len(data)} training samples,"  # type: ignore[arg-type]
+                f" the spec of {spec['configuration']} asks for {spec['dataset_samples']}"
+            )
+        batch = spec["local_batch_size"]
+        self.batches = TrainingBatches(len(data), ranks.rank, ranks.size, batch, spec["seed"])  # type: ignore[arg-type]
+        self.loader = self._loader(data, self.batches)
+        self.evaluations = {}
+        for name, evaluation in self.workload.evaluations().items():
+            batches = EvaluationBatches(
+                evaluation.positions, ranks.rank, ranks.size, batch, evaluation.whole
+            )
+            self.evaluations[name] = (batches, self._loader(evaluation.dataset, batches))
+
+    def _loader(self, data: Any, batches: Any) -> DataLoader[Any]:
+        workers = self.spec["settings"]["loader_workers"]
+        return DataLoader(
+            data,
+            batch_sampler=batches,
+            num_workers=workers,
+            pin_memory=self.device.type == "cuda",
+            persistent_workers=workers > 0,
+            worker_init_fn=ignore_stop_signals,
+            generator=torch.Generator().manual_seed(self.spec["seed"]),
+        )
+
+    def warm_up(self) -> None:
+        """Pass zeros twice before the real work, and undo all that this changed.
+
+        DDP regroups its gradient buckets after the first backward pass, which changes the order
+        of summation: without this, a resumed run would differ from an uninterrupted one.
+        """
+        own = random_state(self.device)
+        kept = {k: v.clone() for k, v in self.model.module.state_dict().items()}
+        example = next(iter(DataLoader(self.loader.dataset, batch_sampler=[[(0, 0), (0, 0)]])))
+        zeros = tuple(torch.zeros_like(part) for part in example)
+        self.model.train()
+        self.workload.loss(self.model, zeros)[0].backward()
+        self.workload.loss(self.model, zeros)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.model.module.load_state_dict(kept)
+        restore_random_state(own, self.device)
+
+    def resume(self) -> None:
+        """Go on from the run's checkpoint, if there is one."""
+        state = load_checkpoint(self.job.work / "checkpoint.pt", self.job.spec_sha256)
+        if state is None:
+            return
+        self.model.module.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.epoch, self.step = state["epoch"], state["step"]
+        sums = state["sums"][self.ranks.rank] if state["sums"] else None
+        self.sums = None if sums is None else torch.as_tensor(sums, device=self.device)
+        self.epoch_s, self.train_s = state["epoch_s"], state["train_s"]
+        self.history = state["history"]
+        restore_random_state(state["random_states"][self.ranks.rank], self.device)
+
+    def checkpoint(self) -> None:
+        """Write the checkpoint; all ranks take part."""
+        self.events.enter("checkpoint", self.epoch)
+        sums = None if self.sums is None else self.sums.cpu().numpy()
+        gathered = self.ranks.comm.gather(sums, root=0)
+        state = {
+            "spec_sha256": self.job.spec_sha256,
+            "model": self.model.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "epoch": self.epoch,
+            "step": self.step,
+            "sums": None if self.sums is None else gathered,
+            "epoch_s": self.epoch_s,
+            "train_s": self.train_s,
+            "history": self.history,
+        }
+        save_checkpoint(self.job.work / "checkpoint.pt", state, self.ranks, self.device)
+
+    def run(self) -> str:
+        """Train to the end or until asked to stop; FINISHED or STOPPED."""
+        while self.epoch < self.spec["epochs"]:
+            began = time.monotonic()
+            finished = self._train_epoch()
+            self.train_s += time.monotonic() - began
+            self.epoch_s += time.monotonic() - began
+            if not finished:
+                self.checkpoint()
+                return STOPPED
+            self._end_epoch()
+            self.checkpoint()
+        self._write_result()
+        return FINISHED
+
+    def _train_epoch(self) -> bool:
+        """The rest of the current epoch; False if the ranks agreed to stop before its end."""
+        self.events.enter("train", self.epoch)
+        self.model.train()
+        self.batches.epoch, self.batches.first_step = self.epoch, self.step
+        steps = self.batches.steps
+        for batch in self.loader:
+            self._update(batch, steps)
+            self.step += 1
+            self.updates_here += 1
+            if self._agreed_to_stop() and self.step < steps:
+                return False
+        return True
+
+    def _update(self, batch: Any, steps: int) -> None:
+        self.schedule.begin_step(self.epoch, self.step, steps)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, sums = self.workload.loss(self.model, tuple(batch))
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.sums = sums if self.sums is None else self.sums + sums
+
+    def _agreed_to_stop(self) -> bool:
+        """Whether any rank had been asked one step ago: an answer all ranks read alike.
+
+        The question of this step is sent off and not waited for.
+        """
+        enough = self.job.max_updates is not None and self.updates_here >= self.job.max_updates
+        own = self.stop.asked() or enough
+        if self._control is None:
+            return own
+        agreed = False
+        if self._flags is not None:
+            work, flag = self._flags
+            work.wait()
+            agreed = bool(flag.item())
+        flag = torch.tensor([int(own)], dtype=torch.int32)
+        work = dist.all_reduce(flag, dist.ReduceOp.MAX, group=self._control, async_op=True)
+        self._flags = (work, flag)
+        return agreed
+
+    def _end_epoch(self) -> None:
+        began = time.monotonic()
+        self._share_buffers()
+        assert self.sums is not None
+        sums = {"train": self._gather(self.sums)}
+        for name in self.evaluations:
+            self.events.enter("evaluate_train" if name == "train_again" else "validate", self.epoch)
+            sums[name] = self._gather(self._evaluate(name))
+        validate_s = time.monotonic() - began
+        results = self.workload.results(sums)
+        self.history.append(
+            {
+                "epoch": self.epoch,
+                "segment": self.job.segment,
+                **results,
+                "learning_rate": self.optimizer.param_groups[0]["lr"],
+                "samples": int(round(sums["train"][:, 0].sum())),
+                "updates": self.step,
+                "epoch_s": self.epoch_s + validate_s,
+                "train_s": self.train_s,
+                "validate_s": validate_s,
+            }
+        )
+        self.schedule.end_epoch(self.epoch, results)
+        self.epoch, self.step, self.sums = self.epoch + 1, 0, None
+        self.epoch_s = self.train_s = 0.0
+        if self.ranks.rank == 0:
+            _print_epoch(self.spec, self.history[-1])
+
+    def _share_buffers(self) -> None:
+        """Rank 0's running statistics are the model's; the others' are thrown away."""
+        for buffer in self.model.module.buffers():
+            dist.broadcast(buffer, src=0)
+
+    @torch.no_grad()
+    def _evaluate(self, name: str) -> torch.Tensor:
+        batches, loader = self.evaluations[name]
+        batches.epoch = self.epoch
+        network = self.model.module
+        network.eval()
+        total: torch.Tensor | None = None
+        for batch in loader:
+            sums = self.workload.evaluate(name, network, tuple(batch))
+            total = sums if total is None else total + sums
+        return torch.zeros(0) if total is None else total
+
+    def _gather(self, sums: torch.Tensor) -> np.ndarray:
+        """The sums of the ranks that had any, shape (ranks, k), in the ranks' order everywhere."""
+        rows = self.ranks.comm.allgather(sums.cpu().numpy().astype(np.float64))
+        return np.stack([row for row in rows if row.size])
+
+    def _write_result(self) -> None:
+        if self.ranks.rank != 0:
+            return
+        with atomic_path(self.job.work / "weights.pt") as temporary:
+            torch.save(self.model.module.state_dict(), temporary)
+        write_json(
+            self.job.work / "result.json",
+            {
+                "spec_sha256": self.job.spec_sha256,
+                "metric_name": self.workload.metric_name,
+                "parameters": self.parameters,
+                "history": self.history,
+            },
+        )
+
+
+def _load_weights(network: nn.Module, path: Path) -> None:
+    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+
+
+def _print_epoch(spec: dict[str, Any], row: dict[str, Any]) -> None:
+    print(
+        f"{spec['configuration']} epoch {row['epoch'] + 1}/{spec['epochs']}: "
+        f"loss {row['train_loss']:.4f}, validation loss {row['validation_loss']:.4f}, "
+        f"metric {row['metric']:.4g}, {row['epoch_s']:.1f} s",
+        flush=True,
+    )

@@ -1,0 +1,105 @@
+"""Who takes part in a training: MPI's ranks, their devices, and torch's process group."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from scalewatt.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from mpi4py import MPI
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=30)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among the ranks."""
+
+    comm: MPI.Intracomm
+    rank: int
+    size: int
+    local_rank: int
+    host: str
+
+
+def join_ranks(spec: dict[str, Any]) -> Ranks:
+    """Find this process's place; InputError where the launcher started another world than the spec's."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    size, expected = comm.Get_size(), spec["gpus"]
+    if size != expected:
+        hint = (
+            "the launcher started separate worlds of one rank; with Slurm use srun --mpi=pmi2"
+            if size == 1
+            else "check the launcher of the cluster file"
+        )
+        raise InputError(
+            f"{spec['configuration']}: MPI has {size} ranks, the spec asks for {expected}: {hint}"
+        )
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    local_rank = node.Get_rank()
+    node.Free()
+    hosts = set(comm.allgather(socket.gethostname()))
+    if len(hosts) != spec["nodes"]:
+        raise InputError(
+            f"{spec['configuration']}: runs on {len(hosts)} nodes, the spec asks for {spec['nodes']}"
+        )
+    return Ranks(comm, comm.Get_rank(), size, local_rank, socket.gethostname())
+
+
+def choose_device(torch_device: str, ranks: Ranks) -> torch.device:
+    """The device of this rank: its own GPU, or the CPU.
+
+    `auto` takes GPUs where there are any; ranks share them if there are fewer than ranks.
+    """
+    import torch
+
+    available = torch.cuda.device_count()
+    if torch_device == "cpu" or (torch_device == "auto" and not available):
+        return torch.device("cpu")
+    if torch_device == "cuda" and ranks.local_rank >= available:
+        raise InputError(
+            f"{ranks.host}: rank {ranks.rank} needs GPU {ranks.local_rank}, but the node shows {available}"
+        )
+    device = torch.device("cuda", ranks.local_rank % available)
+    torch.cuda.set_device(device)
+    return device
+
+
+def start_process_group(ranks: Ranks, device: torch.device) -> None:
+    """Start torch.distributed: rank 0 takes a free port and MPI carries host and port to all."""
+    import torch
+    import torch.distributed as dist
+
+    store = None
+    address = None
+    if ranks.rank == 0:
+        store = dist.TCPStore(_own_address(ranks), 0, is_master=True, wait_for_workers=False)
+        address = (_own_address(ranks), store.port)
+    address = ranks.comm.bcast(address, root=0)
+    if store is None:
+        store = dist.TCPStore(address[0], address[1], is_master=False)
+    # NCCL refuses two ranks on one GPU; gloo does not.
+    shared = device.type == "cuda" and torch.cuda.device_count() < _most_ranks_on_a_node(ranks)
+    backend = "nccl" if device.type == "cuda" and not shared else "gloo"
+    dist.init_process_group(
+        backend, store=store, rank=ranks.rank, world_size=ranks.size, timeout=COLLECTIVE_TIMEOUT
+    )
+
+
+def _own_address(ranks: Ranks) -> str:
+    """Loopback while all ranks are on one host, else this host's name."""
+    if "GLOO_SOCKET_IFNAME" not in os.environ and ranks.size == 1:
+        return "127.0.0.1"
+    return ranks.host
+
+
+def _most_ranks_on_a_node(ranks: Ranks) -> int:
+    return max(ranks.comm.allgather(ranks.local_rank)) + 1

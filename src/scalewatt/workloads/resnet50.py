@@ -1,0 +1,197 @@
+"""ResNet50 on ImageNet: torchvision's network, SGD, warm-up and plateau as in the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from scalewatt.datasets.imagenet import ImageNetDataset, subset_positions
+from scalewatt.workloads.protocol import Batch, Evaluation
+
+REFERENCE_BATCH = 256
+"""Global batch at which the learning rate is `base_learning_rate` (Goyal et al. 2017)."""
+
+
+class ResNet50:
+    """The paper's first workload; sums are (samples, loss, top-1 hits, top-5 hits, batch means, batches)."""
+
+    metric_name = "top1_error_percent"
+
+    def __init__(self, spec: dict[str, Any], data_folder: str, device: torch.device) -> None:
+        self.spec, self.folder, self.device = spec, data_folder, device
+        self.settings = spec["settings"]
+        self.paper = spec["protocol"] == "paper"
+        self.evaluate_train = self.paper
+        # As the authors' code does it, and as PyTorch is fastest.
+        torch.backends.cudnn.deterministic = self.paper
+        torch.backends.cudnn.benchmark = not self.paper
+
+    def model(self) -> nn.Module:
+        """torchvision's resnet50, unchanged, with the dataset's number of classes."""
+        from torchvision.models.resnet import resnet50
+
+        return resnet50(weights=None, num_classes=self.spec["dataset"]["classes"])
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """SGD with momentum; weight decay on every parameter."""
+        s = self.settings
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=self._reference_rate(),
+            momentum=s["momentum"],
+            weight_decay=s["weight_decay"],
+        )
+
+    def _reference_rate(self) -> float:
+        scale = self.spec["global_batch_size"] / REFERENCE_BATCH
+        return self.settings["base_learning_rate"] * scale
+
+    def schedule(self, optimizer: torch.optim.Optimizer) -> WarmupThenPlateau:
+        """Linear warm-up, then ReduceLROnPlateau on the validation loss."""
+        s = self.settings
+        return WarmupThenPlateau(
+            optimizer,
+            reference=self._reference_rate(),
+            warmup_epochs=s["warmup_epochs"],
+            warmup_start=s["warmup_start"],
+            factor=s["plateau_factor"],
+            patience=s["plateau_patience"],
+            per_epoch=self.paper,
+        )
+
+    def _dataset(self, split: str, samples: int, augment: bool) -> ImageNetDataset:
+        s = self.settings
+        positions = None
+        if self.spec["dataset_fraction"] != "1":
+            positions = subset_positions(self.folder, split, samples, self.spec["seed"])
+        return ImageNetDataset(
+            self.folder,
+            split,
+            positions,
+            image_size=s["image_size"],
+            augment=augment,
+            seed=self.spec["seed"],
+            crop_scale=tuple(s["crop_scale"]),
+            horizontal_flip=s["horizontal_flip"],
+        )
+
+    def training_data(self) -> ImageNetDataset:
+        """The training images, augmented."""
+        return self._dataset("train", self.spec["dataset_samples"], augment=True)
+
+    def evaluations(self) -> dict[str, Evaluation]:
+        """The validation images; under the paper's protocol augmented, and the training set too."""
+        samples = self.spec["validation_samples"]
+        validation = self._dataset("val", samples, augment=self.paper)
+        found = {"validation": Evaluation(validation, range(len(validation)), whole=not self.paper)}
+        if self.evaluate_train:
+            train = self.training_data()
+            found["train_again"] = Evaluation(train, range(len(train)), whole=False)
+        return found
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cross entropy."""
+        images, labels = (part.to(self.device, non_blocking=True) for part in batch)
+        logits = model(images)
+        loss = functional.cross_entropy(logits, labels)
+        return loss, _sums(logits.detach(), labels, loss.detach())
+
+    def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """Cross entropy and hits."""
+        return self.loss(model, batch)[1]
+
+    def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
+        """Errors in percent. Under the paper's protocol the training metrics are those of the second pass."""
+        train = sums["train_again"] if self.paper else sums["train"]
+        return {
+            "train_loss": _mean_loss(train),
+            "train_metric": _error(train, 2),
+            "validation_loss": _mean_loss(sums["validation"]),
+            "metric": _error(sums["validation"], 2),
+            "top5_error_percent": _error(sums["validation"], 3),
+            "plateau_loss": (
+                float(np.mean(sums["validation"][:, 4] / sums["validation"][:, 5]))
+                if self.paper  # the mean over ranks of each rank's mean of batch means
+                else _mean_loss(sums["validation"])
+            ),
+        }
+
+
+def _sums(logits: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor) -> torch.Tensor:
+    top = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
+    n = len(labels)
+    return torch.stack(
+        [
+            torch.tensor(n, dtype=torch.float64, device=logits.device),
+            loss.double() * n,
+            top[:, 0].sum().double(),
+            top.sum().double(),
+            loss.double(),
+            torch.ones((), dtype=torch.float64, device=logits.device),
+        ]
+    )
+
+
+def _mean_loss(sums: np.ndarray) -> float:
+    return float(sums[:, 1].sum() / sums[:, 0].sum())
+
+
+def _error(sums: np.ndarray, column: int) -> float:
+    return float(100 * (1 - sums[:, column].sum() / sums[:, 0].sum()))
+
+
+class WarmupThenPlateau:
+    """Linear from `warmup_start` to `reference` over the warm-up, then halved on plateaus.
+
+    Per epoch (the authors' code): epoch e of W runs at start + e/W·(reference − start).
+    Otherwise the same line at every update.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        reference: float,
+        warmup_epochs: int,
+        warmup_start: float,
+        factor: float,
+        patience: int,
+        per_epoch: bool,
+    ) -> None:
+        self.optimizer = optimizer
+        self.reference = reference
+        self.warmup_epochs = warmup_epochs
+        self.warmup_start = warmup_start
+        self.per_epoch = per_epoch
+        self.plateau = ReduceLROnPlateau(optimizer, mode="min", factor=factor, patience=patience)
+
+    def begin_step(self, epoch: int, step: int, steps: int) -> None:
+        """Set the rate during the warm-up, and at its end the reference."""
+        if epoch < self.warmup_epochs:
+            progress = (epoch + (0.0 if self.per_epoch else step / steps)) / self.warmup_epochs
+            self._set(self.warmup_start + progress * (self.reference - self.warmup_start))
+        elif epoch == self.warmup_epochs and step == 0:
+            self._set(self.reference)
+
+    def _set(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def end_epoch(self, epoch: int, results: dict[str, float | None]) -> None:
+        """After the warm-up, watch the validation loss."""
+        loss = results["plateau_loss"]
+        if epoch >= self.warmup_epochs and loss is not None:
+            self.plateau.step(loss)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The plateau's state; the rate itself is in the optimiser's."""
+        return self.plateau.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.plateau.load_state_dict(state)

@@ -1,0 +1,243 @@
+"""Synthetic figure tables in the schema that figures read. No number here was ever measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.figures.points import CURVE_COLUMNS
+
+PAPER = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+CURVES = {
+    2: [("A", "gpus", "speedup"), ("B", "gpus", "metric_last"), ("C", "gpus", "energy_kwh")],
+    3: [
+        ("A", "gpus", "runtime_h"),
+        ("B", "gpus", "metric_last"),
+        ("B2", "dataset_samples", "metric_last"),
+        ("C", "gpus", "energy_kwh"),
+        ("C2", "dataset_samples", "energy_kwh"),
+    ],
+    6: [
+        ("A", "gpus", "p_gpuh_kw"),
+        ("B", "gpus", "mean_gpu_power_w"),
+        ("C", "gpus", "mean_cpu_socket_power_w"),
+        ("D", "gpus", "samples_per_gpuh"),
+        ("E", "gpus", "passes_per_gpuh"),
+    ],
+}
+CURVES[4], CURVES[7] = CURVES[2], CURVES[6]
+for _figure in (2, 3, 4):
+    CURVES[_figure] = [*CURVES[_figure], ("D", "gpu_hours", "energy_kwh")]
+
+
+def paper_series(figure: int) -> list[dict[str, Any]]:
+    """The series of the paper's figure: name, label, phase, device, counts, fixed batch."""
+
+    def one(name: str, label: str, counts: list[int], **more: Any) -> dict[str, Any]:
+        base = {"series": name, "label": label, "gpus": counts, "model": "resnet50"}
+        return base | {"phase": "train", "device": "a100", "scaled": False, "gbs": None} | more
+
+    full = [
+        one("resnet50-full-lbs256", "LBS 256", PAPER),
+        one("resnet50-full-gbs256", "GBS 256", PAPER[:5], gbs=256),
+        one("resnet50-full-gbs8192", "GBS 8192", PAPER[5:], gbs=8192),
+    ]
+    scaled = [
+        s
+        | {"scaled": True, "series": s["series"].replace("full", "scaled")}
+        | {"label": f"{s['label']}, scaled"}
+        for s in full
+    ]
+    net = {"model": "fourcastnet", "phase": "pretrain"}
+    fourcastnet = [
+        one("fourcastnet-lbs1", "LBS 1, pretrain, A100", PAPER[2:], **net),
+        one(
+            "fourcastnet-finetune-lbs1",
+            "LBS 1, finetune, A100",
+            PAPER[4:],
+            **(net | {"phase": "finetune"}),
+        ),
+        one("fourcastnet-gbs64", "GBS 64, pretrain, A100", PAPER[4:7], gbs=64, **net),
+        one("fourcastnet-gbs16-h100", "GBS 16, pretrain, H100", PAPER[2:5], gbs=16, **net)
+        | {"device": "h100"},
+        one("fourcastnet-gbs32-h100", "GBS 32, pretrain, H100", PAPER[2:6], gbs=32, **net)
+        | {"device": "h100"},
+    ]
+    return {2: full, 3: scaled, 6: full + scaled}.get(figure, fourcastnet)
+
+
+def demo_series(figure: int) -> list[dict[str, Any]]:
+    """The same rules at the demo's size: 1, 2 and 4 processes."""
+    small = []
+    for series in paper_series(figure):
+        gbs = None if series["gbs"] is None else 64
+        small.append(series | {"gpus": [1, 2, 4], "device": "local", "gbs": gbs})
+    return small
+
+
+def _value(name: str, series: dict[str, Any], n: int, small: bool) -> float | None:
+    """A made-up but smooth number for a column."""
+    work = n if series["scaled"] else 1
+    device = 0.55 if series["device"] == "h100" else 1.0
+    hours = (0.02 if small else 40.0) * device * work * (n**-0.94 if series["gbs"] is None else n**-0.8)
+    error = 8.0 + 30.0 / work + 0.03 * n
+    if series["model"] == "fourcastnet":
+        error = 6000.0 * n**0.05
+    values: dict[str, float | None] = {
+        "runtime_h": hours,
+        "gpu_hours": hours * n,
+        "speedup": float(n) ** (0.94 if series["gbs"] is None else 0.8),
+        "metric_last": error,
+        "energy_kwh": (0.1 if small else 0.42) * hours * n * (1 + 0.4 / n),
+        "p_gpuh_kw": (0.1 if small else 0.42) * (1 + 0.4 / n),
+        "mean_gpu_power_w": None if small else 330.0 - 4 * n**0.5,
+        "mean_cpu_socket_power_w": 95.0 if small else 140.0 + 2.0 * min(n, 4),
+        "samples_per_gpuh": 1.2e6 * n**-0.06,
+        "passes_per_gpuh": 4000.0 * (1.0 if series["gbs"] is None else n),
+    }
+    return values[name]
+
+
+def _point(
+    figure: int, panel: tuple[str, str, str], series: dict[str, Any], n: int, small: bool
+) -> dict[str, Any]:
+    letter, x_name, y_name = panel
+    fixed = 64 if small else 256
+    lbs = fixed if series["gbs"] is None else max(1, series["gbs"] // n)
+    samples = 1437 if small else 1281167
+    samples = samples * n // max(series["gpus"]) if series["scaled"] else samples
+    y = _value(y_name, series, n, small)
+    single = series["model"] == "fourcastnet" or (small and n != 2)
+    x = {"gpus": n, "dataset_samples": samples}.get(x_name) or _value(x_name, series, n, small)
+    bar = None if single or y is None else 0.04 * y
+    return {
+        "figure": figure,
+        "panel": letter,
+        "series": series["series"],
+        "label": series["label"],
+        "configuration": f"{series['model']}-{series['device']}-n{n:03d}-lbs{lbs:04d}-full",
+        "model": series["model"],
+        "phase": series["phase"],
+        "device": series["device"],
+        "device_name": "AMD EPYC 9B45" if small else f"NVIDIA {series['device'].upper()}",
+        "gpus": n,
+        "local_batch_size": lbs,
+        "global_batch_size": lbs * n,
+        "dataset_samples": samples,
+        "x_name": x_name,
+        "x": float(x or 0),
+        "y_name": y_name,
+        "y": y,
+        "y_sd": bar,
+        "y_low": None if bar is None or y is None else y - bar,
+        "y_high": None if bar is None or y is None else y + bar,
+        "n_repeats": 1 if single else 5,
+        "energy_origin": "estimated" if small else "measured",
+        "energy_scope": "cpu" if small else "gpu+cpu" + "+ram" * (series["device"] != "h100"),
+    }
+
+
+_NUMBERS = {"x", "y", "y_sd", "y_low", "y_high", "time_s", "power_w", "mean_power_w"}
+_NUMBERS |= {"mean_power_all_w", "samples_per_gpu", "updates_per_epoch"}
+_COUNTS = {"figure", "gpus", "local_batch_size", "global_batch_size", "dataset_samples"}
+_COUNTS |= {"n_repeats", "updates"}
+
+
+def as_table(rows: list[dict[str, Any]], columns: list[str], **metadata: Any) -> pa.Table:
+    """An Arrow table of typed columns with the contract's metadata."""
+    kinds = {name: pa.float64() for name in _NUMBERS} | {name: pa.int64() for name in _COUNTS}
+    schema = pa.schema(
+        [(name, kinds.get(name, pa.string())) for name in columns],
+        metadata={b"scalewatt": json.dumps(metadata).encode()},
+    )
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def curve_table(figure: int, small: bool = False, missing: list[str] | None = None) -> pa.Table:
+    """The table of figure 2, 3, 4, 6 or 7, of the paper's size or of the demo's."""
+    rows = [
+        _point(figure, panel, series, n, small)
+        for panel in CURVES[figure]
+        for series in (demo_series(figure) if small else paper_series(figure))
+        for n in series["gpus"]
+    ]
+    return as_table(
+        rows,
+        CURVE_COLUMNS,
+        figure=figure,
+        campaign="synthetic",
+        missing=missing or [],
+        notes=[],
+        gpu_word="processes" if small else "GPUs",
+    )
+
+
+def procedure_table(small: bool = False) -> pa.Table:
+    """The table of figure 1."""
+    from scalewatt.figures.points import PROCEDURE_COLUMNS
+
+    rows = []
+    for figure in (2, 3, 4):
+        for series in demo_series(figure) if small else paper_series(figure):
+            for n in series["gpus"]:
+                point = _point(figure, ("A", "gpus", "speedup"), series, n, small)
+                row = {name: point[name] for name in PROCEDURE_COLUMNS if name in point}
+                per_epoch = point["dataset_samples"] // point["global_batch_size"] + 1
+                rows.append(
+                    row
+                    | {
+                        "figure": 1,
+                        "samples_per_gpu": point["dataset_samples"] / n,
+                        "updates_per_epoch": per_epoch,
+                        "updates": 100 * per_epoch,
+                        "dataset_rule": "scaled" if series["scaled"] else "fixed",
+                        "batch_rule": "constant LBS" if series["gbs"] is None else "constant GBS",
+                    }
+                )
+    word = "processes" if small else "GPUs"
+    return as_table(rows, PROCEDURE_COLUMNS, figure=1, campaign="synthetic", gpu_word=word)
+
+
+def power_table(small: bool = False, panels: str = "ABCD") -> pa.Table:
+    """The table of figure 5: 300 samples a panel, one of them lost."""
+    from scalewatt.figures.points import POWER_COLUMNS
+
+    rows = []
+    for index, panel in enumerate(panels):
+        level = (90.0 if small else 300.0) + 20 * index
+        for second in range(300):
+            lost = second == 150
+            wave = 25.0 * ((second * 7919) % 13) / 13 - (60.0 if second % 90 > 80 else 0.0)
+            device = "local" if small else ("a100", "h100")[index // 2]
+            rows.append(
+                {
+                    "figure": 5,
+                    "panel": panel,
+                    "label": f"{4 * 4**index} GPUs",
+                    "configuration": f"fourcastnet-{device}-n{2**index:03d}-lbs0004-full",
+                    "device": device,
+                    "device_name": "AMD EPYC 9B45" if small else f"NVIDIA {device.upper()}",
+                    "gpus": 2**index,
+                    "local_batch_size": 4,
+                    "global_batch_size": 4 * 2**index,
+                    "time_s": float(second),
+                    "power_w": None if lost else level + wave,
+                    "mean_power_w": level + 5,
+                    "mean_power_all_w": level - 4,
+                    "device_kind": "cpu" if small else "gpu",
+                    "energy_origin": "estimated" if small else "measured",
+                }
+            )
+    word = "processes" if small else "GPUs"
+    return as_table(
+        rows, POWER_COLUMNS, figure=5, campaign="synthetic", missing=[], notes=[], gpu_word=word
+    )
+
+
+def any_table(figure: int, small: bool = False) -> pa.Table:
+    """The synthetic table of any figure."""
+    if figure == 1:
+        return procedure_table(small)
+    return power_table(small) if figure == 5 else curve_table(figure, small)
