@@ -81,7 +81,9 @@ def _value(name: str, series: dict[str, Any], n: int, small: bool) -> float | No
     """A made-up but smooth number for a column."""
     work = n if series["scaled"] else 1
     device = 0.55 if series["device"] == "h100" else 1.0
-    hours = (0.02 if small else 40.0) * device * work * (n**-0.94 if series["gbs"] is None else n**-0.8)
+    hours = (
+        (0.02 if small else 40.0) * device * work * (n**-0.94 if series["gbs"] is None else n**-0.8)
+    )
     error = 8.0 + 30.0 / work + 0.03 * n
     if series["model"] == "fourcastnet":
         error = 6000.0 * n**0.05

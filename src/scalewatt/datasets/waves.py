@@ -47,7 +47,7 @@ LEVELS_HPA = (50, 500, 850, 1000)
 MODES = ((3, 1), (4, 3), (5, 2), (5, 4), (6, 3), (6, 5), (7, 6), (8, 5))  # (degree n, zonal m)
 MAX_DEGREE = max(n for n, _ in MODES)
 SUPERROTATION = 15.0 / EARTH_RADIUS_M  # rad/s at 500 hPa: 15 m/s at the equator
-MODE_WIND = 5.0  # m/s, root mean square over the sphere, typical of one mode at 500 hPa
+MODE_WIND = 4.0  # m/s, root mean square over the sphere, typical of one mode at 500 hPa
 
 UNITS = {
     "10m_u_component_of_wind": "m s**-1",
@@ -105,6 +105,11 @@ class Harmonics:
         waves = np.exp(1j * np.outer(np.arange(degree + 1), longitude))
         return cls(value, eastward, northward, waves)
 
+    @property
+    def sin_latitude(self) -> np.ndarray:
+        """Of every row."""
+        return self.value[0, 1] / math.sqrt(1.5)
+
     def field(self, coefficients: np.ndarray) -> np.ndarray:
         """Σ coefficients (…, m, n) · harmonics, real part: (…, latitude, longitude)."""
         return self._sum(coefficients, self.value)
@@ -126,7 +131,7 @@ class Harmonics:
         return real.reshape(*shape, *real.shape[-2:])
 
 
-def degrees(size: int) -> np.ndarray:
+def laplacian_factor(size: int) -> np.ndarray:
     """n(n + 1)/a², minus the eigenvalues of the Laplacian, along the last axis of coefficients."""
     n = np.arange(size)
     return n * (n + 1) / EARTH_RADIUS_M**2
@@ -150,13 +155,13 @@ class Balance:
     def geopotential(self, psi: np.ndarray) -> np.ndarray:
         """Coefficients (…, M, M) of Φ (m²/s², zero mean) from those of ψ (…, m, n)."""
         grid = self.harmonics
-        zeta = -degrees(psi.shape[-1]) * psi
+        zeta = -laplacian_factor(psi.shape[-1]) * psi
         psi_x, psi_y = grid.gradient(psi)
         zeta_x, zeta_y = grid.gradient(zeta)
         vorticity = grid.field(zeta)
         forcing = (self.coriolis + vorticity) * vorticity
         forcing += zeta_x * psi_x + (zeta_y + self.beta) * psi_y
-        laplacian = degrees(self.degree + 1)
+        laplacian = laplacian_factor(self.degree + 1)
         laplacian[0] = np.inf  # the mean is no part of the balance
         kinetic = self.analyse((psi_x**2 + psi_y**2) / 2)
         kinetic[..., 0, 0] = 0
@@ -174,7 +179,7 @@ class Balance:
 
 
 def standard_atmosphere(pressure_hpa: float) -> tuple[float, float]:
-    """Geopotential (m²/s²) and temperature (K) of the international standard atmosphere, 0–20 km."""
+    """Geopotential (m²/s²) and temperature (K), international standard atmosphere to 20 km."""
     lapse, exponent = 0.0065, 0.0065 * GAS_CONSTANT / GRAVITY
     temperature = 288.15 * (pressure_hpa / 1013.25) ** exponent
     if temperature > 216.65:
@@ -247,11 +252,11 @@ def make_fields(
         fields["u_component_of_wind"].append(-psi_y)
         fields["v_component_of_wind"].append(psi_x)
     stacked = {name: np.stack(levels, axis=1) for name, levels in fields.items()}
-    return stacked | moisture_and_surface(stacked, height, np.sign(grid.value[0, 1]))
+    return stacked | moisture_and_surface(stacked, height, grid.sin_latitude)
 
 
 def moisture_and_surface(
-    fields: dict[str, np.ndarray], height: np.ndarray, hemisphere: np.ndarray
+    fields: dict[str, np.ndarray], height: np.ndarray, sin_latitude: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The variables that are plausible functions of the balanced ones (see the module's text)."""
     lowest = LEVELS_HPA.index(1000)
@@ -260,9 +265,9 @@ def moisture_and_surface(
     sea_level = 1e5 * np.exp(fields["geopotential"][:, lowest] / (GAS_CONSTANT * temperature))
     near_surface = temperature - 0.0065 * height
     # Air that flows poleward rises and is moist; the logistic keeps humidity between 0 and 100 %.
-    poleward = v * np.abs(hemisphere)[:, None] * np.where(hemisphere < 0, -1, 1)[:, None]
+    poleward = v * sin_latitude[:, None]
     typical = np.array([-3.5, -0.2, 0.8, 1.2])[:, None, None]  # logit, for LEVELS_HPA
-    humidity = 100 / (1 + np.exp(-typical - poleward / 10))
+    humidity = 100 / (1 + np.exp(-typical - poleward / 7))
     # Magnus' formula (Pa), and a column as deep as water vapour's scale height of 2 km.
     saturation = 611.2 * np.exp(17.62 * (near_surface - 273.15) / (near_surface - 30.03))
     vapour = humidity[:, lowest] / 100 * saturation / (VAPOUR_GAS_CONSTANT * near_surface)

@@ -50,6 +50,8 @@ def read_perun_file(path: Path | str, run_id: str | None = None) -> Recording:
     problems of the recording. Times are seconds from each host's first sample. Raises InputError
     for a file that is missing, empty, damaged or not perun's.
     """
+    if Path(path).is_file() and Path(path).stat().st_size == 0:
+        raise InputError(f"{path}: is empty; {EXPECTED}")
     try:
         with h5py.File(path, "r", locking="best-effort") as handle:
             run, problems = _choose_run(_runs(handle), path, run_id)

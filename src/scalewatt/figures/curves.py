@@ -88,7 +88,10 @@ def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context
             if chosen:
                 _draw_line(axes, chosen, series_style, f"{panel.letter}-{series}-{origin}")
     _scale(axes, "x", x, [p["x"] for p in points], context.dense)
-    _scale(axes, "y", y, _y_extent(points), dense=True)
+    extent = _y_extent(points)
+    if panel.y_name == "speedup":
+        extent += [p["x"] for p in points]
+    _scale(axes, "y", y, extent, dense=True)
     if panel.y_name == "speedup":
         _draw_ideal(axes)
 
@@ -199,10 +202,14 @@ def _bar_sentence(rows: Sequence[Row]) -> str:
     barred = [row for row in points if row["y_low"] is not None and row["y_high"] is not None]
     if not points:
         return ""
+    bare = [p for p in points if p["y_low"] is None or p["y_high"] is None]
+    single = all((point["n_repeats"] or 1) == 1 for point in bare)
     if not barred:
-        return "Each point is a single run, so there are no error bars."
+        return f"No error bars: {'each point is a single run' if single else 'no interval known'}."
     start = "Error bars: 95 % t interval of the mean over repeats"
-    return f"{start}." if len(barred) == len(points) else f"{start}; a point without is one run."
+    if not bare:
+        return f"{start}."
+    return f"{start}; points without a bar {'are single runs' if single else 'have no interval'}."
 
 
 def _null_sentence(rows: Sequence[Row], labels: dict[str, str]) -> str:

@@ -111,7 +111,10 @@ def _draw_gpus(axes: Axes, rows: Sequence[Row], centres: Sequence[float], word: 
         for index in range(count):
             x = centre + (index % across - across / 2) * side
             square = (x, FIRST_ROW + (index // across) * side)
-            axes.add_patch(Rectangle(square, 0.8 * side, 0.8 * side, color="#444444", linewidth=0))
+            axes.add_patch(
+                # Not snapped to pixels, or the gaps of many small squares would vary.
+                Rectangle(square, 0.8 * side, 0.8 * side, color="#444444", lw=0, snap=False)
+            )
         top = FIRST_ROW + math.ceil(count / across) * side
         axes.text(centre, top + 0.6, str(count), fontsize=6, ha="center", va="bottom")
 
@@ -128,8 +131,10 @@ def _draw_row(
     axes.text(2, base + 1.6, textwrap.fill(name, 12), va="center", linespacing=1.1)
     numbers = [value for _, value in values]
     low, high = min(numbers), max(numbers)
+    # A dataset that does not divide gives a few samples more or less: not a difference to draw.
+    differs = 0 < low * 1.05 < high
     for (_, value), centre in zip(values, centres, strict=True):
-        part = math.log(value / low) / math.log(high / low) if high > low > 0 else 0.4
+        part = math.log(value / low) / math.log(high / low) if differs else 0.4
         height = BAR_HEIGHT * (0.18 + 0.82 * part)
         axes.add_patch(
             Rectangle(

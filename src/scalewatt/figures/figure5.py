@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
+import math
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ def draw(table: pa.Table) -> Figure:
         figure = style.new_figure(n_rows * PANEL_HEIGHT_MM + NOTES_HEIGHT_MM)
         grid = figure.subplots(n_rows, min(len(letters), 2), squeeze=False).ravel().tolist()
         for letter, axes in zip(letters, grid, strict=False):
-            style.panel_letter(axes, letter)
+            style.panel_letter(axes, letter, above=24)
             _draw_panel(axes, [r for r in rows if r["panel"] == letter], gpu_word(table))
         for axes in grid[len(letters) :]:
             axes.set_axis_off()
@@ -90,7 +90,7 @@ def _share_limits(grid: Sequence[Axes], rows: Sequence[Row]) -> None:
     for axes in grid:
         if axes.axison and powers:
             style.linear_axis(axes, powers, from_zero=True)
-            axes.set_xlim(0, max(row["time_s"] for row in rows) or 1)
+            axes.set_xlim(0, math.ceil(max(row["time_s"] for row in rows) / 10) * 10 or 1)
 
 
 def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
@@ -101,14 +101,14 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     power = "; ".join(f"Power {origin_phrase(origin, scope)}" for origin in origins)
     instead = "No GPU power is known here: these panels show CPU power." if kinds == {"cpu"} else ""
     runs = [
-        f"{row['panel']}: {row['configuration']}"
+        f"{row['panel']}:\u00a0{row['configuration']}"
         for row in {row["panel"]: row for row in rows}.values()
     ]
     counts = f"n counts {gpu_word(table)}."
     return [
         " ".join(filter(None, [f"{power}; scope: {scope}." if power else "", instead, counts])),
         device_sentence(rows),
-        textwrap.shorten(f"Runs: {'; '.join(sorted(runs))}.", 2000) if runs else "",
+        f"Runs: {'; '.join(sorted(runs))}." if runs else "",
         missing_sentence(stored.get("missing", [])),
         *stored.get("notes", []),
     ]

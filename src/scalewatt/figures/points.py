@@ -13,19 +13,24 @@ from scalewatt.errors import InputError
 
 Row = dict[str, Any]
 
-CURVE_COLUMNS = (
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+CURVE_COLUMNS = _names(
     "figure panel series label configuration model phase device device_name gpus local_batch_size "
     "global_batch_size dataset_samples x_name x y_name y y_sd y_low y_high n_repeats "
     "energy_origin energy_scope"
-).split()
-PROCEDURE_COLUMNS = (
+)
+PROCEDURE_COLUMNS = _names(
     "figure series label model phase device gpus local_batch_size global_batch_size "
     "dataset_samples samples_per_gpu updates_per_epoch updates dataset_rule batch_rule"
-).split()
-POWER_COLUMNS = (
+)
+POWER_COLUMNS = _names(
     "figure panel label configuration device device_name gpus local_batch_size global_batch_size "
     "time_s power_w mean_power_w mean_power_all_w device_kind energy_origin"
-).split()
+)
 
 
 def columns_of(number: int) -> Sequence[str]:

@@ -21,6 +21,7 @@ MM_PER_INCH = 25.4
 NOTE_SIZE = 6.0
 NOTE_CHARACTERS = 148  # of NOTE_SIZE fit into WIDTH_MM
 GREY = "#666666"
+ROUND = [1, 2, 5, 10]  # first digits of tick labels
 
 # Okabe and Ito's colours, which people with any common colour vision tell apart. In grey some of
 # them look alike, so that each series also has a marker and a line style of its own.
@@ -28,7 +29,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
-_RC: dict[str, Any] = {
+_RC: Any = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.labelsize": 7.5,
@@ -49,6 +50,7 @@ _RC: dict[str, Any] = {
     "savefig.dpi": 200,
     "svg.fonttype": "none",
     "svg.hashsalt": "scalewatt",
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "xtick.labelsize": 7,
     "xtick.major.width": 0.6,
     "ytick.labelsize": 7,
@@ -110,13 +112,13 @@ def origin_style(origin: str | None, colour: str) -> dict[str, Any]:
     return {"markerfacecolor": colour if origin == "measured" else "white"}
 
 
-def panel_letter(axes: Axes, letter: str) -> None:
-    """The panel's letter, above its upper left corner."""
+def panel_letter(axes: Axes, letter: str, above: float = 3) -> None:
+    """The panel's letter, `above` points over its upper left corner."""
     axes.annotate(
         letter,
         (0, 1),
         xycoords="axes fraction",
-        xytext=(-6, 5),
+        xytext=(-6, above),
         textcoords="offset points",
         fontsize=10,
         fontweight="bold",
@@ -143,8 +145,13 @@ def say_instead(axes: Axes, sentence: str) -> None:
 
 def notes(figure: Figure, sentences: Sequence[str]) -> None:
     """Small print under the panels, wrapped to the figure's width; empty sentences are left out."""
-    lines = [line for s in sentences if s for line in textwrap.wrap(s, NOTE_CHARACTERS)]
+    lines = [line for s in sentences if s for line in _wrapped(s)]
     figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=NOTE_SIZE, color="#333333")
+
+
+def _wrapped(sentence: str) -> list[str]:
+    # Configuration ids have hyphens and must stay whole.
+    return textwrap.wrap(sentence, NOTE_CHARACTERS, break_on_hyphens=False)
 
 
 def plain_number(value: float) -> str:
@@ -163,7 +170,7 @@ def log_ticks(low: float, high: float) -> list[float]:
         inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) >= 3:
             return inside
-    linear = MaxNLocator(nbins=4).tick_values(low, high)
+    linear = MaxNLocator(nbins=5, steps=ROUND).tick_values(low, high)
     return [float(tick) for tick in linear if low <= tick <= high]
 
 
@@ -202,13 +209,14 @@ def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: 
 def linear_axis(axes: Axes, values: Sequence[float], from_zero: bool) -> None:
     """Limits of a linear y axis around `values` with room, ticks as plain numbers."""
     low, high = min(values), max(values)
-    room = 0.08 * (high - low) or 0.08 * abs(high) or 1.0
-    bottom = low - room
+    start = min(low, 0.0) if from_zero else low
+    room = 0.08 * (high - start) or 0.08 * abs(high) or 1.0
+    bottom = start - room
     if low >= 0 and (from_zero or bottom < 0):
         bottom = 0.0
     axes.set_ylim(bottom, high + room)
     unit = _thousands(axes, "y", high)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=ROUND))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value / unit)))
 
 
@@ -217,5 +225,5 @@ def _thousands(axes: Axes, which: str, largest: float) -> float:
     if largest < 20_000:
         return 1.0
     axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_label_text(f"{axis.get_label_text()} (thousands)")
+    axis.set_label_text(f"{axis.get_label_text()} (10³)")
     return 1000.0

@@ -42,7 +42,9 @@ def quantity(name: str, gpu_word: str, model: str | None) -> Quantity:
     """The quantity in column `name`; unknown columns are shown under their own name."""
     one = "process" if gpu_word == "processes" else "GPU"
     known = {
-        "gpus": Quantity("Number of processes n" if one == "process" else "Number of GPUs n", "log2"),
+        "gpus": Quantity(
+            "Number of processes n" if one == "process" else "Number of GPUs n", "log2"
+        ),
         "gpu_hours": Quantity("Process hours (h)" if one == "process" else "GPU hours (h)", "log"),
         "dataset_samples": Quantity("Training samples", "log"),
         "speedup": Quantity("Speed-up n0·T(n0)/T(n)", "log2"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +23,12 @@ from scalewatt.training.checkpoint import (
 )
 from scalewatt.training.events import EventLog
 from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
+from scalewatt.training.job import Job
 from scalewatt.training.stop import StopRequest, ignore_stop_signals
 from scalewatt.training.world import Ranks
 from scalewatt.workloads import workload_class
 
 FINISHED, STOPPED = "finished", "stopped"
-
-
-@dataclass(frozen=True)
-class Job:
-    """One segment of one run, as a rank sees it."""
-
-    spec: dict[str, Any]
-    spec_sha256: str
-    data_folder: str
-    work: Path
-    """The run's working directory; rank 0 writes checkpoint.pt, result.json and weights.pt there."""
-    segment: int
-    initial_weights: Path | None = None
-    max_updates: int | None = None
-    """Stop after so many updates of this segment."""
 
 
 class Trainer:

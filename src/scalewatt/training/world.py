@@ -26,6 +26,7 @@ class Ranks:
     size: int
     local_rank: int
     host: str
+    nodes: int
 
 
 def join_ranks(spec: dict[str, Any]) -> Ranks:
@@ -46,12 +47,13 @@ def join_ranks(spec: dict[str, Any]) -> Ranks:
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     local_rank = node.Get_rank()
     node.Free()
-    hosts = set(comm.allgather(socket.gethostname()))
-    if len(hosts) != spec["nodes"]:
+    host = socket.gethostname()
+    nodes = len(set(comm.allgather(host)))
+    if nodes != spec["nodes"]:
         raise InputError(
-            f"{spec['configuration']}: runs on {len(hosts)} nodes, the spec asks for {spec['nodes']}"
+            f"{spec['configuration']}: runs on {nodes} nodes, the spec asks for {spec['nodes']}"
         )
-    return Ranks(comm, comm.Get_rank(), size, local_rank, socket.gethostname())
+    return Ranks(comm, comm.Get_rank(), size, local_rank, host, nodes)
 
 
 def choose_device(torch_device: str, ranks: Ranks) -> torch.device:
@@ -78,27 +80,22 @@ def start_process_group(ranks: Ranks, device: torch.device) -> None:
     import torch
     import torch.distributed as dist
 
+    one_node = ranks.nodes == 1
+    if one_node:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    host = "127.0.0.1" if one_node else ranks.host
     store = None
-    address = None
     if ranks.rank == 0:
-        store = dist.TCPStore(_own_address(ranks), 0, is_master=True, wait_for_workers=False)
-        address = (_own_address(ranks), store.port)
-    address = ranks.comm.bcast(address, root=0)
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    address = ranks.comm.bcast((host, store.port) if store else None, root=0)
     if store is None:
-        store = dist.TCPStore(address[0], address[1], is_master=False)
+        store = dist.TCPStore(*address, is_master=False)
     # NCCL refuses two ranks on one GPU; gloo does not.
     shared = device.type == "cuda" and torch.cuda.device_count() < _most_ranks_on_a_node(ranks)
     backend = "nccl" if device.type == "cuda" and not shared else "gloo"
     dist.init_process_group(
         backend, store=store, rank=ranks.rank, world_size=ranks.size, timeout=COLLECTIVE_TIMEOUT
     )
-
-
-def _own_address(ranks: Ranks) -> str:
-    """Loopback while all ranks are on one host, else this host's name."""
-    if "GLOO_SOCKET_IFNAME" not in os.environ and ranks.size == 1:
-        return "127.0.0.1"
-    return ranks.host
 
 
 def _most_ranks_on_a_node(ranks: Ranks) -> int:

@@ -1,0 +1,214 @@
+"""Bring a dataset definition's data into its prepared form, once.
+
+`manifest.json` in the folder says what was made from which definition. For an embedded dataset it
+is written first, without a marker, and again at the end; so a folder without a manifest is never
+taken for ours, and one without a marker never for finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from scalewatt.errors import InputError
+from scalewatt.files import read_json, write_json
+
+MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1  # of the manifest and of what the embedded generators write
+WAVES_SOURCE = "Rossby-Haurwitz waves made by scalewatt"
+
+
+def prepare_dataset(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:
+    """Prepare `folder` for `definition` unless it is; return what identifies the data.
+
+    The result has name, format, source, train_samples, validation_samples and content_sha256, and
+    neither path nor time, so that the same data gives the same result anywhere. `source` is the
+    ERA5 store's URL where yearly files are not there yet.
+    """
+    folder = Path(folder)
+    definition = json.loads(json.dumps(definition))  # as it reads in the manifest
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).exists() else None
+    if manifest and _is_finished(folder, manifest, definition):
+        return manifest["marker"]
+    embedded = definition["source"] == "embedded"
+    if embedded:
+        _clear(folder, manifest, definition)
+        write_json(folder / MANIFEST, _manifest(definition, {}, None))
+    elif manifest and manifest["definition"] != definition:
+        raise InputError(
+            f"{folder}: was prepared for {manifest['definition']}, but the campaign defines "
+            f"{definition}; name another folder, or delete {folder / MANIFEST} to check it anew"
+        )
+    build = {
+        ("imagenet", True): _embedded_scans,
+        ("imagenet", False): _existing_images,
+        ("era5", True): _embedded_waves,
+        ("era5", False): _existing_era5,
+    }[definition["format"], embedded]
+    samples = build(definition, folder, source)
+    files = _list_files(folder, definition)
+    marker = {
+        "name": definition["name"],
+        "format": definition["format"],
+        "source": definition["source"],
+        "train_samples": samples[0],
+        "validation_samples": samples[1],
+        "content_sha256": _content_sha256(files),
+    }
+    # Below a data root, a list of a million images would be slow to check.
+    listed = {name: entry for name, entry in files.items() if embedded or "/" not in name}
+    write_json(folder / MANIFEST, _manifest(definition, listed, marker))
+    return marker
+
+
+def _manifest(definition: dict, files: dict, marker: dict | None) -> dict[str, Any]:
+    return {
+        "manifest": MANIFEST_VERSION,
+        "definition": definition,
+        "files": files,
+        "marker": marker,
+    }
+
+
+def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, Any]) -> bool:
+    """Whether the folder holds this definition's data, judged by names and sizes."""
+    wanted = _manifest(definition, manifest["files"], manifest["marker"])
+    if manifest["marker"] is None or manifest != wanted:
+        return False
+    paths = ((folder / name, entry["bytes"]) for name, entry in manifest["files"].items())
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+
+
+# --- the four kinds; each returns (training samples, validation samples) ------------------------
+
+
+def _embedded_scans(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
+    from scalewatt.datasets.scans import write_scans
+
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as building:
+        write_scans(building, definition)
+        for entry in Path(building).iterdir():
+            entry.rename(folder / entry.name)
+    return definition["train_samples"], definition["validation_samples"]
+
+
+def _existing_images(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
+    from scalewatt.datasets.imagenet import build_index
+
+    counts = {}
+    wanted = {"train": definition["train_samples"], "val": definition["validation_samples"]}
+    for split, expected in wanted.items():
+        index = build_index(folder, split)
+        counts[split] = len(index.paths)
+        for what, found, right in (
+            ("images", counts[split], expected),
+            ("classes", len(index.classes), definition["classes"]),
+        ):
+            if found != right:
+                raise InputError(
+                    f"{folder / split}: has {found} {what}, "
+                    f"dataset {definition['name']} has {right}"
+                )
+    return counts["train"], counts["val"]
+
+
+def _embedded_waves(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
+    from scalewatt.datasets.era5 import prepare
+    from scalewatt.datasets.waves import write_waves
+
+    write_waves(folder / "waves.zarr", definition)
+    prepare(str(folder / "waves.zarr"), folder, definition, source=WAVES_SOURCE)
+    return _count_era5(definition, folder)
+
+
+def _existing_era5(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
+    from scalewatt.datasets.era5 import prepare
+    from scalewatt.datasets.era5_times import all_years
+
+    missing = [year for year in all_years(definition) if not (folder / f"{year}.h5").exists()]
+    if missing and source is None:
+        raise InputError(
+            f"{folder}: prepared ERA5 years {', '.join(map(str, missing))} are missing; give the "
+            f"Zarr store to make them from in the cluster file: "
+            f"sources: {{{definition['name']}: <url>}}"
+        )
+    prepare(source or "", folder, definition)
+    return _count_era5(definition, folder)
+
+
+def _count_era5(definition: dict, folder: Path) -> tuple[int, int]:
+    """Samples with a 6 h target; a training year that lacks one is refused here."""
+    from scalewatt.datasets.era5 import Era5Dataset
+    from scalewatt.datasets.era5_times import part_years
+
+    train, validation = (
+        len(
+            Era5Dataset(
+                folder,
+                part_years(definition, part),
+                lead_steps=1,
+                samples_per_year=definition["samples_per_year"],
+                require_targets=part == "train",
+            )
+        )
+        for part in ("train", "validation")
+    )
+    return train, validation
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _products(folder: Path, format: str) -> list[Path]:
+    """The entries of the folder that preparation makes; others in it are not ours."""
+    patterns = {
+        "imagenet": ("train", "val", "index-*.parquet"),
+        "era5": ("waves.zarr", "[0-9][0-9][0-9][0-9].h5", "statistics.json"),
+    }[format]
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))
+
+
+def _clear(folder: Path, manifest: dict | None, definition: dict) -> None:
+    """Remove an unfinished or differently defined embedded dataset, and nobody else's data."""
+    leftovers = [path for kind in ("imagenet", "era5") for path in _products(folder, kind)]
+    ours = manifest is not None and manifest["definition"]["source"] == "embedded"
+    if leftovers and not ours:
+        raise InputError(
+            f"{folder}: holds {leftovers[0].name}, which was not made for an embedded dataset; "
+            f"name another folder for dataset {definition['name']}, or remove it"
+        )
+    for path in [*leftovers, *folder.glob(".building-*"), *folder.glob(".waves.zarr.*.tmp")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _list_files(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
+    """Every file of the dataset: its size and, where reading all is cheap, its SHA-256."""
+    listed: dict[str, dict[str, Any]] = {}
+    for product in _products(folder, definition["format"]):
+        below = sorted(product.rglob("*")) if product.is_dir() else [product]
+        for path in below:
+            if not path.is_file():
+                continue
+            entry: dict[str, Any] = {"bytes": path.stat().st_size}
+            if definition["source"] == "embedded" or path.name == "statistics.json":
+                entry["sha256"] = _file_sha256(path)
+            listed[path.relative_to(folder).as_posix()] = entry
+    return listed
+
+
+def _file_sha256(path: Path) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _content_sha256(files: dict[str, dict[str, Any]]) -> str:
+    """One digest over names, sizes and the digests that there are."""
+    digest = hashlib.sha256()
+    for name, entry in sorted(files.items()):
+        digest.update(f"{name}\0{entry['bytes']}\0{entry.get('sha256', '')}\n".encode())
+    return digest.hexdigest()

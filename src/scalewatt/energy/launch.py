@@ -1,0 +1,204 @@
+"""Running one segment of a training: locks, starts the ranks, watches over them, publishes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from scalewatt.campaign.spec import read_spec
+from scalewatt.energy.publish import already_published, publish
+from scalewatt.energy.record import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, outcome_path
+from scalewatt.energy.workdir import WorkDir, open_workdir
+from scalewatt.errors import InputError
+from scalewatt.files import write_json
+
+STOP_GRACE_S = 60.0
+"""How long ranks may take to reach a checkpoint after they were asked to stop."""
+PERUN_GRACE_S = 120.0
+"""How long perun may take to write its file after training has returned."""
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and with what a training is started."""
+
+    data_folder: Path
+    work_root: Path
+    launcher: str
+    torch_device: str
+    cpus_per_rank: int
+
+
+def run_training(
+    spec_path: Path,
+    out: Path,
+    place: Place,
+    initial_weights: Path | None = None,
+    max_updates: int | None = None,
+) -> int:
+    """Train one segment of the run in `spec_path`; when it is the last, publish to `out`.
+
+    Returns 0 when the run is finished, EXIT_STOPPED when it waits at a checkpoint.
+    """
+    spec = read_spec(spec_path)
+    if bool(spec["initial_weights"]) != bool(initial_weights):
+        raise InputError(
+            f"{spec_path}: initial weights are {'needed' if spec['initial_weights'] else 'not used'}"
+        )
+    with open_workdir(place.work_root, spec) as work:
+        if already_published(out, work):
+            return 0
+        if not work.finished:
+            code = _Segment(work, place, initial_weights, max_updates).run()
+            if not work.finished:
+                return code
+        publish(work, out)
+    return 0
+
+
+class _Segment:
+    """One start of the ranks."""
+
+    def __init__(
+        self, work: WorkDir, place: Place, initial_weights: Path | None, max_updates: int | None
+    ) -> None:
+        self.work, self.place = work, place
+        self.number = work.begin_segment()
+        self.stop_file = work.path / "stop"
+        self.stop_file.unlink(missing_ok=True)
+        self.order = work.path / "order.json"
+        write_json(
+            self.order,
+            {
+                "work": str(work.path.resolve()),
+                "segment": self.number,
+                "data_folder": str(place.data_folder.resolve()),
+                "torch_device": place.torch_device,
+                "initial_weights": str(initial_weights.resolve()) if initial_weights else None,
+                "max_updates": max_updates,
+                "stop_file": str(self.stop_file.resolve()),
+            },
+        )
+        self.asked_to_stop: float | None = None
+
+    def run(self) -> int:
+        """Start the ranks, wait for them, note the outcome."""
+        with open(self.work.path / "train.log", "ab") as log:
+            process = subprocess.Popen(
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment(),
+                start_new_session=True,  # a terminal's Ctrl-C reaches this process only
+                preexec_fn=_die_with_parent,
+            )
+            previous = {
+                number: signal.signal(number, self._on_signal)
+                for number in (signal.SIGINT, signal.SIGTERM)
+            }
+            try:
+                code = self._watch(process)
+            finally:
+                for number, handler in previous.items():
+                    signal.signal(number, handler)
+        return self._conclude(code)
+
+    def _command(self) -> list[str]:
+        spec = self.work.spec
+        launcher = self.place.launcher.format(
+            gpus=spec["gpus"],
+            nodes=spec["nodes"],
+            ranks_per_node=spec["ranks_per_node"],
+            cpus_per_rank=self.place.cpus_per_rank,
+        )
+        # The signals are ignored until the rank has installed its own handlers.
+        shell = ["sh", "-c", 'trap "" USR1 TERM; exec "$@"', "sh"]
+        rank = [sys.executable, "-m", "scalewatt.energy.record", str(self.order.resolve())]
+        return [*shlex.split(launcher), *shell, *rank]
+
+    def _environment(self) -> dict[str, str]:
+        threads = str(self.place.cpus_per_rank)
+        beside_python = str(Path(sys.executable).parent)  # mpiexec of the environment's MPI
+        return {
+            **os.environ,
+            "PATH": os.pathsep.join([beside_python, os.environ.get("PATH", "")]),
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.asked_to_stop is None:
+            self.asked_to_stop = time.monotonic()
+            self.stop_file.touch()
+        else:  # asked twice: no patience left
+            self.asked_to_stop = -STOP_GRACE_S
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for the ranks; end them if they do not stop when asked, or perun does not close."""
+        returned: float | None = None
+        outcome = outcome_path(self.work.path, self.number)
+        while process.poll() is None:
+            now = time.monotonic()
+            if returned is None and outcome.exists():
+                returned = now
+            hangs = returned is not None and now - returned > PERUN_GRACE_S
+            stubborn = self.asked_to_stop is not None and now - self.asked_to_stop > STOP_GRACE_S
+            if hangs or stubborn:
+                _end_group(process)
+                break
+            time.sleep(0.1)
+        return process.wait()
+
+    def _conclude(self, code: int) -> int:
+        outcome = outcome_path(self.work.path, self.number)
+        if outcome.exists():
+            found = outcome.read_text(encoding="utf-8")
+            self.work.end_segment(found)
+            if found == "stopped":
+                print(
+                    f"{self.work.spec['configuration']}: stopped at a checkpoint; start it again to go on",
+                    file=sys.stderr,
+                )
+            return 0 if found == "finished" else EXIT_STOPPED
+        self.work.end_segment("failed")
+        log = self.work.path / "train.log"
+        print(_last_lines(log), file=sys.stderr)
+        print(
+            f"scalewatt: error: {self.work.spec['configuration']}: training failed (exit code {code}); "
+            f"its log is {log}",
+            file=sys.stderr,
+        )
+        return EXIT_INPUT if code == EXIT_INPUT else EXIT_FAILURE
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End the launcher politely, then by force, with all it started on this machine."""
+    for number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(patience_s)
+            return
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _die_with_parent() -> None:
+    """In the launcher: get TERM when this process dies, so that no rank trains on unwatched."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _last_lines(log: Path, count: int = 25) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])

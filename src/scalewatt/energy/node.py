@@ -1,0 +1,190 @@
+"""The energy of one node in one recording, by device kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalewatt.energy.estimate import (
+    estimated_cpu,
+    estimated_gpu,
+    estimated_ram,
+    node_utilisation,
+)
+from scalewatt.energy.integrate import EnergyCurve, series_energy
+from scalewatt.energy.samples import DEVICE_KINDS, Flag, SensorSeries, flag
+from scalewatt.energy.stages import StageIntervals
+
+UNUSED_GPU = "unused_gpu"
+# More of the window than this without a known power, and the kind's energy is null.
+MAX_UNCOVERED = 0.05
+
+Window = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class KindEnergy:
+    """One device kind of one node: its series with their energy curves, over the node's window."""
+
+    node: str
+    device_kind: str
+    series: tuple[SensorSeries, ...]
+    curves: tuple[EnergyCurve, ...]
+    devices: int
+    """How many devices (CPU sockets, memories, GPUs) the energy belongs to."""
+    origin: str | None
+    coverage: float | None
+    """Share of device seconds with a known power; None where the kind is absent."""
+    flags: tuple[Flag, ...]
+
+    @property
+    def known(self) -> bool:
+        """Whether the energy may be stated."""
+        return self.coverage is not None and self.coverage >= 1 - MAX_UNCOVERED
+
+    def recorded_j(self, window: Window) -> float:
+        """Return what was recorded between two times, whether or not that is enough to state."""
+        return sum(float(curve.between(*window)) for curve in self.curves)
+
+    def stage_energy_j(self, intervals: StageIntervals) -> dict[str, float | None]:
+        """Return the energy per stage, None for every stage where it may not be stated."""
+        sums: dict[str, float | None] = dict.fromkeys(intervals.seconds(), None)
+        if self.known:
+            for stage in sums:
+                sums[stage] = 0.0
+            for curve in self.curves:
+                for stage, energy in intervals.energy_j(curve).items():
+                    sums[stage] = (sums[stage] or 0.0) + energy
+        return sums
+
+
+def node_window(series: Sequence[SensorSeries]) -> Window | None:
+    """Return first and last sample time of a node over all its sensors; None without samples."""
+    timed = [s.time_s for s in series if s.time_s.size]
+    if not timed:
+        return None
+    return min(float(t.min()) for t in timed), max(float(t.max()) for t in timed)
+
+
+def node_kinds(
+    node: str,
+    series: Sequence[SensorSeries],
+    *,
+    powers: dict[str, Any],
+    period_s: float | None,
+    used_gpus: Sequence[int] | None = None,
+    expected_gpus: int | None = None,
+    lost_s: float = 0.0,
+) -> list[KindEnergy]:
+    """Return gpu, cpu, ram and, where there are such, unused_gpu of one node.
+
+    `used_gpus` are the indices that the run held (None: all recorded), `expected_gpus` how many
+    there must be; a GPU that should be there and is not counts as uncovered. `lost_s` is known
+    run time outside of the node's recording, uncovered for every kind.
+    """
+    window = node_window(series) or (0.0, 0.0)
+    kinds = []
+    for kind in DEVICE_KINDS:
+        found, flags = _energy_series(node, kind, series, powers)
+        unused: list[SensorSeries] = []
+        if kind == "gpu":
+            if used_gpus is not None:
+                unused = [s for s in found if s.device_index not in used_gpus]
+                found = [s for s in found if s.device_index in used_gpus]
+            flags += _gpu_count_flags(node, len(found), expected_gpus, bool(powers.get("gpu")))
+        expected = (expected_gpus or 0) if kind == "gpu" and (found or powers.get("gpu")) else 0
+        kinds.append(_measure(node, kind, found, flags, window, period_s, expected, lost_s, powers))
+        if unused:
+            kinds.append(
+                _measure(node, UNUSED_GPU, unused, [], window, period_s, 0, lost_s, powers)
+            )
+    return kinds
+
+
+def _energy_series(
+    node: str, kind: str, series: Sequence[SensorSeries], powers: dict[str, Any]
+) -> tuple[list[SensorSeries], list[Flag]]:
+    """Return one power or counter series per device, measured if there is any, else estimated."""
+    of_kind = [s for s in series if s.device_kind == kind]
+    best: dict[int, SensorSeries] = {}
+    flags: list[Flag] = []
+    for one in sorted((s for s in of_kind if s.quantity != "utilisation"), key=_preference):
+        if one.device_index in best:
+            first = best[one.device_index].sensor
+            flags.append(flag("second_sensor", one.sensor, f"not added: {first} is counted"))
+        else:
+            best[one.device_index] = one
+    if best:
+        return [best[index] for index in sorted(best)], flags
+    return _estimated(kind, series, powers)
+
+
+def _preference(series: SensorSeries) -> tuple[bool, bool, str]:
+    counter = series.quantity == "counter"
+    return not counter, not series.sensor.endswith("_POWER"), series.sensor
+
+
+def _estimated(
+    kind: str, series: Sequence[SensorSeries], powers: dict[str, Any]
+) -> tuple[list[SensorSeries], list[Flag]]:
+    rated = powers.get(kind)
+    if not rated:
+        return [], []
+    if kind == "ram":
+        axis = max(series, key=lambda s: s.time_s.size, default=None)
+        return ([estimated_ram(axis, rated)] if axis is not None else []), []
+    if kind == "cpu":
+        utilisation, flags = node_utilisation(series)
+        return ([estimated_cpu(utilisation, rated)] if utilisation else []), flags
+    busy = {
+        s.device_index: s for s in series if s.device_kind == kind and s.quantity == "utilisation"
+    }
+    return [estimated_gpu(busy[index], rated) for index in sorted(busy)], []
+
+
+def _gpu_count_flags(
+    node: str, found: int, expected: int | None, exist: bool
+) -> list[Flag]:
+    if expected is None or found == expected or not (found or exist):
+        return []
+    return [flag("gpu_count", None, f"{node}: power of {found} GPUs, {expected} expected")]
+
+
+def _measure(
+    node: str,
+    kind: str,
+    series: list[SensorSeries],
+    flags: list[Flag],
+    window: Window,
+    period_s: float | None,
+    expected: int,
+    lost_s: float,
+    powers: dict[str, Any],
+) -> KindEnergy:
+    curves = []
+    for one in series:
+        curve, doubts = series_energy(one, period_s)
+        curves.append(curve)
+        flags = flags + doubts
+    if not series:
+        code, detail = "absent", f"{node}: no {kind} sensor and nothing to estimate from"
+        return KindEnergy(node, kind, (), (), 0, None, None, (*flags, flag(code, None, detail)))
+    length = window[1] - window[0] + lost_s
+    covered = sum(float(curve.covered_s(*window)) for curve in curves)
+    coverage = covered / (max(len(series), expected) * length) if length > 0 else 0.0
+    coverage = min(coverage, 1.0)
+    if coverage < 1 - MAX_UNCOVERED:
+        recorded = sum(float(curve.between(*window)) for curve in curves)
+        detail = (
+            f"{node}: {100 * coverage:.1f} % of {length:.1f} s of {kind} covered; "
+            f"{recorded:.1f} J were recorded"
+        )
+        flags = [*flags, flag("coverage", None, detail)]
+    origin = series[0].origin
+    devices = len(series)
+    if origin == "estimated" and kind == "cpu":
+        devices = int(powers["cpu"]["sockets"])
+    return KindEnergy(
+        node, kind, tuple(series), tuple(curves), devices, origin, coverage, tuple(flags)
+    )

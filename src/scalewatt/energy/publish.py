@@ -1,0 +1,122 @@
+"""From a finished working directory to a run's declared outputs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.energy.record import description_path
+from scalewatt.energy.workdir import WorkDir
+from scalewatt.files import atomic_path, read_json, write_json, write_table
+from scalewatt.training.events import read_events
+
+HISTORY_SCHEMA = pa.schema(
+    [
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("segment", pa.int32(), nullable=False),
+        pa.field("train_loss", pa.float64()),
+        pa.field("validation_loss", pa.float64()),
+        pa.field("metric", pa.float64()),
+        pa.field("train_metric", pa.float64()),
+        pa.field("learning_rate", pa.float64()),
+        pa.field("samples", pa.int64(), nullable=False),
+        pa.field("updates", pa.int64(), nullable=False),
+        pa.field("epoch_s", pa.float64()),
+        pa.field("train_s", pa.float64()),
+        pa.field("validate_s", pa.float64()),
+    ]
+)
+EVENTS_SCHEMA = pa.schema(
+    [
+        pa.field("segment", pa.int32(), nullable=False),
+        pa.field("stage", pa.string(), nullable=False),
+        pa.field("epoch", pa.int32()),
+        pa.field("start_s", pa.float64(), nullable=False),
+        pa.field("end_s", pa.float64(), nullable=False),
+    ]
+)
+
+
+def already_published(out: Path, work: WorkDir) -> bool:
+    """Whether `out` holds this very run, finished. The provenance is written last."""
+    path = out / "provenance.json"
+    return path.exists() and read_json(path)["spec_sha256"] == work.spec_sha256
+
+
+def publish(work: WorkDir, out: Path) -> None:
+    """Write a finished run's files to `out`. The working directory keeps them as well."""
+    result = read_json(work.path / "result.json")
+    history = [{**dict.fromkeys(HISTORY_SCHEMA.names), **_known(row)} for row in result["history"]]
+    events = read_events(work.path / "events.jsonl", _segment_ends(work.perun))
+    out.mkdir(parents=True, exist_ok=True)
+    _place_folder(work.perun, out / "perun")
+    _place_file(work.path / "weights.pt", out / "weights.pt")
+    with atomic_path(out / "train.log") as temporary:
+        shutil.copyfile(work.path / "train.log", temporary)
+    write_table(pa.Table.from_pylist(history, HISTORY_SCHEMA), out / "history.parquet")
+    write_table(pa.Table.from_pylist(events, EVENTS_SCHEMA), out / "events.parquet")
+    write_json(out / "provenance.json", _provenance(work, result))
+    (work.path / "checkpoint.pt").unlink(missing_ok=True)
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key in HISTORY_SCHEMA.names}
+
+
+def _segment_ends(folder: Path) -> dict[int, float]:
+    """Wall-clock time of each segment's last recorded sample."""
+    ends: dict[int, float] = {}
+    for journal in sorted(folder.glob("segment-*.journal")):
+        segment = int(journal.name.split(".")[0].removeprefix("segment-"))
+        for line in reversed(journal.read_text(encoding="utf-8").splitlines()):
+            try:
+                sample = json.loads(line)
+            except ValueError:
+                continue
+            ends[segment] = max(ends.get(segment, 0.0), sample.get("t", 0.0))
+            break
+    return ends
+
+
+def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
+    segments = work.segments()
+    described = [
+        read_json(path)
+        for s in segments
+        if (path := description_path(work.path, s["segment"])).exists()
+    ]
+    last = described[-1]
+    return {
+        "spec_sha256": work.spec_sha256,
+        **last,
+        "hostnames": sorted({host for d in described for host in d["hostnames"]}),
+        "metric_name": result["metric_name"],
+        "metric_persistence": result["history"][-1].get("metric_persistence"),
+        "parameters": result["parameters"],
+        "segments": segments,
+    }
+
+
+def _place_file(source: Path, target: Path) -> None:
+    """The same file at a second place, without copying where the file system allows it."""
+    with atomic_path(target) as temporary:
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
+        os.utime(temporary)
+
+
+def _place_folder(source: Path, target: Path) -> None:
+    temporary = target.with_name(f".{target.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    for path in sorted(source.iterdir()):
+        _place_file(path, temporary / path.name)
+    shutil.rmtree(target, ignore_errors=True)
+    temporary.rename(target)

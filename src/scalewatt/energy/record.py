@@ -1,0 +1,234 @@
+"""One rank of a monitored training: perun around the training loop, with a crash-safe journal.
+
+Started once per GPU by the cluster's launcher (`python -m scalewatt.energy.record ORDER`).
+Exit codes: 0 finished, 75 stopped at a checkpoint, 64 wrong input, 70 failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from scalewatt.training.stop import StopRequest, ignore_stop_signals
+
+if TYPE_CHECKING:
+    from scalewatt.training.job import Job
+    from scalewatt.training.world import Ranks
+
+EXIT_STOPPED, EXIT_INPUT, EXIT_FAILURE = 75, 64, 70
+# Everything that is not energy; CPU_BUSY stands in for CPU_USAGE.
+EXCLUDED_SENSORS = "CPU_FREQ_ CPU_USAGE_ DISK_ NET_"
+
+
+def segment_name(segment: int) -> str:
+    """Stem of a segment's files."""
+    return f"segment-{segment:03d}"
+
+
+def outcome_path(work: Path, segment: int) -> Path:
+    """Where rank 0 says how the training of a segment ended, before perun closes."""
+    return work / f"{segment_name(segment)}.outcome"
+
+
+def description_path(work: Path, segment: int) -> Path:
+    """Where rank 0 says what a segment runs on."""
+    return work / f"{segment_name(segment)}.json"
+
+
+class JournalWriter:
+    """perun's live callback: appends each sample as it is taken, with both clocks.
+
+    It runs inside perun's sampler and ends it when the training has died.
+    """
+
+    def __init__(self, folder: Path, segment: int, period_s: float, training_pid: int) -> None:
+        self.folder, self.segment = folder, segment
+        self.period_s, self.training_pid = period_s, training_pid
+
+    def __call__(self) -> Callable[[dict[str, Any]], None]:
+        """Called once in the sampler; returns what is called with every sample."""
+        import socket
+
+        ignore_stop_signals()
+        host = socket.gethostname()
+        path = self.folder / f"{segment_name(self.segment)}.{host}.journal"
+        file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+        header = {"journal": 1, "host": host, "sampling_period_s": self.period_s}
+        file.write(json.dumps(header) + "\n")
+
+        def append(values: dict[str, Any]) -> None:
+            if os.getppid() != self.training_pid:
+                os._exit(0)
+            sample = {"t": time.time(), "mono": time.monotonic()}
+            sample.update({key: float(value) for key, value in values.items()})
+            file.write(json.dumps(sample) + "\n")
+            file.flush()
+
+        return append
+
+
+def monitored(
+    function: Callable[..., Any], args: tuple[Any, ...], folder: Path, segment: int, period_s: float
+) -> Any:
+    """Run `function(*args)` under perun on every rank and return its result.
+
+    perun's file and the journals of the nodes go to `folder`, named after the segment.
+    """
+    import logging
+
+    import perun
+    from perun.configuration import config
+    from perun.core import Perun
+
+    from scalewatt.energy import cpu_busy
+
+    cpu_busy.register()
+    Perun(config)  # the callback is registered with this singleton
+    perun.register_live_callback(
+        JournalWriter(folder, segment, period_s, os.getpid()), "scalewatt-journal"
+    )
+    logging.getLogger("perun").setLevel(logging.ERROR)
+    decorate = perun.perun(
+        configuration_file=os.devnull,
+        app_name=segment_name(segment),
+        run_id=segment_name(segment),
+        data_out=str(folder),
+        format="hdf5",
+        sampling_period=period_s,
+        exclude_sensors=EXCLUDED_SENSORS,
+    )
+    _, result = decorate(function)(*args)
+    return result
+
+
+def train(job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float) -> str:
+    """What perun monitors: the segment from its imports to its last checkpoint."""
+    import torch
+    import torch.distributed as dist
+
+    from scalewatt.files import write_text
+    from scalewatt.training.events import EventLog
+    from scalewatt.training.loop import Trainer
+    from scalewatt.training.world import choose_device, start_process_group
+
+    events = EventLog(
+        job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
+    )
+    device = choose_device(torch_device, ranks)
+    start_process_group(ranks, device)
+    trainer = Trainer(job, ranks, device, stop, events)
+    trainer.warm_up()
+    trainer.resume()
+    _describe(job, ranks, device)
+    outcome = trainer.run()
+    events.enter("shutdown")
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    dist.destroy_process_group()
+    events.end()
+    if ranks.rank == 0:
+        write_text(outcome_path(job.work, job.segment), outcome)
+    return outcome
+
+
+def guarded_train(*args: Any) -> str:
+    """`train`, ending all ranks on an error: perun would catch it and wait for the others for ever."""
+    try:
+        return train(*args)
+    except BaseException as error:
+        fail(error)
+
+
+def fail(error: BaseException) -> NoReturn:
+    """Say what went wrong and end all ranks, which may wait in collectives."""
+    from scalewatt.errors import InputError
+
+    if isinstance(error, InputError):
+        print(f"scalewatt: error: {error}", file=sys.stderr)
+        code = EXIT_INPUT
+    else:
+        traceback.print_exception(error)
+        code = EXIT_FAILURE
+    sys.stderr.flush()
+    from mpi4py import MPI
+
+    MPI.COMM_WORLD.Abort(code)
+    os._exit(code)
+
+
+def _describe(job: Job, ranks: Ranks, device: Any) -> None:
+    """Rank 0 writes what this segment runs on, for the run's provenance."""
+    import torch
+
+    from scalewatt.energy.provenance import cpu_name, package_versions
+    from scalewatt.files import write_json
+
+    places = ranks.comm.gather((ranks.host, device.index), root=0)
+    if places is None:
+        return
+    hosts = sorted({host for host, _ in places})
+    on_gpu = device.type == "cuda"
+    gpus = {h: sorted({i for host, i in places if host == h}) for h in hosts} if on_gpu else None
+    write_json(
+        description_path(job.work, job.segment),
+        {
+            "hostnames": hosts,
+            "gpus": gpus,
+            "torch_device": device.type,
+            "device_name": torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
+            "threads_per_rank": torch.get_num_threads(),
+            "cudnn_deterministic": torch.backends.cudnn.deterministic,
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
+            "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+            "packages": package_versions(),
+        },
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Run one rank of the segment that the order file describes."""
+    started_s = time.time()
+    stop = StopRequest()
+    stop.install()
+    try:
+        return _run(json.loads(Path(argv[0]).read_text(encoding="utf-8")), stop, started_s)
+    except BaseException as error:
+        fail(error)
+
+
+def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> int:
+    from scalewatt.campaign.spec import read_spec, spec_sha256
+    from scalewatt.training.job import Job
+    from scalewatt.training.world import join_ranks
+
+    work = Path(order["work"])
+    spec = read_spec(work / "spec.json")
+    ranks = join_ranks(spec)
+    stop.stop_file = Path(order["stop_file"]) if ranks.rank == 0 else None
+    weights = order["initial_weights"]
+    job = Job(
+        spec=spec,
+        spec_sha256=spec_sha256(spec),
+        data_folder=order["data_folder"],
+        work=work,
+        segment=order["segment"],
+        initial_weights=Path(weights) if weights else None,
+        max_updates=order["max_updates"],
+    )
+    args = (job, ranks, order["torch_device"], stop, started_s)
+    outcome = monitored(guarded_train, args, work / "perun", job.segment, spec["sampling_period_s"])
+    ranks.comm.Barrier()  # rank 0 has written perun's file
+    if outcome is None:
+        return EXIT_FAILURE
+    return 0 if outcome == "finished" else EXIT_STOPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

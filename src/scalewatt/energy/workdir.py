@@ -1,0 +1,97 @@
+"""The working directory of a run: locked while in use, kept until its results are published.
+
+It is keyed by the spec's hash and is no output of Snakemake, which deletes outputs before each
+attempt.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.spec import spec_sha256, spec_text
+from scalewatt.errors import InputError
+from scalewatt.files import read_json, write_json, write_text
+
+
+@dataclass(frozen=True)
+class WorkDir:
+    """A run's working directory."""
+
+    path: Path
+    spec: dict[str, Any]
+    spec_sha256: str
+
+    @property
+    def perun(self) -> Path:
+        """Folder of perun's files and the journals."""
+        return self.path / "perun"
+
+    @property
+    def finished(self) -> bool:
+        """Whether training has come to its end."""
+        return (self.path / "result.json").exists()
+
+    def segments(self) -> list[dict[str, Any]]:
+        """The segments so far: segment, started_s, ended_s, outcome."""
+        path = self.path / "segments.json"
+        return read_json(path) if path.exists() else []
+
+    def begin_segment(self) -> int:
+        """Note the start of a new segment; one left open before was killed."""
+        segments = [
+            {**s, "outcome": "killed"} if s["outcome"] == "running" else s for s in self.segments()
+        ]
+        number = len(segments)
+        segments.append(
+            {"segment": number, "started_s": time.time(), "ended_s": None, "outcome": "running"}
+        )
+        write_json(self.path / "segments.json", segments)
+        return number
+
+    def end_segment(self, outcome: str) -> None:
+        """Note how the last segment ended."""
+        segments = self.segments()
+        segments[-1] |= {"ended_s": time.time(), "outcome": outcome}
+        write_json(self.path / "segments.json", segments)
+
+
+@contextmanager
+def open_workdir(root: Path, spec: dict[str, Any]) -> Iterator[WorkDir]:
+    """Open and lock the working directory of `spec` under `root`; InputError says who holds it."""
+    sha = spec_sha256(spec)
+    path = root / f"{spec['configuration']}-{spec['repeat']}-{sha[:12]}"
+    (path / "perun").mkdir(parents=True, exist_ok=True)
+    with open(path / "lock", "a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            raise InputError(
+                f"{path}: the run is being trained by {_holder(lock.read())}; wait for it or end it"
+            ) from error
+        lock.truncate(0)
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        lock.write(
+            json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": since})
+        )
+        lock.flush()
+        if not (path / "spec.json").exists():
+            write_text(path / "spec.json", spec_text(spec))
+        yield WorkDir(path, spec, sha)
+
+
+def _holder(text: str) -> str:
+    try:
+        holder = json.loads(text)
+        return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+    except (ValueError, KeyError):
+        return "another process"

@@ -1,0 +1,22 @@
+"""One segment of one run, as a rank sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, where, and from what."""
+
+    spec: dict[str, Any]
+    spec_sha256: str
+    data_folder: str
+    work: Path
+    """The run's working directory; rank 0 writes checkpoint.pt, result.json and weights.pt there."""
+    segment: int
+    initial_weights: Path | None = None
+    max_updates: int | None = None
+    """Stop after so many updates of this segment."""
