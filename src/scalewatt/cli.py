@@ -46,14 +46,43 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train (the next segment of) a run under perun")
     train.add_argument("spec", type=Path)
     train.add_argument("--out", type=Path, required=True, help="run folder for the results")
-    train.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
-    train.add_argument("--work", type=Path, required=True, help="root of the working directories")
-    train.add_argument("--launcher", required=True, help="command that starts the ranks")
-    train.add_argument("--torch-device", choices=["auto", "cpu", "cuda"], default="cuda")
-    train.add_argument("--cpus-per-rank", type=int, default=1)
+    train.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+    train.add_argument("--work", type=Path, help="root of working directories; default: the cluster's")
     train.add_argument("--initial-weights", type=Path)
     train.add_argument("--max-updates", type=int, help="stop at a checkpoint after so many updates")
     train.set_defaults(run=_train)
+
+    energy = commands.add_parser("energy", help="print the energy of any perun file")
+    energy.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    energy.add_argument("--json", action="store_true")
+    energy.set_defaults(run=_energy)
+
+    account = commands.add_parser("account", help="a run's recordings to traces and energy tables")
+    account.add_argument("run", type=Path, help="run folder")
+    account.add_argument("--powers", type=json.loads, required=True, help="rated powers (JSON)")
+    account.add_argument("--traces", type=Path, required=True)
+    account.add_argument("--energy", type=Path, required=True)
+    account.set_defaults(run=_account)
+
+    table = commands.add_parser("table", help="build a figure's table, or all runs' tables")
+    table.add_argument("--definition", type=json.loads, required=True, help="JSON")
+    table.add_argument("--results", type=Path, required=True)
+    table.add_argument("--out", type=Path, required=True, help="a figure's table, or the folder of tables")
+    table.set_defaults(run=_table)
+
+    figure = commands.add_parser("figure", help="draw a figure from its table")
+    figure.add_argument("number", type=int, choices=range(1, 8))
+    figure.add_argument("--table", type=Path, required=True)
+    figure.add_argument("--out", type=Path, required=True, help="path without suffix")
+    figure.set_defaults(run=_figure)
+
+    report = commands.add_parser("report", help="write report.html from tables and figures")
+    report.add_argument("--tables", type=Path, required=True)
+    report.add_argument("--figures", type=Path, required=True)
+    report.add_argument("--campaign", required=True, help="the campaign's name")
+    report.add_argument("--profile", required=True, help="the profile, for the commands shown")
+    report.add_argument("--out", type=Path, required=True)
+    report.set_defaults(run=_report)
 
     return parser
 
@@ -83,18 +112,67 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.spec import read_spec
     from scalewatt.energy.launch import Place, run_training
 
+    cluster, device = cluster_of_run(arguments.cluster, read_spec(arguments.spec))
+    dataset = read_spec(arguments.spec)["dataset"]["name"]
     place = Place(
-        arguments.data,
-        arguments.work,
-        arguments.launcher,
-        arguments.torch_device,
-        arguments.cpus_per_rank,
+        Path(cluster.data_folder(dataset)),
+        arguments.work or Path(cluster.work_root),
+        cluster.launcher,
+        device.torch_device,
+        device.cpus_per_rank,
     )
     return run_training(
         arguments.spec, arguments.out, place, arguments.initial_weights, arguments.max_updates
     )
+
+
+def _energy(arguments: argparse.Namespace) -> int:
+    from scalewatt.energy.summary import describe
+
+    code = 0
+    for path in arguments.paths:
+        try:
+            described = describe(path)
+        except InputError as error:
+            print(f"scalewatt: error: {error}", file=sys.stderr)
+            code = 1
+            continue
+        print(json.dumps(described, indent=1))
+    return code
+
+
+def _account(arguments: argparse.Namespace) -> int:
+    from scalewatt.energy.account import write_energy
+
+    spec = arguments.run / "spec.json"
+    write_energy(arguments.run, spec, arguments.powers, arguments.traces, arguments.energy)
+    return 0
+
+
+def _table(arguments: argparse.Namespace) -> int:
+    from scalewatt.results.build import write_figure_table, write_runs
+
+    write = write_figure_table if "figure" in arguments.definition else write_runs
+    write(arguments.definition, arguments.results, arguments.out)
+    return 0
+
+
+def _figure(arguments: argparse.Namespace) -> int:
+    from scalewatt.figures.draw import draw_figure
+
+    draw_figure(arguments.number, arguments.table, arguments.out)
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from scalewatt.report.report import write_report
+
+    write_report(arguments.tables, arguments.figures, arguments.out, arguments.campaign)
+    return 0
 
 
 if __name__ == "__main__":

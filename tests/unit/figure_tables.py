@@ -243,3 +243,66 @@ def any_table(figure: int, small: bool = False) -> pa.Table:
     if figure == 1:
         return procedure_table(small)
     return power_table(small) if figure == 5 else curve_table(figure, small)
+
+
+_MEANS = ["runtime_h", "gpu_hours", "energy_kwh", "p_gpuh_kw", "metric_last"]
+
+
+def run_rows() -> list[dict[str, Any]]:
+    """Rows of the runs table at the demo's size; the last run lost its energy."""
+    rows = []
+    for figure in (2, 4):
+        model = demo_series(figure)[0]["model"]
+        name, persistence = (
+            ("z500_rmse_m2_s2", 9000.0) if figure == 4 else ("top1_error_percent", None)
+        )
+        for n in (1, 2, 4):
+            for repeat in (1, 2) if n == 2 else (1,):
+                point = _point(figure, ("A", "gpus", "speedup"), demo_series(figure)[0], n, True)
+                lost = figure == 4 and n == 4
+                rows.append(
+                    {key: point[key] for key in ("configuration", "model", "phase", "device")}
+                    | {key: point[key] for key in ("device_name", "gpus", "energy_scope")}
+                    | {key: point[key] for key in ("local_batch_size", "global_batch_size")}
+                    | {"dataset_samples": 1437, "updates": 48, "repeat": repeat, "nodes": 1}
+                    | {"campaign": "synthetic", "protocol": "corrected", "precision": "fp32"}
+                    | {"runtime_h": 0.02, "gpu_hours": 0.02 * n, "p_gpuh_kw": 0.1}
+                    | {"energy_kwh": None if lost else 0.002 * n, "energy_origin": "estimated"}
+                    | {"coverage": 0.4 if lost else 1.0, "segments": 1, "carbon_kg": 0.0007}
+                    | {"cost": None, "facility_energy_kwh": None if lost else 0.003 * n}
+                    | {"metric_name": name, "metric_last": 20.0 if figure == 2 else 3000.0 * n}
+                    | {"metric_best": 19.0, "metric_persistence": persistence}
+                    | {"spec_sha256": f"{model}{n}{repeat}".encode().hex().ljust(64, "0")}
+                    | {
+                        "flags": json.dumps(
+                            [{"code": "gap", "device": "CPU", "detail": "31 s"}] if lost else []
+                        )
+                    }
+                )
+    return rows
+
+
+def configuration_rows() -> list[dict[str, Any]]:
+    """Rows of the configurations table that belong to `run_rows`."""
+    rows = []
+    for run in [row for row in run_rows() if row["repeat"] == 1]:
+        repeats = 2 if run["gpus"] == 2 else 1
+        row = {key: run[key] for key in ("configuration", "gpus", "local_batch_size")}
+        row |= {"global_batch_size": run["global_batch_size"], "n_repeats": repeats}
+        for name in _MEANS:
+            mean = run[name]
+            bar = None if repeats == 1 or mean is None else 0.1 * mean
+            row |= {f"{name}_mean": mean, f"{name}_sd": bar}
+            row[f"{name}_low"] = None if bar is None else mean - bar
+            row[f"{name}_high"] = None if bar is None else mean + bar
+        rows.append(row)
+    return rows
+
+
+def table1_rows() -> list[dict[str, Any]]:
+    """Rows of Table 1."""
+    return [
+        row | {"energy_per_node_kwh": row["energy_kwh"], "n_repeats": 1}
+        for row in run_rows()
+        if row["model"] == "fourcastnet"
+    ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.model import Cluster, Device
-from scalewatt.campaign.validation import PROJECT_ROOT, check, read_yaml, schema
+from scalewatt.campaign.validation import PROJECT_ROOT, check, one_of, read_yaml, schema
 from scalewatt.errors import InputError
 
 _PLACEHOLDERS = {"gpus": 1, "nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1}
@@ -49,3 +50,23 @@ def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
         for name, device in load_cluster(path).devices.items():
             devices.setdefault(name, device)
     return devices
+
+
+def cluster_of_run(given: str, spec: dict[str, Any]) -> tuple[Cluster, Device]:
+    """The cluster from its file, or its content as JSON, and the device of the run in `spec`."""
+    if given.lstrip().startswith("{"):
+        cluster = parse_cluster(json.loads(given), "cluster")
+    else:
+        cluster = load_cluster(given)
+    name = spec["device"]
+    if name not in cluster.devices:
+        raise InputError(
+            f"{spec['configuration']}: the cluster '{cluster.name}' has no device '{name}'; "
+            f"{one_of(name, cluster.devices)}"
+        )
+    return cluster, cluster.devices[name]
+
+
+def powers(device: Device) -> dict[str, Any]:
+    """Idle and rated powers in W by device kind, for estimation."""
+    return {"cpu": device.cpu, "gpu": device.gpu, "ram": device.ram}

@@ -272,16 +272,17 @@ class YearFile:
         """InputError if the file is missing, unreadable or not 6-hourly from 1 January."""
         path = folder / f"{year}.h5"
         try:
-            with h5py.File(path, "r", locking=False) as file:
-                shape, time = file["fields"].shape, file["time"][:]
+            with h5py.File(path, "r") as file:
+                time = file["time"][:]
+                steps, channels, latitudes, longitudes = file["fields"].shape
         except FileNotFoundError:
             raise InputError(f"{path}: prepared ERA5 year is missing") from None
-        except (OSError, KeyError) as error:
+        except (OSError, KeyError, ValueError) as error:
             raise InputError(f"{path}: no prepared ERA5 year ({error})") from error
         expected = year_times(year)[: len(time)].astype("datetime64[s]").astype(np.int64)
-        if len(time) != shape[0] or not np.array_equal(time, expected):
+        if len(time) != steps or not np.array_equal(time, expected):
             raise InputError(f"{path}: times are not 6-hourly from 1 January {year} 00:00")
-        return cls(path, *shape, int(time[0]))
+        return cls(path, steps, channels, latitudes, longitudes, start=int(time[0]))
 
     @property
     def end(self) -> int:
@@ -371,7 +372,7 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     @property
     def latitude(self) -> np.ndarray:
         """Degrees north of the rows used, float64 (H,)."""
-        with h5py.File(self._files[0].path, "r", locking=False) as file:
+        with h5py.File(self._files[0].path, "r") as file:
             return file["latitude"][:-1]
 
     def _read(self, at: int, step: int, out: torch.Tensor) -> None:
@@ -383,7 +384,7 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         if self._process != os.getpid():
             self._handles, self._process = {}, os.getpid()
         if path not in self._handles:
-            self._handles[path] = h5py.File(path, "r", locking=False)["fields"]
+            self._handles[path] = h5py.File(path, "r")["fields"]
         return self._handles[path]
 
     def __getstate__(self) -> dict[str, Any]:

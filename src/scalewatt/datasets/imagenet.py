@@ -101,8 +101,8 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
         index = ImageFolderIndex.load(folder, split)
         self.folder = os.fspath(index.folder)
         self.indices = np.arange(len(index.paths)) if indices is None else np.asarray(indices)
-        # An array of strings is one object to share with forked workers, a list is a million.
-        self.paths = np.array(index.paths)[self.indices]
+        # An array of bytes is one object to share with forked workers, a list is a million.
+        self.paths = np.array([os.fsencode(path) for path in index.paths])[self.indices]
         self.labels = index.labels[self.indices]
         self.classes = index.classes
         self.image_size = image_size
@@ -125,7 +125,7 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
         return to_tensor(image), int(self.labels[position])
 
     def _open(self, position: int) -> Image.Image:
-        path = os.path.join(self.folder, str(self.paths[position]))
+        path = os.path.join(self.folder, os.fsdecode(self.paths[position]))
         try:
             with Image.open(path) as image:
                 return image.convert("RGB")

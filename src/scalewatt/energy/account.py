@@ -43,7 +43,7 @@ JOURNAL_TOLERANCE = 0.005
 LOST_TOLERANCE = 0.05
 LOST_TOLERANCE_S = 10.0
 
-_SEGMENT_FILE = re.compile(r"^segment-(\d+)\.(?:hdf5|.+\.journal)$")
+_SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal)$")
 _OPEN_STAGES = ("startup", "shutdown")
 
 
@@ -60,6 +60,8 @@ class _Run:
 
     def used_gpus(self, node: str) -> list[int] | None:
         """Return the indices of the GPUs that the run held on a node; None where not recorded."""
+        if self.provenance.get("torch_device") == "cpu":
+            return []
         for host, indices in (self.provenance.get("gpus") or {}).items():
             if short_name(host) == short_name(node):
                 return [int(index) for index in indices]
@@ -138,17 +140,14 @@ def _read_segment(folder: Path, number: int) -> _Segment:
     flags: list[Flag] = []
     journal = hdf5 = None
     journals = sorted(folder.glob(f"{stem}.*.journal"))
-    readable = []
-    for path in journals:
+    if journals:
         try:
-            read_journal(path)
-            readable.append(path)
+            journal = read_journal(journals)
         except InputError as error:
             flags.append(flag("journal_unreadable", None, str(error)))
-    if readable:
-        journal = read_journal(readable)
-    path = folder / f"{stem}.hdf5"
-    if path.exists():
+    # perun renames the file of a program that failed.
+    paths = [folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5"]
+    for path in [path for path in paths if path.exists()][:1]:
         try:
             hdf5, doubts = on_wall_clock(read_perun_file(path), journal)
             flags += [*hdf5.problems, *doubts]
@@ -195,8 +194,7 @@ def _segment_rows(
     windows = {
         host: window
         for host in (recording.hosts if recording else ())
-        if recording is not None
-        and (window := node_window(recording.of_node(host))) is not None
+        if recording is not None and (window := node_window(recording.of_node(host))) is not None
     }
     flags = list(segment.flags)
     if not events:

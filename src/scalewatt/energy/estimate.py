@@ -42,13 +42,11 @@ def estimated_cpu(utilisation: SensorSeries, cpu: dict[str, Any]) -> SensorSerie
     `cpu` = {"sockets", "idle_w", "rated_w"}, the powers per socket.
     """
     power = int(cpu["sockets"]) * _between(utilisation, cpu)
-    return replace(
-        utilisation, quantity="power", values=power, device_index=0, origin="estimated"
-    )
+    return replace(utilisation, quantity="power", values=power, device_index=0, origin="estimated")
 
 
 def estimated_gpu(utilisation: SensorSeries, gpu: dict[str, Any]) -> SensorSeries:
-    """Return one GPU's power: idle + utilisation · (rated - idle); `gpu` = {"idle_w", "rated_w"}."""
+    """Return one GPU's power: idle + utilisation · (rated - idle); `gpu` = {idle_w, rated_w}."""
     values = _between(utilisation, gpu)
     return replace(utilisation, quantity="power", values=values, origin="estimated")
 

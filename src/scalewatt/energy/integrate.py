@@ -47,7 +47,7 @@ class EnergyCurve:
     def _at(self, values: Floats, time_s: ArrayLike) -> Floats:
         if self.time_s.size == 0:
             return np.zeros_like(np.asarray(time_s, dtype=np.float64))
-        return np.asarray(np.interp(time_s, self.time_s, values), dtype=np.float64)
+        return np.asarray(np.interp(np.asarray(time_s), self.time_s, values))
 
 
 def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
@@ -220,7 +220,7 @@ def _run_length(step: Floats, good: Bools) -> Floats:
     """Return for each interval that is not good the seconds of its unbroken run of such ones."""
     run = np.cumsum(good)
     seconds = np.bincount(run, weights=np.where(good, 0.0, step), minlength=1)
-    return seconds[run]
+    return np.asarray(seconds[run], dtype=np.float64)
 
 
 def _inside(good: Bools) -> Bools:

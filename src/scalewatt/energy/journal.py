@@ -112,7 +112,7 @@ def _parse(path: Path) -> _Lines:
     period = header.get("sampling_period_s")
     return _Lines(
         host=header.get("host"),
-        period_s=float(period) if _is_number(period) else None,
+        period_s=_number(period),
         sensors=sensors if isinstance(sensors, dict) else {},
         samples=samples,
         damaged=len(bad) - torn,
@@ -155,7 +155,7 @@ def _clock(samples: list[dict[str, Any]]) -> tuple[Floats, float]:
 
 
 def _split(key: str, host: str | None) -> tuple[str | None, str]:
-    if host is not None:
+    if host is not None and key.startswith(f"{host}_"):
         return host, key.removeprefix(f"{host}_")
     found = _KEY.match(key)
     return (found["host"], found["sensor"]) if found else (None, key)
@@ -167,11 +167,10 @@ def _facts(declared: Any, sensor: str) -> tuple[str, str, float, float | None] |
         kind, quantity = declared.get("device_kind"), _QUANTITIES.get(declared.get("unit", ""))
         if kind not in DEVICE_KINDS or quantity is None:
             return None
-        top = declared.get("valid_max")
         mag = declared.get("mag", 1.0)
         if quantity == "utilisation" and kind == "ram":
             return None
-        return kind, quantity, float(mag), float(top) if _is_number(top) else None
+        return kind, quantity, float(mag), _number(declared.get("valid_max"))
     for pattern, kind, unit, mag in _KNOWN:
         if pattern.match(sensor):
             return kind, _QUANTITIES[unit], mag, None
@@ -219,6 +218,10 @@ def _joined(parts: list[SensorSeries]) -> SensorSeries:
 def _column(samples: list[dict[str, Any]], key: str) -> Floats:
     values = (sample.get(key) for sample in samples)
     return np.array([v if _is_number(v) else np.nan for v in values], dtype=np.float64)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if _is_number(value) else None
 
 
 def _is_number(value: Any) -> bool:

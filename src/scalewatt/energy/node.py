@@ -93,11 +93,11 @@ def node_kinds(
                 unused = [s for s in found if s.device_index not in used_gpus]
                 found = [s for s in found if s.device_index in used_gpus]
             flags += _gpu_count_flags(node, len(found), expected_gpus, bool(powers.get("gpu")))
-        expected = (expected_gpus or 0) if kind == "gpu" and (found or powers.get("gpu")) else 0
+        expected = expected_gpus if kind == "gpu" else None
         kinds.append(_measure(node, kind, found, flags, window, period_s, expected, lost_s, powers))
         if unused:
             kinds.append(
-                _measure(node, UNUSED_GPU, unused, [], window, period_s, 0, lost_s, powers)
+                _measure(node, UNUSED_GPU, unused, [], window, period_s, None, lost_s, powers)
             )
     return kinds
 
@@ -143,9 +143,7 @@ def _estimated(
     return [estimated_gpu(busy[index], rated) for index in sorted(busy)], []
 
 
-def _gpu_count_flags(
-    node: str, found: int, expected: int | None, exist: bool
-) -> list[Flag]:
+def _gpu_count_flags(node: str, found: int, expected: int | None, exist: bool) -> list[Flag]:
     if expected is None or found == expected or not (found or exist):
         return []
     return [flag("gpu_count", None, f"{node}: power of {found} GPUs, {expected} expected")]
@@ -158,7 +156,7 @@ def _measure(
     flags: list[Flag],
     window: Window,
     period_s: float | None,
-    expected: int,
+    expected: int | None,
     lost_s: float,
     powers: dict[str, Any],
 ) -> KindEnergy:
@@ -168,11 +166,10 @@ def _measure(
         curves.append(curve)
         flags = flags + doubts
     if not series:
-        code, detail = "absent", f"{node}: no {kind} sensor and nothing to estimate from"
-        return KindEnergy(node, kind, (), (), 0, None, None, (*flags, flag(code, None, detail)))
+        return _without_series(node, kind, flags, bool(powers.get(kind)) and expected != 0)
     length = window[1] - window[0] + lost_s
     covered = sum(float(curve.covered_s(*window)) for curve in curves)
-    coverage = covered / (max(len(series), expected) * length) if length > 0 else 0.0
+    coverage = covered / (max(len(series), expected or 0) * length) if length > 0 else 0.0
     coverage = min(coverage, 1.0)
     if coverage < 1 - MAX_UNCOVERED:
         recorded = sum(float(curve.between(*window)) for curve in curves)
@@ -188,3 +185,14 @@ def _measure(
     return KindEnergy(
         node, kind, tuple(series), tuple(curves), devices, origin, coverage, tuple(flags)
     )
+
+
+def _without_series(node: str, kind: str, flags: list[Flag], exists: bool) -> KindEnergy:
+    """Tell a kind that is out of scope (`absent`) from one that used energy (`unknown_power`)."""
+    if exists:
+        detail = f"{node}: there are {kind} devices, but neither power nor utilisation of them"
+        flags = [*flags, flag("unknown_power", None, detail)]
+        return KindEnergy(node, kind, (), (), 0, None, 0.0, tuple(flags))
+    detail = f"{node}: no {kind} sensor and nothing to estimate from"
+    flags = [*flags, flag("absent", None, detail)]
+    return KindEnergy(node, kind, (), (), 0, None, None, tuple(flags))

@@ -79,9 +79,7 @@ def _runs(handle: h5py.File) -> list[_Run]:
     return sorted(runs, key=lambda run: run.execution_dt or "")
 
 
-def _choose_run(
-    runs: list[_Run], path: Path | str, run_id: str | None
-) -> tuple[_Run, list[Flag]]:
+def _choose_run(runs: list[_Run], path: Path | str, run_id: str | None) -> tuple[_Run, list[Flag]]:
     if not runs:
         raise InputError(f"{path}: holds no run; {EXPECTED}")
     if run_id is None:
@@ -127,7 +125,7 @@ def _read_run(run: _Run, source: str, problems: list[Flag]) -> Recording:
 def _choose_round(rounds: dict[str, h5py.Group]) -> tuple[str | None, list[Flag]]:
     numbered = sorted((name for name in rounds if name.isdecimal()), key=int)
     others = sorted(set(rounds) - set(numbered))
-    chosen = (numbered or others or [None])[-1]
+    chosen = next(reversed(numbered or others), None)
     problems = []
     if len(numbered) > 1:
         detail = f"the run holds {len(numbered)} rounds; the last one ({chosen}) is read"

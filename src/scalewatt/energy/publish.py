@@ -90,10 +90,14 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         for s in segments
         if (path := description_path(work.path, s["segment"])).exists()
     ]
-    last = described[-1]
+    gpus: dict[str, set[int]] = {}
+    for description in described:
+        for host, indices in (description["gpus"] or {}).items():
+            gpus.setdefault(host, set()).update(indices)
     return {
         "spec_sha256": work.spec_sha256,
-        **last,
+        **described[-1],
+        "gpus": {host: sorted(indices) for host, indices in gpus.items()} or None,
         "hostnames": sorted({host for d in described for host in d["hostnames"]}),
         "metric_name": result["metric_name"],
         "metric_persistence": result["history"][-1].get("metric_persistence"),

@@ -169,11 +169,11 @@ def _describe(job: Job, ranks: Ranks, device: Any) -> None:
     from scalewatt.energy.provenance import cpu_name, package_versions
     from scalewatt.files import write_json
 
-    places = ranks.comm.gather((ranks.host, device.index), root=0)
+    on_gpu = device.type == "cuda"
+    places = ranks.comm.gather((ranks.host, sensor_index(device) if on_gpu else None), root=0)
     if places is None:
         return
     hosts = sorted({host for host, _ in places})
-    on_gpu = device.type == "cuda"
     gpus = {h: sorted({i for host, i in places if host == h}) for h in hosts} if on_gpu else None
     write_json(
         description_path(job.work, job.segment),
@@ -190,6 +190,20 @@ def _describe(job: Job, ranks: Ranks, device: Any) -> None:
             "packages": package_versions(),
         },
     )
+
+
+def sensor_index(device: Any) -> int:
+    """NVML's index of a CUDA device, which perun's sensors carry; CUDA's own may be masked."""
+    import torch
+
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+        return int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
+    except Exception:  # no NVML, or a partitioned GPU: perun has no sensor of it either
+        return int(device.index)
 
 
 def main(argv: list[str]) -> int:

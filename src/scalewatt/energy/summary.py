@@ -11,7 +11,6 @@ from scalewatt.energy.journal import read_journal
 from scalewatt.energy.node import KindEnergy, Window, node_kinds, node_window
 from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.energy.samples import DEVICE_KINDS, Flag, Recording, flag
-from scalewatt.errors import InputError
 
 J_PER_KWH = 3.6e6
 

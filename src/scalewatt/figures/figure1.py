@@ -36,6 +36,9 @@ def draw(table: pa.Table) -> Figure:
         for letter, axes, rules in zip("ABCD", grid.ravel().tolist(), cells, strict=True):
             inside = [row for row in rows if (row["dataset_rule"], row["batch_rule"]) == rules]
             _draw_cell(axes, letter, f"{rules[0].capitalize()} dataset, {rules[1]}", inside, word)
+            for artist in axes.get_children():
+                # All of it lies inside the cell: nothing for which to make room around it.
+                artist.set_in_layout(False)
         style.notes(
             figure,
             [

@@ -85,6 +85,9 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     """Write `stem`.pdf, .svg and .png, each whole or not at all; the same bytes each time."""
     paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in _METADATA]
     with applied():
+        # Laid out once: less time, and the same geometry in all three.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
         for path, (suffix, metadata) in zip(paths, _METADATA.items(), strict=True):
             with atomic_path(path) as temporary:
                 figure.savefig(temporary, format=suffix, metadata=metadata)
@@ -170,8 +173,12 @@ def log_ticks(low: float, high: float) -> list[float]:
         inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) >= 3:
             return inside
-    linear = MaxNLocator(nbins=5, steps=ROUND).tick_values(low, high)
-    return [float(tick) for tick in linear if low <= tick <= high]
+    for at_most in (5, 6, 8):  # less than a decade: evenly spaced numbers
+        linear = MaxNLocator(nbins=at_most, steps=ROUND).tick_values(low, high)
+        inside = [float(tick) for tick in linear if low <= tick <= high]
+        if len(inside) >= 3:
+            break
+    return inside
 
 
 def power_of_two_ticks(low: float, high: float) -> list[float]:

@@ -102,7 +102,7 @@ def _one_origin(
         return "Some points have no energy." if several else "No energy is known for these runs."
     named = {scope: devices for scope, devices in by_scope.items() if scope}
     first_scope = next(iter(named), None)
-    start = f"{FILL_WORDS[origin].capitalize()}: energy" if several else "Energy"
+    start = f"{FILL_WORDS.get(origin, origin).capitalize()}: energy" if several else "Energy"
     if len(named) > 1:
         scope = ", ".join(f"{name} ({', '.join(devices)})" for name, devices in named.items())
     else:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from scalewatt.datasets.era5 import CHANNELS, Era5Dataset, load_latitudes, load_statistics
+from scalewatt.datasets.era5 import CHANNELS, Era5Dataset, load_statistics
 from scalewatt.workloads.afno import FourCastNet, Rollout
 from scalewatt.workloads.protocol import Batch, Evaluation
 
@@ -36,7 +36,7 @@ class FourCastNetWorkload:
         self.mean = torch.as_tensor(mean, device=device)[:, None, None]
         self.sd = torch.as_tensor(sd, device=device)[:, None, None]
         self.autocast = self.settings["precision"] == "fp16" and device.type == "cuda"
-        self.weights = _latitude_weights(load_latitudes(data_folder)).to(device)
+        self.weights = _latitude_weights(self.training_data().latitude).to(device)
 
     def model(self) -> nn.Module:
         """The network inside its rollout."""
@@ -63,7 +63,7 @@ class FourCastNetWorkload:
         """A cosine to 0 over the epochs, stepped once an epoch."""
         return CosinePerEpoch(optimizer, self.spec["epochs"])
 
-    def _dataset(self, years: str, drop_incomplete: bool) -> Era5Dataset:
+    def _dataset(self, years: str, require_targets: bool) -> Era5Dataset:
         dataset = self.spec["dataset"]
         first, last = dataset[years]
         return Era5Dataset(
@@ -71,17 +71,17 @@ class FourCastNetWorkload:
             range(first, last + 1),
             lead_steps=self.lead_steps,
             samples_per_year=dataset["samples_per_year"],
-            drop_incomplete=drop_incomplete,
+            require_targets=require_targets,
         )
 
     def training_data(self) -> Era5Dataset:
         """The training years."""
-        return self._dataset("train_years", drop_incomplete=False)
+        return self._dataset("train_years", require_targets=True)
 
     def evaluations(self) -> dict[str, Evaluation]:
         """The loss of the validation years, and forecasts of the test year."""
-        validation = self._dataset("validation_years", drop_incomplete=True)
-        test = self._dataset("test_years", drop_incomplete=True)
+        validation = self._dataset("validation_years", require_targets=False)
+        test = self._dataset("test_years", require_targets=False)
         s = self.settings
         starts = range(0, len(test), s["initial_condition_spacing"])[: s["initial_conditions"]]
         return {

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from scalewatt.datasets.imagenet import ImageNetDataset, subset_positions
+from scalewatt.datasets.imagenet import ImageFolderIndex, ImageNetDataset
+from scalewatt.datasets.subsets import stratified_subset
 from scalewatt.workloads.protocol import Batch, Evaluation
 
 REFERENCE_BATCH = 256
@@ -68,7 +69,8 @@ class ResNet50:
         s = self.settings
         positions = None
         if self.spec["dataset_fraction"] != "1":
-            positions = subset_positions(self.folder, split, samples, self.spec["seed"])
+            labels = ImageFolderIndex.load(self.folder, split).labels
+            positions = stratified_subset(labels, samples, self.spec["seed"])
         return ImageNetDataset(
             self.folder,
             split,

@@ -1,0 +1,28 @@
+# scalewatt: the energy that data-parallel training costs, from campaign to figures.
+#   snakemake --profile profiles/local all       the demo, on this machine
+#   snakemake --profile profiles/horeka all      the paper's campaign, on HoreKa
+#   snakemake --profile profiles/local figure2   one figure, from what it needs
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/energy.smk"
+include: "workflow/rules/results.smk"
+include: "workflow/rules/figures.smk"
+
+
+if not RESULTS_ONLY:
+
+    include: "workflow/rules/train.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        rules.figures.input,
+        rules.table1.input,
+        rules.tables.input,
+        rules.report.output,

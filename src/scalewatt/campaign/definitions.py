@@ -1,0 +1,61 @@
+"""What a table shows, as JSON-ready values: the part of a campaign that one table depends on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scalewatt.campaign.model import Campaign, Configuration
+
+
+def table_definition(campaign: Campaign, figure: str, runs: list[list[Any]]) -> dict[str, Any]:
+    """The definition of a figure's table (or table1's).
+
+    `runs` lists [configuration, repeat] of the runs to take; configurations without any are named
+    as missing in the table.
+    """
+    content = campaign.figures[figure]
+    present = {configuration for configuration, _ in runs}
+    definition: dict[str, Any] = {
+        "figure": figure,
+        "campaign": campaign.name,
+        "runs": runs,
+        "missing": [id_ for id_ in campaign.figure_configurations(figure) if id_ not in present],
+    }
+    if "series" in content:
+        definition["series"] = [_series(campaign, name) for name in content["series"]]
+    else:
+        definition["points"] = [
+            {
+                "label": campaign.series[p["series"]].label,
+                "configuration": campaign.series[p["series"]].points[p["gpus"]],
+            }
+            for p in content["points"]
+        ]
+    return definition
+
+
+def _series(campaign: Campaign, name: str) -> dict[str, Any]:
+    series = campaign.series[name]
+    return {
+        "name": name,
+        "label": series.label,
+        "model": series.model,
+        "phase": series.phase,
+        "device": series.device,
+        "dataset_rule": "fixed" if series.fraction_rule == "1" else "scaled",
+        "batch_rule": "constant LBS" if series.constant == "local_batch_size" else "constant GBS",
+        "points": [_point(campaign.configurations[id_]) for id_ in series.points.values()],
+    }
+
+
+def _point(configuration: Configuration) -> dict[str, Any]:
+    return {
+        "configuration": configuration.id,
+        "gpus": configuration.gpus,
+        "local_batch_size": configuration.local_batch_size,
+        "global_batch_size": configuration.global_batch_size,
+        "dataset_samples": configuration.dataset_samples,
+        "samples_per_gpu": configuration.dataset_samples // configuration.gpus,
+        "updates_per_epoch": configuration.updates_per_epoch,
+        "updates": configuration.updates,
+    }

@@ -1,0 +1,62 @@
+"""Building the tables from runs' files, and writing them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.files import write_table_with_csv, write_text
+from scalewatt.results.figure_tables import builder
+from scalewatt.results.runs import Facility, RunFiles, run_row
+from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
+from scalewatt.results.statistics import configuration_rows
+from scalewatt.results.text_tables import latex, markdown
+
+METADATA_KEY = b"scalewatt"
+
+
+def _rows(definition: dict[str, Any], results: Path) -> list[dict[str, Any]]:
+    facility = Facility(**definition.get("facility", {}))
+    return [
+        run_row(RunFiles(results, configuration, repeat), definition["campaign"], facility)
+        for configuration, repeat in definition["runs"]
+    ]
+
+
+def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
+    """Write `out`/runs and `out`/configurations (Parquet and CSV) of the definition's runs."""
+    rows = _rows(definition, results)
+    metadata = _metadata(definition, rows)
+    write_table_with_csv(_with(table(rows, RUNS), metadata), out / "runs.parquet")
+    configurations = table(configuration_rows(rows), CONFIGURATIONS)
+    write_table_with_csv(_with(configurations, metadata), out / "configurations.parquet")
+
+
+def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> None:
+    """Write the table of one figure (or Table 1), from its own runs and no others."""
+    figure = definition["figure"]
+    # The overview is of the campaign, not of its results.
+    rows = [] if figure == "figure1" else _rows(definition, results)
+    built = builder(figure, results)(definition, configuration_rows(rows))
+    write_table_with_csv(_with(built, _metadata(definition, rows)), out)
+    if figure == "table1":
+        write_text(out.with_suffix(".md"), markdown(built))
+        write_text(out.with_suffix(".tex"), latex(built))
+
+
+def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    on_cpu = {row["torch_device"] for row in rows} == {"cpu"}
+    return {
+        "figure": definition.get("figure"),
+        "campaign": definition["campaign"],
+        "missing": definition["missing"],
+        "notes": [],
+        "gpu_word": "processes" if on_cpu else "GPUs",
+    }
+
+
+def _with(built: pa.Table, metadata: dict[str, Any]) -> pa.Table:
+    return built.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})

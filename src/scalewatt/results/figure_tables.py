@@ -1,0 +1,237 @@
+"""The points of each figure, from configurations' means. Contents: the paper's Figures 1 to 7."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from scalewatt.results.runs import RunFiles
+from scalewatt.results.schema import OVERVIEW, POINTS, POWER, TABLE1, table
+
+Row = dict[str, Any]
+
+POWER_TRACE_S = 300.0
+"""Length of Figure 5's power traces."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel of a curve figure: a quantity against another."""
+
+    letter: str
+    x: str
+    y: str
+
+
+_RESULT = (Panel("B", "gpus", "metric_last"), Panel("C", "gpus", "energy_kwh"))
+_AGAINST_GPU_HOURS = Panel("D", "gpu_hours", "energy_kwh")
+_RATES = (
+    Panel("A", "gpus", "p_gpuh_kw"),
+    Panel("B", "gpus", "mean_gpu_power_w"),
+    Panel("C", "gpus", "mean_cpu_socket_power_w"),
+    Panel("D", "gpus", "samples_per_gpuh"),
+    Panel("E", "gpus", "passes_per_gpuh"),
+)
+_SPEEDUP = (Panel("A", "gpus", "speedup"), *_RESULT, _AGAINST_GPU_HOURS)
+PANELS: dict[str, tuple[Panel, ...]] = {
+    "figure2": _SPEEDUP,
+    "figure3": (
+        Panel("A", "gpus", "runtime_h"),
+        *_RESULT,
+        Panel("B2", "dataset_samples", "metric_last"),
+        Panel("C2", "dataset_samples", "energy_kwh"),
+        _AGAINST_GPU_HOURS,
+    ),
+    "figure4": _SPEEDUP,
+    "figure6": _RATES,
+    "figure7": _RATES,
+}
+
+
+def points(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
+    """One row per plotted point; configurations without finished runs have none."""
+    by_id = {row["configuration"]: row for row in configurations}
+    rows: list[Row] = []
+    for panel in PANELS[definition["figure"]]:
+        for series in definition["series"]:
+            present = [
+                by_id[p["configuration"]]
+                for p in series["points"]
+                if p["configuration"] in by_id
+            ]
+            rows += [
+                _point(definition["figure"], panel, series, row, present[0]) for row in present
+            ]
+    return table(rows, POINTS)
+
+
+def _point(figure: str, panel: Panel, series: Row, row: Row, smallest: Row) -> Row:
+    value = speedup(row, smallest) if panel.y == "speedup" else _stored(row, panel.y)
+    x = row[panel.x] if panel.x in row else row[f"{panel.x}_mean"]
+    copied = (
+        "configuration",
+        "model",
+        "phase",
+        "device",
+        "device_name",
+        "gpus",
+        "local_batch_size",
+        "global_batch_size",
+        "dataset_samples",
+        "n_repeats",
+        "energy_origin",
+        "energy_scope",
+    )
+    return {
+        "figure": figure,
+        "panel": panel.letter,
+        "series": series["name"],
+        "label": series["label"],
+        **{name: row[name] for name in copied},
+        "x_name": panel.x,
+        "x": float(x),
+        "y_name": panel.y,
+        **value,
+    }
+
+
+def _stored(row: Row, name: str) -> Row:
+    return {
+        "y": row[f"{name}_mean"],
+        "y_sd": row[f"{name}_sd"],
+        "y_low": row[f"{name}_low"],
+        "y_high": row[f"{name}_high"],
+    }
+
+
+def speedup(row: Row, smallest: Row) -> Row:
+    """S(n) = n0·T(n0)/T(n), n0 the series' smallest n that has runs.
+
+    Its sd follows from both relative sds by first-order propagation; the interval is that of
+    T(n) alone and needs repeats at both ends.
+    """
+    t, t0, n0 = row["runtime_h_mean"], smallest["runtime_h_mean"], smallest["gpus"]
+    value = n0 * t0 / t
+    if row is smallest or row["runtime_h_sd"] is None or smallest["runtime_h_sd"] is None:
+        return {"y": value, "y_sd": None, "y_low": None, "y_high": None}
+
+    def relative(part: str) -> float:
+        own, first = (r[f"runtime_h_{part}"] or 0.0 for r in (row, smallest))
+        if part == "high":  # half-width of the interval
+            own, first = own - t, first - t0
+        return ((own / t) ** 2 + (first / t0) ** 2) ** 0.5
+
+    half = value * relative("high")
+    return {
+        "y": value,
+        "y_sd": value * relative("sd"),
+        "y_low": value - half,
+        "y_high": value + half,
+    }
+
+
+def overview(definition: dict[str, Any], _configurations: list[Row]) -> pa.Table:
+    """Figure 1: what happens to batch sizes, data and updates along each series."""
+    rows = []
+    for series in definition["series"]:
+        for point in series["points"]:
+            row = {**point, "figure": definition["figure"], "series": series["name"]}
+            row.pop("configuration")
+            for key in ("label", "model", "phase", "device", "dataset_rule", "batch_rule"):
+                row[key] = series[key]
+            rows.append(row)
+    return table(rows, OVERVIEW)
+
+
+def power(definition: dict[str, Any], configurations: list[Row], results: Path) -> pa.Table:
+    """Figure 5: one device's power over the first 300 s of training, and the means over the run.
+
+    The device is the first GPU (of the first node); where a run has none, the first CPU.
+    """
+    by_id = {row["configuration"]: row for row in configurations}
+    repeats: dict[str, int] = {}
+    for id_, repeat in definition["runs"]:
+        repeats[id_] = min(repeat, repeats.get(id_, repeat))
+    tables = []
+    shown = [p for p in definition["points"] if p["configuration"] in by_id]
+    for letter, point in zip("ABCDEFGHIJ", shown, strict=False):
+        row = by_id[point["configuration"]]
+        traces = pq.read_table(RunFiles(results, row["configuration"], repeats[row["configuration"]]).traces)
+        tables.append(_power_panel(letter, point["label"], row, traces))
+    return pa.concat_tables(tables) if tables else POWER.empty_table()
+
+
+def _power_panel(letter: str, label: str, row: Row, traces: pa.Table) -> pa.Table:
+    known = traces.filter(pc.is_valid(traces["power_w"]))
+    kinds = set(known["device_kind"].unique().to_pylist())
+    kind = "gpu" if "gpu" in kinds else "cpu"
+    known = known.filter(pc.equal(known["device_kind"].cast(pa.string()), kind))
+    if not len(known):
+        return POWER.empty_table()
+    nodes = sorted(known["node"].unique().to_pylist())
+    of_first_node = known.filter(pc.equal(known["node"].cast(pa.string()), nodes[0]))
+    index = pc.min(of_first_node["device_index"])
+    own = of_first_node.filter(pc.equal(of_first_node["device_index"], index)).sort_by("time")
+    training = own.filter(pc.equal(own["stage"].cast(pa.string()), "train"))
+    if not len(training):
+        return POWER.empty_table()
+    start = training["time"][0].as_py()
+    seconds = [(t - start).total_seconds() for t in own["time"].to_pylist()]
+    watts = own["power_w"].to_pylist()
+    mean_own, mean_all = pc.mean(own["power_w"]).as_py(), pc.mean(known["power_w"]).as_py()
+    origin = own["energy_origin"][0].as_py()
+    copied = ("configuration", "device", "device_name", "gpus", "local_batch_size", "global_batch_size")
+    fixed = {name: row[name] for name in copied}
+    return table(
+        [
+            {
+                "figure": "figure5",
+                "panel": letter,
+                "label": label,
+                **fixed,
+                "time_s": t,
+                "power_w": w,
+                "mean_power_w": mean_own,
+                "mean_power_all_w": mean_all,
+                "device_kind": kind,
+                "energy_origin": origin,
+            }
+            for t, w in zip(seconds, watts, strict=True)
+            if 0 <= t <= POWER_TRACE_S
+        ],
+        POWER,
+    )
+
+
+def table1(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
+    """Table 1: one row per chosen configuration, means over its repeats."""
+    by_id = {row["configuration"]: row for row in configurations}
+    copied = ("device", "gpus", "local_batch_size", "global_batch_size")
+    kept = ("configuration", "n_repeats", "energy_origin", "energy_scope")
+    means = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
+    rows = []
+    for point in definition["points"]:
+        row = by_id.get(point["configuration"])
+        if row is not None:
+            rows.append(
+                {
+                    **{name: row[name] for name in (*copied, *kept)},
+                    **{name: row[f"{name}_mean"] for name in means},
+                }
+            )
+    return table(rows, TABLE1)
+
+
+def builder(figure: str, results: Path) -> Callable[[dict[str, Any], list[Row]], pa.Table]:
+    """What builds the table of `figure`."""
+    if figure in PANELS:
+        return points
+    if figure == "figure5":
+        return lambda definition, rows: power(definition, rows, results)
+    return {"figure1": overview, "table1": table1}[figure]

@@ -1,0 +1,223 @@
+"""One run: from its files to its row of runs.parquet."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.errors import InputError
+from scalewatt.files import read_json
+
+J_PER_KWH = 3.6e6
+KINDS = ("gpu", "cpu", "ram")
+
+
+@dataclass(frozen=True)
+class Facility:
+    """What the site adds to a run's energy; null where the cluster file does not say."""
+
+    pue: float | None = None
+    carbon_g_per_kwh: float | None = None
+    price_per_kwh: float | None = None
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Where a run's files are."""
+
+    results: Path
+    configuration: str
+    repeat: int
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.results / "runs" / self.configuration / str(self.repeat)
+
+    @property
+    def energy(self) -> Path:
+        """Its energy table."""
+        return self.results / "energy" / self.configuration / f"{self.repeat}.parquet"
+
+    @property
+    def traces(self) -> Path:
+        """Its power traces."""
+        return self.results / "traces" / self.configuration / f"{self.repeat}.parquet"
+
+
+def run_row(files: RunFiles, campaign: str, facility: Facility) -> dict[str, Any]:
+    """The run's row. InputError where its files belong to another spec."""
+    spec = read_spec(files.folder / "spec.json")
+    provenance = read_json(files.folder / "provenance.json")
+    if provenance["spec_sha256"] != spec_sha256(spec):
+        raise InputError(
+            f"{files.folder}: spec.json is not the spec this run was trained with; "
+            "train it again, or restore the campaign"
+        )
+    history = pq.read_table(files.folder / "history.parquet").to_pylist()
+    energy = EnergyTotals(pq.read_table(files.energy), with_staging=spec["protocol"] != "paper")
+    metrics = [row["metric"] for row in history if row["metric"] is not None]
+    updates = sum(row["updates"] for row in history)
+    samples = sum(row["samples"] for row in history)
+    identity = {
+        "campaign": campaign,
+        **{key: spec[key] for key in _FROM_SPEC},
+        "precision": spec["settings"]["precision"],
+        "device_name": provenance["device_name"],
+        "torch_device": provenance["torch_device"],
+        "metric_name": provenance["metric_name"],
+        "metric_persistence": provenance["metric_persistence"],
+        "segments": len(provenance["segments"]),
+        "spec_sha256": provenance["spec_sha256"],
+    }
+    work = {
+        "updates": updates,
+        "samples": samples,
+        "passes": updates * spec["gpus"],
+        "metric_last": metrics[-1] if metrics else None,
+        "metric_best": min(metrics, default=None),  # both models' metrics are errors
+        "train_loss": history[-1]["train_loss"],
+        "validation_loss": history[-1]["validation_loss"],
+    }
+    return {**identity, **work, **_energy_columns(energy, spec, work, facility)}
+
+
+_FROM_SPEC = (
+    "configuration",
+    "repeat",
+    "model",
+    "phase",
+    "device",
+    "gpus",
+    "nodes",
+    "local_batch_size",
+    "global_batch_size",
+    "dataset_samples",
+    "epochs",
+    "protocol",
+)
+
+
+class EnergyTotals:
+    """A run's energy table summed up. Under the paper's protocol staging does not count."""
+
+    def __init__(self, table: pa.Table, with_staging: bool) -> None:
+        rows = table.to_pylist()
+        self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
+        self.staging = [r for r in rows if r["stage"] == "stage_data"]
+        self.flags = _flags(rows)
+
+    def joules(self, kind: str) -> float | None:
+        """Energy of a device kind over all nodes, segments and stages; null if any part is."""
+        return _sum([r["energy_j"] for r in self.rows if r["device_kind"] == kind])
+
+    def absent(self, kind: str) -> bool:
+        """Whether the nodes have no such sensor at all, as opposed to one that failed."""
+        rows = [r for r in self.rows if r["device_kind"] == kind]
+        return all(_has_flag(r, "absent") for r in rows)
+
+    @property
+    def runtime_s(self) -> float:
+        """Sum over segments of the longest node's recorded time."""
+        times: dict[tuple[int, str, str], float] = {}
+        for r in self.rows:
+            key = (r["segment"], r["node"], r["device_kind"])
+            times[key] = times.get(key, 0.0) + r["duration_s"]
+        segments = {segment for segment, _, _ in times}
+        return sum(max(t for (s, _, _), t in times.items() if s == segment) for segment in segments)
+
+    @property
+    def sockets(self) -> int:
+        """CPU packages over all nodes."""
+        found = {r["node"]: r["devices"] or 0 for r in self.rows if r["device_kind"] == "cpu"}
+        return sum(found.values())
+
+    @property
+    def origin(self) -> str | None:
+        """measured, estimated, …, or mixed; null where there is no energy."""
+        origins = {r["energy_origin"] for r in self.rows if r["energy_j"] is not None}
+        origins.discard(None)
+        return origins.pop() if len(origins) == 1 else ("mixed" if origins else None)
+
+    @property
+    def coverage(self) -> float | None:
+        """The least of all device kinds that have sensors."""
+        found = [r["coverage"] for r in self.rows if not _has_flag(r, "absent")]
+        return min((c for c in found if c is not None), default=None)
+
+
+def _sum(values: list[float | None]) -> float | None:
+    if not values or any(v is None for v in values):
+        return None
+    return float(sum(v for v in values if v is not None))
+
+
+def _has_flag(row: dict[str, Any], code: str) -> bool:
+    return any(flag["code"] == code for flag in json.loads(row["flags"] or "[]"))
+
+
+def _flags(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every different flag of the rows once, in order."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        for flag in json.loads(row["flags"] or "[]"):
+            found.setdefault(json.dumps(flag, sort_keys=True), flag)
+    return list(found.values())
+
+
+def _ratio(top: float | None, bottom: float | None) -> float | None:
+    return top / bottom if top is not None and bottom else None
+
+
+def _product(*factors: float | None) -> float | None:
+    result = 1.0
+    for factor in factors:
+        if factor is None:
+            return None
+        result *= factor
+    return result
+
+
+def _energy_columns(
+    energy: EnergyTotals, spec: dict[str, Any], work: dict[str, Any], facility: Facility
+) -> dict[str, Any]:
+    scope = [kind for kind in KINDS if not energy.absent(kind)]
+    joules = {kind: energy.joules(kind) for kind in KINDS}
+    total = _sum([joules[kind] for kind in scope])
+    runtime_s = energy.runtime_s
+    gpu_hours = spec["gpus"] * runtime_s / 3600
+    kwh = _ratio(total, J_PER_KWH)
+    facility_kwh = _product(kwh, facility.pue)
+    carbon = _product(facility_kwh, facility.carbon_g_per_kwh)
+    return {
+        "runtime_s": runtime_s,
+        "runtime_h": runtime_s / 3600,
+        "gpu_hours": gpu_hours,
+        "energy_kwh": kwh,
+        **{f"{kind}_energy_kwh": _ratio(joules[kind], J_PER_KWH) for kind in KINDS},
+        "unused_gpu_energy_kwh": _ratio(energy.joules("unused_gpu"), J_PER_KWH),
+        "stage_data_energy_kwh": _ratio(
+            _sum([r["energy_j"] for r in energy.staging if r["device_kind"] in scope]), J_PER_KWH
+        ),
+        "energy_origin": energy.origin,
+        "energy_scope": "+".join(scope) or None,
+        "coverage": energy.coverage,
+        "flags": json.dumps(energy.flags),
+        "p_gpuh_kw": _ratio(kwh, gpu_hours),
+        "mean_gpu_power_w": _ratio(joules["gpu"], runtime_s * spec["gpus"]),
+        "mean_cpu_socket_power_w": _ratio(joules["cpu"], runtime_s * energy.sockets),
+        "samples_per_gpuh": _ratio(work["samples"], gpu_hours),
+        "passes_per_gpuh": _ratio(work["passes"], gpu_hours),
+        "energy_per_sample_j": _ratio(total, work["samples"]),
+        "energy_per_update_j": _ratio(total, work["updates"]),
+        "energy_per_node_kwh": _ratio(kwh, spec["nodes"]),
+        "facility_energy_kwh": facility_kwh,
+        "carbon_kg": _ratio(carbon, 1000),
+        "cost": _product(facility_kwh, facility.price_per_kwh),
+    }

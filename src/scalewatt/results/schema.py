@@ -1,0 +1,184 @@
+"""The tables' columns: one place, enforced where a table is written (docs/tables.md explains them)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+IDENTITY = (
+    ("campaign", pa.string()),
+    ("configuration", pa.string()),
+    ("model", pa.string()),
+    ("phase", pa.string()),
+    ("device", pa.string()),
+    ("device_name", pa.string()),
+    ("gpus", pa.int32()),
+    ("nodes", pa.int32()),
+    ("local_batch_size", pa.int32()),
+    ("global_batch_size", pa.int32()),
+    ("dataset_samples", pa.int64()),
+    ("epochs", pa.int32()),
+    ("protocol", pa.string()),
+    ("precision", pa.string()),
+    ("energy_origin", pa.string()),
+    ("energy_scope", pa.string()),
+    ("metric_name", pa.string()),
+)
+"""What all repeats of a configuration have in common."""
+
+QUANTITIES = (
+    "runtime_h",
+    "gpu_hours",
+    "energy_kwh",
+    "gpu_energy_kwh",
+    "cpu_energy_kwh",
+    "ram_energy_kwh",
+    "metric_last",
+    "metric_best",
+    "p_gpuh_kw",
+    "mean_gpu_power_w",
+    "mean_cpu_socket_power_w",
+    "samples_per_gpuh",
+    "passes_per_gpuh",
+    "energy_per_sample_j",
+    "energy_per_node_kwh",
+)
+"""What is averaged over repeats."""
+
+RUNS = pa.schema(
+    [
+        *IDENTITY,
+        ("repeat", pa.int32()),
+        ("updates", pa.int64()),
+        ("samples", pa.int64()),
+        ("passes", pa.int64()),
+        ("runtime_s", pa.float64()),
+        *((name, pa.float64()) for name in QUANTITIES),
+        ("unused_gpu_energy_kwh", pa.float64()),
+        ("stage_data_energy_kwh", pa.float64()),
+        ("energy_per_update_j", pa.float64()),
+        ("facility_energy_kwh", pa.float64()),
+        ("carbon_kg", pa.float64()),
+        ("cost", pa.float64()),
+        ("coverage", pa.float64()),
+        ("metric_persistence", pa.float64()),
+        ("train_loss", pa.float64()),
+        ("validation_loss", pa.float64()),
+        ("segments", pa.int32()),
+        ("flags", pa.string()),
+        ("torch_device", pa.string()),
+        ("spec_sha256", pa.string()),
+    ]
+)
+
+CONFIGURATIONS = pa.schema(
+    [
+        *IDENTITY,
+        ("metric_persistence", pa.float64()),
+        ("torch_device", pa.string()),
+        ("n_repeats", pa.int32()),
+        *(
+            (f"{name}_{part}", pa.float64())
+            for name in QUANTITIES
+            for part in ("mean", "sd", "low", "high")
+        ),
+    ]
+)
+
+POINTS = pa.schema(
+    [
+        ("figure", pa.string()),
+        ("panel", pa.string()),
+        ("series", pa.string()),
+        ("label", pa.string()),
+        ("configuration", pa.string()),
+        ("model", pa.string()),
+        ("phase", pa.string()),
+        ("device", pa.string()),
+        ("device_name", pa.string()),
+        ("gpus", pa.int32()),
+        ("local_batch_size", pa.int32()),
+        ("global_batch_size", pa.int32()),
+        ("dataset_samples", pa.int64()),
+        ("x_name", pa.string()),
+        ("x", pa.float64()),
+        ("y_name", pa.string()),
+        ("y", pa.float64()),
+        ("y_sd", pa.float64()),
+        ("y_low", pa.float64()),
+        ("y_high", pa.float64()),
+        ("n_repeats", pa.int32()),
+        ("energy_origin", pa.string()),
+        ("energy_scope", pa.string()),
+    ]
+)
+
+OVERVIEW = pa.schema(
+    [
+        ("figure", pa.string()),
+        ("series", pa.string()),
+        ("label", pa.string()),
+        ("model", pa.string()),
+        ("phase", pa.string()),
+        ("device", pa.string()),
+        ("gpus", pa.int32()),
+        ("local_batch_size", pa.int32()),
+        ("global_batch_size", pa.int32()),
+        ("dataset_samples", pa.int64()),
+        ("samples_per_gpu", pa.int64()),
+        ("updates_per_epoch", pa.int64()),
+        ("updates", pa.int64()),
+        ("dataset_rule", pa.string()),
+        ("batch_rule", pa.string()),
+    ]
+)
+
+POWER = pa.schema(
+    [
+        ("figure", pa.string()),
+        ("panel", pa.string()),
+        ("label", pa.string()),
+        ("configuration", pa.string()),
+        ("device", pa.string()),
+        ("device_name", pa.string()),
+        ("gpus", pa.int32()),
+        ("local_batch_size", pa.int32()),
+        ("global_batch_size", pa.int32()),
+        ("time_s", pa.float64()),
+        ("power_w", pa.float64()),
+        ("mean_power_w", pa.float64()),
+        ("mean_power_all_w", pa.float64()),
+        ("device_kind", pa.string()),
+        ("energy_origin", pa.string()),
+    ]
+)
+
+TABLE1 = pa.schema(
+    [
+        ("device", pa.string()),
+        ("gpus", pa.int32()),
+        ("local_batch_size", pa.int32()),
+        ("global_batch_size", pa.int32()),
+        ("energy_kwh", pa.float64()),
+        ("energy_per_node_kwh", pa.float64()),
+        ("runtime_h", pa.float64()),
+        ("gpu_hours", pa.float64()),
+        ("metric_last", pa.float64()),
+        ("configuration", pa.string()),
+        ("n_repeats", pa.int32()),
+        ("energy_origin", pa.string()),
+        ("energy_scope", pa.string()),
+    ]
+)
+
+
+def table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table of exactly `schema`; a row with other columns is a mistake (ValueError)."""
+    rows = list(rows)
+    for row in rows:
+        if set(row) != set(schema.names):
+            odd = sorted(set(row) ^ set(schema.names))
+            raise ValueError(f"columns missing or not in the schema: {odd}")
+    return pa.Table.from_pylist(rows, schema=schema)

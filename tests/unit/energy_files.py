@@ -1,0 +1,145 @@
+"""Recordings for tests: files in perun's layout, journals, run folders, and the real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from scalewatt.files import write_json, write_table
+
+T0 = 1_795_000_000.0
+
+# sensor -> (kind, unit, magnitude, valid_max raw, dtype)
+SENSORS = {
+    "CUDA:0_POWER": ("gpu", "W", 1e-3, 400_000, "uint32"),
+    "CUDA:1_POWER": ("gpu", "W", 1e-3, 400_000, "uint32"),
+    "CUDA:2_POWER": ("gpu", "W", 1e-3, 400_000, "uint32"),
+    "CUDA:0_MEM": ("gpu", "B", 1.0, 42_949_672_960, "uint64"),
+    "CUDA:0_UTIL": ("gpu", "%", 1.0, 100, "float32"),
+    "cpu_0_package-0": ("cpu", "J", 1e-6, 262_143_328_850, "uint64"),
+    "ram_0_dram": ("ram", "J", 1e-6, 65_712_999_613, "uint64"),
+    "CPU_USAGE": ("cpu", "%", 1.0, 100, "float32"),
+    "CPU_USAGE_0": ("cpu", "%", 1.0, 100, "float32"),
+    "CPU_USAGE_1": ("cpu", "%", 1.0, 100, "float32"),
+    "CPU_BUSY": ("cpu", "%", 1.0, 100, "float32"),
+    "RAM_USAGE": ("ram", "%", 1.0, 1, "float32"),
+}
+
+Hosts = dict[str, dict[str, Any]]
+
+
+def recordings() -> Path:
+    """Return the folder of recorded files; skip the test where there is none."""
+    folder = os.environ.get("SCALEWATT_RECORDINGS")
+    if not folder:
+        pytest.skip("SCALEWATT_RECORDINGS does not name the folder of recorded perun files")
+    return Path(folder)
+
+
+def write_perun(
+    path: Path,
+    hosts: Hosts,
+    *,
+    time_s: Any = None,
+    run_id: str = "run",
+    round_id: str = "0",
+    execution_dt: str = "2026-11-18T12:00:00",
+    rapl_as_watts: bool = False,
+) -> None:
+    """Add one round to a file in perun's layout; values are raw, as the sensor gives them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "a") as handle:
+        run = handle.require_group(f"app/nodes/{run_id}")
+        run.attrs["execution_dt"] = execution_dt
+        run.attrs["monitor.sampling_period"] = "1"
+        for host, sensors in hosts.items():
+            run.require_group(f"nodes/{round_id}/nodes/{host}/nodes")
+            for sensor, values in sensors.items():
+                kind, unit, mag, top, dtype = SENSORS[sensor]
+                raw = run.create_group(
+                    f"nodes/{round_id}/nodes/{host}/nodes/{kind}/nodes/{sensor}/raw_data"
+                )
+                times = np.arange(len(values)) if time_s is None else time_s
+                raw.create_dataset("timesteps", data=np.asarray(times, dtype="float32"))
+                name = "alt_values" if unit == "J" and rapl_as_watts else "values"
+                data = raw.create_dataset(name, data=np.asarray(values, dtype=dtype))
+                data.attrs.update({"unit": unit, "mag": mag, "valid_max": top, "fill": -1.0})
+                if name == "alt_values":
+                    data = raw.create_dataset(
+                        "values", data=np.full(len(values), 1e5, dtype="float32")
+                    )
+                    data.attrs.update({"unit": "W", "mag": 1.0, "valid_max": 3.4e38})
+
+
+def write_journal(
+    path: Path, host: str, sensors: dict[str, Any], *, start: float = T0, header: bool = True
+) -> None:
+    """Write one sample a second."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"journal": 1, "host": host, "sampling_period_s": 1.0})] if header else []
+    for i in range(len(next(iter(sensors.values())))):
+        sample = {"t": start + i, "mono": 100.0 + i}
+        sample |= {f"{host}_{sensor}": float(values[i]) for sensor, values in sensors.items()}
+        lines.append(json.dumps(sample))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def gpu(n: int, watts: float = 100.0) -> np.ndarray:
+    """Return n constant raw samples of an NVML sensor."""
+    return np.full(n, 1000 * watts)
+
+
+def counter(n: int, watts: float, start_j: float = 1000.0) -> np.ndarray:
+    """Return n raw samples of a RAPL counter, one a second."""
+    return (1e6 * (start_j + watts * np.arange(n))).astype(np.uint64)
+
+
+def make_spec(**changes: Any) -> dict[str, Any]:
+    """Return the parts of a spec that energy needs."""
+    return {
+        "configuration": "resnet50-local-n002-lbs0064-full",
+        "repeat": 1,
+        "gpus": 2,
+        "nodes": 1,
+        "ranks_per_node": 2,
+        "sampling_period_s": 1,
+    } | changes
+
+
+def make_run(
+    folder: Path,
+    *,
+    stages: list[tuple[int, str, float, float]],
+    hostnames: tuple[str, ...] = ("n1",),
+    **provenance: Any,
+) -> Path:
+    """Write events (segment, stage, start and end from T0) and provenance of a run."""
+    write_json(folder / "provenance.json", {"hostnames": list(hostnames)} | provenance)
+    rows = [
+        {"segment": s, "stage": name, "epoch": None, "start_s": T0 + a, "end_s": T0 + b}
+        for s, name, a, b in stages
+    ]
+    schema = pa.schema(
+        [
+            ("segment", pa.int32()),
+            ("stage", pa.string()),
+            ("epoch", pa.int32()),
+            ("start_s", pa.float64()),
+            ("end_s", pa.float64()),
+        ]
+    )
+    write_table(pa.Table.from_pylist(rows, schema=schema), folder / "events.parquet")
+    return folder
+
+
+def codes(flags: Any) -> set[str]:
+    """Return the codes of a list of flags, or of its JSON."""
+    found = json.loads(flags) if isinstance(flags, str) else flags
+    return {one["code"] for one in found}

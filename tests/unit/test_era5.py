@@ -1,0 +1,296 @@
+"""ERA5: from a Zarr store by label to yearly HDF5, exact statistics, and the reader."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from torch.utils.data import DataLoader
+
+from scalewatt.datasets import era5
+from scalewatt.datasets.era5_times import year_times
+from scalewatt.datasets.prepare import prepare_dataset
+from scalewatt.datasets.waves import year_dataset
+from scalewatt.errors import InputError
+
+DEFINITION = {
+    "name": "era",
+    "format": "era5",
+    "source": "data_root",
+    "grid": [4, 8],
+    "train_years": [1999, 2000],
+    "validation_years": [2001, 2001],
+    "test_years": [2002, 2002],
+    "samples_per_year": 6,
+}
+
+
+def marked_store(years=(1999, 2000, 2001, 2002), steps=8):
+    """ERA5-named fields in which every value says which time, level and latitude it is of."""
+    times = np.concatenate([year_times(year)[:steps] for year in years])
+    template = year_dataset(DEFINITION | {"samples_per_year": 1}, 1999).isel(time=0, drop=True)
+    store = template.expand_dims(time=times).copy(deep=True)
+    hours = (times - np.datetime64("1999-01-01")) / np.timedelta64(1, "h")
+    place = store.latitude / 10 + store.longitude / 1000
+    for number, name in enumerate(store.data_vars):
+        dims = store[name].dims
+        value = 1e4 * number + xr.DataArray(hours % 700, dims="time") + place
+        if "level" in dims:
+            value = value + store.level
+        store[name] = value.transpose(*dims).astype(np.float32).assign_attrs(store[name].attrs)
+    humidity = (store["relative_humidity"] - store["relative_humidity"].min()) / 5000
+    store["relative_humidity"] = 100 * humidity
+    return store
+
+
+def write(store, path):
+    store.to_zarr(path, mode="w", zarr_format=2, consolidated=True)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    return write(marked_store(), tmp_path_factory.mktemp("store") / "era5.zarr")
+
+
+@pytest.fixture(scope="module")
+def prepared(url, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared")
+    return folder, prepare_dataset(DEFINITION, folder, url)
+
+
+def fields(path):
+    with h5py.File(path) as file:
+        return file["fields"][:]
+
+
+def test_the_channels_are_the_papers_in_its_order():
+    assert " ".join(era5.CHANNELS) == (
+        "u10 v10 t2m sp msl t850 u1000 v1000 z1000 u850 v850 z850 u500 v500 z500 t500 z50 r500 "
+        "r850 tcwv"
+    )
+
+
+def test_every_channel_is_the_variable_and_level_of_its_name(prepared, url):
+    folder, _ = prepared
+    found = fields(folder / "2000.h5")
+    store = xr.open_dataset(url, engine="zarr", chunks=None).sel(time="2000")
+    for channel, (variable, level) in enumerate(era5.CHANNEL_SOURCES.values()):
+        array = store[variable] if level is None else store[variable].sel(level=level)
+        np.testing.assert_array_equal(found[:, channel], array.values)
+
+
+def test_the_prepared_file_is_contiguous_and_describes_itself(prepared, url):
+    folder, _ = prepared
+    with h5py.File(folder / "1999.h5") as file:
+        data = file["fields"]
+        assert data.shape == (8, 20, 5, 8) and data.dtype == np.float32
+        assert data.chunks is None and data.compression is None
+        assert file["time"][:2].tolist() == [915148800, 915148800 + 21600]
+        assert file["latitude"][:].tolist() == [90, 45, 0, -45, -90]
+        assert list(file.attrs["channels"]) == list(era5.CHANNELS)
+        assert file.attrs["source"] == url
+        assert file.attrs["relative_humidity"] == "%"
+        assert not file.attrs["relative_humidity_converted_from_fraction"]
+
+
+def test_order_of_dimensions_levels_latitudes_and_more_times_do_not_matter(tmp_path, prepared):
+    folder, _ = prepared
+    store = marked_store()
+    store = store.isel(level=[2, 0, 3, 1], latitude=slice(None, None, -1))
+    between = store.assign_coords(time=store.time + np.timedelta64(3, "h"))
+    store = xr.concat([store, between], "time").sortby("time").transpose("longitude", ...)
+    path = write(store, tmp_path / "other.zarr")
+    era5.prepare_year(path, 2000, tmp_path / "2000.h5", times=year_times(2000, 6))
+    np.testing.assert_array_equal(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"))
+
+
+def test_relative_humidity_as_a_fraction_becomes_percent(tmp_path, prepared):
+    folder, _ = prepared
+    store = marked_store()
+    store["relative_humidity"] = (store["relative_humidity"] / 100).assign_attrs(units="1")
+    path = write(store, tmp_path / "fraction.zarr")
+    era5.prepare_year(path, 2000, tmp_path / "2000.h5", times=year_times(2000, 6))
+    np.testing.assert_allclose(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"), rtol=1e-6)
+    with h5py.File(tmp_path / "2000.h5") as file:
+        assert file.attrs["relative_humidity_converted_from_fraction"]
+        assert file.attrs["relative_humidity_source_units"] == "1"
+
+
+def without_time(store):
+    return store.sel(time=store.time != np.datetime64("2000-01-02T06"))
+
+
+def with_a_hole(store):
+    store["geopotential"].loc[{"time": "2000-01-01T18", "level": 850, "latitude": 45}] = np.nan
+    return store
+
+
+def with_strange_humidity(store):
+    store["relative_humidity"] = store["relative_humidity"] * 1000
+    return store
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (without_time, "missing 1 times: 2000-01-02T06:00"),
+        (with_a_hole, "geopotential at 850 hPa has missing values on 2000-01-01T18:00"),
+        (lambda s: s.drop_vars(["2m_temperature", "geopotential"]), "2m_temperature, geopotential"),
+        (lambda s: s.sel(level=[50, 850, 1000]), r"missing levels \[500\] hPa"),
+        (lambda s: s.rename(latitude="lat"), "missing latitude"),
+        (with_strange_humidity, "relative_humidity at 500 hPa reaches"),
+    ],
+)
+def test_a_store_that_lacks_something_is_refused_by_name(tmp_path, damage, message):
+    path = write(damage(marked_store()), tmp_path / "bad.zarr")
+    with pytest.raises(InputError, match=message):
+        era5.prepare_year(path, 2000, tmp_path / "out" / "2000.h5", times=year_times(2000, 6))
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_a_truncated_chunk_is_refused_by_variable(tmp_path, url):
+    shutil.copytree(url, tmp_path / "torn.zarr")
+    chunk = max((tmp_path / "torn.zarr" / "geopotential").glob("[0-9]*"))
+    chunk.write_bytes(chunk.read_bytes()[:20])
+    with pytest.raises(InputError, match="geopotential cannot be read"):
+        era5.prepare_year(
+            str(tmp_path / "torn.zarr"), 2002, tmp_path / "2002.h5", times=year_times(2002, 6)
+        )
+    assert not (tmp_path / "2002.h5").exists()
+
+
+def test_a_whole_year_is_wanted_unless_times_are_given(tmp_path, url):
+    with pytest.raises(InputError, match="missing 1456 times: 2000-01-03T00:00"):
+        era5.prepare_year(url, 2000, tmp_path / "2000.h5")
+
+
+def test_small_blocks_give_the_same_file(tmp_path, url, prepared, monkeypatch):
+    folder, _ = prepared
+    monkeypatch.setattr(era5, "BLOCK_BYTES", 3 * 4 * 40)
+    era5.prepare(url, tmp_path, DEFINITION)
+    np.testing.assert_array_equal(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"))
+    for found, expected in zip(
+        era5.load_statistics(tmp_path), era5.load_statistics(folder), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_statistics_are_those_of_the_training_years(prepared):
+    folder, _ = prepared
+    values = np.concatenate([fields(folder / f"{year}.h5") for year in (1999, 2000)])
+    mean, sd = era5.load_statistics(folder)
+    assert mean.dtype == sd.dtype == np.float32 and mean.shape == (20,)
+    np.testing.assert_allclose(mean, values.mean((0, 2, 3), dtype=np.float64), rtol=1e-6)
+    np.testing.assert_allclose(sd, values.std((0, 2, 3), dtype=np.float64), rtol=1e-6)
+
+
+def test_finished_years_are_kept_and_lost_ones_made_again(tmp_path, url):
+    marker = prepare_dataset(DEFINITION, tmp_path, url)
+    kept = (tmp_path / "2000.h5").stat().st_mtime_ns
+    (tmp_path / "1999.h5").unlink()
+    (tmp_path / "statistics.json").unlink()
+    assert prepare_dataset(DEFINITION, tmp_path, url) == marker
+    assert (tmp_path / "2000.h5").stat().st_mtime_ns == kept
+    assert marker["train_samples"] == 12 and marker["validation_samples"] == 6
+
+
+def test_prepared_years_need_no_source_and_missing_ones_name_the_key(tmp_path, prepared):
+    folder, marker = prepared
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "manifest.json").unlink()
+    assert prepare_dataset(DEFINITION, tmp_path / "copy", None) == marker
+    with pytest.raises(InputError, match=r"1999, 2000, 2001, 2002 .*sources: {era: <url>}"):
+        prepare_dataset(DEFINITION, tmp_path / "new", None)
+
+
+def test_years_of_another_grid_are_refused(tmp_path, prepared):
+    folder, _ = prepared
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "manifest.json").unlink()
+    with pytest.raises(InputError, match=r"1999\.h5: has .* \(20, 5, 8\).* needs \(20, 6, 8\)"):
+        prepare_dataset(DEFINITION | {"grid": [5, 8]}, tmp_path / "copy", None)
+
+
+def test_a_store_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.zarr"):
+        prepare_dataset(DEFINITION, tmp_path / "new", str(tmp_path / "nowhere.zarr"))
+
+
+def test_a_sample_is_a_step_and_the_steps_after_it_without_the_south_pole(prepared):
+    folder, _ = prepared
+    data = era5.Era5Dataset(folder, range(1999, 2001), lead_steps=2, samples_per_year=6)
+    assert len(data) == 12 and data.shape == (20, 4, 8)
+    x, targets = data[0, 6 + 5]
+    expected = torch.from_numpy(fields(folder / "2000.h5")[5:8, :, :4])
+    assert torch.equal(x, expected[0]) and torch.equal(targets, expected[1:])
+    assert data.latitude.tolist() == [90, 45, 0, -45]
+
+
+def test_a_target_may_be_in_the_next_year(tmp_path):
+    for year in (1999, 2000):
+        with h5py.File(tmp_path / f"{year}.h5", "w") as file:
+            times = year_times(year).astype("datetime64[s]").astype(np.int64)
+            values = np.broadcast_to(times[:, None, None, None] / 21600, (len(times), 1, 3, 2))
+            file["fields"], file["time"] = values.astype(np.float32), times
+    data = era5.Era5Dataset(tmp_path, [1999], lead_steps=2, samples_per_year=1460)
+    assert len(data) == 1460
+    for position in (0, 1457, 1458, 1459):
+        x, targets = data[0, position]
+        assert (targets[:, 0, 0, 0] - x[0, 0, 0]).tolist() == [1, 2]
+    leap = era5.Era5Dataset(tmp_path, [2000], lead_steps=2, samples_per_year=1460)
+    assert len(leap) == 1460  # 1464 times: room for the targets
+
+
+def test_a_sample_without_target_is_refused_in_training_and_left_out_in_evaluation(prepared):
+    folder, _ = prepared
+    with pytest.raises(InputError, match="year 2000 has 7 samples with targets 6 h ahead"):
+        era5.Era5Dataset(folder, [2000], lead_steps=1, samples_per_year=8)
+    data = era5.Era5Dataset(folder, [2000], 1, samples_per_year=8, require_targets=False)
+    assert len(data) == 7
+    x, targets = data[0, 6]
+    assert not torch.equal(x, targets[0])
+
+
+def test_workers_open_their_own_files_after_a_fork(prepared):
+    folder, _ = prepared
+    data = era5.Era5Dataset(folder, [1999, 2000], lead_steps=1, samples_per_year=6)
+    keys = [(0, position) for position in (11, 0, 5, 6, 7)]
+    here = torch.stack([data[key][0] for key in keys])
+    loader = DataLoader(data, batch_size=2, sampler=keys, num_workers=2)
+    assert torch.equal(torch.cat([x for x, _ in loader]), here)
+
+
+def test_a_missing_or_damaged_year_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"1999\.h5: prepared ERA5 year is missing"):
+        era5.Era5Dataset(tmp_path, [1999], 1, 6)
+    (tmp_path / "1999.h5").write_bytes(b"torn")
+    with pytest.raises(InputError, match=r"1999\.h5: no prepared ERA5 year"):
+        era5.Era5Dataset(tmp_path, [1999], 1, 6)
+
+
+def test_embedded_waves_are_prepared_once_and_the_same_everywhere(tmp_path):
+    definition = DEFINITION | {"name": "waves", "source": "embedded"}
+    markers = [prepare_dataset(definition, tmp_path / name, None) for name in "ab"]
+    assert markers[0] == markers[1]
+    before = (tmp_path / "a" / "1999.h5").stat().st_mtime_ns
+    assert prepare_dataset(definition, tmp_path / "a", None) == markers[0]
+    assert (tmp_path / "a" / "1999.h5").stat().st_mtime_ns == before
+    assert json.loads((tmp_path / "a" / "manifest.json").read_text())["marker"] == markers[0]
+    other = prepare_dataset(definition | {"samples_per_year": 5}, tmp_path / "a", None)
+    assert other["train_samples"] == 10 and other["content_sha256"] != markers[0]["content_sha256"]
+
+
+def test_an_interrupted_embedded_preparation_is_made_again(tmp_path, monkeypatch):
+    definition = DEFINITION | {"name": "waves", "source": "embedded"}
+    with monkeypatch.context() as patch:
+        patch.setattr(era5, "write_statistics", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        with pytest.raises(OSError, match="full"):
+            prepare_dataset(definition, tmp_path / "a", None)
+    marker = prepare_dataset(definition, tmp_path / "a", None)
+    assert marker == prepare_dataset(definition, tmp_path / "b", None)

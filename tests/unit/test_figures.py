@@ -1,0 +1,344 @@
+"""The figures' contents, checked on synthetic tables."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+from figure_tables import any_table, curve_table, power_table, procedure_table
+
+from scalewatt.errors import InputError
+from scalewatt.figures import style
+from scalewatt.figures.draw import draw_figure
+from scalewatt.figures.points import plotted
+from scalewatt.figures.words import abbreviated, missing_sentence, origin_sentence, trend
+
+CURVES = (2, 3, 4, 6, 7)
+PANELS = {2: 4, 3: 6, 4: 4, 6: 5, 7: 5}
+
+
+def drawn(number: int, table: pa.Table) -> Any:
+    return import_module(f"scalewatt.figures.figure{number}").draw(table)
+
+
+def shown_axes(figure: Any) -> list[Any]:
+    return [axes for axes in figure.axes if axes.axison]
+
+
+def lines(figure: Any, gid: str = "points") -> list[Any]:
+    return [
+        line
+        for axes in figure.axes
+        for line in axes.lines
+        if (line.get_gid() or "").startswith(gid)
+    ]
+
+
+def words(figure: Any) -> str:
+    """Everything the figure says, line breaks as blanks."""
+    import matplotlib.text
+
+    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+    return " ".join(" ".join(found).split())
+
+
+def ticks_out_of_view(axes: Any) -> list[Any]:
+    """Labels that matplotlib keeps for ticks beyond the axis' ends and never draws."""
+    found = []
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = axis.get_view_interval()
+        for tick in axis.get_major_ticks():
+            if not (axes.axison and low <= tick.get_loc() <= high):
+                found += [tick.label1, tick.label2]
+    return found
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("number", CURVES)
+def test_every_row_with_a_value_is_one_plotted_point(number: int, small: bool) -> None:
+    table = any_table(number, small)
+    points = {
+        (float(x), float(y)) for line in lines(drawn(number, table)) for x, y in line.get_xydata()
+    }
+    count = sum(len(line.get_xydata()) for line in lines(drawn(number, table)))
+    rows = plotted(number, table).to_pylist()
+    assert count == len(rows) > 0
+    assert points == {(row["x"], row["y"]) for row in rows}
+
+
+@pytest.mark.parametrize("number", CURVES)
+def test_a_figure_of_the_papers_size_shows_all_its_panels_with_labels(number: int) -> None:
+    axes = shown_axes(drawn(number, any_table(number)))
+    assert len(axes) == PANELS[number]
+    assert all(a.get_xlabel() and a.get_ylabel() for a in axes)
+
+
+def test_a_panel_without_any_value_says_why_and_has_no_axis() -> None:
+    figure = drawn(6, curve_table(6, small=True))
+    assert len(shown_axes(figure)) == 4
+    assert "No GPU power was measured or estimated on this device." in words(figure)
+
+
+@pytest.mark.parametrize("number", CURVES)
+def test_estimated_energy_is_called_estimated_on_the_face(number: int) -> None:
+    said = words(drawn(number, curve_table(number, small=True)))
+    assert "Energy estimated from CPU utilisation and rated powers; scope: cpu." in said
+    assert "n counts processes." in said
+    assert "Number of processes n" in said and "Number of GPUs" not in said
+
+
+def test_unequal_scopes_are_named_by_device() -> None:
+    said = words(drawn(4, curve_table(4)))
+    assert "scope: gpu+cpu+ram (a100), gpu+cpu (h100)." in said
+
+
+@pytest.mark.parametrize(
+    ("origin", "fill", "face"),
+    [
+        ("measured", "full", "coloured"),
+        ("estimated", "full", "white"),
+        ("simulated", "left", "coloured"),
+    ],
+)
+def test_the_markers_fill_tells_the_origin(origin: str, fill: str, face: str) -> None:
+    table = curve_table(2)
+    column = table.column_names.index("energy_origin")
+    table = table.set_column(column, "energy_origin", pa.array([origin] * len(table)))
+    line = lines(drawn(2, table))[0]
+    assert line.get_fillstyle() == fill
+    assert (line.get_markerfacecolor() == "white") == (face == "white")
+
+
+def test_published_points_are_crosses_without_a_line_beside_ours() -> None:
+    table = curve_table(2)
+    ours = table.to_pylist()
+    theirs = [row | {"energy_origin": "published"} for row in ours]
+    figure = drawn(2, pa.Table.from_pylist(ours + theirs, schema=table.schema))
+    crosses = [line for line in lines(figure) if line.get_gid().endswith("published")]
+    assert crosses and all(c.get_marker() == "x" and c.get_linestyle() == "None" for c in crosses)
+    assert "Crosses: energy as published" in words(figure)
+    assert "Filled markers: energy measured" in words(figure)
+
+
+def test_the_speed_up_has_its_ideal_line_and_powers_of_two_on_both_axes() -> None:
+    figure = drawn(2, curve_table(2))
+    panel = figure.axes[0]
+    assert panel.get_ylabel() == "Speed-up n0·T(n0)/T(n)"
+    (ideal,) = lines(figure, "ideal")
+    assert all(x == y for x, y in ideal.get_xydata())
+    for axis in (panel.xaxis, panel.yaxis):
+        labels = [text.get_text() for text in axis.get_ticklabels()]
+        assert labels == ["1", "2", "4", "8", "16", "32", "64", "128", "256"]
+
+
+def test_energy_against_gpu_hours_is_log_log() -> None:
+    panel = drawn(2, curve_table(2)).axes[3]
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+    assert panel.get_xlabel() == "GPU hours (h)"
+
+
+def test_error_bars_reach_from_y_low_to_y_high_and_single_runs_have_none() -> None:
+    table = curve_table(2, small=True)
+    axes = drawn(2, table).axes[1]
+    segments = [s for bars in axes.collections for s in bars.get_segments()]
+    barred = [r for r in table.to_pylist() if r["panel"] == "B" and r["y_low"] is not None]
+    ends = sorted(end for segment in segments for end in (segment[0][1], segment[1][1]))
+    assert ends == pytest.approx(sorted(r[e] for r in barred for e in ("y_low", "y_high")))
+    assert len(barred) == 3
+
+
+def test_missing_configurations_are_named_and_share_an_entry_when_only_n_differs() -> None:
+    missing = ["resnet50-a100-n064-lbs0256-full", "resnet50-a100-n128-lbs0256-full"]
+    said = words(drawn(2, curve_table(2, missing=missing)))
+    assert "No finished run, so no point: resnet50-a100-n{064,128}-lbs0256-full." in said
+    assert missing_sentence(missing[:1]).endswith(f"{missing[0]}.")
+
+
+def test_a_lost_value_among_others_is_named_not_drawn() -> None:
+    table = curve_table(2)
+    rows = table.to_pylist()
+    lost = next(r for r in rows if r["panel"] == "C" and r["gpus"] == 64)
+    lost["y"] = lost["y_low"] = lost["y_high"] = None
+    said = words(drawn(2, pa.Table.from_pylist(rows, schema=table.schema)))
+    assert "Runs without a value – C: LBS 256 at n = 64." in said
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 6, 7])
+def test_a_table_without_rows_gives_a_figure_that_says_so(number: int) -> None:
+    figure = drawn(number, any_table(number).slice(0, 0))
+    assert not shown_axes(figure)
+    assert "has finished" in words(figure)
+
+
+def test_figure1_shows_the_campaigns_own_numbers_and_every_series_by_name() -> None:
+    table = procedure_table()
+    said = words(drawn(1, table))
+    for cell in ("Fixed", "Scaled"):
+        assert f"{cell} dataset, constant LBS" in said and f"{cell} dataset, constant GBS" in said
+    assert all(name in said for name in set(table["series"].to_pylist()))
+    assert "65.5k" in said and "∝ 1/n" in said
+
+
+def test_figure1_says_so_when_a_procedure_is_not_used() -> None:
+    table = procedure_table()
+    kept = [row for row in table.to_pylist() if row["dataset_rule"] == "fixed"]
+    said = words(drawn(1, pa.Table.from_pylist(kept, schema=table.schema)))
+    assert said.count("No series of this campaign scales this way.") == 2
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_figure1_keeps_each_text_inside_its_cell(small: bool) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = drawn(1, procedure_table(small))
+    canvas = FigureCanvasAgg(figure)
+    with style.applied():
+        canvas.draw()
+    for axes in figure.axes:
+        for text in axes.texts:
+            box = text.get_window_extent(canvas.get_renderer())
+            assert axes.bbox.x0 < box.x0 and box.x1 < axes.bbox.x1, text.get_text()
+            assert axes.bbox.y0 < box.y0 and box.y1 < axes.bbox.y1, text.get_text()
+
+
+@pytest.mark.parametrize("panels", ["A", "AB", "ABC", "ABCD"])
+def test_figure5_has_a_panel_per_run_with_two_dashed_means(panels: str) -> None:
+    axes = shown_axes(drawn(5, power_table(panels=panels)))
+    assert len(axes) == len(panels)
+    for panel in axes:
+        trace, *means = panel.lines
+        assert len(trace.get_xydata()) == 300
+        assert len(means) == 2 and all(mean.is_dashed() for mean in means)
+    legend = axes[0].get_legend().get_texts()
+    assert legend[0].get_text() == "a100: 1 GPU, LBS 4, GBS 4"
+
+
+def test_figure5_without_gpu_sensor_says_that_it_shows_cpu_power() -> None:
+    figure = drawn(5, power_table(small=True))
+    assert "these panels show CPU power" in words(figure)
+    assert "Power estimated from CPU utilisation and rated powers; scope: cpu." in words(figure)
+    assert shown_axes(figure)[0].get_ylabel() == "CPU power (W)"
+
+
+def test_a_lost_sample_breaks_the_power_line() -> None:
+    (line,) = lines(drawn(5, power_table(panels="A")))
+    assert [i for i, (_, y) in enumerate(line.get_xydata()) if y != y] == [150]
+
+
+def test_no_text_leaves_the_page() -> None:
+    import matplotlib.text
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    for number in range(1, 8):
+        figure = drawn(number, any_table(number))
+        canvas = FigureCanvasAgg(figure)
+        with style.applied():
+            canvas.draw()
+        width, height = figure.bbox.width, figure.bbox.height
+        unseen = {id(text) for axes in figure.axes for text in ticks_out_of_view(axes)}
+        for text in figure.findobj(matplotlib.text.Text):
+            if text.get_text() and text.get_visible() and id(text) not in unseen:
+                box = text.get_window_extent(canvas.get_renderer())
+                assert box.x0 > -1 and box.x1 < width + 1, (number, text.get_text())
+                assert box.y0 > -1 and box.y1 < height + 1, (number, text.get_text())
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_the_same_table_gives_the_same_bytes(number: int, tmp_path: Path) -> None:
+    pq.write_table(any_table(number), tmp_path / "table.parquet")
+    first = draw_figure(number, tmp_path / "table.parquet", tmp_path / "first")
+    time.sleep(1.1)  # a stored date would differ by now
+    second = draw_figure(number, tmp_path / "table.parquet", tmp_path / "second")
+    assert [p.suffix for p in first] == [".pdf", ".svg", ".png", ".csv"]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.suffix
+
+
+def test_text_stays_text_in_svg(tmp_path: Path) -> None:
+    style.save(drawn(2, curve_table(2)), tmp_path / "figure2")
+    svg = (tmp_path / "figure2.svg").read_text()
+    assert ">Top-1 error (%)</text>" in svg
+    assert 'width="510.23622' in svg  # 180 mm in points
+
+
+@pytest.mark.parametrize(("number", "small"), [(2, False), (6, True), (5, False), (1, False)])
+def test_the_csv_holds_exactly_the_plotted_points(number: int, small: bool, tmp_path: Path) -> None:
+    table = any_table(number, small)
+    pq.write_table(table, tmp_path / "table.parquet")
+    draw_figure(number, tmp_path / "table.parquet", tmp_path / "figure")
+    written = pc.read_csv(tmp_path / "figure.csv")
+    rows = table.to_pylist()
+    value = {1: "updates", 5: "power_w"}.get(number, "y")
+    expected = [row for row in rows if row[value] is not None]
+    assert written.column_names == table.column_names
+    assert written[value].to_pylist() == pytest.approx([row[value] for row in expected])
+    assert len(expected) < len(rows) or number in (1, 2)
+
+
+def test_bad_input_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "figure2.parquet"
+    with pytest.raises(InputError, match="does not exist"):
+        draw_figure(2, path, tmp_path / "figure2")
+    pq.write_table(curve_table(2).drop_columns(["y_low"]), path)
+    with pytest.raises(InputError, match="lacks the columns y_low"):
+        draw_figure(2, path, tmp_path / "figure2")
+    path.write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        draw_figure(2, path, tmp_path / "figure2")
+    with pytest.raises(InputError, match="figures are 1 to 7"):
+        draw_figure(8, path, tmp_path / "figure8")
+    assert [p.name for p in tmp_path.iterdir()] == ["figure2.parquet"]
+
+
+def test_importing_the_figures_entry_does_not_import_matplotlib() -> None:
+    code = "import sys, scalewatt.figures.draw; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_ticks_are_round_numbers_inside_the_axis() -> None:
+    assert style.log_ticks(3, 3000) == [10, 100, 1000]
+    assert style.log_ticks(33, 125) == [40, 60, 80, 100, 120]
+    assert style.power_of_two_ticks(1, 9) == [1, 2, 4, 8]
+    assert [style.plain_number(v) for v in (0.0001, 2.5, 1000, 12000)] == [
+        "0.0001",
+        "2.5",
+        "1000",
+        "12\u2009000",
+    ]
+
+
+def test_series_stay_apart_without_colour() -> None:
+    looks = {(s["marker"], str(s["linestyle"])) for s in map(style.series_style, range(8))}
+    assert len(looks) == 8
+
+
+def test_trends_in_words() -> None:
+    assert trend([(1, 5004), (256, 5005)]) == "constant"
+    assert trend([(1, 2), (4, 8)]) == "∝ n"
+    assert trend([(1, 500), (4, 126)]) == "∝ 1/n"
+    assert trend([(1, 1), (4, 2)]) == "grows"
+    assert [abbreviated(v) for v in (64, 5004, 80072, 1281167)] == ["64", "5004", "80.1k", "1.28M"]
+
+
+def test_rows_without_energy_are_not_called_measured() -> None:
+    row = {"energy_origin": None, "energy_scope": None, "device": "a100"}
+    assert origin_sentence([row]) == "No energy is known for these runs."
+    assert origin_sentence([]) == "No run, so no energy."
+
+
+def test_dictionary_encoded_columns_are_drawn_and_written_like_strings(tmp_path: Path) -> None:
+    table = curve_table(2)
+    for name in ("series", "energy_origin", "panel"):
+        index = table.column_names.index(name)
+        table = table.set_column(index, name, table[name].dictionary_encode())
+    pq.write_table(table, tmp_path / "table.parquet")
+    draw_figure(2, tmp_path / "table.parquet", tmp_path / "figure2")
+    assert pc.read_csv(tmp_path / "figure2.csv")["series"][0].as_py() == "resnet50-full-lbs256"

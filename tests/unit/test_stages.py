@@ -1,0 +1,101 @@
+"""Stages: every second belongs to one, on one clock."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from energy_files import T0, codes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalewatt.energy.integrate import trapezoid_energy
+from scalewatt.energy.samples import Recording, SensorSeries
+from scalewatt.energy.stages import UNATTRIBUTED, on_wall_clock, segment_events, tile_window
+
+
+def events(*rows: tuple[str, float, float]) -> list[dict[str, Any]]:
+    return [{"stage": s, "epoch": None, "start_s": a, "end_s": b} for s, a, b in rows]
+
+
+def recording(host_times: dict[str, Any], **changes: Any) -> Recording:
+    series = tuple(
+        SensorSeries(h, "CUDA:0_POWER", "gpu", 0, "power", np.asarray(t, float), np.ones(len(t)))
+        for h, t in host_times.items()
+    )
+    facts: dict[str, Any] = {"t0_known": False, "sampling_period_s": 1.0, "source": "x"} | changes
+    return Recording(series, tuple(host_times), **facts)
+
+
+def test_stages_are_clipped_to_the_window_and_the_rest_is_unattributed() -> None:
+    stages, flags = tile_window(
+        events(("startup", -5, 2), ("train", 2, 6), ("validate", 7, 30)), (0, 10)
+    )
+    assert stages.seconds() == {"startup": 2, "train": 4, UNATTRIBUTED: 1, "validate": 3}
+    assert flags == []
+    times = np.array([-1, 0, 2, 6.5, 7, 10, 11.0])
+    assert stages.at(times).tolist() == [
+        UNATTRIBUTED, "startup", "train", UNATTRIBUTED, "validate", "validate", UNATTRIBUTED,
+    ]  # fmt: skip
+
+
+def test_a_window_without_events_is_unattributed() -> None:
+    assert tile_window([], (3, 5))[0].seconds() == {UNATTRIBUTED: 2}
+    assert tile_window(events(("train", 10, 20)), (3, 5))[0].seconds() == {UNATTRIBUTED: 2}
+
+
+def test_overlapping_stages_count_no_second_twice_and_are_flagged() -> None:
+    stages, flags = tile_window(events(("train", 0, 6), ("validate", 5, 10)), (0, 10))
+    assert stages.seconds() == {"train": 6, "validate": 4}
+    assert codes(flags) == {"stages_overlap"}
+
+
+@given(
+    st.lists(st.floats(0.1, 9.0), min_size=1, max_size=12),
+    st.lists(st.floats(1.0, 500.0), min_size=30, max_size=30),
+    st.floats(-5, 15),
+    st.floats(16, 40),
+)
+def test_stages_sum_to_the_total(
+    lengths: list[float], powers: list[float], first: float, last: float
+) -> None:
+    curve, _ = trapezoid_energy(np.arange(30.0), np.array(powers))
+    edges = np.concatenate(([0.0], np.cumsum(lengths)))
+    names = ("train", "validate", "checkpoint")
+    rows = [(names[i % 3], edges[i], edges[i + 1] - (i % 2) * 0.05) for i in range(len(lengths))]
+    stages, _ = tile_window(events(*rows), (first, last))
+    assert sum(stages.energy_j(curve).values()) == pytest.approx(curve.between(first, last))
+    assert sum(stages.seconds().values()) == pytest.approx(last - first)
+
+
+def test_the_events_of_one_segment_are_sorted_and_an_open_stage_never_ends() -> None:
+    import pyarrow as pa
+
+    rows = [
+        {"segment": 1, "stage": "train", "epoch": 0, "start_s": 5.0, "end_s": None},
+        {"segment": 0, "stage": "train", "epoch": 0, "start_s": 1.0, "end_s": 2.0},
+        {"segment": 1, "stage": "startup", "epoch": None, "start_s": 3.0, "end_s": 5.0},
+    ]
+    found = segment_events(pa.Table.from_pylist(rows), 1)
+    assert [(row["stage"], row["end_s"]) for row in found] == [("startup", 5.0), ("train", np.inf)]
+
+
+def test_the_journal_puts_each_host_on_the_wall_clock() -> None:
+    journal = recording(
+        {"n1": T0 + np.arange(4) + [0.01, 0, 0, 0.3], "n2": T0 + 7 + np.arange(3)}, t0_known=True
+    )
+    shifted, flags = on_wall_clock(recording({"n1": range(5), "n2": range(5)}), journal)
+    assert flags == [] and shifted.t0_known
+    assert shifted.series[0].time_s == pytest.approx(T0 + np.arange(5), abs=0.006)
+    assert shifted.series[1].time_s == pytest.approx(T0 + 7 + np.arange(5))
+
+
+def test_without_journal_perun_local_start_is_used_and_flagged() -> None:
+    start = datetime.fromtimestamp(T0).isoformat()
+    shifted, flags = on_wall_clock(recording({"n1": range(3)}, execution_dt=start), None)
+    assert shifted.series[0].time_s[0] == pytest.approx(T0)
+    assert codes(flags) == {"clock_from_execution_dt"}
+    _, flags = on_wall_clock(recording({"n1": range(3)}), None)
+    assert codes(flags) == {"clock_unknown"}

@@ -1,0 +1,105 @@
+# What every rule shares: the cluster (Snakemake's config), the campaign, and the paths.
+#
+# A job on a cluster parses this again when it starts, perhaps after the campaign was edited:
+# what a run is, it looks up in the run's spec.json.
+import json
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from scalewatt.campaign.cluster import known_devices, parse_cluster, powers
+from scalewatt.campaign.definitions import table_definition
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.spec import read_spec, run_spec, spec_text
+from scalewatt.errors import InputError
+
+
+def checked(load, *arguments):
+    """Call `load`; an input error ends Snakemake with its message alone."""
+    try:
+        return load(*arguments)
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+
+
+if not config:
+    raise WorkflowError(
+        "no cluster is configured: give a profile, e.g. snakemake --profile profiles/local"
+    )
+
+CLUSTER = checked(parse_cluster, config, "cluster file of the profile")
+CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
+DEVICES = checked(known_devices, CLUSTER)
+RESULTS_ONLY = CLUSTER.results_only
+if RESULTS_ONLY is None:
+    RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
+elsewhere = CAMPAIGN.devices() - set(CLUSTER.devices)
+if elsewhere and not RESULTS_ONLY:
+    raise WorkflowError(
+        f"{CLUSTER.campaign}: device {', '.join(sorted(elsewhere))} is not on the cluster "
+        f"'{CLUSTER.name}' (it has {', '.join(CLUSTER.devices)}); use results_only=true to draw "
+        "from finished runs"
+    )
+
+RESULTS = f"results/{CAMPAIGN.name}"
+RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
+CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
+WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
+SETUP = "".join(f"{command} && " for command in CLUSTER.setup)
+
+
+wildcard_constraints:
+    configuration=r"[a-z0-9][A-Za-z0-9._-]*",
+    repeat=r"[1-9][0-9]*",
+    dataset=r"[A-Za-z0-9_-]+",
+    number=r"[1-7]",
+
+
+def canonical(value):
+    """One text for one value, for params."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def spec_of(wildcards):
+    """What the run of the wildcards is."""
+    if wildcards.configuration in CAMPAIGN.configurations:
+        return run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
+    return read_spec(RUN.format(**wildcards) + "/spec.json")
+
+
+def is_finished(configuration, repeat):
+    """Whether the run's results are there; the provenance is written last."""
+    return Path(RUN.format(configuration=configuration, repeat=repeat), "provenance.json").exists()
+
+
+def runs_of(configurations):
+    """[configuration, repeat] of all runs; with results_only, of the finished ones."""
+    runs = [[id_, r] for id_ in configurations for r in range(1, CAMPAIGN.repeats[id_] + 1)]
+    return [run for run in runs if is_finished(*run)] if RESULTS_ONLY else runs
+
+
+def files_of(runs, *names):
+    """Files of runs below the results folder; `names` as patterns of configuration and repeat."""
+    return [
+        f"{RESULTS}/" + name.format(configuration=configuration, repeat=repeat)
+        for configuration, repeat in runs
+        for name in names
+    ]
+
+
+ROW_FILES = (
+    "runs/{configuration}/{repeat}/spec.json",
+    "runs/{configuration}/{repeat}/history.parquet",
+    "runs/{configuration}/{repeat}/provenance.json",
+    "energy/{configuration}/{repeat}.parquet",
+)
+
+
+def facility():
+    """PUE, carbon and price of the cluster, where it names them."""
+    given = {
+        "pue": CLUSTER.pue,
+        "carbon_g_per_kwh": CLUSTER.carbon_intensity,
+        "price_per_kwh": CLUSTER.price,
+    }
+    return {name: entry["value"] for name, entry in given.items() if entry}

@@ -1,0 +1,22 @@
+# Energy: perun's files to power traces and to energy per node, device kind and stage.
+#   in   a run folder
+#   out  traces/<configuration>/<repeat>.parquet, energy/<configuration>/<repeat>.parquet
+
+
+rule energy:
+    input:
+        spec=f"{RUN}/spec.json",
+        events=f"{RUN}/events.parquet",
+        perun=f"{RUN}/perun",
+        provenance=f"{RUN}/provenance.json",
+    output:
+        traces=f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet",
+        energy=f"{RESULTS}/energy/{{configuration}}/{{repeat}}.parquet",
+    params:
+        powers=lambda wildcards: canonical(powers(DEVICES[spec_of(wildcards)["device"]])),
+    message:
+        "energy of {wildcards.configuration} repeat {wildcards.repeat}"
+    priority: 50
+    shell:
+        "scalewatt account $(dirname {input.spec:q}) --powers {params.powers:q}"
+        " --traces {output.traces:q} --energy {output.energy:q}"

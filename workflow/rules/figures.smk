@@ -1,0 +1,65 @@
+# Figures, each from its own table and its own module, and the report.
+#   in   tables/figureN.parquet, src/scalewatt/figures/figureN.py
+#   out  figures/figureN.{pdf,svg,png} and .csv (exactly the plotted points); report.html
+
+NUMBERS = [n for n in range(1, 8) if f"figure{n}" in CAMPAIGN.figures]
+
+
+def figure_files(number):
+    return multiext(f"{RESULTS}/figures/figure{number}", ".pdf", ".svg", ".png", ".csv")
+
+
+for number in NUMBERS:
+
+    rule:
+        name:
+            f"draw_figure{number}"
+        input:
+            table=f"{RESULTS}/tables/figure{number}.parquet",
+            module=f"src/scalewatt/figures/figure{number}.py",
+        output:
+            report(
+                f"{RESULTS}/figures/figure{number}.svg",
+                caption=f"../report/figure{number}.rst",
+                category="Figures",
+                labels={"figure": f"Figure {number}"},
+            ),
+            f"{RESULTS}/figures/figure{number}.pdf",
+            f"{RESULTS}/figures/figure{number}.png",
+            f"{RESULTS}/figures/figure{number}.csv",
+        params:
+            number=number,
+            stem=f"{RESULTS}/figures/figure{number}",
+        message:
+            f"draw figure {number}"
+        priority: 60
+        shell:
+            "scalewatt figure {params.number} --table {input.table:q} --out {params.stem:q}"
+
+    rule:
+        name:
+            f"figure{number}"
+        input:
+            figure_files(number),
+
+
+rule figures:
+    input:
+        [figure_files(number) for number in NUMBERS],
+
+
+rule report:
+    input:
+        rules.tables.input,
+        rules.table1.input,
+        rules.figures.input,
+    output:
+        f"{RESULTS}/report.html",
+    params:
+        campaign=CAMPAIGN.name,
+        cluster=CLUSTER.name,
+    message:
+        "report"
+    shell:
+        "scalewatt report --tables {RESULTS}/tables --figures {RESULTS}/figures"
+        " --campaign {params.campaign:q} --profile profiles/{params.cluster} --out {output:q}"

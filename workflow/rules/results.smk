@@ -1,0 +1,87 @@
+# Results: runs' energy and histories to tables. A table's definition (which runs, in which series,
+# under which label) is its parameter: only a change of it, or of its runs, builds it again.
+#   in   spec, history, provenance and energy of the table's own runs
+#   out  tables/*.parquet and .csv; tables/table1.{md,tex}
+
+
+def definition_of(figure):
+    runs = runs_of(CAMPAIGN.figure_configurations(figure))
+    definition = table_definition(CAMPAIGN, figure, runs)
+    return canonical({**definition, "facility": facility()})
+
+
+def table_inputs(figure):
+    runs = runs_of(CAMPAIGN.figure_configurations(figure))
+    if figure == "figure1":  # of the campaign alone
+        return []
+    names = [*ROW_FILES, "traces/{configuration}/{repeat}.parquet"][: 5 if figure == "figure5" else 4]
+    return files_of(runs, *names)
+
+
+rule tables:
+    input:
+        f"{RESULTS}/tables/runs.parquet",
+        f"{RESULTS}/tables/configurations.parquet",
+
+
+rule runs_table:
+    input:
+        files_of(runs_of(CAMPAIGN.configurations), *ROW_FILES),
+    output:
+        multiext(f"{RESULTS}/tables/runs", ".parquet", ".csv"),
+        multiext(f"{RESULTS}/tables/configurations", ".parquet", ".csv"),
+    params:
+        definition=lambda wildcards: canonical(
+            {
+                "campaign": CAMPAIGN.name,
+                "runs": runs_of(CAMPAIGN.configurations),
+                "missing": [id_ for id_ in CAMPAIGN.configurations if not runs_of([id_])],
+                "facility": facility(),
+            }
+        ),
+    message:
+        "tables of runs and configurations"
+    shell:
+        "scalewatt table --definition {params.definition:q} --results {RESULTS:q}"
+        " --out $(dirname {output[0]:q})"
+
+
+rule figure_table:
+    input:
+        lambda wildcards: table_inputs(f"figure{wildcards.number}"),
+    output:
+        multiext(f"{RESULTS}/tables/figure{{number}}", ".parquet", ".csv"),
+    params:
+        definition=lambda wildcards: definition_of(f"figure{wildcards.number}"),
+    message:
+        "table of figure {wildcards.number}"
+    priority: 60
+    shell:
+        "scalewatt table --definition {params.definition:q} --results {RESULTS:q} --out {output[0]:q}"
+
+
+TABLE1 = multiext(f"{RESULTS}/tables/table1", ".parquet", ".csv", ".md", ".tex")
+
+
+if "table1" in CAMPAIGN.figures:
+
+    rule table1_files:
+        input:
+            table_inputs("table1"),
+        output:
+            report(TABLE1[1], caption="../report/table1.rst", category="Tables"),
+            TABLE1[0],
+            TABLE1[2:],
+        params:
+            definition=lambda wildcards: definition_of("table1"),
+        message:
+            "table 1"
+        priority: 60
+        shell:
+            "scalewatt table --definition {params.definition:q} --results {RESULTS:q}"
+            " --out {output[1]:q}"
+
+
+rule table1:
+    input:
+        TABLE1 if "table1" in CAMPAIGN.figures else [],
