@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--figures", type=Path, required=True)
     report.add_argument("--campaign", required=True, help="the campaign's name")
     report.add_argument("--profile", required=True, help="the profile, for the commands shown")
+    report.add_argument("--provenance", type=Path, help="provenance.json of a run")
     report.add_argument("--out", type=Path, required=True)
     report.set_defaults(run=_report)
 
@@ -106,7 +107,7 @@ def _prepare(arguments: argparse.Namespace) -> int:
     from scalewatt.datasets.prepare import prepare_dataset
     from scalewatt.files import write_json
 
-    marker = prepare_dataset(arguments.definition, arguments.folder, arguments.source)
+    marker = prepare_dataset(arguments.definition, arguments.folder, arguments.source or None)
     write_json(arguments.out, marker)
     return 0
 
@@ -171,7 +172,14 @@ def _figure(arguments: argparse.Namespace) -> int:
 def _report(arguments: argparse.Namespace) -> int:
     from scalewatt.report.report import write_report
 
-    write_report(arguments.tables, arguments.figures, arguments.out, arguments.campaign)
+    write_report(
+        arguments.tables,
+        arguments.figures,
+        arguments.out,
+        arguments.campaign,
+        provenance_path=arguments.provenance,
+        profile=arguments.profile,
+    )
     return 0
 
 

@@ -17,7 +17,7 @@ rule dataset:
     priority: 100
     shell:
         "scalewatt prepare --definition {params.definition:q} --folder {resources.data_folder:q}"
-        " --source {resources.data_source:q} --out {output:q}"
+        " --source={resources.data_source:q} --out {output:q}"
 
 
 def datasets_of_format(format_):
