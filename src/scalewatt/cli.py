@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     energy.set_defaults(run=_energy)
 
     account = commands.add_parser("account", help="a run's recordings to traces and energy tables")
-    account.add_argument("run", type=Path, help="run folder")
+    account.add_argument("folder", type=Path, help="run folder")
     account.add_argument("--powers", type=json.loads, required=True, help="rated powers (JSON)")
     account.add_argument("--traces", type=Path, required=True)
     account.add_argument("--energy", type=Path, required=True)
@@ -149,8 +149,8 @@ def _energy(arguments: argparse.Namespace) -> int:
 def _account(arguments: argparse.Namespace) -> int:
     from scalewatt.energy.account import write_energy
 
-    spec = arguments.run / "spec.json"
-    write_energy(arguments.run, spec, arguments.powers, arguments.traces, arguments.energy)
+    spec = arguments.folder / "spec.json"
+    write_energy(arguments.folder, spec, arguments.powers, arguments.traces, arguments.energy)
     return 0
 
 

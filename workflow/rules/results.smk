@@ -4,18 +4,24 @@
 #   out  tables/*.parquet and .csv; tables/table1.{md,tex}
 
 
-def definition_of(figure):
+def runs_of_figure(figure):
     runs = runs_of(CAMPAIGN.figure_configurations(figure))
+    if figure == "figure1":  # of the campaign alone
+        return []
+    if figure == "figure5":  # of one run of each configuration
+        return list({configuration: [configuration, r] for configuration, r in runs[::-1]}.values())
+    return runs
+
+
+def definition_of(figure):
+    runs = runs_of_figure(figure)
     definition = table_definition(CAMPAIGN, figure, runs)
     return canonical({**definition, "facility": facility()})
 
 
 def table_inputs(figure):
-    runs = runs_of(CAMPAIGN.figure_configurations(figure))
-    if figure == "figure1":  # of the campaign alone
-        return []
     names = [*ROW_FILES, "traces/{configuration}/{repeat}.parquet"][: 5 if figure == "figure5" else 4]
-    return files_of(runs, *names)
+    return files_of(runs_of_figure(figure), *names)
 
 
 rule tables:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 import time
 import traceback
@@ -80,20 +81,21 @@ def monitored(
 
     perun's file and the journals of the nodes go to `folder`, named after the segment.
     """
-    import logging
-
+    import cpuinfo
     import perun
     from perun.configuration import config
     from perun.core import Perun
 
     from scalewatt.energy import cpu_busy
+    from scalewatt.energy.provenance import cpu_name
 
+    # perun asks for the CPU's name three times a rank, which takes over a second each.
+    cpuinfo.get_cpu_info = lambda: {"brand_raw": cpu_name(), "arch": platform.machine()}
     cpu_busy.register()
     Perun(config)  # the callback is registered with this singleton
     perun.register_live_callback(
         JournalWriter(folder, segment, period_s, os.getpid()), "scalewatt-journal"
     )
-    logging.getLogger("perun").setLevel(logging.ERROR)
     decorate = perun.perun(
         configuration_file=os.devnull,
         app_name=segment_name(segment),

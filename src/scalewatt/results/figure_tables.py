@@ -152,12 +152,11 @@ def overview(definition: dict[str, Any], _configurations: list[Row]) -> pa.Table
 def power(definition: dict[str, Any], configurations: list[Row], results: Path) -> pa.Table:
     """Figure 5: one device's power over the first 300 s of training, and the means over the run.
 
-    The device is the first GPU (of the first node); where a run has none, the first CPU.
+    The device is the first GPU (of the first node) of each configuration's first run; where a run
+    has no GPU, the first CPU.
     """
     by_id = {row["configuration"]: row for row in configurations}
-    repeats: dict[str, int] = {}
-    for id_, repeat in definition["runs"]:
-        repeats[id_] = min(repeat, repeats.get(id_, repeat))
+    repeats = dict(definition["runs"])
     tables = []
     shown = [p for p in definition["points"] if p["configuration"] in by_id]
     for letter, point in zip("ABCDEFGHIJ", shown, strict=False):

@@ -1,0 +1,94 @@
+"""Snakemake's log as progress for people: what starts, how many jobs are done of how many, elapsed.
+
+Chosen by `logger: scalewatt` in a profile. Errors and warnings are shown as Snakemake words them;
+a dry run is shown whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+from snakemake.logging import DefaultFilter, DefaultFormatter
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+
+_FAILURES = {LogEvent.ERROR, LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR}
+
+
+class LogHandler(LogHandlerBase):
+    """One line per job that has a message."""
+
+    def __post_init__(self) -> None:
+        self._started = time.monotonic()
+        self._done = 0
+        self._total: int | None = None
+        settings = self.common_settings
+        self._snakemake = DefaultFormatter(settings.quiet, settings.show_failed_logs)
+        self._filter = DefaultFilter(
+            settings.quiet,
+            settings.debug_dag,
+            settings.verbose,
+            settings.dryrun,
+            settings.printshellcmds,
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one record."""
+        event = getattr(record, "event", None)
+        if self.common_settings.dryrun or self.common_settings.verbose:
+            if self._filter.filter(record):
+                self._print(self._snakemake.format(record))
+        elif event == LogEvent.RUN_INFO:
+            stats = getattr(record, "stats", None) or {}
+            self._total = stats.get("total", self._total)
+        elif event == LogEvent.JOB_INFO:
+            message = getattr(record, "rule_msg", None)
+            if message:
+                self._print(f"{self._elapsed()}  {self._count()}  {message}")
+        elif event == LogEvent.PROGRESS:
+            self._done, self._total = record.done, record.total  # type: ignore[attr-defined]
+            if self._done == self._total:
+                self._print(f"{self._elapsed()}  {self._count()}  done")
+        elif event in _FAILURES or record.levelno >= logging.WARNING:
+            text = self._snakemake.format(record)
+            if text:
+                self._print(text)
+
+    def _elapsed(self) -> str:
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        return f"{minutes:3d}:{seconds:02d}"
+
+    def _count(self) -> str:
+        total = "?" if self._total is None else str(self._total)
+        return f"[{self._done:>{len(total)}}/{total}]"
+
+    @staticmethod
+    def _print(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    @property
+    def writes_to_stream(self) -> bool:
+        """It is the one that writes to the terminal."""
+        return True
+
+    @property
+    def writes_to_file(self) -> bool:
+        """Snakemake keeps its own log file."""
+        return False
+
+    @property
+    def has_filter(self) -> bool:
+        """It chooses itself."""
+        return True
+
+    @property
+    def has_formatter(self) -> bool:
+        """It formats itself."""
+        return True
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        """No."""
+        return False

@@ -1,0 +1,22 @@
+"""One finished tiny campaign, shared by the tests that only look at it or copy it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from workspace import Workspace
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The tiny campaign, run to its end by one snakemake."""
+    workspace = Workspace.create(tmp_path_factory.mktemp("finished") / "project")
+    workspace.done("all")
+    return workspace
+
+
+@pytest.fixture()
+def again(finished: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of the finished campaign, to be changed."""
+    return finished.copy(tmp_path / "project")

@@ -1,0 +1,222 @@
+"""The whole chain on real processes: what it leaves, and what it runs again."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import h5py
+import pyarrow.parquet as pq
+import pytest
+from workspace import Workspace
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PRETRAIN = "fourcastnet.pretrain-local-n002-lbs0002-full"
+FIGURES = [f"figure{n}" for n in range(1, 8)]
+
+
+def run_folders(workspace: Workspace) -> list[Path]:
+    return sorted(path.parent for path in workspace.results.glob("runs/*/*/spec.json"))
+
+
+def rows(path: Path) -> list[dict]:
+    return pq.read_table(path).to_pylist()
+
+
+def test_every_promised_file_is_there(finished: Workspace) -> None:
+    for figure in FIGURES:
+        for suffix in ("pdf", "svg", "png", "csv"):
+            assert (finished.results / "figures" / f"{figure}.{suffix}").stat().st_size > 0
+    for name in ("runs", "configurations", "table1", *FIGURES):
+        parquet = pq.read_table(finished.results / "tables" / f"{name}.parquet")
+        with open(finished.results / "tables" / f"{name}.csv", newline="") as file:
+            assert sum(1 for _ in csv.reader(file)) == len(parquet) + 1
+    assert "estimated" in (finished.results / "report.html").read_text()
+    assert not list(finished.results.rglob("*.tmp*"))
+
+
+def test_history_equals_the_specs_arithmetic(finished: Workspace) -> None:
+    folders = run_folders(finished)
+    assert len(folders) == 8
+    for folder in folders:
+        spec = json.loads((folder / "spec.json").read_text())
+        history = rows(folder / "history.parquet")
+        assert [row["epoch"] for row in history] == list(range(spec["epochs"]))
+        per_rank = spec["dataset_samples"] // spec["gpus"]
+        updates = -(-per_rank // spec["local_batch_size"])
+        assert {row["samples"] for row in history} == {per_rank * spec["gpus"]}
+        assert {row["updates"] for row in history} == {updates}
+        assert spec["updates"] == updates * spec["epochs"]
+
+
+def test_perun_recorded_every_run_with_its_own_file(finished: Workspace) -> None:
+    for folder in run_folders(finished):
+        files = list((folder / "perun").glob("*.hdf5"))
+        assert [file.name for file in files] == ["segment-000.hdf5"]
+        found: list[str] = []
+        with h5py.File(files[0]) as file:
+            file.visit(found.append)
+        assert any(name.endswith("CPU_BUSY/raw_data/values") for name in found)
+
+
+def test_events_tile_the_run_without_gap_or_overlap(finished: Workspace) -> None:
+    for folder in run_folders(finished):
+        events = rows(folder / "events.parquet")
+        assert events[0]["stage"] == "startup"
+        assert events[-1]["stage"] == "shutdown"
+        for one, following in zip(events, events[1:], strict=False):
+            assert one["end_s"] == following["start_s"]
+
+
+def test_energy_says_that_it_is_estimated_and_adds_up(finished: Workspace) -> None:
+    for run in rows(finished.results / "tables" / "runs.parquet"):
+        assert run["energy_origin"] == "estimated"
+        assert run["energy_scope"] == "cpu"
+        assert run["gpu_energy_kwh"] is None
+        assert run["energy_kwh"] == pytest.approx(run["cpu_energy_kwh"])
+        watts = run["energy_kwh"] * 3.6e6 / run["runtime_s"]
+        assert 50 <= watts <= 150  # the cluster file's idle and rated power
+        stages = rows(
+            finished.results / "energy" / run["configuration"] / f"{run['repeat']}.parquet"
+        )
+        total = sum(s["energy_j"] for s in stages if s["device_kind"] == "cpu")
+        assert total / 3.6e6 == pytest.approx(run["energy_kwh"])
+
+
+def test_repeats_have_an_interval_and_single_runs_have_none(finished: Workspace) -> None:
+    for row in rows(finished.results / "tables" / "configurations.parquet"):
+        single = row["n_repeats"] == 1
+        assert (row["runtime_h_low"] is None) == single
+        assert (row["energy_kwh_sd"] is None) == single
+
+
+def test_repeats_with_one_seed_learn_the_same(finished: Workspace) -> None:
+    folder = finished.results / "runs" / PRETRAIN
+    first, second = (rows(folder / str(repeat) / "history.parquet") for repeat in (1, 2))
+    assert [r["train_loss"] for r in first] == [r["train_loss"] for r in second]
+
+
+def test_a_second_call_has_nothing_to_do(finished: Workspace) -> None:
+    assert finished.jobs("all") == {}
+
+
+def test_a_comment_in_the_campaign_or_the_workflow_runs_nothing(again: Workspace) -> None:
+    again.edit("campaigns/tiny.yaml", "series:\n", "# a thought\nseries:\n")
+    again.edit("workflow/rules/train.smk", "rule train:\n", "# another\nrule train:\n")
+    again.edit("profiles/local/cluster.yaml", "cluster: local\n", "# a third\ncluster: local\n")
+    assert again.jobs("all") == {}
+
+
+def test_other_plans_and_places_train_nothing(again: Workspace) -> None:
+    again.edit(
+        "profiles/local/cluster.yaml",
+        "work_root: work\n",
+        "work_root: elsewhere\ndata_roots: {waves: moved}\n",
+    )
+    (again.path / "data" / "waves").rename(again.path / "moved")
+    assert again.trainings("all") == set()
+
+
+def test_a_changed_batch_size_trains_exactly_the_runs_of_its_series(again: Workspace) -> None:
+    again.edit(
+        "campaigns/tiny.yaml",
+        "gpus: [1, 2], local_batch_size: 16}",
+        "gpus: [1, 2], local_batch_size: 8}",
+    )
+    assert again.trainings("all") == {
+        ("resnet50-local-n001-lbs0008-full", 1),
+        ("resnet50-local-n002-lbs0008-full", 1),
+    }
+
+
+def test_a_changed_setting_trains_that_phase_and_what_starts_from_it(again: Workspace) -> None:
+    again.edit("campaigns/tiny.yaml", "epochs: 3\n", "epochs: 4\n")
+    trained = {configuration for configuration, _ in again.trainings("all")}
+    assert trained == {
+        "fourcastnet.pretrain-local-n001-lbs0002-full",
+        "fourcastnet.pretrain-local-n002-lbs0002-full",
+        "fourcastnet.finetune-local-n002-lbs0002-full",
+    }
+
+
+def test_a_new_series_leaves_the_finished_runs_alone(again: Workspace) -> None:
+    again.edit(
+        "campaigns/tiny.yaml",
+        "\nfigures:\n",
+        "\n  more: {model: resnet50, device: local, gpus: [4], local_batch_size: 4}\n\nfigures:\n",
+    )
+    assert again.trainings("all") == {("resnet50-local-n004-lbs0004-full", 1)}
+
+
+def test_a_deleted_figure_is_redrawn_alone_and_with_the_same_bytes(again: Workspace) -> None:
+    figure = again.results / "figures" / "figure2.svg"
+    before = figure.read_bytes()
+    figure.unlink()
+    assert again.jobs("figure2") == {"draw_figure2": 1, "figure2": 1}
+    again.done("figure2")
+    assert figure.read_bytes() == before
+    assert set(again.jobs("all")) <= {"report"}
+
+
+def test_a_figures_module_redraws_that_figure_only(again: Workspace) -> None:
+
+    module = again.path / "src/scalewatt/figures/figure3.py"
+    module.write_text(module.read_text() + "\n# a new thought\n")
+    assert set(again.jobs("figures")) == {"draw_figure3", "figures"}
+
+
+def test_a_figure_needs_its_own_runs_only(again: Workspace) -> None:
+    for folder in again.results.glob("runs/resnet50-*"):
+        for path in folder.rglob("*.parquet"):
+            path.unlink()
+    (again.results / "figures" / "figure4.pdf").unlink()
+    assert again.trainings("figure4") == set()
+    again.done("figure4")
+
+
+def test_finished_runs_suffice_for_a_figure_and_missing_points_are_named(again: Workspace) -> None:
+    missing = "fourcastnet.pretrain-local-n001-lbs0002-full"
+    for repeat in ("1", "2"):
+        (again.results / "runs" / missing / repeat / "provenance.json").unlink()
+    options = ("--config", "results_only=true")
+    assert again.trainings("figure4", *options) == set()
+    again.done("figure4", *options)
+    points = pq.read_table(again.results / "tables" / "figure4.parquet")
+    assert missing not in points["configuration"].to_pylist()
+    assert json.loads(points.schema.metadata[b"scalewatt"])["missing"] == [missing]
+    text = (again.results / "figures" / "figure4.svg").read_text()
+    assert "fourcastnet.pretrain-local-n001" in text
+
+
+def test_a_campaign_of_other_devices_is_never_trained_here(again: Workspace) -> None:
+    assert again.trainings("figures", "--config", "campaign=config.yaml") == set()
+
+
+def test_a_damaged_perun_file_is_replaced_by_the_journal_and_flagged(again: Workspace) -> None:
+    folder = again.results / "runs" / PRETRAIN / "1"
+    file = folder / "perun" / "segment-000.hdf5"
+    file.unlink()  # it shares its bytes with the working directory's
+    file.write_bytes(b"no HDF5")
+    energy = again.results / "energy" / PRETRAIN / "1.parquet"
+    before = sum(row["energy_j"] for row in rows(energy) if row["device_kind"] == "cpu")
+    energy.unlink()
+    again.done(str(energy.relative_to(again.path)))
+    table = rows(energy)
+    after = sum(row["energy_j"] for row in table if row["device_kind"] == "cpu")
+    assert after == pytest.approx(before, rel=0.02)
+    assert any("from_journal" in row["flags"] for row in table)
+
+
+def test_without_any_recording_energy_is_null_and_not_zero(again: Workspace) -> None:
+    folder = again.results / "runs" / PRETRAIN / "1"
+    for path in (folder / "perun").iterdir():
+        path.unlink()
+        path.write_bytes(b"")
+    energy = again.results / "energy" / PRETRAIN / "1.parquet"
+    energy.unlink()
+    again.done(str(energy.relative_to(again.path)))
+    table = rows(energy)
+    assert {row["energy_j"] for row in table} == {None}
+    assert any("segment_unrecorded" in row["flags"] for row in table)

@@ -1,0 +1,103 @@
+"""A copy of the workflow in a folder of its own, driven as a user drives it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "campaigns", "src")
+TINY = Path(__file__).parent / "tiny.yaml"
+
+
+def environment() -> dict[str, str]:
+    """The environment with this Python's commands first."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A working copy at `path`."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path) -> Workspace:
+        """Copy the workflow to `path`, with the tiny campaign as the local default."""
+        path.mkdir(parents=True)
+        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        for name in COPIED:
+            source = PROJECT / name
+            if source.is_dir():
+                shutil.copytree(source, path / name, ignore=ignore)
+            else:
+                shutil.copy2(source, path / name)
+        shutil.copy2(TINY, path / "campaigns" / "tiny.yaml")
+        workspace = cls(path)
+        workspace.edit("profiles/local/cluster.yaml", "campaigns/demo.yaml", "campaigns/tiny.yaml")
+        return workspace
+
+    def copy(self, path: Path) -> Workspace:
+        """A second workspace with the same results, times included."""
+        shutil.copytree(self.path, path)
+        return Workspace(path)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace a text that stands in a file exactly once."""
+        file = self.path / name
+        text = file.read_text()
+        assert text.count(old) == 1, (name, old, text.count(old))
+        file.write_text(text.replace(old, new))
+
+    def start(self, *arguments: str, profile: str = "local") -> subprocess.Popen[str]:
+        """Start snakemake in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "snakemake", "--profile", f"profiles/{profile}", *arguments],
+            cwd=self.path,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def snakemake(self, *arguments: str, profile: str = "local") -> tuple[int, str]:
+        """Run snakemake; exit code and all it printed."""
+        process = self.start(*arguments, profile=profile)
+        output, _ = process.communicate()
+        return process.returncode, output
+
+    def done(self, *arguments: str) -> str:
+        """Run snakemake, which must succeed."""
+        code, output = self.snakemake(*arguments)
+        assert code == 0, output
+        return output
+
+    def jobs(self, *arguments: str) -> dict[str, int]:
+        """How many jobs of each rule a dry run would execute."""
+        code, output = self.snakemake("-n", *arguments)
+        assert code == 0, output
+        if "Job stats:" not in output:
+            assert "Nothing to be done" in output, output
+            return {}
+        table = output.rsplit("Job stats:", 1)[1]
+        found = re.findall(r"^(\w+)\s+(\d+)$", table, flags=re.MULTILINE)
+        return {rule: int(count) for rule, count in found if rule not in ("total", "all")}
+
+    def trainings(self, *arguments: str) -> set[tuple[str, int]]:
+        """The runs (configuration, repeat) that a dry run would train."""
+        code, output = self.snakemake("-n", *arguments)
+        assert code == 0, output
+        found = re.findall(r": train (\S+) repeat (\d+)", output)
+        return {(configuration, int(repeat)) for configuration, repeat in found}
+
+    @property
+    def results(self) -> Path:
+        """The tiny campaign's results."""
+        return self.path / "results" / "tiny"
