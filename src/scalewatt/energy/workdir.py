@@ -10,12 +10,13 @@ import fcntl
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from scalewatt.campaign.spec import spec_sha256, spec_text
 from scalewatt.errors import InputError
@@ -66,32 +67,49 @@ class WorkDir:
 
 @contextmanager
 def open_workdir(root: Path, spec: dict[str, Any]) -> Iterator[WorkDir]:
-    """Open and lock the working directory of `spec` under `root`; InputError says who holds it."""
+    """Open and lock the working directory of `spec` under `root`.
+
+    Held by another process of this machine, wait for it: it may be a training whose Snakemake was
+    killed. Held by another machine's, InputError says by which.
+    """
     sha = spec_sha256(spec)
     path = root / f"{spec['configuration']}-{spec['repeat']}-{sha[:12]}"
     (path / "perun").mkdir(parents=True, exist_ok=True)
     with open(path / "lock", "a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.seek(0)
-            raise InputError(
-                f"{path}: the run is being trained by {_holder(lock.read())}; wait for it or end it"
-            ) from error
+        _acquire(lock, path)
         lock.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S")
-        lock.write(
-            json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": since})
-        )
+        lock.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": since}))
         lock.flush()
         if not (path / "spec.json").exists():
             write_text(path / "spec.json", spec_text(spec))
         yield WorkDir(path, spec, sha)
 
 
-def _holder(text: str) -> str:
+def _acquire(lock: TextIO, path: Path) -> None:
+    waiting = False
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            lock.seek(0)
+            host, holder = _holder(lock.read())
+            if host not in (None, socket.gethostname()):
+                raise InputError(
+                    f"{path}: the run is being trained by {holder}; wait for it or end it"
+                ) from error
+            if not waiting:
+                print(f"{path}: trained by {holder}; waiting for it", file=sys.stderr, flush=True)
+            waiting = True
+            time.sleep(0.5)
+
+
+def _holder(text: str) -> tuple[str | None, str]:
+    """Host of the lock's holder, and the holder in words."""
     try:
         holder = json.loads(text)
-        return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+        words = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+        return holder["host"], words
     except (ValueError, KeyError):
-        return "another process"
+        return None, "another process"

@@ -1,0 +1,59 @@
+# make demo   set up, then the whole study in small, on this machine
+# make test   set up, then the tests          make lint   style and types
+# make setup  only the environment, .venv     make clean  remove results, never data or .venv
+
+PYTHON ?= python3.11
+BIN := $(CURDIR)/.venv/bin
+READY := .venv/.ready
+DEMO := results/demo
+export PATH := $(BIN):$(PATH)
+
+.PHONY: setup demo test lint clean lock
+
+setup: $(READY)
+
+# uv comes from the same lock, by its hash; then it installs the rest.
+$(READY): envs/lock.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; scalewatt needs Python 3.11 (or: make PYTHON=/path/to/python3.11)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "make: $(PYTHON) is not Python 3.11, for which envs/lock.txt was made"; exit 1; }
+	@echo "Setting up .venv from envs/lock.txt (about 4 GB, a few minutes)"
+	@$(PYTHON) -m venv --clear .venv
+	@sed -n '/^uv==/,/[^\\]$$/p' envs/lock.txt > .venv/uv.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r envs/lock.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $(READY)
+	@echo "Ready: . .venv/bin/activate"
+
+# One demo at a time. A Snakemake that was killed leaves its lock behind, which is then stale.
+demo: $(READY)
+	@exec 9>.demo.lock; \
+	flock -n 9 || { echo "Another demo runs in this folder; waiting for it."; flock 9; }; \
+	if [ -n "$$(ls .snakemake/locks 2>/dev/null)" ]; then snakemake --profile profiles/local --unlock >/dev/null 2>&1; fi; \
+	snakemake --profile profiles/local all && \
+	$(MAKE) --no-print-directory $(DEMO)/snakemake-report.html && \
+	echo && echo "Report:  $(DEMO)/report.html" && \
+	echo "         $(DEMO)/snakemake-report.html (Snakemake's own)" && \
+	echo "Figures:" && ls $(DEMO)/figures/*.png | sed 's/^/         /' && \
+	echo "Tables:  $(DEMO)/tables/"
+
+$(DEMO)/snakemake-report.html: $(DEMO)/report.html
+	@snakemake --profile profiles/local --report $@.tmp.html all >$@.log 2>&1 || { cat $@.log; exit 1; }
+	@mv $@.tmp.html $@ && rm $@.log
+
+test: $(READY)
+	@$(BIN)/python -m pytest
+
+lint: $(READY)
+	@ruff check src tests
+	@ruff format --check src tests
+	@snakefmt --check Snakefile workflow
+	@mypy
+
+# Results and unfinished work; never data or the environment.
+clean:
+	rm -rf results work
+
+# After a change of envs/requirements.in.
+lock: $(READY)
+	@uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes --no-emit-index-url --no-emit-find-links envs/requirements.in -o envs/lock.txt

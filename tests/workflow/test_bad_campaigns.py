@@ -1,0 +1,62 @@
+"""A wrong campaign ends Snakemake with one message and without a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("gpus: [1, 2], local_batch_size: 16", "gpus: [1, 2], local_batchsize: 16", ["local_batchsize", "did you mean 'local_batch_size'"]),
+        ("gpus: [1, 2], global_batch_size: 32", "gpus: [1, 3], global_batch_size: 32", ["global_batch_size", "32", "3 GPUs", "allowed"]),
+        ("gpus: [2], local_batch_size: 2", "gpus: [6], local_batch_size: 2", ["6", "nodes of 4", "multiple of 4"]),
+        ("figure2: {series: [images-full]}", "figure2: {series: [image-full]}", ["image-full", "did you mean 'images-full'"]),
+        ("protocol: corrected", "protocol: correct", ["protocol", "did you mean 'corrected'"]),
+    ],
+)  # fmt: skip
+def test_a_wrong_campaign_is_refused_before_anything_starts(
+    tmp_path: Path, old: str, new: str, parts: list[str]
+) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    workspace.edit("campaigns/tiny.yaml", old, new)
+    before = {path for path in workspace.path.rglob("*") if ".snakemake" not in path.parts}
+    code, output = workspace.snakemake("all")
+    assert code == 1
+    assert "Traceback" not in output
+    assert "campaigns/tiny.yaml" in output
+    for part in parts:
+        assert part in output
+    after = {path for path in workspace.path.rglob("*") if ".snakemake" not in path.parts}
+    assert {p for p in after - before if "__pycache__" not in p.parts} == set()
+
+
+def test_a_missing_campaign_is_named(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    code, output = workspace.snakemake("all", "--config", "campaign=campaigns/none.yaml")
+    assert code == 1
+    assert "campaigns/none.yaml" in output
+    assert "Traceback" not in output
+
+
+def test_no_profile_is_an_error_that_names_one(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    code, output = workspace.snakemake("-n", "--workflow-profile", "none", profile="none")
+    assert code != 0
+    assert "profile" in output
+
+
+def test_the_papers_campaign_resolves_for_horeka_on_any_machine(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    code, output = workspace.snakemake("-n", "all", profile="horeka")
+    assert code == 0, output
+    counts = {
+        words[0]: int(words[1])
+        for line in output.rsplit("Job stats:", 1)[1].splitlines()
+        if len(words := line.split()) == 2 and words[1].isdigit()
+    }
+    assert counts["train"] == counts["spec"] == counts["energy"] == 175
+    assert "slurm_partition=accelerated-h100" in output

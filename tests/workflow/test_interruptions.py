@@ -1,0 +1,190 @@
+"""Processes killed at the worst time: nothing half-written, and the next start completes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from test_resume import WAVES, assert_same_training
+from training import Training, prepare
+from workspace import Workspace
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    prepare(folder)
+    return folder
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, f"no {what} within {PATIENCE_S} s"
+        time.sleep(0.1)
+
+
+def family(pid: int, part: str) -> list[psutil.Process]:
+    """Descendants of `pid` whose command line has `part`, the perun samplers among the ranks left out."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        try:
+            command = process.cmdline()
+            parent = process.parent()
+            sampler = parent is not None and parent.cmdline() == command
+        except psutil.NoSuchProcess:
+            continue
+        if any(part in word for word in command) and command[0] != "sh" and not sampler:
+            found.append(process)
+    return found
+
+
+def checkpointed(training: Training) -> bool:
+    work = training.folder / "work"
+    return work.exists() and any(work.glob("*/checkpoint.pt"))
+
+
+def long_run(folder: Path, data: Path) -> Training:
+    return Training.of(folder, data, WAVES, epochs=40, updates=40 * 6)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Training:
+    training = long_run(tmp_path_factory.mktemp("whole") / "run", data)
+    code, output = training.run()
+    assert code == 0, output
+    return training
+
+
+def assert_completes(training: Training, uninterrupted: Training) -> None:
+    assert not training.out.exists()
+    code, output = training.run()
+    assert code == 0, output
+    assert_same_training(training, uninterrupted)
+    assert not list(training.out.rglob("*.tmp*"))
+
+
+@pytest.mark.parametrize("victim", ["scalewatt.energy.record", "mpiexec"], ids=["rank", "mpiexec"])
+def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
+    tmp_path: Path, data: Path, uninterrupted: Training, victim: str
+) -> None:
+    training = long_run(tmp_path / "run", data)
+    process = training.start()
+    wait_for(lambda: checkpointed(training), "checkpoint")
+    everybody = psutil.Process(process.pid).children(recursive=True)
+    family(process.pid, victim)[-1].kill()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode != 0, output
+    assert "training failed" in output
+    _, alive = psutil.wait_procs(everybody, timeout=30)
+    assert not alive, "no rank and no sampler may stay"
+    assert_completes(training, uninterrupted)
+    recorded = {path.name.split(".")[0] for path in (training.out / "perun").glob("*.journal")}
+    assert recorded == {"segment-000", "segment-001"}
+
+
+def test_ctrl_c_stops_at_a_checkpoint_without_losing_the_recording(
+    tmp_path: Path, data: Path, uninterrupted: Training
+) -> None:
+    training = long_run(tmp_path / "run", data)
+    process = training.start()
+    wait_for(lambda: checkpointed(training), "checkpoint")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 75, output
+    assert (training.work / "perun" / "segment-000.hdf5").exists()
+    assert_completes(training, uninterrupted)
+
+
+def test_the_schedulers_warning_signal_stops_all_ranks_at_a_checkpoint(
+    tmp_path: Path, data: Path, uninterrupted: Training
+) -> None:
+    training = long_run(tmp_path / "run", data)
+    process = training.start()
+    wait_for(lambda: checkpointed(training), "checkpoint")
+    family(process.pid, "scalewatt.energy.record")[-1].send_signal(signal.SIGUSR1)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 75, output
+    assert_completes(training, uninterrupted)
+
+
+def test_two_trainings_of_one_run_never_meet(tmp_path: Path, data: Path) -> None:
+    training = Training.of(tmp_path / "run", data, WAVES, epochs=4, updates=24)
+    first, second = training.start(), training.start()
+    outputs = [process.communicate(timeout=PATIENCE_S)[0] for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], outputs
+    assert any("waiting for it" in output for output in outputs)
+    assert len(list((training.work / "perun").glob("*.hdf5"))) == 1
+
+
+def test_a_launcher_that_starts_too_few_ranks_is_named(tmp_path: Path, data: Path) -> None:
+    training = Training.of(tmp_path / "run", data, WAVES)
+    alone = Training(training.folder, training.data, training.spec, launcher="mpiexec -n 1")
+    code, output = alone.run()
+    assert code == 64
+    assert "MPI has 1 ranks, the spec asks for 2" in output
+    assert "Traceback" not in output
+
+
+def test_a_failing_training_says_why_and_where(tmp_path: Path, data: Path) -> None:
+    training = Training.of(tmp_path / "run", data, WAVES, dataset_samples=20)
+    code, output = training.run()
+    assert code == 64
+    assert "has 21 training samples" in output
+    assert "train.log" in output
+    assert not training.out.exists()
+
+
+TARGET = "results/tiny/energy/fourcastnet.pretrain-local-n002-lbs0002-full/1.parquet"
+
+
+def start_in_training(workspace: Workspace) -> subprocess.Popen[str]:
+    workspace.edit("campaigns/tiny.yaml", "epochs: 3\n", "epochs: 40\n")
+    process = workspace.start(TARGET)
+    wait_for(lambda: any(workspace.path.glob("work/tiny/*/checkpoint.pt")), "checkpoint")
+    return process
+
+
+def assert_whole(workspace: Workspace) -> None:
+    (table,) = workspace.results.glob("energy/*/1.parquet")
+    energy = pq.read_table(table).to_pylist()
+    assert all(row["energy_j"] is not None for row in energy if row["device_kind"] == "cpu")
+    (history,) = workspace.results.glob("runs/*/1/history.parquet")
+    assert pq.read_table(history)["epoch"].to_pylist() == list(range(40))
+
+
+def test_ctrl_c_on_snakemake_leaves_nothing_half_and_the_next_one_completes(
+    tmp_path: Path,
+) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    process = start_in_training(workspace)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode != 0
+    assert not list(workspace.results.glob("runs/*/1/*.parquet"))
+    workspace.done(TARGET)
+    assert_whole(workspace)
+
+
+def test_after_snakemake_is_killed_the_next_one_waits_for_its_training(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    process = start_in_training(workspace)
+    process.kill()
+    process.communicate()
+    assert not list(workspace.results.glob("runs/*/1/*.parquet"))
+    assert workspace.snakemake("--unlock")[0] == 0
+    workspace.done(TARGET)
+    assert_whole(workspace)
+    (segments,) = workspace.path.glob("work/tiny/*/segments.json")
+    assert segments.read_text().count('"outcome"') == 1

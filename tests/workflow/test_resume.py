@@ -1,0 +1,91 @@
+"""A run in segments learns bit for bit what an uninterrupted one does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from training import Training, prepare
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+IMAGES = "resnet50-local-n002-lbs0016-full"
+WAVES = "fourcastnet.pretrain-local-n002-lbs0002-full"
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    prepare(folder)
+    return folder
+
+
+def run_in_segments(training: Training, updates: int) -> int:
+    """Segments of so many updates, until the run is finished; how many there were."""
+    for segment in range(1, 20):
+        code, output = training.run("--max-updates", str(updates))
+        if code == 0:
+            return segment
+        assert code == 75, output
+        assert not training.out.exists(), "an unfinished run must publish nothing"
+    raise AssertionError("the run does not come to its end")
+
+
+def assert_same_training(one: Training, other: Training) -> None:
+    assert one.history() == other.history()
+    weights, others = (
+        torch.load(t.out / "weights.pt", map_location="cpu") for t in (one, other)
+    )
+    assert weights.keys() == others.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(tensor, others[name]), name
+
+
+# With four ranks DDP's regrouped buckets would show; two hide them.
+@pytest.mark.parametrize(
+    ("configuration", "changes", "updates"),
+    [
+        (WAVES, {}, 4),
+        (WAVES, {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1}, 4),
+        (IMAGES, {}, 3),
+        (IMAGES, {"protocol": "paper"}, 3),
+    ],
+    ids=["fourcastnet", "fourcastnet-four-ranks", "resnet50", "resnet50-paper-protocol"],
+)
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
+    tmp_path: Path, data: Path, configuration: str, changes: dict, updates: int
+) -> None:
+    whole = Training.of(tmp_path / "whole", data, configuration, **changes)
+    cut = Training.of(tmp_path / "cut", data, configuration, **changes)
+    code, output = whole.run()
+    assert code == 0, output
+    segments = run_in_segments(cut, updates)
+    assert segments >= 3
+    assert_same_training(cut, whole)
+    files = sorted(path.name for path in (cut.out / "perun").glob("*.hdf5"))
+    assert files == [f"segment-{k:03d}.hdf5" for k in range(segments)]
+    events = pq.read_table(cut.out / "events.parquet").to_pylist()
+    assert [e["segment"] for e in events] == sorted(e["segment"] for e in events)
+    for one, following in zip(events, events[1:], strict=False):
+        assert one["end_s"] <= following["start_s"]
+
+
+def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
+    alone = Training.of(tmp_path / "alone", data, IMAGES)
+    settings = {**alone.spec["settings"], "loader_workers": 2}
+    helped = Training.of(tmp_path / "helped", data, IMAGES, settings=settings)
+    for training in (alone, helped):
+        code, output = training.run()
+        assert code == 0, output
+    assert_same_training(alone, helped)
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path, data: Path) -> None:
+    training = Training.of(tmp_path / "run", data, WAVES, epochs=1, updates=5)
+    assert training.run()[0] == 0
+    before = (training.out / "provenance.json").read_bytes()
+    assert training.run()[0] == 0
+    assert (training.out / "provenance.json").read_bytes() == before
+    assert len(list((training.work / "perun").glob("*.hdf5"))) == 1

@@ -1,0 +1,101 @@
+"""Starting `scalewatt train` on small specs, as the workflow's rule does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from workspace import TINY, environment
+
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.datasets.prepare import prepare_dataset
+
+CLUSTER = {
+    "cluster": "local",
+    "launcher": "mpiexec -n {gpus}",
+    "devices": {
+        "local": {
+            "gpus_per_node": 4,
+            "cpus_per_rank": 1,
+            "torch_device": "cpu",
+            "cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150},
+        }
+    },
+}
+CLOCKS = ("epoch_s", "train_s", "validate_s", "segment")
+
+
+def prepare(folder: Path) -> None:
+    """Prepare the tiny campaign's datasets below `folder`."""
+    for name, definition in load_campaign(TINY).datasets().items():
+        prepare_dataset(definition, folder / name, None)
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run in a folder of its own."""
+
+    folder: Path
+    data: Path
+    spec: dict[str, Any]
+    launcher: str = CLUSTER["launcher"]  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, folder: Path, data: Path, configuration: str, **changes: Any) -> Training:
+        """A run of the tiny campaign, with top-level fields of its spec changed."""
+        spec = {**run_spec(load_campaign(TINY), configuration, 1), **changes}
+        folder.mkdir(parents=True)
+        (folder / "spec.json").write_text(spec_text(spec))
+        return cls(folder, data, spec)
+
+    def command(self, *options: str) -> list[str]:
+        """The command line."""
+        cluster = {
+            **CLUSTER,
+            "launcher": self.launcher,
+            "data_roots": {name: str(self.data / name) for name in ("scans", "waves")},
+        }
+        return [
+            *(sys.executable, "-m", "scalewatt.cli", "train", str(self.folder / "spec.json")),
+            *("--cluster", json.dumps(cluster), "--work", str(self.folder / "work")),
+            *("--out", str(self.folder / "out"), *options),
+        ]
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        """Start one segment."""
+        return subprocess.Popen(
+            self.command(*options),
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *options: str) -> tuple[int, str]:
+        """Run one segment to its end."""
+        process = self.start(*options)
+        output, _ = process.communicate()
+        return process.returncode, output
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+        return self.folder / "out"
+
+    @property
+    def work(self) -> Path:
+        """The working directory, once there is one."""
+        (found,) = (self.folder / "work").iterdir()
+        return found
+
+    def history(self) -> list[dict[str, Any]]:
+        """What was learnt, without the clocks."""
+        rows = pq.read_table(self.out / "history.parquet").to_pylist()
+        return [{k: v for k, v in row.items() if k not in CLOCKS} for row in rows]
