@@ -112,7 +112,6 @@ def monitored(
 def train(job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float) -> str:
     """What perun monitors: the segment from its imports to its last checkpoint."""
     import torch
-    import torch.distributed as dist
 
     from scalewatt.files import write_text
     from scalewatt.training.events import EventLog
@@ -132,7 +131,7 @@ def train(job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_
     events.enter("shutdown")
     if device.type == "cuda":
         torch.cuda.synchronize()
-    dist.destroy_process_group()
+    trainer.close()
     events.end()
     if ranks.rank == 0:
         write_text(outcome_path(job.work, job.segment), outcome)

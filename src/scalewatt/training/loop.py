@@ -161,6 +161,13 @@ class Trainer:
         self._write_result()
         return FINISHED
 
+    def close(self) -> None:
+        """Wait for what is still under way between the ranks, and leave the process group."""
+        if self._flags is not None:
+            self._flags[0].wait()
+        self.ranks.comm.Barrier()
+        dist.destroy_process_group()
+
     def _train_epoch(self) -> bool:
         """The rest of the current epoch; False if the ranks agreed to stop before its end."""
         self.events.enter("train", self.epoch)

@@ -1,0 +1,456 @@
+"""From campaign files to configurations and runs: the paper's campaign, and the rules in small."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from campaign_files import LOCAL, PAPER, ROOT, demo, edited
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.definitions import table_definition
+from scalewatt.campaign.expand import expand, load_campaign
+from scalewatt.campaign.model import Campaign, Configuration, Device
+
+RESNET50 = [
+    f"resnet50-{data}-{batch}"
+    for data in ("full", "scaled")
+    for batch in ("lbs256", "gbs256", "gbs8192")
+]
+
+
+@pytest.fixture(scope="module")
+def paper() -> Campaign:
+    return load_campaign(PAPER)
+
+
+def point(campaign: Campaign, series: str, gpus: int) -> Configuration:
+    return campaign.configurations[campaign.series[series].points[gpus]]
+
+
+# --- the paper's campaign -----------------------------------------------------------------------
+
+
+def test_the_paper_has_53_configurations_and_175_runs(paper: Campaign) -> None:
+    runs = list(paper.runs())
+    assert len(paper.configurations) == 53
+    assert len(runs) == 175
+    assert len({(run.configuration.id, run.repeat) for run in runs}) == 175
+
+
+def test_the_papers_six_resnet50_series_share_30_configurations_and_150_runs(
+    paper: Campaign,
+) -> None:
+    points = [id_ for name in RESNET50 for id_ in paper.series[name].points.values()]
+    assert len(points) == 36
+    assert len(set(points)) == 30
+    runs = [run for run in paper.runs() if run.configuration.model == "resnet50"]
+    assert len(runs) == 150
+    assert set(Counter(run.configuration.id for run in runs).values()) == {5}
+
+
+# series: GPU counts, and the two batch sizes as functions of n (PAPER: the tables of series)
+DOUBLING = [2**k for k in range(9)]
+BATCHES: dict[str, tuple[list[int], Any]] = {
+    "resnet50-full-lbs256": (DOUBLING, lambda n: (256, 256 * n)),
+    "resnet50-full-gbs256": ([1, 2, 4, 8, 16], lambda n: (256 // n, 256)),
+    "resnet50-full-gbs8192": ([32, 64, 128, 256], lambda n: (8192 // n, 8192)),
+    "resnet50-scaled-lbs256": (DOUBLING, lambda n: (256, 256 * n)),
+    "resnet50-scaled-gbs256": ([1, 2, 4, 8, 16], lambda n: (256 // n, 256)),
+    "resnet50-scaled-gbs8192": ([32, 64, 128, 256], lambda n: (8192 // n, 8192)),
+    "fourcastnet-pretrain-lbs1": ([4, 8, 16, 32, 64, 128, 256], lambda n: (1, n)),
+    "fourcastnet-finetune-lbs1": ([16, 32, 64, 128, 256], lambda n: (1, n)),
+    "fourcastnet-pretrain-gbs64": ([16, 32, 64], lambda n: (64 // n, 64)),
+    "fourcastnet-pretrain-gbs16-h100": ([4, 8, 16], lambda n: (16 // n, 16)),
+    "fourcastnet-pretrain-gbs32-h100": ([4, 8, 16, 32], lambda n: (32 // n, 32)),
+    "fourcastnet-pretrain-gbs16": ([4], lambda n: (4, 16)),
+    "fourcastnet-probe": ([64], lambda n: (1, 64)),
+}
+
+
+def test_the_paper_has_no_other_series(paper: Campaign) -> None:
+    assert set(paper.series) == set(BATCHES)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_series_of_the_paper_has_its_points_and_batch_sizes(name: str, paper: Campaign) -> None:
+    counts, batches = BATCHES[name]
+    assert list(paper.series[name].points) == counts
+    for n in counts:
+        c = point(paper, name, n)
+        assert (c.local_batch_size, c.global_batch_size) == batches(n)
+        assert (c.gpus, c.nodes, c.ranks_per_node) == (n, max(1, n // 4), min(n, 4))
+        assert c.protocol == "paper"
+
+
+def test_the_papers_device_and_phase_of_each_series(paper: Campaign) -> None:
+    for series in paper.series.values():
+        assert series.device == ("h100" if series.name.endswith("-h100") else "a100")
+        if series.model == "resnet50":
+            assert series.phase == "train"
+        else:
+            assert series.phase == ("finetune" if "finetune" in series.name else "pretrain")
+
+
+def test_the_papers_scaled_datasets_have_the_samples_of_its_text(paper: Campaign) -> None:
+    samples = [point(paper, "resnet50-scaled-lbs256", n).dataset_samples for n in DOUBLING]
+    assert samples == [5004, 10009, 20018, 40036, 80072, 160145, 320291, 640583, 1281167]
+    samples = [point(paper, "resnet50-scaled-gbs256", n).dataset_samples for n in DOUBLING[:5]]
+    assert samples == [80072, 160145, 320291, 640583, 1281167]
+    validation = [point(paper, "resnet50-scaled-lbs256", n).validation_samples for n in (1, 2, 256)]
+    assert validation == [195, 390, 50000]
+    for n in DOUBLING:
+        assert point(paper, "resnet50-full-lbs256", n).dataset_samples == 1281167
+
+
+def test_the_papers_epochs_and_years(paper: Campaign) -> None:
+    epochs = {
+        (c.model, c.phase, c.id.endswith("-epochs20")): c.epochs
+        for c in paper.configurations.values()
+    }
+    assert epochs == {
+        ("resnet50", "train", False): 100,
+        ("fourcastnet", "pretrain", False): 80,
+        ("fourcastnet", "pretrain", True): 20,
+        ("fourcastnet", "finetune", False): 50,
+    }
+    c = point(paper, "fourcastnet-pretrain-lbs1", 4)
+    assert c.dataset_samples == (2015 - 1979 + 1) * 1460 == 54020
+    assert c.dataset["test_years"] == [2019, 2019]
+
+
+# What PAPER says in words; the campaign leaves nearly all of it to the schema's defaults.
+RESNET50_SETTINGS = {
+    "image_size": 224, "base_learning_rate": 0.1, "warmup_epochs": 5, "warmup_start": 0.1,
+    "momentum": 0.9, "weight_decay": 1e-4, "plateau_factor": 0.5, "plateau_patience": 5,
+    "crop_scale": [0.5, 1.0], "horizontal_flip": True, "precision": "torch_default",
+    "loader_workers": 4,
+}  # fmt: skip
+FOURCASTNET_SETTINGS = {
+    "patch_size": 8, "embed_dim": 768, "depth": 12, "num_blocks": 8, "mlp_ratio": 4,
+    "sparsity_threshold": 0.01, "weight_decay": 0, "initial_conditions": 36,
+    "initial_condition_spacing": 36, "precision": "fp16", "loader_workers": 4,
+}  # fmt: skip
+
+
+def test_the_papers_hyper_parameters_are_the_defaults(paper: Campaign) -> None:
+    for c in paper.configurations.values():
+        if c.model == "resnet50":
+            assert c.settings == RESNET50_SETTINGS
+        else:
+            rate = {"pretrain": 5e-4, "finetune": 1e-4}[c.phase]
+            assert c.settings == {**FOURCASTNET_SETTINGS, "learning_rate": rate}
+
+
+SHARED = [
+    ("resnet50-full-lbs256", "resnet50-full-gbs256", 1),
+    ("resnet50-full-lbs256", "resnet50-full-gbs8192", 32),
+    ("resnet50-full-lbs256", "resnet50-scaled-lbs256", 256),
+    ("resnet50-full-gbs256", "resnet50-scaled-gbs256", 16),
+    ("resnet50-full-gbs8192", "resnet50-scaled-gbs8192", 256),
+    ("resnet50-scaled-lbs256", "resnet50-scaled-gbs8192", 32),
+    ("fourcastnet-pretrain-lbs1", "fourcastnet-pretrain-gbs64", 64),
+]
+
+
+def test_the_papers_series_share_exactly_the_configurations_that_are_the_same(
+    paper: Campaign,
+) -> None:
+    found = {
+        (first, second, n)
+        for i, first in enumerate(paper.series)
+        for second in list(paper.series)[i + 1 :]
+        for n, id_ in paper.series[first].points.items()
+        if id_ == paper.series[second].points.get(n)
+    }
+    assert found == set(SHARED)
+    id_ = paper.series["resnet50-full-lbs256"].points[256]
+    assert paper.series_of(id_) == ["resnet50-full-lbs256", "resnet50-scaled-lbs256"]
+
+
+def published() -> list[dict[str, str]]:
+    with open(ROOT / "reference" / "published_results.csv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    "row", published(), ids=lambda r: f"{r['model']}-{r['device']}-{r['gpus']}-{r['runtime_h']}"
+)
+def test_every_published_result_is_of_one_configuration(
+    row: dict[str, str], paper: Campaign
+) -> None:
+    words = ("model", "phase", "device")
+    numbers = ("gpus", "local_batch_size", "global_batch_size", "dataset_samples", "epochs")
+    matching = [
+        c
+        for c in paper.configurations.values()
+        if all(getattr(c, name) == row[name] for name in words)
+        and all(getattr(c, name) == int(row[name]) for name in numbers)
+    ]
+    assert len(matching) == 1
+    assert paper.repeats[matching[0].id] == int(row["repeats"])
+
+
+def test_fine_tuning_starts_from_the_same_configurations_pre_training(paper: Campaign) -> None:
+    count = 0
+    for c in paper.configurations.values():
+        if c.phase != "finetune":
+            assert c.initial_weights is None
+            continue
+        count += 1
+        assert c.initial_weights is not None
+        before = paper.configurations[c.initial_weights]
+        assert before.phase == "pretrain"
+        assert before.epochs == 80
+        for name in ("model", "device", "gpus", "local_batch_size", "dataset_samples", "protocol"):
+            assert getattr(before, name) == getattr(c, name)
+    assert count == 5
+
+
+def test_table1_of_the_paper_is_its_published_rows(paper: Campaign) -> None:
+    rows = [row for row in published() if row["source"] == "paper_table1"]
+    expected = [(r["device"], int(r["gpus"]), int(r["local_batch_size"])) for r in rows]
+    shown = [paper.configurations[id_] for id_ in paper.figure_configurations("table1")]
+    assert [(c.device, c.gpus, c.local_batch_size) for c in shown] == expected
+
+
+def test_figure5_of_the_paper_shows_two_runs_on_each_device(paper: Campaign) -> None:
+    shown = [paper.configurations[id_] for id_ in paper.figure_configurations("figure5")]
+    assert [(c.device, c.global_batch_size, c.local_batch_size) for c in shown] == [
+        ("a100", 16, 4), ("a100", 16, 1), ("h100", 16, 4), ("h100", 16, 1),
+    ]  # fmt: skip
+
+
+# --- ids ----------------------------------------------------------------------------------------
+
+ID = re.compile(
+    r"(resnet50|fourcastnet\.(pretrain|finetune))-(a100|h100|local)-n\d{3}-lbs\d{4}-(full|s\d{7})"
+)
+
+
+@pytest.mark.parametrize("campaign", [load_campaign(PAPER), demo()], ids=["paper", "demo"])
+def test_ids_are_readable_unique_and_sorted(campaign: Campaign) -> None:
+    ids = list(campaign.configurations)
+    assert ids == sorted(set(ids))
+    for id_, c in campaign.configurations.items():
+        assert id_ == c.id
+        plain = id_.removesuffix("-epochs20")
+        assert ID.fullmatch(plain)
+        model = c.model if c.phase == "train" else f"{c.model}.{c.phase}"
+        part = "full" if c.dataset_fraction == "1" else f"s{c.dataset_samples:07d}"
+        assert plain.split("-") == [
+            model, c.device, f"n{c.gpus:03d}", f"lbs{c.local_batch_size:04d}", part,
+        ]  # fmt: skip
+
+
+def test_ids_of_the_design_are_those_of_the_paper(paper: Campaign) -> None:
+    assert point(paper, "resnet50-full-lbs256", 4).id == "resnet50-a100-n004-lbs0256-full"
+    assert point(paper, "resnet50-scaled-lbs256", 1).id == "resnet50-a100-n001-lbs0256-s0005004"
+    tuned = point(paper, "fourcastnet-finetune-lbs1", 16)
+    assert tuned.id == "fourcastnet.finetune-a100-n016-lbs0001-full"
+    assert point(paper, "fourcastnet-probe", 64).id.endswith("-n064-lbs0001-full-epochs20")
+
+
+def test_ids_of_one_kind_sort_by_gpus(paper: Campaign) -> None:
+    for series in paper.series.values():
+        if series.fraction_rule == "1":
+            ids = list(series.points.values())
+            assert sorted(ids) == ids
+
+
+def ids_with(name: str = "resnet50-full-lbs64", **values: Any) -> list[str]:
+    campaign = demo({("series", name, key): value for key, value in values.items()})
+    return list(campaign.series[name].points.values())
+
+
+def test_an_id_shows_the_settings_that_depart_from_the_campaigns() -> None:
+    settings = {"momentum": 0.8, "crop_scale": [0.25, 1.0], "horizontal_flip": True}
+    assert ids_with(settings=settings)[0] == (
+        "resnet50-local-n001-lbs0064-full-crop_scale0.25x1.0-horizontal_fliptrue-momentum0.8"
+    )
+
+
+def test_an_id_shows_a_protocol_that_departs_from_the_campaigns() -> None:
+    assert ids_with(protocol="paper")[0] == "resnet50-local-n001-lbs0064-full-protocolpaper"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"settings": {"momentum": 0.9}},  # the schema's default
+        {"settings": {"base_learning_rate": 0.02, "image_size": 32}},  # the campaign's
+        {"settings": {}},
+        {"protocol": "corrected"},
+        {"repeats": 1},
+        {"dataset_fraction": "1/1"},
+        {"label": "another label"},
+        {"phase": "train"},
+    ],
+    ids=str,
+)
+def test_an_id_shows_nothing_that_is_as_it_is_anyway(values: dict[str, Any]) -> None:
+    assert ids_with(**values) == list(demo().series["resnet50-full-lbs64"].points.values())
+
+
+def test_a_setting_counts_for_its_series_only() -> None:
+    campaign = demo({("series", "resnet50-full-lbs64", "settings"): {"epochs": 7}})
+    assert point(campaign, "resnet50-full-lbs64", 1).epochs == 7
+    assert point(campaign, "resnet50-full-gbs64", 1).epochs == 5
+    assert "epochs" not in point(campaign, "resnet50-full-lbs64", 1).settings
+
+
+# --- arithmetic ---------------------------------------------------------------------------------
+
+
+def walk_an_epoch(samples: int, gpus: int, batch: int) -> tuple[int, int]:
+    """Samples and updates of an epoch, by dealing samples to ranks and batches one by one."""
+    ranks = [0] * gpus
+    for sample in range(samples):
+        ranks[sample % gpus] += 1
+    share = min(ranks)  # what does not divide is left out
+    updates = 0
+    while share > 0:
+        share -= batch
+        updates += 1
+    return gpus * min(ranks), updates
+
+
+def test_samples_and_updates_of_the_demo_are_those_of_walking_through_an_epoch() -> None:
+    for c in demo().configurations.values():
+        samples, updates = walk_an_epoch(c.dataset_samples, c.gpus, c.local_batch_size)
+        assert (c.samples_per_epoch, c.updates_per_epoch) == (samples, updates)
+        assert c.updates == c.epochs * updates
+
+
+def test_the_papers_updates(paper: Campaign) -> None:
+    # 1 281 167 images: 5005 batches of 256, the last one partial; 256 GPUs leave 143 images out
+    c = point(paper, "resnet50-full-lbs256", 1)
+    assert (c.updates_per_epoch, c.updates, c.samples_per_epoch) == (5005, 500500, 1281167)
+    c = point(paper, "resnet50-full-lbs256", 256)
+    assert (c.updates_per_epoch, c.samples_per_epoch) == (20, 1281024)
+    c = point(paper, "fourcastnet-pretrain-lbs1", 256)
+    assert (c.updates_per_epoch, c.samples_per_epoch, c.updates) == (211, 54016, 80 * 211)
+
+
+TOY_DEVICE = Device("local", gpus_per_node=4, cpus_per_rank=1, cpu={})
+
+
+def toy(samples: int, gpus: int, **entry: Any) -> Configuration:
+    """One configuration of a made-up dataset."""
+    images = {"format": "imagenet", "source": "embedded", "classes": 10}
+    content = {
+        "name": "toy",
+        "protocol": "corrected",
+        "datasets": {"toy": {**images, "train_samples": samples, "validation_samples": samples}},
+        "models": {"resnet50": {"dataset": "toy"}},
+        "series": {"toy": {"model": "resnet50", "device": "local", "gpus": [gpus], **entry}},
+        "figures": {},
+    }
+    campaign = expand(content, LOCAL, {"local": TOY_DEVICE})
+    return next(iter(campaign.configurations.values()))
+
+
+@given(st.integers(1, 4), st.integers(4, 400), st.integers(1, 90))
+def test_samples_and_updates_follow_from_any_batch_and_dataset(
+    gpus: int, samples: int, batch: int
+) -> None:
+    c = toy(samples, gpus, local_batch_size=batch)
+    assert (c.samples_per_epoch, c.updates_per_epoch) == walk_an_epoch(samples, gpus, batch)
+    assert c.global_batch_size == gpus * batch
+
+
+@given(st.sampled_from([1, 2, 3, 4, 8, 12]), st.integers(12, 64), st.integers(200, 100_000))
+def test_a_scaled_dataset_is_the_floor_of_its_exact_part(
+    gpus: int, whole: int, samples: int
+) -> None:
+    c = toy(samples, gpus, local_batch_size=1, dataset_fraction=f"n/{whole}")
+    assert c.dataset_samples == c.validation_samples == gpus * samples // whole
+    assert Fraction(c.dataset_fraction) == Fraction(gpus, whole)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "ranks"), [(1, 1, 1), (3, 1, 3), (4, 1, 4), (8, 2, 4), (12, 3, 4)]
+)
+def test_nodes_are_filled(gpus: int, nodes: int, ranks: int) -> None:
+    c = toy(1000, gpus, local_batch_size=8)
+    assert (c.nodes, c.ranks_per_node) == (nodes, ranks)
+
+
+def test_the_given_clusters_geometry_counts() -> None:
+    cluster = load_cluster(LOCAL)
+    assert cluster.devices["local"].gpus_per_node == 4
+    two = Device("local", gpus_per_node=2, cpus_per_rank=1, cpu={})
+    campaign = expand(edited({}), LOCAL, {"local": two})
+    assert point(campaign, "resnet50-full-lbs64", 4).nodes == 2
+
+
+# --- the demo -----------------------------------------------------------------------------------
+
+
+def test_the_demo_has_every_rule_of_the_paper_in_small() -> None:
+    def rules(campaign: Campaign) -> set[tuple[str, str, str, bool]]:
+        return {
+            (s.model, s.phase, s.constant, "n" in s.fraction_rule) for s in campaign.series.values()
+        }
+
+    assert rules(demo()) == rules(load_campaign(PAPER))
+    assert {c.gpus for c in demo().configurations.values()} == {1, 2, 4}
+    assert max(demo().repeats.values()) > 1
+    assert set(demo().figures) == {*(f"figure{n}" for n in range(1, 8)), "table1"}
+
+
+def test_the_demos_series_share_configurations_at_the_same_points() -> None:
+    campaign = demo()
+    for first, second, n in [
+        ("resnet50-full-lbs64", "resnet50-full-gbs64", 1),
+        ("resnet50-full-lbs64", "resnet50-full-gbs128", 2),
+        ("resnet50-full-lbs64", "resnet50-scaled-lbs64", 4),
+        ("resnet50-scaled-lbs64", "resnet50-scaled-gbs128", 2),
+    ]:
+        assert campaign.series[first].points[n] == campaign.series[second].points[n]
+
+
+# --- what a table depends on --------------------------------------------------------------------
+
+
+def test_a_definition_names_the_configurations_without_runs() -> None:
+    campaign = demo()
+    ids = campaign.figure_configurations("figure2")
+    definition = table_definition(campaign, "figure2", [[ids[0], 1], [ids[2], 1]])
+    assert definition["missing"] == [ids[1], *ids[3:]]
+
+
+def test_the_overview_misses_no_run() -> None:
+    assert table_definition(demo(), "figure1", [])["missing"] == []
+
+
+def test_a_figures_definition_has_its_series_in_the_order_of_the_legend() -> None:
+    definition = table_definition(demo(), "figure3", [])
+    assert [s["name"] for s in definition["series"]] == [
+        "resnet50-scaled-lbs64", "resnet50-scaled-gbs64", "resnet50-scaled-gbs128",
+    ]  # fmt: skip
+    first = definition["series"][0]
+    assert (first["dataset_rule"], first["batch_rule"]) == ("scaled", "constant LBS")
+    assert definition["series"][1]["batch_rule"] == "constant GBS"
+    assert [p["gpus"] for p in first["points"]] == [1, 2, 4]
+    quarter = first["points"][0]
+    assert (quarter["dataset_samples"], quarter["samples_per_gpu"]) == (359, 359)
+    assert (quarter["updates_per_epoch"], quarter["updates"]) == (6, 30)
+
+
+@pytest.mark.parametrize("rule", ["1", "1/1", "1/4"])
+def test_a_fraction_that_does_not_grow_with_the_gpus_is_a_fixed_dataset(rule: str) -> None:
+    edits = {("series", "resnet50-full-lbs64", "dataset_fraction"): 1 if rule == "1" else rule}
+    definition = table_definition(demo(edits), "figure2", [])
+    assert definition["series"][0]["dataset_rule"] == "fixed"
+
+
+def test_a_shared_configuration_is_in_a_figure_once() -> None:
+    ids = demo().figure_configurations("figure2")
+    assert len(ids) == len(set(ids)) == 5

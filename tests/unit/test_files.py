@@ -1,0 +1,99 @@
+"""Files are there whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from scalewatt.files import (
+    atomic_path,
+    read_json,
+    write_json,
+    write_table,
+    write_table_with_csv,
+    write_text,
+)
+
+
+def test_a_file_appears_only_when_its_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "down" / "a.txt"
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
+        assert not path.exists()
+        assert temporary.parent == path.parent
+    assert path.read_text() == "new"
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_a_failed_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt), atomic_path(path) as temporary:
+        temporary.write_text("ne")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_two_writers_do_not_share_a_temporary_file(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "a.txt") as first, atomic_path(tmp_path / "a.txt") as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    assert (tmp_path / "a.txt").read_text() == "first"  # the outer one ends last
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_temporary_file_is_hidden_and_keeps_the_suffix(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "figure2.svg") as temporary:
+        temporary.touch()
+        assert temporary.suffix == ".svg"
+        assert temporary.name.startswith(".")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
+def test_json_that_is_none_is_refused_and_the_old_file_stays(value: object, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    with pytest.raises((ValueError, TypeError)):
+        write_json(path, {"a": value})
+    assert read_json(path) == {"a": 1}
+
+
+def test_text_is_utf8_and_json_ends_with_a_line_break(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", "m²/s²")
+    assert (tmp_path / "a.txt").read_bytes() == "m²/s²".encode()
+    write_json(tmp_path / "a.json", {"unit": "m²"})
+    assert (tmp_path / "a.json").read_text().endswith("}\n")
+    assert read_json(tmp_path / "a.json") == {"unit": "m²"}
+
+
+TABLE = pa.table(
+    {
+        "name": pa.array(["a", 'b "quoted", with a comma']),
+        "energy_j": pa.array([0.1, None], pa.float64()),
+    }
+).replace_schema_metadata({"scalewatt": "{}"})
+
+
+def test_a_table_is_zstd_parquet_with_its_metadata(tmp_path: Path) -> None:
+    write_table(TABLE, tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").equals(TABLE, check_metadata=True)
+    column = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(0).column(0)
+    assert column.compression == "ZSTD"
+
+
+def test_the_csv_beside_a_table_has_the_same_values_and_missing_is_empty(tmp_path: Path) -> None:
+    write_table_with_csv(TABLE, tmp_path / "a.parquet")
+    assert sorted(os.listdir(tmp_path)) == ["a.csv", "a.parquet"]
+    with open(tmp_path / "a.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows == [
+        {"name": "a", "energy_j": "0.1"},
+        {"name": 'b "quoted", with a comma', "energy_j": ""},
+    ]

@@ -1,0 +1,148 @@
+"""The schemas: they forbid what they do not know, say what everything is, and fit the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_files import DEMO, PAPER, ROOT
+from jsonschema import Draft202012Validator
+
+from scalewatt.campaign.cluster import load_cluster, parse_cluster
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.model import Cluster, Device
+from scalewatt.campaign.validation import read_yaml, schema
+
+CAMPAIGNS = [PAPER, *sorted((ROOT / "campaigns").glob("*.yaml"))]
+CLUSTERS = sorted((ROOT / "profiles").glob("*/cluster.yaml"))
+MODELS = ("resnet50", "fourcastnet.pretrain", "fourcastnet.finetune")
+
+
+def parts(part: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema inside a schema, with the way to it."""
+    if isinstance(part, dict):
+        yield path, part
+    items = part.items() if isinstance(part, dict) else enumerate(part)
+    for key, value in items:
+        if isinstance(value, (dict, list)):
+            yield from parts(value, f"{path}/{key}")
+
+
+def is_schema(path: str) -> bool:
+    # "properties" and "$defs" are maps of schemas, not schemas.
+    return path.rpartition("/")[2] not in ("properties", "$defs")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("which", ["campaign", "cluster"])
+def test_a_schema_is_a_schema(which: str) -> None:
+    Draft202012Validator.check_schema(schema(which))
+
+
+@pytest.mark.parametrize("which", ["campaign", "cluster"])
+def test_every_object_with_properties_forbids_others(which: str) -> None:
+    found = [(p, s) for p, s in parts(schema(which)) if is_schema(p) and "properties" in s]
+    assert len(found) >= 6
+    assert [p for p, s in found if s.get("additionalProperties") is not False] == []
+
+
+@pytest.mark.parametrize("which", ["campaign", "cluster"])
+def test_every_object_without_properties_says_what_its_values_are(which: str) -> None:
+    loose = [
+        path
+        for path, part in parts(schema(which))
+        if is_schema(path)
+        and part.get("type") == "object"
+        and "properties" not in part
+        and not isinstance(part.get("additionalProperties"), dict)
+    ]
+    # A series' settings are held against its model's schema, which test_bad_input shows.
+    assert loose == (["/$defs/series/properties/settings"] if which == "campaign" else [])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_setting_has_a_description_and_a_valid_default(model: str) -> None:
+    properties = schema("campaign")["$defs"][model]["properties"]
+    assert len(properties) > 10
+    for key, part in properties.items():
+        assert part["description"].endswith("."), key
+        assert ("default" in part) == (key != "dataset"), key
+        if "default" in part:
+            Draft202012Validator(part).validate(part["default"])
+    assert schema("campaign")["$defs"][model]["required"] == ["dataset"]
+
+
+@pytest.mark.parametrize("which", ["campaign", "cluster"])
+def test_every_key_at_the_top_is_described(which: str) -> None:
+    for key, part in schema(which)["properties"].items():
+        assert part.get("description", "").endswith("."), key
+
+
+def test_campaign_and_cluster_have_no_key_in_common() -> None:
+    assert not set(schema("campaign")["properties"]) & set(schema("cluster")["properties"])
+
+
+def test_a_campaign_names_nothing_of_a_cluster() -> None:
+    keys = {k for _, part in parts(schema("campaign")) for k in part.get("properties", {})}
+    assert not keys & set(schema("cluster")["$defs"]["device"]["properties"])
+    assert not keys & {"partition", "account", "path", "module", "launcher"}
+
+
+@pytest.mark.parametrize("path", CAMPAIGNS, ids=name)
+def test_a_campaign_of_the_project_is_valid(path: Path) -> None:
+    Draft202012Validator(schema("campaign")).validate(read_yaml(path))
+    assert load_campaign(path).configurations
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=name)
+def test_a_cluster_of_the_project_is_valid(path: Path) -> None:
+    Draft202012Validator(schema("cluster")).validate(read_yaml(path))
+    cluster = load_cluster(path)
+    assert cluster.name == path.parent.name
+    campaign = load_campaign(ROOT / cluster.campaign, cluster)
+    assert campaign.devices() <= set(cluster.devices)
+
+
+def test_there_are_profiles_and_campaigns_to_check() -> None:
+    assert {path.parent.name for path in CLUSTERS} >= {"local", "horeka"}
+    assert DEMO in CAMPAIGNS
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [(Cluster, schema("cluster")), (Device, schema("cluster")["$defs"]["device"])],
+    ids=["cluster", "device"],
+)
+def test_the_code_knows_every_key_of_a_cluster_with_its_default(kind: Any, part: Any) -> None:
+    known = {f.name: f for f in fields(kind)}
+    if kind is Cluster:
+        known["cluster"] = known.pop("name")
+    else:
+        known.pop("name")  # the key of its entry
+    assert set(known) == set(part["properties"])
+    for key, entry in part["properties"].items():
+        if "default" in entry:
+            f = known[key]
+            default = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
+            assert default == (tuple(entry["default"]) if key == "setup" else entry["default"]), key
+
+
+def test_a_cluster_is_read_with_all_it_says() -> None:
+    horeka = load_cluster(ROOT / "profiles" / "horeka" / "cluster.yaml")
+    a100 = horeka.devices["a100"]
+    assert (a100.gpus_per_node, a100.torch_device, a100.partition) == (4, "cuda", "accelerated")
+    assert a100.max_local_batch_size["resnet50"] == 256
+    assert horeka.data_folder("imagenet") == "data/imagenet"
+
+
+def test_a_clusters_data_roots_are_used() -> None:
+    content = read_yaml(CLUSTERS[0]) | {"data_roots": {"era5": "/big/era5"}}
+    cluster = parse_cluster(content, "here")
+    assert cluster.data_folder("era5") == "/big/era5"
+    assert cluster.data_folder("imagenet") == "data/imagenet"

@@ -1,0 +1,199 @@
+"""spec.json: the one file that says what a run is, and what a change of the campaign changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_files import PAPER, Edits, demo, edited
+
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256, spec_text
+from scalewatt.errors import InputError
+
+TUNED = "fourcastnet.finetune-local-n001-lbs0004-full"
+TRAINED = "fourcastnet.pretrain-local-n001-lbs0004-full"
+
+
+def specs(edits: Edits | None = None) -> dict[tuple[str, int], str]:
+    """The text of every run's spec."""
+    campaign = demo(edits)
+    return {
+        (run.configuration.id, run.repeat): spec_text(
+            run_spec(campaign, run.configuration.id, run.repeat)
+        )
+        for run in campaign.runs()
+    }
+
+
+def test_a_spec_says_what_a_run_is() -> None:
+    spec = run_spec(demo(), "resnet50-local-n002-lbs0064-s0000718", 1)
+    settings = spec.pop("settings")
+    assert spec == {
+        "spec_version": 1,
+        "configuration": "resnet50-local-n002-lbs0064-s0000718",
+        "repeat": 1,
+        "model": "resnet50",
+        "phase": "train",
+        "device": "local",
+        "gpus": 2,
+        "nodes": 1,
+        "ranks_per_node": 2,
+        "local_batch_size": 64,
+        "global_batch_size": 128,
+        "dataset": {
+            "name": "scans",
+            "format": "imagenet",
+            "source": "embedded",
+            "train_samples": 1437,
+            "validation_samples": 360,
+            "classes": 10,
+        },
+        "dataset_fraction": "1/2",
+        "dataset_samples": 718,
+        "validation_samples": 180,
+        "samples_per_epoch": 718,
+        "updates_per_epoch": 6,
+        "updates": 30,
+        "protocol": "corrected",
+        "epochs": 5,
+        "seed": 0,
+        "sampling_period_s": 0.5,
+        "initial_weights": None,
+    }
+    assert settings["base_learning_rate"] == 0.02
+    assert settings["momentum"] == 0.9
+    assert settings["precision"] == "torch_default"
+    assert "dataset" not in settings
+
+
+def test_a_spec_names_no_place() -> None:
+    for text in specs().values():
+        for word in ("partition", "launcher", "/", "work_root", "label", "figure"):
+            assert word not in text.replace("1/2", "").replace("1/4", "")
+
+
+def test_the_hash_is_that_of_the_text_and_survives_writing_and_reading(tmp_path: Path) -> None:
+    spec = run_spec(demo(), TUNED, 1)
+    path = tmp_path / "spec.json"
+    path.write_text(spec_text(spec) + "\n")  # as the workflow writes it
+    again = read_spec(path)
+    assert again == spec
+    assert spec_sha256(again) == hashlib.sha256(spec_text(spec).encode()).hexdigest()
+
+
+def test_the_text_does_not_depend_on_the_order_of_keys() -> None:
+    spec = run_spec(demo(), TUNED, 1)
+    assert spec_text(dict(reversed(spec.items()))) == spec_text(spec)
+
+
+def test_every_run_has_a_spec_of_its_own() -> None:
+    campaign = load_campaign(PAPER)
+    hashes = {
+        spec_sha256(run_spec(campaign, run.configuration.id, run.repeat)) for run in campaign.runs()
+    }
+    assert len(hashes) == 175
+
+
+def test_repeats_differ_in_their_number_only() -> None:
+    first, second = (
+        run_spec(demo(), "fourcastnet.pretrain-local-n001-lbs0008-full", r) for r in (1, 2)
+    )
+    assert first["repeat"] == 1
+    assert {**first, "repeat": 2} == second
+
+
+def test_fine_tuning_names_the_very_run_whose_weights_it_starts_from() -> None:
+    weights = run_spec(demo(), TUNED, 1)["initial_weights"]
+    assert weights == {
+        "configuration": TRAINED,
+        "repeat": 1,
+        "spec_sha256": spec_sha256(run_spec(demo(), TRAINED, 1)),
+    }
+
+
+def test_each_repeat_of_fine_tuning_starts_from_that_repeat_of_pre_training() -> None:
+    both = ("fourcastnet-pretrain-lbs4", "fourcastnet-finetune-lbs4")
+    campaign = demo({("series", name, "repeats"): 2 for name in both})
+    for repeat in (1, 2):
+        weights = run_spec(campaign, TUNED, repeat)["initial_weights"]
+        assert weights["repeat"] == repeat
+        assert weights["spec_sha256"] == spec_sha256(run_spec(campaign, TRAINED, repeat))
+
+
+def extra_series() -> dict[str, Any]:
+    entry = {"model": "resnet50", "device": "local", "gpus": [1], "local_batch_size": 16}
+    return {**edited({})["series"], "extra": entry}
+
+
+NO_CHANGE: dict[str, Edits] = {
+    "a label": {("series", "resnet50-full-lbs64", "label"): "sixty-four"},
+    "the figures": {("figures",): {}},
+    "the campaign's name": {("name",): "other"},
+    "another series": {("series",): extra_series()},
+    "a dataset nobody uses": {
+        ("datasets", "more"): {**edited({})["datasets"]["scans"], "classes": 20}
+    },
+    "a default written out": {("models", "resnet50", "momentum"): 0.9},
+    "a default written as a whole number": {("models", "fourcastnet.pretrain", "mlp_ratio"): 4},
+    "a default written with a decimal point": {
+        ("models", "fourcastnet.pretrain", "mlp_ratio"): 4.0
+    },
+    "the order of the GPU counts": {("series", "resnet50-full-lbs64", "gpus"): [4, 2, 1]},
+}
+
+
+@pytest.mark.parametrize("edits", NO_CHANGE.values(), ids=NO_CHANGE)
+def test_no_spec_changes_with(edits: Edits) -> None:
+    before, after = specs(), specs(edits)
+    assert {key: after[key] for key in before} == before
+
+
+def test_a_series_batch_size_changes_exactly_its_own_runs() -> None:
+    before = specs()
+    after = specs({("series", "resnet50-scaled-gbs64", "global_batch_size"): 32})
+    changed = {key for key, text in after.items() if before.get(key) != text}
+    assert changed == {
+        ("resnet50-local-n001-lbs0032-s0000718", 1),
+        ("resnet50-local-n002-lbs0016-full", 1),
+    }
+
+
+def test_a_setting_of_pre_training_changes_the_fine_tuning_that_follows() -> None:
+    before = specs()
+    after = specs({("models", "fourcastnet.pretrain", "epochs"): 7})
+    changed = {key[0].split("-")[0] for key, text in after.items() if before[key] != text}
+    assert changed == {"fourcastnet.pretrain", "fourcastnet.finetune"}
+    assert not any(text == after[key] for key, text in before.items() if "fourcast" in key[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is no spec.json"),
+        ("[]", "spec_version is None"),
+        ('{"spec_version": 2}', "spec_version is 2; this scalewatt reads 1"),
+    ],
+)
+def test_a_file_that_is_no_spec_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words) as error:
+        read_spec(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_missing_spec_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere"):
+        read_spec(tmp_path / "nowhere.json")
+
+
+def test_a_spec_is_json_of_plain_values() -> None:
+    campaign: Campaign = load_campaign(PAPER)
+    for run in campaign.runs():
+        spec = run_spec(campaign, run.configuration.id, run.repeat)
+        assert json.loads(spec_text(spec)) == spec
