@@ -27,20 +27,27 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="scalewatt", description="What data-parallel training of neural networks costs in energy."
+        prog="scalewatt",
+        description="What data-parallel training of neural networks costs in energy.",
     )
     parser.add_argument("--version", action="version", version=f"scalewatt {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     campaign = commands.add_parser("campaign", help="check a campaign and print it as a table")
-    campaign.add_argument("files", nargs="*", type=Path, default=[Path("config.yaml")], metavar="FILE")
-    campaign.add_argument("--cluster", type=Path, help="cluster file; default: all profiles' devices")
+    campaign.add_argument(
+        "files", nargs="*", type=Path, default=[Path("config.yaml")], metavar="FILE"
+    )
+    campaign.add_argument(
+        "--cluster", type=Path, help="cluster file; default: all profiles' devices"
+    )
     campaign.add_argument("--json", action="store_true", help="one object per run")
     campaign.set_defaults(run=_campaign)
 
     prepare = commands.add_parser("prepare", help="prepare a dataset and describe it")
     prepare.add_argument("--definition", type=json.loads, required=True, help="JSON")
-    prepare.add_argument("--folder", type=Path, required=True, help="where the dataset lies or goes")
+    prepare.add_argument(
+        "--folder", type=Path, required=True, help="where the dataset lies or goes"
+    )
     prepare.add_argument("--source", help="Zarr store that an ERA5 dataset is prepared from")
     prepare.add_argument("--out", type=Path, required=True, help="JSON file that describes it")
     prepare.set_defaults(run=_prepare)
@@ -49,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("spec", type=Path)
     train.add_argument("--out", type=Path, required=True, help="run folder for the results")
     train.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
-    train.add_argument("--work", type=Path, help="root of working directories; default: the cluster's")
+    train.add_argument(
+        "--work", type=Path, help="root of working directories; default: the cluster's"
+    )
     train.add_argument("--initial-weights", type=Path)
     train.add_argument("--max-updates", type=int, help="stop at a checkpoint after so many updates")
     train.set_defaults(run=_train)
@@ -69,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     table = commands.add_parser("table", help="build a figure's table, or all runs' tables")
     table.add_argument("--definition", type=json.loads, required=True, help="JSON")
     table.add_argument("--results", type=Path, required=True)
-    table.add_argument("--out", type=Path, required=True, help="a figure's table, or the folder of tables")
+    table.add_argument(
+        "--out", type=Path, required=True, help="a figure's table, or the folder of tables"
+    )
     table.set_defaults(run=_table)
 
     figure = commands.add_parser("figure", help="draw a figure from its table")

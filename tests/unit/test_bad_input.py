@@ -99,6 +99,19 @@ GEOMETRY = {
         series("fourcastnet-finetune-lbs4", repeats=2),
         ["fourcastnet-finetune-lbs4", "fourcastnet.pretrain-local-n001-lbs0004-full", "2 repeats"],
     ),
+    "a last batch of one small image": (
+        series("resnet50-full-lbs64", local_batch_size=718),
+        [
+            "series.resnet50-full-lbs64",
+            "1437 per GPU in batches of 718",
+            "image_size 32",
+            "allowed",
+        ],
+    ),
+    "batches of one small image": (
+        series("resnet50-full-lbs64", local_batch_size=1),
+        ["series.resnet50-full-lbs64", "one image", "batches of 1"],
+    ),
     "patches that do not fit the grid": (
         {("models", "fourcastnet.pretrain", "patch_size"): 5},
         ["patch_size 5", "[32, 64]", "divisor of both"],
@@ -324,6 +337,13 @@ def test_a_whole_dataset_may_be_written_with_a_decimal_point() -> None:
     assert demo(series(name, dataset_fraction=1.0)).configurations == demo().configurations
 
 
+def test_a_last_batch_of_one_larger_image_is_accepted() -> None:
+    name = "resnet50-full-lbs64"
+    settings = {("series", name, "settings"): {"image_size": 64}}
+    campaign = demo({**settings, **series(name, local_batch_size=718)})
+    assert campaign.configurations[campaign.series[name].points[1]].updates_per_epoch == 3
+
+
 FILES = {
     "a key given twice": (DEMO.read_text() + "\nname: other\n", ["'name'", "twice"]),
     "a key given twice deep inside": (
@@ -402,6 +422,10 @@ CLUSTERS = {
     "no GPUs on a node": (
         {("devices", "local", "gpus_per_node"): 0},
         ["devices.local.gpus_per_node", "0 is too small", "1 or more"],
+    ),
+    "a word where it is yes or no": (
+        {("results_only",): "maybe"},
+        ["results_only", '"maybe"', "boolean"],
     ),
     "a carbon intensity without its source": (
         {("carbon_intensity",): {"value": 300}},

@@ -146,3 +146,10 @@ def test_a_clusters_data_roots_are_used() -> None:
     cluster = parse_cluster(content, "here")
     assert cluster.data_folder("era5") == "/big/era5"
     assert cluster.data_folder("imagenet") == "data/imagenet"
+
+
+@pytest.mark.parametrize(("given", "meant"), [("true", True), ("False", False), (True, True)])
+def test_results_only_may_come_as_text_from_the_command_line(given: Any, meant: bool) -> None:
+    assert (
+        parse_cluster(read_yaml(CLUSTERS[0]) | {"results_only": given}, "x").results_only is meant
+    )

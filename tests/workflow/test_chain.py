@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import h5py
@@ -66,7 +67,7 @@ def test_events_tile_the_run_without_gap_or_overlap(finished: Workspace) -> None
         events = rows(folder / "events.parquet")
         assert events[0]["stage"] == "startup"
         assert events[-1]["stage"] == "shutdown"
-        for one, following in zip(events, events[1:], strict=False):
+        for one, following in pairwise(events):
             assert one["end_s"] == following["start_s"]
 
 
@@ -145,9 +146,9 @@ def test_a_new_series_leaves_the_finished_runs_alone(again: Workspace) -> None:
     again.edit(
         "campaigns/tiny.yaml",
         "\nfigures:\n",
-        "\n  more: {model: resnet50, device: local, gpus: [4], local_batch_size: 4}\n\nfigures:\n",
+        "\n  more: {model: resnet50, device: local, gpus: [4], local_batch_size: 8}\n\nfigures:\n",
     )
-    assert again.trainings("all") == {("resnet50-local-n004-lbs0004-full", 1)}
+    assert again.trainings("all") == {("resnet50-local-n004-lbs0008-full", 1)}
 
 
 def test_a_deleted_figure_is_redrawn_alone_and_with_the_same_bytes(again: Workspace) -> None:

@@ -36,7 +36,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def family(pid: int, part: str) -> list[psutil.Process]:
-    """Descendants of `pid` whose command line has `part`, the perun samplers among the ranks left out."""
+    """Descendants of `pid` whose command line has `part`, without perun's samplers."""
     found = []
     for process in psutil.Process(pid).children(recursive=True):
         try:
@@ -150,7 +150,7 @@ TARGET = "results/tiny/energy/fourcastnet.pretrain-local-n002-lbs0002-full/1.par
 
 
 def start_in_training(workspace: Workspace) -> subprocess.Popen[str]:
-    workspace.edit("campaigns/tiny.yaml", "epochs: 3\n", "epochs: 40\n")
+    workspace.edit("campaigns/tiny.yaml", "epochs: 3\n", "epochs: 80\n")
     process = workspace.start(TARGET)
     wait_for(lambda: any(workspace.path.glob("work/tiny/*/checkpoint.pt")), "checkpoint")
     return process
@@ -161,7 +161,7 @@ def assert_whole(workspace: Workspace) -> None:
     energy = pq.read_table(table).to_pylist()
     assert all(row["energy_j"] is not None for row in energy if row["device_kind"] == "cpu")
     (history,) = workspace.results.glob("runs/*/1/history.parquet")
-    assert pq.read_table(history)["epoch"].to_pylist() == list(range(40))
+    assert pq.read_table(history)["epoch"].to_pylist() == list(range(80))
 
 
 def test_ctrl_c_on_snakemake_leaves_nothing_half_and_the_next_one_completes(
@@ -181,7 +181,7 @@ def test_after_snakemake_is_killed_the_next_one_waits_for_its_training(tmp_path:
     workspace = Workspace.create(tmp_path / "project")
     process = start_in_training(workspace)
     process.kill()
-    process.communicate()
+    process.wait()
     assert not list(workspace.results.glob("runs/*/1/*.parquet"))
     assert workspace.snakemake("--unlock")[0] == 0
     workspace.done(TARGET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -35,9 +36,7 @@ def run_in_segments(training: Training, updates: int) -> int:
 
 def assert_same_training(one: Training, other: Training) -> None:
     assert one.history() == other.history()
-    weights, others = (
-        torch.load(t.out / "weights.pt", map_location="cpu") for t in (one, other)
-    )
+    weights, others = (torch.load(t.out / "weights.pt", map_location="cpu") for t in (one, other))
     assert weights.keys() == others.keys()
     for name, tensor in weights.items():
         assert torch.equal(tensor, others[name]), name
@@ -68,7 +67,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     assert files == [f"segment-{k:03d}.hdf5" for k in range(segments)]
     events = pq.read_table(cut.out / "events.parquet").to_pylist()
     assert [e["segment"] for e in events] == sorted(e["segment"] for e in events)
-    for one, following in zip(events, events[1:], strict=False):
+    for one, following in pairwise(events):
         assert one["end_s"] <= following["start_s"]
 
 

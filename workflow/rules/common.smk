@@ -3,9 +3,8 @@
 # A job on a cluster parses this again when it starts, perhaps after the campaign was edited:
 # what a run is, it looks up in the run's spec.json.
 import json
+import sys
 from pathlib import Path
-
-from snakemake.exceptions import WorkflowError
 
 from scalewatt.campaign.cluster import known_devices, parse_cluster, powers
 from scalewatt.campaign.definitions import table_definition
@@ -14,18 +13,22 @@ from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
 
 
+def refuse(message):
+    """End Snakemake before anything starts, with one message."""
+    print(f"scalewatt: error: {message}", file=sys.stderr, flush=True)
+    raise SystemExit(1)
+
+
 def checked(load, *arguments):
     """Call `load`; an input error ends Snakemake with its message alone."""
     try:
         return load(*arguments)
     except InputError as error:
-        raise WorkflowError(str(error)) from None
+        refuse(error)
 
 
 if not config:
-    raise WorkflowError(
-        "no cluster is configured: give a profile, e.g. snakemake --profile profiles/local"
-    )
+    refuse("no cluster is configured: give a profile, e.g. snakemake --profile profiles/local")
 
 CLUSTER = checked(parse_cluster, config, "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
@@ -35,7 +38,7 @@ if RESULTS_ONLY is None:
     RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
 elsewhere = CAMPAIGN.devices() - set(CLUSTER.devices)
 if elsewhere and not RESULTS_ONLY:
-    raise WorkflowError(
+    refuse(
         f"{CLUSTER.campaign}: device {', '.join(sorted(elsewhere))} is not on the cluster "
         f"'{CLUSTER.name}' (it has {', '.join(CLUSTER.devices)}); use results_only=true to draw "
         "from finished runs"

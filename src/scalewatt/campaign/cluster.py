@@ -29,18 +29,26 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
             f"{where}: '{blended[0]}' is a key of a campaign, not of a cluster; "
             "choose a campaign with --config campaign=FILE, not with --configfile"
         )
+    # --config results_only=true reaches Snakemake as a text.
+    content = {**content, **{k: _as_bool(v) for k, v in content.items() if k == "results_only"}}
     check(content, root, where, root)
     launcher = content["launcher"]
     try:
         launcher.format(**_PLACEHOLDERS)
     except (KeyError, IndexError, ValueError) as error:
         allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
-        raise InputError(f"{where}: launcher: {launcher!r}: allowed placeholders: {allowed}") from error
+        raise InputError(
+            f"{where}: launcher: {launcher!r}: allowed placeholders: {allowed}"
+        ) from error
     known = {f.name for f in fields(Cluster)}
     devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
     rest = {k: v for k, v in content.items() if k in known and k != "devices"}
     setup = tuple(content.get("setup", ()))
     return Cluster(name=content["cluster"], devices=devices, **{**rest, "setup": setup})
+
+
+def _as_bool(value: Any) -> Any:
+    return {"true": True, "false": False}.get(str(value).lower(), value)
 
 
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:

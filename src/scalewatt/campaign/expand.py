@@ -191,6 +191,15 @@ class _Expansion:
             )
         return fraction
 
+    def _check_last_batch(self, gpus: int, local: int, share: int) -> None:
+        """Batch normalisation needs two values: at 32 pixels ResNet50 ends on one per image."""
+        if self.model == "resnet50" and self.settings["image_size"] <= 32 and share % local == 1 % local:
+            raise InputError(
+                f"{self.where}: at {gpus} GPUs the last batch of an epoch is one image ({share} per GPU "
+                f"in batches of {local}), too few for batch normalisation at image_size "
+                f"{self.settings['image_size']}; allowed: another batch size or number of samples"
+            )
+
     def configuration(self, gpus: int) -> Configuration:
         """The configuration at `gpus` GPUs."""
         local, global_ = self._batch_sizes(gpus)
@@ -203,6 +212,7 @@ class _Expansion:
                 f"{self.where}.dataset_fraction: leaves {samples} training samples for {gpus} GPUs; "
                 "allowed: at least one per GPU, and one for validation"
             )
+        self._check_last_batch(gpus, local, samples // gpus)
         settings = dict(self.settings)
         for key in ("dataset", "epochs"):
             settings.pop(key)
@@ -290,7 +300,9 @@ def _check_figures(figures: dict[str, Any], series: dict[str, Series], where: st
         for point in points:
             name = point["series"]
             if name not in series:
-                raise InputError(f"{where}: figures.{figure}: no series '{name}'; {one_of(name, series)}")
+                raise InputError(
+                    f"{where}: figures.{figure}: no series '{name}'; {one_of(name, series)}"
+                )
             if "gpus" in point and point["gpus"] not in series[name].points:
                 raise InputError(
                     f"{where}: figures.{figure}: series.{name} has no point at {point['gpus']} GPUs; "

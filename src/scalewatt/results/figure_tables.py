@@ -61,9 +61,7 @@ def points(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
     for panel in PANELS[definition["figure"]]:
         for series in definition["series"]:
             present = [
-                by_id[p["configuration"]]
-                for p in series["points"]
-                if p["configuration"] in by_id
+                by_id[p["configuration"]] for p in series["points"] if p["configuration"] in by_id
             ]
             rows += [
                 _point(definition["figure"], panel, series, row, present[0]) for row in present
@@ -161,7 +159,9 @@ def power(definition: dict[str, Any], configurations: list[Row], results: Path) 
     shown = [p for p in definition["points"] if p["configuration"] in by_id]
     for letter, point in zip("ABCDEFGHIJ", shown, strict=False):
         row = by_id[point["configuration"]]
-        traces = pq.read_table(RunFiles(results, row["configuration"], repeats[row["configuration"]]).traces)
+        traces = pq.read_table(
+            RunFiles(results, row["configuration"], repeats[row["configuration"]]).traces
+        )
         tables.append(_power_panel(letter, point["label"], row, traces))
     return pa.concat_tables(tables) if tables else POWER.empty_table()
 
@@ -185,7 +185,14 @@ def _power_panel(letter: str, label: str, row: Row, traces: pa.Table) -> pa.Tabl
     watts = own["power_w"].to_pylist()
     mean_own, mean_all = pc.mean(own["power_w"]).as_py(), pc.mean(known["power_w"]).as_py()
     origin = own["energy_origin"][0].as_py()
-    copied = ("configuration", "device", "device_name", "gpus", "local_batch_size", "global_batch_size")
+    copied = (
+        "configuration",
+        "device",
+        "device_name",
+        "gpus",
+        "local_batch_size",
+        "global_batch_size",
+    )
     fixed = {name: row[name] for name in copied}
     return table(
         [

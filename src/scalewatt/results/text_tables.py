@@ -30,7 +30,10 @@ def _cell(value: Any, form: str) -> str:
 def origin_sentence(table: pa.Table) -> str:
     """In words, where the energies come from and what they contain."""
     pairs = {(r["energy_origin"], r["energy_scope"]) for r in table.to_pylist()}
-    words = [f"{origin or 'unknown'} ({scope or 'no sensor'})" for origin, scope in sorted(pairs, key=str)]
+    words = [
+        f"{origin or 'unknown'} ({scope or 'no sensor'})"
+        for origin, scope in sorted(pairs, key=str)
+    ]
     return f"Energy: {'; '.join(words)}." if words else "No finished run."
 
 

@@ -48,5 +48,7 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
     # It was written by this program into its own working directory.
     state = torch.load(path, map_location="cpu", weights_only=False)
     if state["spec_sha256"] != spec_sha256:
-        raise InputError(f"{path}: is the checkpoint of another spec ({state['spec_sha256'][:12]}…)")
+        raise InputError(
+            f"{path}: is the checkpoint of another spec ({state['spec_sha256'][:12]}…)"
+        )
     return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -224,7 +225,7 @@ class Trainer:
             {
                 "epoch": self.epoch,
                 "segment": self.job.segment,
-                **results,
+                **{name: _finite(value) for name, value in results.items()},
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "samples": int(round(sums["train"][:, 0].sum())),
                 "updates": self.step,
@@ -277,14 +278,20 @@ class Trainer:
         )
 
 
+def _finite(value: float | None) -> float | None:
+    """A diverged training has no loss: missing, not NaN."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 def _load_weights(network: nn.Module, path: Path) -> None:
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
 
 
 def _print_epoch(spec: dict[str, Any], row: dict[str, Any]) -> None:
+    names = ("train_loss", "validation_loss", "metric", "epoch_s")
+    values = ", ".join(
+        f"{name} {'-' if row[name] is None else format(row[name], '.4g')}" for name in names
+    )
     print(
-        f"{spec['configuration']} epoch {row['epoch'] + 1}/{spec['epochs']}: "
-        f"loss {row['train_loss']:.4f}, validation loss {row['validation_loss']:.4f}, "
-        f"metric {row['metric']:.4g}, {row['epoch_s']:.1f} s",
-        flush=True,
+        f"{spec['configuration']} epoch {row['epoch'] + 1}/{spec['epochs']}: {values}", flush=True
     )

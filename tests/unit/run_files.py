@@ -1,0 +1,189 @@
+"""Small made run folders, in the layout of a finished run, and rows made from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.campaign.spec import spec_sha256, spec_text
+from scalewatt.energy.publish import HISTORY_SCHEMA
+from scalewatt.energy.tables import ENERGY_SCHEMA, TRACES_SCHEMA
+from scalewatt.files import write_json, write_table
+from scalewatt.results.runs import Facility, RunFiles, run_row
+
+NAME = "resnet50-local-n002-lbs0064-full"
+
+
+def make_spec(**changes: Any) -> dict[str, Any]:
+    """The spec of a run of two ranks on one node, 4 epochs of 12 updates."""
+    return {
+        "spec_version": 1,
+        "configuration": NAME,
+        "repeat": 1,
+        "model": "resnet50",
+        "phase": "train",
+        "device": "local",
+        "gpus": 2,
+        "nodes": 1,
+        "ranks_per_node": 2,
+        "local_batch_size": 64,
+        "global_batch_size": 128,
+        "dataset": {"name": "scans", "format": "imagenet"},
+        "dataset_fraction": "1",
+        "dataset_samples": 1437,
+        "validation_samples": 360,
+        "samples_per_epoch": 1436,
+        "updates_per_epoch": 12,
+        "updates": 48,
+        "protocol": "corrected",
+        "epochs": 4,
+        "seed": 0,
+        "sampling_period_s": 1,
+        "settings": {"precision": "torch_default"},
+        "initial_weights": None,
+    } | changes
+
+
+def epochs(metrics: list[float | None], **changes: Any) -> list[dict[str, Any]]:
+    """Rows of a history, one per metric."""
+    return [
+        {
+            "epoch": epoch,
+            "segment": 0,
+            "train_loss": 2.0 - epoch / 10,
+            "validation_loss": 3.0 - epoch / 10,
+            "metric": metric,
+            "train_metric": None,
+            "learning_rate": 0.1,
+            "samples": 1436,
+            "updates": 12,
+            "epoch_s": 9.0,
+            "train_s": 8.0,
+            "validate_s": 1.0,
+        }
+        | changes
+        for epoch, metric in enumerate(metrics)
+    ]
+
+
+def part(
+    kind: str,
+    stage: str,
+    duration_s: float,
+    energy_j: float | None,
+    *,
+    segment: int = 0,
+    node: str = "n1",
+    devices: int = 1,
+    origin: str | None = "measured",
+    coverage: float = 1.0,
+    flags: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """A row of an energy table."""
+    return {
+        "configuration": NAME,
+        "repeat": 1,
+        "segment": segment,
+        "node": node,
+        "device_kind": kind,
+        "devices": devices,
+        "stage": stage,
+        "duration_s": duration_s,
+        "energy_j": energy_j,
+        "energy_origin": origin,
+        "coverage": coverage,
+        "flags": json.dumps([{"code": code, "device": None, "detail": code} for code in flags]),
+    }
+
+
+def absent(kind: str, stage: str, duration_s: float, **more: Any) -> dict[str, Any]:
+    """A row of a kind that the node has no sensor of."""
+    return part(
+        kind,
+        stage,
+        duration_s,
+        None,
+        origin=None,
+        coverage=0.0,
+        devices=0,
+        flags=("absent",),
+        **more,
+    )
+
+
+def make_run(
+    results: Path,
+    energy: list[dict[str, Any]],
+    *,
+    spec: dict[str, Any] | None = None,
+    history: list[dict[str, Any]] | None = None,
+    **provenance: Any,
+) -> RunFiles:
+    """Write the files of one run that its row is made from."""
+    spec = spec or make_spec()
+    files = RunFiles(results, spec["configuration"], spec["repeat"])
+    files.folder.mkdir(parents=True)
+    (files.folder / "spec.json").write_text(spec_text(spec) + "\n")
+    rows = history or epochs([40.0, 30.0, 20.0, 25.0])
+    write_table(pa.Table.from_pylist(rows, HISTORY_SCHEMA), files.folder / "history.parquet")
+    write_table(pa.Table.from_pylist(energy, ENERGY_SCHEMA), files.energy)
+    write_json(
+        files.folder / "provenance.json",
+        {
+            "spec_sha256": spec_sha256(spec),
+            "hostnames": ["n1"],
+            "torch_device": "cuda",
+            "device_name": "NVIDIA A100",
+            "metric_name": "top1_error_percent",
+            "metric_persistence": None,
+            "segments": [{"segment": 0, "outcome": "finished"}],
+        }
+        | provenance,
+    )
+    return files
+
+
+def row_of(
+    results: Path, energy: list[dict[str, Any]], facility: Facility | None = None, **more: Any
+) -> dict[str, Any]:
+    """The row of a run with these energies."""
+    return run_row(make_run(results, energy, **more), "made", facility or Facility())
+
+
+WHOLE = [
+    part("gpu", "train", 3000, 900_000, devices=2),
+    part("gpu", "validate", 600, 108_000, devices=2),
+    part("cpu", "train", 3000, 450_000, devices=2),
+    part("cpu", "validate", 600, 90_000, devices=2),
+    part("ram", "train", 3000, 60_000),
+    part("ram", "validate", 600, 12_000),
+]
+"""One hour on one node with two GPUs and two sockets: 1 620 000 J = 0.45 kWh."""
+
+
+def trace(
+    node: str, kind: str, index: int, second: float, power_w: float | None, stage: str = "train"
+) -> dict[str, Any]:
+    """A row of a run's traces; times count from 2026-01-01."""
+    return {
+        "configuration": NAME,
+        "repeat": 1,
+        "segment": 0,
+        "time": 1_767_225_600_000_000 + round(second * 1e6),
+        "node": node,
+        "device_kind": kind,
+        "device_index": index,
+        "device": f"{kind}{index}",
+        "power_w": power_w,
+        "utilisation": None,
+        "energy_origin": "measured",
+        "stage": stage,
+    }
+
+
+def write_traces(files: RunFiles, rows: list[dict[str, Any]]) -> None:
+    """Write a run's traces."""
+    write_table(pa.Table.from_pylist(rows, TRACES_SCHEMA), files.traces)

@@ -1,0 +1,325 @@
+"""The AFNO network against a literal second implementation of what the paper's network computes.
+
+The second one keeps the whole spectrum, with zeros where nothing is mixed, and computes real and
+imaginary parts apart by real sums.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from scalewatt.workloads.afno import Block, FourCastNet, Rollout, SpectralLayer
+
+# --- the second implementation ------------------------------------------------------------------
+
+
+def shrink(x: Tensor, threshold: float) -> Tensor:
+    return torch.sign(x) * torch.clamp(x.abs() - threshold, min=0)
+
+
+def literal_spectral(
+    x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, threshold: float
+) -> Tensor:
+    """(B, rows, columns, C) to the same; weights (2, blocks, size, size), real part first."""
+    batch, rows, columns, width = x.shape
+    blocks, size = w1.shape[1:3]
+    spectrum = torch.fft.rfft2(x, dim=(1, 2), norm="ortho")
+    zonal = columns // 2 + 1
+    kept = rows // 2 + 1  # derived from the rows, though it cuts the zonal modes
+    parts = spectrum.reshape(batch, rows, zonal, blocks, size)
+    re, im = parts.real[:, :, :kept], parts.imag[:, :, :kept]
+
+    def times(a: Tensor, w: Tensor) -> Tensor:
+        return torch.einsum("byxki,kio->byxko", a, w)
+
+    hidden_re = torch.relu(times(re, w1[0]) - times(im, w1[1]) + b1[0])
+    hidden_im = torch.relu(times(im, w1[0]) + times(re, w1[1]) + b1[1])
+    out_re = torch.zeros(batch, rows, zonal, blocks, size, dtype=x.dtype)
+    out_im = torch.zeros_like(out_re)
+    out_re[:, :, :kept] = times(hidden_re, w2[0]) - times(hidden_im, w2[1]) + b2[0]
+    out_im[:, :, :kept] = times(hidden_im, w2[0]) + times(hidden_re, w2[1]) + b2[1]
+    mixed = torch.complex(shrink(out_re, threshold), shrink(out_im, threshold))
+    back = torch.fft.irfft2(
+        mixed.reshape(batch, rows, zonal, width), s=(rows, columns), dim=(1, 2), norm="ortho"
+    )
+    return back + x
+
+
+def literal_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    mean = x.mean(-1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+    return (x - mean) / torch.sqrt(variance + 1e-6) * weight + bias
+
+
+def literal_gelu(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def literal_network(p: dict[str, Tensor], x: Tensor, depth: int, patch: int) -> Tensor:
+    """(B, C, H, W) to the same, from the parameters by name."""
+    batch, channels, height, width = x.shape
+    rows, columns = height // patch, width // patch
+    patches = x.reshape(batch, channels, rows, patch, columns, patch)
+    tokens = torch.einsum("bcrisj,ecij->brse", patches, p["patch_embed.proj.weight"])
+    tokens = tokens + p["patch_embed.proj.bias"]
+    tokens = tokens + p["pos_embed"].reshape(1, rows, columns, -1)
+    for i in range(depth):
+        q = {k.removeprefix(f"blocks.{i}."): v for k, v in p.items() if f"blocks.{i}." in k}
+        normed = literal_norm(tokens, q["norm1.weight"], q["norm1.bias"])
+        weights = [q[f"filter.{name}"] for name in ("w1", "b1", "w2", "b2")]
+        tokens = tokens + literal_spectral(normed, *weights, threshold=0.01)
+        normed = literal_norm(tokens, q["norm2.weight"], q["norm2.bias"])
+        hidden = literal_gelu(normed @ q["mlp.fc1.weight"].T + q["mlp.fc1.bias"])
+        tokens = tokens + hidden @ q["mlp.fc2.weight"].T + q["mlp.fc2.bias"]
+    out = torch.zeros(batch, channels, height, width, dtype=x.dtype)
+    for i in range(patch):
+        for j in range(patch):
+            first = (i * patch + j) * channels  # a patch's pixels, each with all its channels
+            head = p["head.weight"][first : first + channels]
+            out[:, :, i::patch, j::patch] = torch.einsum("brse,ce->bcrs", tokens, head)
+    return out
+
+
+# --- forward and gradient -----------------------------------------------------------------------
+
+
+def spectral(width: int = 12, blocks: int = 3, threshold: float = 0.01) -> SpectralLayer:
+    """A layer with weights so large that shrinking does not empty it."""
+    layer = SpectralLayer(width, blocks, threshold)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=0.5)
+    return layer
+
+
+@pytest.mark.parametrize(
+    "shape", [(6, 12), (5, 9), (8, 8), (7, 16), (12, 6), (1, 4), (4, 1)], ids=str
+)
+def test_the_spectral_layer_is_that_of_the_second_implementation(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    layer = spectral()
+    x = torch.randn(2, *shape, 12, requires_grad=True)
+    y = torch.randn(2, *shape, 12)
+    weights = [layer.w1, layer.b1, layer.w2, layer.b2]
+    expected = literal_spectral(x, *weights, threshold=0.01)
+    found = layer(x)
+    assert (found - x).abs().max() > 0.05, "the layer must do something here"
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    ours = torch.autograd.grad((found * y).sum(), [x, *weights])
+    theirs = torch.autograd.grad((expected * y).sum(), [x, *weights])
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
+
+
+def small_network(depth: int = 2) -> FourCastNet:
+    torch.manual_seed(1)
+    net = FourCastNet(
+        grid=(12, 24), in_channels=5, out_channels=5, patch_size=2, embed_dim=16, depth=depth,
+        num_blocks=4, mlp_ratio=3,
+    )  # fmt: skip
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            if "norm" in name:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+            else:
+                parameter.normal_(std=0.4)
+    return net
+
+
+def test_the_network_is_that_of_the_second_implementation_forward_and_backward() -> None:
+    net = small_network()
+    x, target = torch.randn(2, 5, 12, 24), torch.randn(2, 5, 12, 24)
+    parameters = dict(net.named_parameters())
+    found = net(x)
+    expected = literal_network(parameters, x, depth=2, patch=2)
+    scale = expected.abs().max().item()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * scale)
+    ours = torch.autograd.grad(((found - target) ** 2).mean(), list(parameters.values()))
+    theirs = torch.autograd.grad(((expected - target) ** 2).mean(), list(parameters.values()))
+    for name, mine, other in zip(parameters, ours, theirs, strict=True):
+        size = other.abs().max().item()
+        assert size > 0, name
+        torch.testing.assert_close(mine, other, rtol=1e-2, atol=1e-3 * size, msg=name)
+
+
+# --- kept modes ---------------------------------------------------------------------------------
+
+
+def zonal_wave(number: int, rows: int = 90, columns: int = 180, width: int = 4) -> Tensor:
+    angle = 2 * math.pi * torch.arange(columns) * number / columns
+    return torch.cos(angle)[None, None, :, None].expand(1, rows, columns, width).contiguous()
+
+
+@pytest.mark.parametrize(("number", "mixed"), [(0, True), (45, True), (46, False), (90, False)])
+def test_of_the_papers_91_zonal_modes_the_first_46_are_mixed(number: int, mixed: bool) -> None:
+    torch.manual_seed(2)
+    layer = spectral(4, 2, threshold=0.0)
+    with torch.no_grad():  # so that a mode that is not there stays away
+        layer.b1.zero_()
+        layer.b2.zero_()
+    x = zonal_wave(number)
+    unchanged = torch.allclose(layer(x), x, atol=1e-4)
+    assert unchanged != mixed
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "kept"), [(8, 16, 5), (9, 18, 5), (16, 8, 5), (6, 8, 4)]
+)
+def test_the_number_of_mixed_modes_is_that_of_half_the_rows(
+    rows: int, columns: int, kept: int
+) -> None:
+    torch.manual_seed(3)
+    layer = spectral(4, 2, threshold=0.0)
+    with torch.no_grad():
+        layer.b1.zero_()
+        layer.b2.zero_()
+    changed = [
+        m
+        for m in range(columns // 2 + 1)
+        if not torch.allclose(layer(x := zonal_wave(m, rows, columns)), x, atol=1e-4)
+    ]
+    assert changed == list(range(kept))
+
+
+def test_all_meridional_modes_are_mixed() -> None:
+    torch.manual_seed(3)
+    layer = spectral(4, 2, threshold=0.0)
+    with torch.no_grad():
+        layer.b1.zero_()
+        layer.b2.zero_()
+    for mode in range(5):
+        angle = 2 * math.pi * torch.arange(8) * mode / 8
+        x = torch.cos(angle)[None, :, None, None].expand(1, 8, 16, 4).contiguous()
+        assert not torch.allclose(layer(x), x, atol=1e-4)
+
+
+def test_blocks_do_not_mix_with_each_other() -> None:
+    torch.manual_seed(4)
+    layer = spectral(8, 2)
+    x = torch.randn(1, 6, 8, 8)
+    changed = x.clone()
+    changed[..., 4:] += torch.randn(1, 6, 8, 4)
+    before, after = layer(x), layer(changed)
+    torch.testing.assert_close(before[..., :4], after[..., :4])
+    assert not torch.allclose(before[..., 4:], after[..., 4:])
+
+
+def test_small_coefficients_are_shrunk_to_nothing() -> None:
+    layer = SpectralLayer(8, 2, sparsity_threshold=1e6)
+    x = torch.randn(1, 6, 8, 8)
+    torch.testing.assert_close(layer(x), x)
+
+
+def test_the_transform_runs_in_float32_under_autocast() -> None:
+    torch.manual_seed(5)
+    layer = spectral()
+    x = torch.randn(1, 6, 8, 12)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(x)
+        half = layer(x.bfloat16())
+    assert torch.equal(found, layer(x))
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half, layer(x.bfloat16().float()).bfloat16())
+
+
+# --- size and start -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def full_size() -> FourCastNet:
+    with torch.device("meta"):
+        return FourCastNet()
+
+
+def test_the_full_network_has_74_690_304_parameters(full_size: FourCastNet) -> None:
+    assert sum(p.numel() for p in full_size.parameters()) == 74_690_304
+
+
+def test_the_parameters_are_where_the_paper_has_them(full_size: FourCastNet) -> None:
+    def count(prefix: str) -> int:
+        return sum(p.numel() for n, p in full_size.named_parameters() if n.startswith(prefix))
+
+    assert count("patch_embed") == 768 * 20 * 64 + 768
+    assert count("pos_embed") == 90 * 180 * 768
+    assert count("head") == 20 * 64 * 768
+    block = 4 * 768 + 2 * (2 * 8 * 96 * 96 + 2 * 8 * 96) + 2 * 768 * 3072 + 3072 + 768
+    assert count("blocks.11.") == block
+    assert count("blocks") == 12 * block
+    assert full_size.blocks[0].filter.w1.shape == (2, 8, 96, 96)  # type: ignore[union-attr]
+    assert full_size.blocks[0].filter.b2.shape == (2, 8, 96)  # type: ignore[union-attr]
+
+
+def test_every_parameter_has_a_gradient() -> None:
+    """DDP then needs no search for unused parameters."""
+    net = small_network()
+    net(torch.randn(1, 5, 12, 24)).square().mean().backward()
+    assert [n for n, p in net.named_parameters() if p.grad is None] == []
+
+
+def test_weights_start_as_the_paper_says() -> None:
+    torch.manual_seed(6)
+    net = FourCastNet(grid=(32, 64), patch_size=4, embed_dim=128, depth=1, num_blocks=2)
+    block = net.blocks[0]
+    assert isinstance(block, Block)
+    normal = [block.filter.w1, block.filter.w2, block.filter.b1, block.mlp.fc1.weight]
+    for weight in (*normal, block.mlp.fc2.weight, net.head.weight, net.pos_embed):
+        assert weight.std().item() == pytest.approx(0.02, rel=0.1)
+        assert abs(weight.mean().item()) < 0.002
+    assert not block.mlp.fc1.bias.any() and not block.mlp.fc2.bias.any()
+    assert net.head.bias is None
+    assert block.norm1.eps == block.norm2.eps == 1e-6
+    for norm in (block.norm1, block.norm2):
+        assert (norm.weight == 1).all() and (norm.bias == 0).all()
+
+
+def test_the_same_seed_gives_the_same_network() -> None:
+    def weights(seed: int) -> np.ndarray:
+        torch.manual_seed(seed)
+        net = FourCastNet(grid=(8, 16), patch_size=4, embed_dim=8, depth=1, num_blocks=2)
+        return np.concatenate([p.detach().numpy().ravel() for p in net.parameters()])
+
+    np.testing.assert_array_equal(weights(0), weights(0))
+    assert (weights(0) != weights(1)).any()
+
+
+# --- rollout ------------------------------------------------------------------------------------
+
+
+def test_two_steps_are_the_network_applied_twice() -> None:
+    net = small_network(depth=1)
+    x = torch.randn(2, 5, 12, 24)
+    found = Rollout(net, 2)(x)
+    assert found.shape == (2, 2, 5, 12, 24)
+    torch.testing.assert_close(found[:, 0], net(x))
+    torch.testing.assert_close(found[:, 1], net(net(x)))
+
+
+def test_one_step_is_the_network_itself() -> None:
+    net = small_network(depth=1)
+    x = torch.randn(1, 5, 12, 24)
+    torch.testing.assert_close(Rollout(net, 1)(x), net(x)[:, None])
+
+
+def test_the_gradient_goes_back_through_both_steps() -> None:
+    net = small_network(depth=1)
+    x = torch.randn(1, 5, 12, 24, requires_grad=True)
+    second = Rollout(net, 2)(x)[:, 1]
+    ours = torch.autograd.grad(second.sum(), [x, net.head.weight])
+    theirs = torch.autograd.grad(net(net(x)).sum(), [x, net.head.weight])
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other)
+    with torch.no_grad():
+        first = net(x)
+    last_only = torch.autograd.grad(net(first).sum(), net.head.weight)[0]
+    assert not torch.allclose(ours[1], last_only)
+
+
+def test_pre_training_and_fine_tuning_have_the_same_weights_by_name() -> None:
+    """So that fine-tuning loads what pre-training saved."""
+    net = small_network(depth=1)
+    assert set(Rollout(net, 1).state_dict()) == set(Rollout(net, 2).state_dict())

@@ -1,0 +1,382 @@
+"""The points of the figures: which panels, which rows, the speed-up, and Figure 5's traces."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from campaign_files import demo
+from run_files import NAME, WHOLE, make_run, make_spec, part, trace, write_traces
+
+from scalewatt.campaign.definitions import table_definition
+from scalewatt.campaign.spec import run_spec
+from scalewatt.results.build import write_figure_table
+from scalewatt.results.figure_tables import overview, points, speedup
+from scalewatt.results.schema import IDENTITY, OVERVIEW, POINTS, POWER, QUANTITIES
+
+Row = dict[str, Any]
+
+GPU_COUNTS = [1, 2, 4]
+
+
+def configuration(gpus: int, *, repeats: int = 1, **means: float | None) -> Row:
+    """A row of the configurations table: every quantity is 100 + its place, unless given."""
+    row: Row = dict.fromkeys((name for name, _ in IDENTITY), "word")
+    row |= {"configuration": f"c{gpus}", "gpus": gpus, "nodes": 1, "n_repeats": repeats}
+    row |= {"local_batch_size": 64, "global_batch_size": 64 * gpus, "epochs": 4}
+    row |= {"dataset_samples": 1000 * gpus, "energy_origin": "measured", "energy_scope": "cpu"}
+    for place, name in enumerate(QUANTITIES):
+        mean = means.get(name, 100.0 + place)
+        spread = None if repeats == 1 or mean is None else 0.1 * mean
+        row |= {f"{name}_mean": mean, f"{name}_sd": spread}
+        row[f"{name}_low"] = None if spread is None else mean - 2 * spread  # type: ignore[operator]
+        row[f"{name}_high"] = None if spread is None else mean + 2 * spread  # type: ignore[operator]
+    return row
+
+
+def definition(figure: str, counts: list[int] | None = None, **more: Any) -> Row:
+    series = {
+        "name": "line",
+        "label": "a line",
+        "points": [{"configuration": f"c{n}", "gpus": n} for n in counts or GPU_COUNTS],
+    }
+    return {"figure": figure, "campaign": "made", "series": [series], **more}
+
+
+def rows_of(figure: str, rows: list[Row], counts: list[int] | None = None) -> list[Row]:
+    return points(definition(figure, counts), rows).to_pylist()
+
+
+# --- panels -------------------------------------------------------------------------------------
+
+RESULTS = [("B", "gpus", "metric_last"), ("C", "gpus", "energy_kwh")]
+RATES = [
+    ("A", "gpus", "p_gpuh_kw"),
+    ("B", "gpus", "mean_gpu_power_w"),
+    ("C", "gpus", "mean_cpu_socket_power_w"),
+    ("D", "gpus", "samples_per_gpuh"),
+    ("E", "gpus", "passes_per_gpuh"),
+]
+SCALING = [("A", "gpus", "speedup"), *RESULTS, ("D", "gpu_hours", "energy_kwh")]
+PANELS = {
+    "figure2": SCALING,
+    "figure3": [
+        ("A", "gpus", "runtime_h"),
+        *RESULTS,
+        ("B2", "dataset_samples", "metric_last"),
+        ("C2", "dataset_samples", "energy_kwh"),
+        ("D", "gpu_hours", "energy_kwh"),
+    ],
+    "figure4": SCALING,
+    "figure6": RATES,
+    "figure7": RATES,
+}
+
+
+@pytest.mark.parametrize("figure", PANELS)
+def test_a_figure_has_the_papers_panels_with_a_row_for_each_point(figure: str) -> None:
+    found = points(definition(figure), [configuration(n) for n in GPU_COUNTS])
+    assert found.schema.equals(POINTS)
+    rows = found.to_pylist()
+    panels = list(dict.fromkeys((r["panel"], r["x_name"], r["y_name"]) for r in rows))
+    assert sorted(panels) == sorted(PANELS[figure])
+    for letter, _, _ in panels:
+        assert [r["gpus"] for r in rows if r["panel"] == letter] == GPU_COUNTS
+
+
+@pytest.mark.parametrize("figure", PANELS)
+def test_a_point_is_the_mean_of_its_quantity_with_its_error_bar(figure: str) -> None:
+    configurations = {n: configuration(n, repeats=3) for n in GPU_COUNTS}
+    for row in rows_of(figure, list(configurations.values())):
+        source = configurations[row["gpus"]]
+        if row["x_name"] in ("gpus", "dataset_samples"):
+            assert row["x"] == source[row["x_name"]]
+        else:
+            assert row["x"] == source["gpu_hours_mean"]
+        if row["y_name"] != "speedup":
+            for ours, theirs in (
+                ("y", "mean"),
+                ("y_sd", "sd"),
+                ("y_low", "low"),
+                ("y_high", "high"),
+            ):
+                assert row[ours] == source[f"{row['y_name']}_{theirs}"]
+        assert row["n_repeats"] == 3
+        assert (row["energy_origin"], row["energy_scope"]) == ("measured", "cpu")
+        assert (row["series"], row["label"]) == ("line", "a line")
+
+
+def test_a_point_whose_value_is_unknown_keeps_its_row() -> None:
+    rows = rows_of("figure6", [configuration(n, mean_gpu_power_w=None) for n in GPU_COUNTS])
+    gpu_power = [r for r in rows if r["y_name"] == "mean_gpu_power_w"]
+    assert [r["y"] for r in gpu_power] == [None] * 3
+    assert all(r["y"] is not None for r in rows if r["y_name"] == "p_gpuh_kw")
+
+
+def test_a_point_without_runs_has_no_row() -> None:
+    rows = rows_of("figure2", [configuration(1), configuration(4)])
+    assert {r["gpus"] for r in rows} == {1, 4}
+    assert rows_of("figure2", []) == []
+
+
+def test_a_configuration_of_two_series_is_a_point_of_both() -> None:
+    both = definition("figure2")
+    both["series"].append({**both["series"][0], "name": "other", "label": "another"})
+    rows = points(both, [configuration(n) for n in GPU_COUNTS]).to_pylist()
+    assert len(rows) == 2 * 4 * 3
+
+
+def test_a_configuration_of_no_series_is_not_plotted() -> None:
+    rows = rows_of("figure2", [configuration(1), configuration(8)])
+    assert {r["gpus"] for r in rows} == {1}
+
+
+# --- the speed-up -------------------------------------------------------------------------------
+
+
+def speedups(times: dict[int, float], **more: Any) -> dict[int, Row]:
+    rows = [configuration(n, runtime_h=t, **more) for n, t in times.items()]
+    found = rows_of("figure2", rows, list(times))
+    return {r["gpus"]: r for r in found if r["y_name"] == "speedup"}
+
+
+def test_the_speedup_is_relative_to_one_gpu() -> None:
+    found = speedups({1: 8.0, 2: 5.0, 4: 2.0})
+    assert {n: r["y"] for n, r in found.items()} == {1: 1.0, 2: 1.6, 4: 4.0}
+
+
+def test_a_series_that_starts_at_n_gpus_starts_at_a_speedup_of_n() -> None:
+    found = speedups({16: 41.0, 32: 24.0, 64: 16.0})
+    assert {n: r["y"] for n, r in found.items()} == pytest.approx(
+        {16: 16.0, 32: 16 * 41 / 24, 64: 16 * 41 / 16}
+    )
+
+
+def test_ideal_scaling_is_a_speedup_of_n() -> None:
+    found = speedups({n: 100 / n for n in (4, 8, 12, 256)})
+    assert all(r["y"] == pytest.approx(n) for n, r in found.items())
+
+
+def numeric_half(function: Callable[..., float], values: list[float], errors: list[float]) -> float:
+    """The error of a function of independent values, by numeric derivatives."""
+    total = 0.0
+    for i, error in enumerate(errors):
+        step = 1e-6 * values[i]
+        up = [v + (step if j == i else 0) for j, v in enumerate(values)]
+        down = [v - (step if j == i else 0) for j, v in enumerate(values)]
+        total += ((function(*up) - function(*down)) / (2 * step) * error) ** 2
+    return math.sqrt(total)
+
+
+def test_the_speedups_sd_is_that_of_both_run_times() -> None:
+    first, other = configuration(4, runtime_h=10.0, repeats=3), configuration(16, repeats=3)
+    other |= {"runtime_h_mean": 3.0, "runtime_h_sd": 0.2}
+    other |= {"runtime_h_low": 2.7, "runtime_h_high": 3.3}
+    found = speedup(other, first)
+    assert found["y"] == pytest.approx(4 * 10 / 3)
+
+    def s(t: float, t0: float) -> float:
+        return 4 * t0 / t
+
+    assert found["y_sd"] == pytest.approx(numeric_half(s, [3.0, 10.0], [0.2, 1.0]), rel=1e-6)
+    half = numeric_half(s, [3.0, 10.0], [0.3, 2.0])
+    assert found["y_high"] - found["y"] == pytest.approx(half, rel=1e-6)
+    assert found["y"] - found["y_low"] == pytest.approx(half, rel=1e-6)
+
+
+def test_the_first_points_speedup_is_exact() -> None:
+    first = speedups({4: 10.0, 8: 6.0}, repeats=3)[4]
+    assert first["y"] == 4.0
+    assert (first["y_sd"], first["y_low"], first["y_high"]) == (None, None, None)
+
+
+def test_a_speedup_of_single_runs_has_no_error_bar() -> None:
+    found = speedups({1: 8.0, 2: 5.0})[2]
+    assert (found["y_sd"], found["y_low"], found["y_high"]) == (None, None, None)
+    mixed = speedup(configuration(2, repeats=3), configuration(1))
+    assert (mixed["y_sd"], mixed["y_low"], mixed["y_high"]) == (None, None, None)
+
+
+# --- figure 1 -----------------------------------------------------------------------------------
+
+
+def test_the_overview_is_of_the_campaign_alone(tmp_path: Path) -> None:
+    made = table_definition(demo(), "figure1", [])
+    out = tmp_path / "figure1.parquet"
+    write_figure_table(made, tmp_path / "no-results", out)
+    found = pq.read_table(out)
+    assert found.schema.equals(OVERVIEW)
+    assert json.loads(found.schema.metadata[b"scalewatt"])["missing"] == []
+    rows = {(r["series"], r["gpus"]): r for r in found.to_pylist()}
+    assert len(rows) == 3 + 2 + 3 + 2
+    scaled = rows["resnet50-scaled-lbs64", 2]
+    assert (scaled["dataset_rule"], scaled["batch_rule"]) == ("scaled", "constant LBS")
+    assert (scaled["dataset_samples"], scaled["samples_per_gpu"]) == (718, 359)
+    fixed = rows["resnet50-full-gbs64", 2]
+    assert (fixed["dataset_rule"], fixed["batch_rule"]) == ("fixed", "constant GBS")
+    assert (fixed["local_batch_size"], fixed["global_batch_size"]) == (32, 64)
+    # 718 samples a rank in batches of 32: 23 updates an epoch, 5 epochs
+    assert (fixed["updates_per_epoch"], fixed["updates"]) == (23, 115)
+
+
+def test_along_the_overviews_rules_updates_do_what_the_paper_says() -> None:
+    rows = overview(table_definition(demo(), "figure1", []), []).to_pylist()
+    updates: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        updates.setdefault((row["dataset_rule"], row["batch_rule"]), []).append(row["updates"])
+    fixed_lbs = updates["fixed", "constant LBS"]
+    assert fixed_lbs == sorted(fixed_lbs, reverse=True) and fixed_lbs[0] > 2 * fixed_lbs[2] - 10
+    assert len(set(updates["fixed", "constant GBS"])) == 1
+    assert len(set(updates["scaled", "constant LBS"])) == 1
+    first, second = updates["scaled", "constant GBS"]
+    assert abs(second - 2 * first) <= 5  # the last, partial batch of each of five epochs
+
+
+# --- from runs to a written table ---------------------------------------------------------------
+
+
+def finished_demo_runs(results: Path, figure: str, skip: int = 0) -> tuple[Row, list[list[Any]]]:
+    """Made runs of a figure of the demo's campaign, all but the first `skip`."""
+    campaign = demo()
+    ids = campaign.figure_configurations(figure)
+    runs = [[id_, r] for id_ in ids for r in range(1, campaign.repeats[id_] + 1)][skip:]
+    for id_, repeat in runs:
+        hours = 4 / campaign.configurations[id_].gpus + repeat / 10
+        energy = [part("cpu", "train", 3600 * hours, 1e6 * hours, origin="estimated")]
+        spec = run_spec(campaign, id_, repeat)
+        make_run(results, energy, spec=spec, torch_device="cpu", device_name="AMD EPYC")
+    return table_definition(campaign, figure, runs), runs
+
+
+def test_a_figures_table_is_written_from_its_own_runs_and_no_others(tmp_path: Path) -> None:
+    made, runs = finished_demo_runs(tmp_path, "figure4")
+    out = tmp_path / "tables" / "figure4.parquet"
+    write_figure_table(made, tmp_path, out)
+    found = pq.read_table(out)
+    assert found.schema.equals(POINTS)
+    assert set(found["configuration"].to_pylist()) == {id_ for id_, _ in runs}
+    repeated = [r for r in found.to_pylist() if r["series"] == "fourcastnet-pretrain-gbs8"]
+    assert {r["n_repeats"] for r in repeated} == {3}
+    assert all(r["y_sd"] > 0 for r in repeated if r["panel"] in "CD" and r["gpus"] == 4)
+    metadata = json.loads(found.schema.metadata[b"scalewatt"])
+    assert metadata["figure"] == "figure4" and metadata["campaign"] == "demo"
+    assert metadata["missing"] == []
+    assert metadata["gpu_word"] == "processes"
+    with open(out.with_suffix(".csv"), newline="") as file:
+        assert len(list(csv.DictReader(file))) == len(found)
+
+
+def test_a_figures_table_names_the_configurations_that_are_missing(tmp_path: Path) -> None:
+    made, runs = finished_demo_runs(tmp_path, "figure2", skip=2)
+    out = tmp_path / "figure2.parquet"
+    write_figure_table(made, tmp_path, out)
+    found = pq.read_table(out)
+    missing = json.loads(found.schema.metadata[b"scalewatt"])["missing"]
+    assert missing == demo().figure_configurations("figure2")[:2]
+    assert set(found["configuration"].to_pylist()) == {id_ for id_, _ in runs}
+
+
+def test_a_figure_of_no_finished_run_is_an_empty_table(tmp_path: Path) -> None:
+    out = tmp_path / "figure2.parquet"
+    write_figure_table(table_definition(demo(), "figure2", []), tmp_path, out)
+    assert len(pq.read_table(out)) == 0
+
+
+# --- figure 5 -----------------------------------------------------------------------------------
+
+
+def power_rows(tmp_path: Path, traces: list[Row], energy: list[Row] | None = None) -> list[Row]:
+    files = make_run(tmp_path, energy or WHOLE)
+    write_traces(files, traces)
+    out = tmp_path / "tables" / "figure5.parquet"
+    made = {
+        "figure": "figure5",
+        "campaign": "made",
+        "runs": [[NAME, 1]],
+        "missing": [],
+        "points": [{"label": "LBS 4", "configuration": NAME}],
+    }
+    write_figure_table(made, tmp_path, out)
+    found = pq.read_table(out)
+    assert found.schema.equals(POWER)
+    return found.to_pylist()
+
+
+def test_figure5_shows_the_first_gpu_from_the_start_of_training(tmp_path: Path) -> None:
+    traces = []
+    for second in range(0, 401, 10):
+        stage = "startup" if second < 50 else "train"
+        traces += [
+            trace("n1", "gpu", 0, second, 200.0 + second, stage),
+            trace("n1", "gpu", 1, second, 90.0, stage),
+            trace("n2", "gpu", 0, second, 80.0, stage),
+            trace("n1", "cpu", 0, second, 70.0, stage),
+            trace("n1", "unused_gpu", 2, second, 30.0, stage),
+        ]
+    rows = power_rows(tmp_path, traces[::-1])  # in any order
+    assert [r["time_s"] for r in rows] == [float(t) for t in range(0, 301, 10)]
+    assert [r["power_w"] for r in rows] == [250.0 + t for t in range(0, 301, 10)]
+    assert {r["device_kind"] for r in rows} == {"gpu"}
+    assert {(r["panel"], r["label"], r["gpus"]) for r in rows} == {("A", "LBS 4", 2)}
+    # the means are of the whole run: this device's, and all GPUs' that the run held
+    assert {r["mean_power_w"] for r in rows} == {400.0}
+    assert rows[0]["mean_power_all_w"] == pytest.approx((400 + 90 + 80) / 3)
+
+
+def test_figure5_shows_cpu_power_where_there_is_no_gpu(tmp_path: Path) -> None:
+    traces = [trace("n1", "cpu", 0, t, 55.0) for t in range(5)]
+    traces += [trace("n1", "ram", 0, t, 5.0) for t in range(5)]
+    rows = power_rows(tmp_path, traces, WHOLE[2:])
+    assert {(r["device_kind"], r["power_w"]) for r in rows} == {("cpu", 55.0)}
+
+
+def test_figure5_keeps_a_lost_sample_as_unknown(tmp_path: Path) -> None:
+    powers = [100.0, None, 300.0]
+    traces = [trace("n1", "gpu", 0, t, w) for t, w in enumerate(powers)]
+    rows = power_rows(tmp_path, traces)
+    assert [(r["time_s"], r["power_w"]) for r in rows] == list(enumerate(powers))
+    assert rows[0]["mean_power_w"] == 200.0
+
+
+def test_figure5_shows_no_panel_of_a_run_that_never_trained(tmp_path: Path) -> None:
+    assert power_rows(tmp_path, [trace("n1", "gpu", 0, 0, 50.0, "startup")]) == []
+
+
+def test_figure5_shows_no_panel_of_a_run_without_power(tmp_path: Path) -> None:
+    assert power_rows(tmp_path, [trace("n1", "gpu", 0, 0, None)]) == []
+
+
+def test_figure5_has_a_panel_for_each_point_in_the_campaigns_order(tmp_path: Path) -> None:
+    names = ["second", "first"]
+    for watts, name in zip((20.0, 10.0), names, strict=True):
+        files = make_run(tmp_path, WHOLE, spec=make_spec(configuration=name))
+        write_traces(files, [trace("n1", "gpu", 0, 0, watts)])
+    made = {
+        "figure": "figure5",
+        "campaign": "made",
+        "runs": [[name, 1] for name in sorted(names)],
+        "missing": [],
+        "points": [{"label": name, "configuration": name} for name in names],
+    }
+    write_figure_table(made, tmp_path, tmp_path / "figure5.parquet")
+    rows = pq.read_table(tmp_path / "figure5.parquet").to_pylist()
+    assert [(r["panel"], r["label"], r["power_w"]) for r in rows] == [
+        ("A", "second", 20.0),
+        ("B", "first", 10.0),
+    ]
+
+
+def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
+    out = tmp_path / "figure2.parquet"
+    write_figure_table(table_definition(demo(), "figure2", []), tmp_path, out)
+    schema: pa.Schema = pq.read_schema(out)
+    assert set(json.loads(schema.metadata[b"scalewatt"])) == {
+        "figure", "campaign", "missing", "notes", "gpu_word",
+    }  # fmt: skip

@@ -1,0 +1,297 @@
+"""FourCastNet's workload: weights by latitude, loss, RMSE, learning rate and initial conditions."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from scalewatt.datasets.era5 import CHANNELS
+from scalewatt.datasets.era5_times import year_times
+from scalewatt.workloads import workload_class
+from scalewatt.workloads.afno import Rollout
+from scalewatt.workloads.fourcastnet import FourCastNetWorkload
+
+CPU = torch.device("cpu")
+ROWS, COLUMNS, STEPS = 4, 8, 14
+LATITUDE = np.linspace(90, -90, ROWS + 1)  # as stored: the southernmost row is dropped
+Z500 = 14  # "z500" in PAPER's list of channels, counted from 0
+
+RNG = np.random.default_rng(0)
+MEAN = RNG.normal(size=20)
+SD = RNG.uniform(0.5, 2.0, size=20)
+SD[Z500] = 3300.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three prepared years of noise."""
+    path = tmp_path_factory.mktemp("era5")
+    for year in (1979, 1980, 1981):
+        with h5py.File(path / f"{year}.h5", "w") as file:
+            shape = (STEPS, 20, ROWS + 1, COLUMNS)
+            noise = RNG.normal(size=shape) * SD[:, None, None] + MEAN[:, None, None]
+            file["fields"] = noise.astype(np.float32)
+            file["time"] = year_times(year)[:STEPS].astype("datetime64[s]").astype(np.int64)
+            file["latitude"], file["longitude"] = LATITUDE, np.arange(COLUMNS) * 360 / COLUMNS
+    statistics = {"channels": list(CHANNELS), "mean": MEAN.tolist(), "sd": SD.tolist()}
+    (path / "statistics.json").write_text(json.dumps(statistics | {"years": [1979]}))
+    return path
+
+
+def workload(folder: Path, phase: str = "pretrain", **settings: Any) -> FourCastNetWorkload:
+    spec = {
+        "model": "fourcastnet",
+        "phase": phase,
+        "epochs": 80,
+        "dataset": {
+            "grid": [ROWS, COLUMNS],
+            "train_years": [1979, 1979],
+            "validation_years": [1980, 1980],
+            "test_years": [1981, 1981],
+            "samples_per_year": 12,
+        },
+        "settings": {
+            "patch_size": 2, "embed_dim": 8, "depth": 1, "num_blocks": 2, "mlp_ratio": 4,
+            "sparsity_threshold": 0.01, "learning_rate": 5e-4, "weight_decay": 0.0,
+            "initial_conditions": 36, "initial_condition_spacing": 5, "precision": "fp16",
+        } | settings,
+    }  # fmt: skip
+    return FourCastNetWorkload(spec, str(folder), CPU)
+
+
+class Fixed(nn.Module):
+    """Forecasts what it was given, in normalised units, whatever the state."""
+
+    def __init__(self, forecast: Tensor) -> None:
+        super().__init__()
+        self.forecast = nn.Parameter(forecast)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forecast
+
+
+def fields(*shape: int, seed: int = 1) -> np.ndarray:
+    """Physical fields, float32."""
+    noise = np.random.default_rng(seed).normal(size=(*shape, 20, ROWS, COLUMNS))
+    return (noise * SD[:, None, None] + MEAN[:, None, None]).astype(np.float32)
+
+
+def normalised(field: np.ndarray) -> np.ndarray:
+    return (field.astype(np.float64) - MEAN[:, None, None]) / SD[:, None, None]
+
+
+def batch(x: np.ndarray, target: np.ndarray) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(x), torch.from_numpy(target)
+
+
+def model_of(forecast: np.ndarray) -> Fixed:
+    return Fixed(torch.from_numpy(normalised(forecast).astype(np.float32)))
+
+
+def test_the_model_is_found_by_its_name() -> None:
+    assert workload_class("fourcastnet") is FourCastNetWorkload
+
+
+# --- the metric ---------------------------------------------------------------------------------
+
+
+def latitude_weights() -> list[float]:
+    """N·cos(lat)/Σcos(lat) over the N latitudes used."""
+    used = [math.cos(math.radians(lat)) for lat in LATITUDE[:-1]]
+    return [len(used) * c / sum(used) for c in used]
+
+
+def test_weights_go_with_the_cosine_of_the_latitudes_used(folder: Path) -> None:
+    weights = workload(folder).weights.tolist()
+    assert weights == pytest.approx(latitude_weights(), rel=1e-6, abs=1e-7)
+    assert sum(weights) / len(weights) == pytest.approx(1)
+    assert weights[0] == pytest.approx(0, abs=1e-6)  # the north pole is used,
+    assert weights[-1] > 0.5  # the south pole is not
+
+
+def literal_rmse(forecast: np.ndarray, truth: np.ndarray) -> float:
+    """Of one Z500 field in m²/s²: sqrt of the mean of weight·error² over the grid."""
+    total = 0.0
+    for i, weight in enumerate(latitude_weights()):
+        for j in range(COLUMNS):
+            total += weight * (float(forecast[i, j]) - float(truth[i, j])) ** 2
+    return math.sqrt(total / (ROWS * COLUMNS))
+
+
+@pytest.mark.parametrize(("phase", "steps"), [("pretrain", 1), ("finetune", 2)])
+def test_the_metric_is_the_mean_rmse_of_z500_at_the_last_step(
+    phase: str, steps: int, folder: Path
+) -> None:
+    one = workload(folder, phase)
+    sums = []
+    expected, persistence = [], []
+    for seed, size in ((1, 3), (2, 2)):  # two ranks
+        x, target = fields(size, seed=seed), fields(size, steps, seed=10 + seed)
+        forecast = fields(size, steps, seed=20 + seed)
+        found = one.evaluate("forecasts", model_of(forecast), batch(x, target))
+        sums.append(found.detach().numpy())
+        for k in range(size):
+            truth = target[k, -1, Z500]
+            expected.append(literal_rmse(forecast[k, -1, Z500], truth))
+            persistence.append(literal_rmse(x[k, Z500], truth))
+    results = one.results(
+        {"train": np.ones((1, 2)), "validation": np.ones((1, 2)), "forecasts": np.stack(sums)}
+    )
+    assert results["metric"] == pytest.approx(np.mean(expected), rel=1e-4)
+    assert results["metric_persistence"] == pytest.approx(np.mean(persistence), rel=1e-4)
+
+
+def test_a_perfect_forecast_has_no_error(folder: Path) -> None:
+    target = fields(2, 1)
+    sums = workload(folder).evaluate("forecasts", model_of(target), batch(fields(2), target))
+    assert sums.tolist()[:2] == pytest.approx([2, 0], abs=1e-6 * SD[Z500])
+
+
+# --- the loss -----------------------------------------------------------------------------------
+
+
+def literal_loss(forecast: np.ndarray, target: np.ndarray) -> list[float]:
+    """Of each sample: the relative L2 error over all channels and pixels, summed over the steps."""
+    f, t = normalised(forecast), normalised(target)
+    return [
+        sum(
+            math.sqrt(((f[k, s] - t[k, s]) ** 2).sum()) / math.sqrt((t[k, s] ** 2).sum())
+            for s in range(f.shape[1])
+        )
+        for k in range(len(f))
+    ]
+
+
+@pytest.mark.parametrize(("phase", "steps"), [("pretrain", 1), ("finetune", 2)])
+def test_the_loss_is_the_relative_l2_error_summed_over_the_steps(
+    phase: str, steps: int, folder: Path
+) -> None:
+    one = workload(folder, phase)
+    target, forecast = fields(3, steps, seed=3), fields(3, steps, seed=4)
+    expected = literal_loss(forecast, target)
+    loss, sums = one.loss(model_of(forecast), batch(fields(3), target))
+    assert loss.item() == pytest.approx(np.mean(expected), rel=1e-5)
+    assert sums.tolist() == pytest.approx([3, sum(expected)], rel=1e-5)
+    again = one.evaluate("validation", model_of(forecast), batch(fields(3), target))
+    assert again.tolist() == pytest.approx([3, sum(expected)], rel=1e-5)
+
+
+def test_the_loss_can_be_minimised_and_its_sums_hold_no_graph(folder: Path) -> None:
+    model = model_of(fields(2, 1, seed=5))
+    loss, sums = workload(folder).loss(model, batch(fields(2), fields(2, 1)))
+    assert not sums.requires_grad
+    loss.backward()
+    assert model.forecast.grad is not None and model.forecast.grad.abs().sum() > 0
+
+
+def test_losses_of_unequal_batches_and_ranks_are_averaged_by_sample(folder: Path) -> None:
+    one = workload(folder)
+    target, forecast = fields(5, 1, seed=6), fields(5, 1, seed=7)
+    parts = [slice(0, 4), slice(4, 5)]
+    sums = np.stack(
+        [
+            one.evaluate("validation", model_of(forecast[p]), batch(fields(5)[p], target[p]))
+            .detach()
+            .numpy()
+            for p in parts
+        ]
+    )
+    results = one.results({"train": 2 * sums, "validation": sums, "forecasts": np.ones((1, 3))})
+    expected = np.mean(literal_loss(forecast, target))
+    assert results["validation_loss"] == pytest.approx(expected, rel=1e-5)
+    assert results["train_loss"] == pytest.approx(expected, rel=1e-5)
+    assert results["train_metric"] is None
+
+
+# --- data ---------------------------------------------------------------------------------------
+
+
+def test_forecasts_start_at_spaced_times_of_the_test_year(folder: Path) -> None:
+    found = workload(folder).evaluations()["forecasts"]
+    assert list(found.positions) == [0, 5, 10]
+    assert found.whole
+    few = workload(folder, initial_conditions=2, initial_condition_spacing=3)
+    assert list(few.evaluations()["forecasts"].positions) == [0, 3]
+
+
+def test_validation_covers_every_sample_of_its_years(folder: Path) -> None:
+    found = workload(folder).evaluations()["validation"]
+    assert list(found.positions) == list(range(12))
+    assert found.whole
+
+
+def test_fine_tuning_learns_two_steps_and_pre_training_one(folder: Path) -> None:
+    for phase, steps in (("pretrain", 1), ("finetune", 2)):
+        one = workload(folder, phase)
+        x, target = one.training_data()[0, 0]
+        assert x.shape == (20, ROWS, COLUMNS) and target.shape == (steps, 20, ROWS, COLUMNS)
+        model = one.model()
+        assert isinstance(model, Rollout)
+        assert model(torch.zeros(2, 20, ROWS, COLUMNS)).shape == (2, steps, 20, ROWS, COLUMNS)
+
+
+def test_fp16_is_for_gpus_only(folder: Path) -> None:
+    assert not workload(folder).autocast
+
+
+# --- optimiser and learning rate ----------------------------------------------------------------
+
+
+def rates(one: FourCastNetWorkload, epochs: int, steps: int = 3) -> list[list[float]]:
+    optimizer = one.optimizer(nn.Linear(1, 1))
+    schedule = one.schedule(optimizer)
+    found = []
+    for epoch in range(epochs):
+        found.append([])
+        for step in range(steps):
+            schedule.begin_step(epoch, step, steps)
+            optimizer.step()
+            found[-1].append(optimizer.param_groups[0]["lr"])
+        schedule.end_epoch(epoch, {})
+    found.append([optimizer.param_groups[0]["lr"]])
+    return found
+
+
+def test_the_rate_follows_a_cosine_to_zero_once_an_epoch(folder: Path) -> None:
+    found = rates(workload(folder), 80)
+    for epoch in range(80):
+        expected = 5e-4 * (1 + math.cos(math.pi * epoch / 80)) / 2
+        assert found[epoch] == pytest.approx([expected] * 3, rel=1e-9)
+    assert found[0][0] == 5e-4
+    assert found[40][0] == pytest.approx(2.5e-4)
+    assert found[80][0] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_resumed_schedule_goes_on(folder: Path) -> None:
+    one = workload(folder)
+    optimizer = one.optimizer(nn.Linear(1, 1))
+    schedule = one.schedule(optimizer)
+    for epoch in range(30):
+        optimizer.step()
+        schedule.end_epoch(epoch, {})
+    again = one.optimizer(nn.Linear(1, 1))
+    resumed = one.schedule(again)
+    again.load_state_dict(optimizer.state_dict())
+    resumed.load_state_dict(schedule.state_dict())
+    for epoch in range(30, 80):
+        for s in (schedule, resumed):
+            s.end_epoch(epoch, {})
+        assert again.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
+
+
+def test_the_optimiser_is_adam_without_weight_decay(folder: Path) -> None:
+    one = workload(folder, learning_rate=1e-4)
+    model = one.model()
+    optimizer = one.optimizer(model)
+    assert type(optimizer) is torch.optim.Adam
+    [group] = optimizer.param_groups
+    assert (group["lr"], group["weight_decay"]) == (1e-4, 0)
+    assert len(group["params"]) == len(list(model.parameters()))

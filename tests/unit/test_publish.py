@@ -1,0 +1,242 @@
+"""From a finished working directory to a run's outputs: all of them, the provenance last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from run_files import epochs, make_spec
+
+from scalewatt.energy import publish as publish_module
+from scalewatt.energy.publish import EVENTS_SCHEMA, HISTORY_SCHEMA, already_published, publish
+from scalewatt.energy.record import description_path, segment_name
+from scalewatt.energy.workdir import WorkDir, open_workdir
+from scalewatt.files import read_json, write_json
+
+OUTPUTS = [
+    "events.parquet",
+    "history.parquet",
+    "perun",
+    "provenance.json",
+    "train.log",
+    "weights.pt",
+]
+T0 = 1_795_000_000.0
+
+
+def journal(work: WorkDir, segment: int, host: str, seconds: list[float], torn: str = "") -> None:
+    lines = [json.dumps({"journal": 1, "host": host, "sampling_period_s": 1.0})]
+    lines += [json.dumps({"t": T0 + s, "mono": s, f"{host}_CPU_USAGE": 50.0}) for s in seconds]
+    path = work.perun / f"{segment_name(segment)}.{host}.journal"
+    path.write_text("\n".join(lines) + "\n" + torn)
+
+
+def event(segment: int, stage: str | None, second: float, epoch: int | None = None) -> str:
+    mark = {"segment": segment, "stage": stage, "epoch": epoch, "start_s": T0 + second}
+    return json.dumps(mark) + "\n"
+
+
+def describe(work: WorkDir, segment: int, **changes: Any) -> None:
+    write_json(
+        description_path(work.path, segment),
+        {
+            "hostnames": ["n1"],
+            "gpus": {"n1": [0, 1]},
+            "torch_device": "cuda",
+            "device_name": "NVIDIA A100",
+            "packages": {"torch": "2.7.0"},
+        }
+        | changes,
+    )
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[WorkDir]:
+    """A run that was killed in its first segment and finished in its second."""
+    with open_workdir(tmp_path / "work", make_spec()) as work:
+        work.begin_segment()
+        work.begin_segment()
+        work.end_segment("finished")
+        (work.path / "events.jsonl").write_text(
+            event(0, "startup", 0)
+            + event(0, "train", 5, 0)
+            + event(1, "startup", 100)
+            + event(1, "train", 105, 0)
+            + event(1, "shutdown", 150)
+            + event(1, None, 151)
+        )
+        journal(work, 0, "n1", [1, 2, 42.5], torn='{"t": 17950000')
+        journal(work, 1, "n1", [101, 150])
+        (work.perun / f"{segment_name(1)}.hdf5").write_bytes(b"hdf5")
+        (work.path / "weights.pt").write_bytes(b"weights")
+        (work.path / "checkpoint.pt").write_bytes(b"checkpoint")
+        (work.path / "train.log").write_text("epoch 1/4\n")
+        describe(work, 0)
+        describe(work, 1)
+        history = [row | {"metric_persistence": 9.5, "top5": 1.0} for row in epochs([40.0, 30.0])]
+        result = {"metric_name": "top1_error_percent", "parameters": 23, "history": history}
+        write_json(work.path / "result.json", result)
+        yield work
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "results" / "runs" / "a" / "1"
+
+
+def test_every_output_is_there_and_nothing_else(work: WorkDir, out: Path) -> None:
+    publish(work, out)
+    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
+    assert sorted(path.name for path in (out / "perun").iterdir()) == [
+        "segment-000.n1.journal", "segment-001.hdf5", "segment-001.n1.journal",
+    ]  # fmt: skip
+    assert (out / "weights.pt").read_bytes() == b"weights"
+    assert (out / "train.log").read_text() == "epoch 1/4\n"
+    assert (out / "perun" / "segment-001.hdf5").read_bytes() == b"hdf5"
+
+
+def test_the_history_has_its_schema_and_only_its_columns(work: WorkDir, out: Path) -> None:
+    publish(work, out)
+    history = pq.read_table(out / "history.parquet")
+    assert history.schema.equals(HISTORY_SCHEMA)
+    assert history["metric"].to_pylist() == [40.0, 30.0]
+    assert history["train_metric"].to_pylist() == [None, None]
+    assert history["updates"].to_pylist() == [12, 12]
+
+
+def test_a_killed_segments_last_stage_ends_with_its_recording(work: WorkDir, out: Path) -> None:
+    publish(work, out)
+    events = pq.read_table(out / "events.parquet")
+    assert events.schema.equals(EVENTS_SCHEMA)
+    rows = [
+        (r["segment"], r["stage"], r["epoch"], r["start_s"] - T0, r["end_s"] - T0)
+        for r in events.to_pylist()
+    ]
+    assert rows == [
+        (0, "startup", None, 0, 5),
+        (0, "train", 0, 5, 42.5),
+        (1, "startup", None, 100, 105),
+        (1, "train", 0, 105, 150),
+        (1, "shutdown", None, 150, 151),
+    ]
+
+
+def test_the_recording_of_several_nodes_ends_with_the_last_of_them(
+    work: WorkDir, out: Path
+) -> None:
+    journal(work, 0, "n2", [1, 47.25])
+    publish(work, out)
+    rows = pq.read_table(out / "events.parquet").to_pylist()
+    assert rows[1]["end_s"] - T0 == 47.25
+
+
+def test_a_segment_whose_sampler_took_no_sample_gives_its_stage_no_length(
+    work: WorkDir, out: Path
+) -> None:
+    journal(work, 0, "n1", [])
+    publish(work, out)
+    cut = pq.read_table(out / "events.parquet").to_pylist()[1]
+    assert cut["start_s"] == cut["end_s"] == T0 + 5
+
+
+def test_the_provenance_says_what_the_run_was_done_with(work: WorkDir, out: Path) -> None:
+    describe(work, 0, hostnames=["n3", "n1"], gpus={"n1": [2], "n3": [0]}, packages={})
+    publish(work, out)
+    found = read_json(out / "provenance.json")
+    assert found["spec_sha256"] == work.spec_sha256
+    assert found["hostnames"] == ["n1", "n3"]
+    assert found["gpus"] == {"n1": [0, 1, 2], "n3": [0]}
+    assert found["packages"] == {"torch": "2.7.0"}
+    assert (found["metric_name"], found["metric_persistence"]) == ("top1_error_percent", 9.5)
+    assert found["parameters"] == 23
+    assert [s["outcome"] for s in found["segments"]] == ["killed", "finished"]
+
+
+def test_without_gpus_the_provenance_names_none(work: WorkDir, out: Path) -> None:
+    for segment in (0, 1):
+        describe(work, segment, gpus=None, torch_device="cpu")
+    publish(work, out)
+    assert read_json(out / "provenance.json")["gpus"] is None
+
+
+def test_a_segment_that_died_before_it_described_itself_is_no_obstacle(
+    work: WorkDir, out: Path
+) -> None:
+    description_path(work.path, 0).unlink()
+    publish(work, out)
+    assert len(read_json(out / "provenance.json")["segments"]) == 2
+
+
+def test_the_provenance_is_written_when_all_the_rest_is_there(
+    work: WorkDir, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def watched(path: Path, value: Any) -> None:
+        seen.append(sorted(p.name for p in out.iterdir()))
+        write_json(path, value)
+
+    monkeypatch.setattr(publish_module, "write_json", watched)
+    publish(work, out)
+    assert seen == [[name for name in OUTPUTS if name != "provenance.json"]]
+
+
+@pytest.mark.parametrize("missing", ["weights.pt", "train.log", "events.jsonl", "perun"])
+def test_a_publication_that_fails_is_not_taken_for_a_finished_one(
+    missing: str, work: WorkDir, out: Path
+) -> None:
+    hidden = work.path / f"{missing}.hidden"
+    (work.path / missing).rename(hidden)
+    with pytest.raises(FileNotFoundError):
+        publish(work, out)
+    assert not (out / "provenance.json").exists()
+    assert not already_published(out, work)
+    assert (work.path / "checkpoint.pt").exists()
+    hidden.rename(work.path / missing)
+    publish(work, out)  # and the next one completes it
+    assert already_published(out, work)
+    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
+
+
+def test_publishing_again_replaces_what_is_there(work: WorkDir, out: Path) -> None:
+    (out / "perun").mkdir(parents=True)
+    (out / "perun" / "segment-000.hdf5").write_text("of another spec")
+    (out / "weights.pt").write_text("of another spec")
+    publish(work, out)
+    publish(work, out)
+    assert not (out / "perun" / "segment-000.hdf5").exists()
+    assert (out / "weights.pt").read_bytes() == b"weights"
+    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
+
+
+def test_only_the_very_run_counts_as_published(work: WorkDir, out: Path) -> None:
+    assert not already_published(out, work)
+    publish(work, out)
+    assert already_published(out, work)
+    other = WorkDir(work.path, work.spec, "0" * 64)
+    assert not already_published(out, other)
+
+
+def test_the_working_directory_keeps_all_but_the_checkpoint(work: WorkDir, out: Path) -> None:
+    publish(work, out)
+    assert not (work.path / "checkpoint.pt").exists()
+    shutil.rmtree(out)  # as a user, or Snakemake before another attempt
+    publish(work, out)
+    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
+
+
+def test_files_on_another_file_system_are_copied(
+    work: WorkDir, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_link(*_: Any) -> None:
+        raise OSError("Invalid cross-device link")
+
+    monkeypatch.setattr(publish_module.os, "link", no_link)
+    publish(work, out)
+    assert (out / "weights.pt").read_bytes() == b"weights"
+    assert (out / "weights.pt").stat().st_ino != (work.path / "weights.pt").stat().st_ino

@@ -1,0 +1,389 @@
+"""ResNet50's workload: the learning rate of every batch size, the losses and the errors."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from campaign_files import PAPER
+from torch import Tensor, nn
+
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.model import Configuration
+from scalewatt.campaign.spec import run_spec
+from scalewatt.datasets.imagenet import index_path
+from scalewatt.datasets.subsets import stratified_subset
+from scalewatt.files import write_table
+from scalewatt.workloads import workload_class
+from scalewatt.workloads.resnet50 import ResNet50
+
+CPU = torch.device("cpu")
+CAMPAIGN = load_campaign(PAPER)
+PROTOCOLS = ("paper", "corrected")
+
+
+def of_batch(size: int) -> Configuration:
+    """One of the paper's configurations with this global batch size."""
+    return next(
+        c
+        for c in CAMPAIGN.configurations.values()
+        if c.model == "resnet50" and c.global_batch_size == size
+    )
+
+
+BATCHES = sorted({
+    c.global_batch_size for c in CAMPAIGN.configurations.values() if c.model == "resnet50"
+})  # fmt: skip
+
+
+def workload(protocol: str = "corrected", size: int = 256, **changes: Any) -> ResNet50:
+    spec = run_spec(CAMPAIGN, of_batch(size).id, 1) | {"protocol": protocol} | changes
+    return ResNet50(spec, "nowhere", CPU)
+
+
+@pytest.fixture(autouse=True)
+def cudnn() -> Any:
+    """A workload sets cuDNN's flags for its whole process."""
+    kept = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    yield
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = kept
+
+
+def test_the_model_is_found_by_its_name() -> None:
+    assert workload_class("resnet50") is ResNet50
+
+
+# --- the learning rate --------------------------------------------------------------------------
+
+
+def rates(one: ResNet50, losses: list[float], steps: int) -> list[list[float]]:
+    """The rate of every update; the validation loss of epoch e is losses[e]."""
+    optimizer = one.optimizer(nn.Linear(1, 1))
+    schedule = one.schedule(optimizer)
+    found: list[list[float]] = []
+    for epoch, loss in enumerate(losses):
+        found.append([])
+        for step in range(steps):
+            schedule.begin_step(epoch, step, steps)
+            found[-1].append(optimizer.param_groups[0]["lr"])
+        schedule.end_epoch(epoch, {"plateau_loss": loss})
+    return found
+
+
+def expected_rates(size: int, protocol: str, losses: list[float], steps: int) -> list[list[float]]:
+    """PAPER's text: a line from 0.1 to 0.1·GBS/256 over 5 epochs, then halved on plateaus.
+
+    A plateau: more than 5 epochs in a row without a loss 0.01 % below the best.
+    """
+    reference = 0.1 * size / 256
+    rate, best, bad = reference, float("inf"), 0
+    found = []
+    for epoch, loss in enumerate(losses):
+        if epoch < 5:
+            places = [
+                epoch + (step / steps if protocol == "corrected" else 0) for step in range(steps)
+            ]
+            found.append([0.1 + place / 5 * (reference - 0.1) for place in places])
+            continue
+        found.append([rate] * steps)
+        if loss < best * (1 - 1e-4):
+            best, bad = loss, 0
+        else:
+            bad += 1
+        if bad > 5:
+            rate, bad = rate / 2, 0
+    return found
+
+
+def bumpy(epochs: int = 100) -> list[float]:
+    """A loss that falls, stalls three times and falls again."""
+    levels = np.repeat([6, 5, 4, 3, 2.5, 2.2], [10, 12, 9, 25, 4, epochs])[:epochs]
+    return (levels - 0.0001 * np.arange(epochs) % 0.0005).tolist()
+
+
+def test_the_papers_batches_reach_from_256_to_65536() -> None:
+    assert list(BATCHES) == [256 * 2**k for k in range(9)]
+
+
+@pytest.mark.parametrize(("size", "protocol"), list(itertools.product(BATCHES, PROTOCOLS)))
+def test_the_learning_rate_of_every_update_of_100_epochs(size: int, protocol: str) -> None:
+    losses, steps = bumpy(), 5
+    found = rates(workload(protocol, size), losses, steps)
+    np.testing.assert_allclose(found, expected_rates(size, protocol, losses, steps), rtol=1e-12)
+    after = {row[0] for row in found[5:]}
+    assert len(after) >= 4, "the losses must make the rate drop several times"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_improving_loss_keeps_the_reference_rate(protocol: str) -> None:
+    found = rates(workload(protocol, 8192), np.linspace(7, 1, 100).tolist(), 2)
+    assert {rate for row in found[5:] for rate in row} == {3.2}
+
+
+def test_at_a_batch_of_256_there_is_nothing_to_warm_up() -> None:
+    for protocol in PROTOCOLS:
+        found = rates(workload(protocol, 256), [1.0] * 5, 4)
+        assert np.ptp(found) < 1e-15 and found[0][0] == 0.1
+
+
+def test_the_papers_warm_up_steps_once_an_epoch_and_the_corrected_one_at_every_update() -> None:
+    paper = rates(workload("paper", 65536), [1.0] * 6, 10)
+    assert [row[0] for row in paper] == pytest.approx([0.1, 5.2, 10.3, 15.4, 20.5, 25.6])
+    assert all(len(set(row)) == 1 for row in paper)
+    corrected = np.ravel(rates(workload("corrected", 65536), [1.0] * 6, 10))
+    assert np.diff(corrected[:51]) == pytest.approx(np.full(50, 25.5 / 50))
+    assert corrected[50] == pytest.approx(25.6)
+
+
+def test_losses_of_the_warm_up_do_not_count_for_the_plateau() -> None:
+    # the best loss of all comes in the warm-up, and would make every later one a bad one
+    found = rates(workload("corrected", 8192), [0.1] * 5 + np.linspace(7, 6, 30).tolist(), 1)
+    assert {row[0] for row in found[5:]} == {3.2}
+
+
+def test_without_warm_up_the_reference_rate_holds_from_the_start() -> None:
+    settings = of_batch(8192).settings | {"warmup_epochs": 0}
+    found = rates(workload("corrected", 8192, settings=settings), [1.0] * 3, 2)
+    assert {rate for row in found for rate in row} == {3.2}
+
+
+def test_a_schedule_resumed_in_the_middle_goes_on_as_if_nothing_had_been() -> None:
+    losses, steps = bumpy(60), 3
+    whole = rates(workload("corrected", 8192), losses, steps)
+    for stop_at in (2, 5, 17, 40):
+        one = workload("corrected", 8192)
+        optimizer = one.optimizer(nn.Linear(1, 1))
+        schedule = one.schedule(optimizer)
+        for epoch in range(stop_at):
+            for step in range(steps):
+                schedule.begin_step(epoch, step, steps)
+            schedule.end_epoch(epoch, {"plateau_loss": losses[epoch]})
+        schedule.begin_step(stop_at, 0, steps)
+        again = one.optimizer(nn.Linear(1, 1))
+        resumed = one.schedule(again)
+        again.load_state_dict(optimizer.state_dict())
+        resumed.load_state_dict(schedule.state_dict())
+        found = []
+        for epoch in range(stop_at, 60):
+            for step in range(1 if epoch == stop_at else 0, steps):
+                resumed.begin_step(epoch, step, steps)
+                found.append(again.param_groups[0]["lr"])
+            resumed.end_epoch(epoch, {"plateau_loss": losses[epoch]})
+        assert found == list(np.ravel(whole)[stop_at * steps + 1 :])
+
+
+def test_the_optimiser_is_sgd_with_momentum_and_decay_on_every_parameter() -> None:
+    one = workload(size=8192)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    optimizer = one.optimizer(model)
+    assert type(optimizer) is torch.optim.SGD
+    [group] = optimizer.param_groups
+    assert (group["momentum"], group["weight_decay"], group["nesterov"]) == (0.9, 1e-4, False)
+    assert len(group["params"]) == 4
+
+
+# --- losses and errors --------------------------------------------------------------------------
+
+
+class Fixed(nn.Module):
+    """Returns the logits it is given as images."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images
+
+
+def predictions(size: int, classes: int = 20, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (size,), generator=generator)
+    logits = torch.randn(size, classes, generator=generator)
+    logits[torch.arange(size), labels] += 1.0
+    return logits, labels
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> np.ndarray:
+    """Of each sample, in float64."""
+    x = logits.double().numpy()
+    largest = x.max(axis=1)
+    log_sum = largest + np.log(np.exp(x - largest[:, None]).sum(axis=1))
+    return log_sum - x[np.arange(len(x)), labels.numpy()]
+
+
+def errors(logits: Tensor, labels: Tensor, k: int) -> float:
+    """Percent of samples whose label is not among the k largest logits."""
+    order = np.argsort(-logits.numpy(), axis=1)[:, :k]
+    return 100 * float(
+        np.mean([label not in row for label, row in zip(labels.numpy(), order, strict=True)])
+    )
+
+
+def gathered(one: ResNet50, ranks: list[list[tuple[Tensor, Tensor]]]) -> np.ndarray:
+    """Sums over each rank's batches, as the loop gathers them."""
+    rows = []
+    for batches in ranks:
+        total = torch.zeros(6, dtype=torch.float64)
+        for one_batch in batches:
+            total = total + one.evaluate("validation", Fixed(), one_batch)
+        rows.append(total.numpy())
+    return np.stack(rows)
+
+
+# Three ranks with unequal batches, as at the end of a dataset that does not divide.
+RANKS = [
+    [predictions(8, seed=1), predictions(8, seed=2), predictions(3, seed=3)],
+    [predictions(8, seed=4), predictions(8, seed=5), predictions(3, seed=6)],
+    [predictions(8, seed=7), predictions(8, seed=8), predictions(2, seed=9)],
+]
+ALL = [batch for batches in RANKS for batch in batches]
+LOGITS, LABELS = (torch.cat(parts) for parts in zip(*ALL, strict=True))
+
+
+def results(protocol: str, **more: np.ndarray) -> dict[str, float | None]:
+    one = workload(protocol)
+    sums = gathered(one, RANKS)
+    return one.results({"train": sums, "validation": sums, "train_again": sums} | more)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_errors_and_losses_are_those_of_all_samples_once(protocol: str) -> None:
+    found = results(protocol)
+    assert found["metric"] == pytest.approx(errors(LOGITS, LABELS, 1))
+    assert found["top5_error_percent"] == pytest.approx(errors(LOGITS, LABELS, 5))
+    assert 0 < found["top5_error_percent"] < found["metric"] < 100
+    expected = cross_entropy(LOGITS, LABELS).mean()
+    assert found["validation_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_corrected_plateau_sees_the_mean_over_samples() -> None:
+    expected = cross_entropy(LOGITS, LABELS).mean()
+    assert results("corrected")["plateau_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_papers_plateau_sees_the_mean_over_ranks_of_means_over_batches() -> None:
+    of_ranks = [np.mean([cross_entropy(*batch).mean() for batch in batches]) for batches in RANKS]
+    found = results("paper")["plateau_loss"]
+    assert found == pytest.approx(np.mean(of_ranks), rel=1e-5)
+    assert found != pytest.approx(cross_entropy(LOGITS, LABELS).mean(), rel=1e-3)
+
+
+def test_the_papers_training_metrics_are_those_of_its_second_pass() -> None:
+    one = workload("paper")
+    first = gathered(one, [[predictions(10, seed=30)]])
+    second = [predictions(10, seed=31)]
+    found = results("paper", train=first, train_again=gathered(one, [second]))
+    assert found["train_metric"] == pytest.approx(errors(*second[0], 1))
+    assert found["train_loss"] == pytest.approx(cross_entropy(*second[0]).mean(), rel=1e-5)
+
+
+def test_the_corrected_training_metrics_accumulate_during_training() -> None:
+    one = workload("corrected")
+    first = predictions(10, seed=30)
+    found = results("corrected", train=gathered(one, [[first]]))
+    assert found["train_metric"] == pytest.approx(errors(*first, 1))
+
+
+def test_a_training_batch_gives_its_mean_loss_with_a_graph_and_sums_without() -> None:
+    logits, labels = predictions(6)
+    logits.requires_grad_()
+    loss, sums = workload().loss(Fixed(), (logits, labels))
+    expected = cross_entropy(logits.detach(), labels)
+    assert loss.item() == pytest.approx(expected.mean(), rel=1e-5)
+    assert not sums.requires_grad
+    assert sums[0] == 6 and sums[1].item() == pytest.approx(expected.sum(), rel=1e-5)
+    loss.backward()
+    assert logits.grad is not None
+
+
+def test_with_fewer_than_five_classes_no_sample_misses_the_top_five() -> None:
+    one = workload()
+    logits, labels = predictions(9, classes=3)
+    sums = gathered(one, [[(logits, labels)]])
+    found = one.results({"train": sums, "validation": sums})
+    assert found["top5_error_percent"] == 0
+    assert found["metric"] == pytest.approx(errors(logits, labels, 1))
+
+
+# --- network, data and protocol -----------------------------------------------------------------
+
+
+def test_the_network_is_torchvisions_with_the_datasets_classes() -> None:
+    with torch.device("meta"):
+        network = workload().model()
+        assert sum(p.numel() for p in network.parameters()) == 25_557_032
+        ten = workload(dataset={"classes": 10}).model()
+    assert ten.fc.out_features == 10  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_protocol_says_how_deterministic_cudnn_is(protocol: str) -> None:
+    workload(protocol)
+    assert torch.backends.cudnn.deterministic == (protocol == "paper")
+    assert torch.backends.cudnn.benchmark == (protocol != "paper")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Indices of 40 training and 13 validation images that are never opened."""
+    for split, count in (("train", 40), ("val", 13)):
+        table = pa.table(
+            {
+                "path": [f"{split}/c{i % 4}/{i}.jpg" for i in range(count)],
+                "label": pa.array([i % 4 for i in range(count)], pa.int32()),
+            }
+        )
+        write_table(
+            table.replace_schema_metadata({"classes": '["c0", "c1", "c2", "c3"]'}),
+            index_path(tmp_path, split),
+        )
+    return tmp_path
+
+
+def on(folder: Path, protocol: str, train: int = 40, validation: int = 13) -> ResNet50:
+    spec = run_spec(CAMPAIGN, of_batch(256).id, 1) | {
+        "protocol": protocol,
+        "dataset_fraction": "1" if train == 40 else f"{train}/40",
+        "dataset_samples": train,
+        "validation_samples": validation,
+    }
+    return ResNet50(spec, str(folder), CPU)
+
+
+def test_the_corrected_protocol_validates_every_sample_once_and_unchanged(folder: Path) -> None:
+    found = on(folder, "corrected").evaluations()
+    assert list(found) == ["validation"]
+    assert found["validation"].whole
+    assert list(found["validation"].positions) == list(range(13))
+    assert found["validation"].dataset.augment is False  # type: ignore[attr-defined]
+
+
+def test_the_papers_protocol_augments_validation_and_evaluates_the_training_set_again(
+    folder: Path,
+) -> None:
+    one = on(folder, "paper")
+    assert one.evaluate_train
+    found = one.evaluations()
+    assert set(found) == {"validation", "train_again"}
+    for evaluation, count in ((found["validation"], 13), (found["train_again"], 40)):
+        assert not evaluation.whole
+        assert list(evaluation.positions) == list(range(count))
+        assert evaluation.dataset.augment is True  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_training_images_are_augmented_as_the_settings_say(protocol: str, folder: Path) -> None:
+    data = on(folder, protocol).training_data()
+    assert (data.augment, data.crop_scale, data.horizontal_flip) == (True, (0.5, 1.0), True)
+    assert (data.image_size, len(data)) == (224, 40)
+
+
+def test_a_scaled_dataset_is_the_stratified_subset_of_its_size(folder: Path) -> None:
+    one = on(folder, "corrected", train=20, validation=6)
+    data = one.training_data()
+    labels = np.array([i % 4 for i in range(40)])
+    np.testing.assert_array_equal(data.indices, stratified_subset(labels, 20, seed=0))
+    assert np.bincount(data.labels).tolist() == [5, 5, 5, 5]
+    assert len(one.evaluations()["validation"].positions) == 6

@@ -1,0 +1,334 @@
+"""From a run's files to its row: totals, scope, what is missing, and what the site adds."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, row_of
+
+from scalewatt.errors import InputError
+from scalewatt.results.build import write_runs
+from scalewatt.results.runs import Facility, run_row
+from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
+
+
+def test_energy_time_and_rates_of_a_measured_run(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE)
+    expected = {
+        "runtime_s": 3600.0,
+        "runtime_h": 1.0,
+        "gpu_hours": 2.0,
+        "energy_kwh": 0.45,
+        "gpu_energy_kwh": 0.28,
+        "cpu_energy_kwh": 0.15,
+        "ram_energy_kwh": 0.02,
+        "p_gpuh_kw": 0.225,
+        "mean_gpu_power_w": 140.0,
+        "mean_cpu_socket_power_w": 75.0,
+        "samples": 5744,
+        "updates": 48,
+        "passes": 96,
+        "samples_per_gpuh": 2872.0,
+        "passes_per_gpuh": 48.0,
+        "energy_per_sample_j": 1_620_000 / 5744,
+        "energy_per_update_j": 33_750.0,
+        "energy_per_node_kwh": 0.45,
+        "coverage": 1.0,
+        "segments": 1,
+    }
+    assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+    assert (row["energy_origin"], row["energy_scope"]) == ("measured", "gpu+cpu+ram")
+    assert json.loads(row["flags"]) == []
+
+
+def test_a_row_says_what_was_run(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE)
+    expected = {
+        "campaign": "made", "configuration": NAME, "repeat": 1, "model": "resnet50",
+        "phase": "train", "device": "local", "device_name": "NVIDIA A100", "gpus": 2, "nodes": 1,
+        "local_batch_size": 64, "global_batch_size": 128, "dataset_samples": 1437, "epochs": 4,
+        "protocol": "corrected", "precision": "torch_default", "torch_device": "cuda",
+        "metric_name": "top1_error_percent", "metric_persistence": None,
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_a_row_has_exactly_the_columns_of_the_schema(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE)
+    assert set(row) == set(RUNS.names)
+    with pytest.raises(ValueError, match="odd_column"):
+        table([{**row, "odd_column": 1}], RUNS)
+    with pytest.raises(ValueError, match="energy_kwh"):
+        table([{k: v for k, v in row.items() if k != "energy_kwh"}], RUNS)
+
+
+def test_the_last_and_the_best_metric_are_told_apart(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE, history=epochs([40.0, 22.5, 20.0, 25.0]))
+    assert (row["metric_last"], row["metric_best"]) == (25.0, 20.0)
+    assert (row["train_loss"], row["validation_loss"]) == (1.7, 2.7)
+
+
+def test_a_metric_that_was_never_measured_is_null(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE, history=epochs([None, None]))
+    assert row["metric_last"] is None and row["metric_best"] is None
+
+
+def test_a_training_that_diverged_has_no_last_metric(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE, history=epochs([40.0, 30.0, None]))
+    assert (row["metric_last"], row["metric_best"]) == (None, 30.0)
+
+
+# --- what is missing ----------------------------------------------------------------------------
+
+
+def test_a_kind_without_sensor_is_outside_of_the_scope_and_the_rest_is_the_total(
+    tmp_path: Path,
+) -> None:
+    energy = [*WHOLE[:4], absent("ram", "train", 3000), absent("ram", "validate", 600)]
+    row = row_of(tmp_path, energy)
+    assert row["energy_scope"] == "gpu+cpu"
+    assert row["energy_kwh"] == pytest.approx(0.43)
+    assert row["ram_energy_kwh"] is None
+    assert row["coverage"] == 1.0
+
+
+def test_a_kind_without_rows_is_outside_of_the_scope(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE[2:4])
+    assert row["energy_scope"] == "cpu"
+    assert row["energy_kwh"] == pytest.approx(0.15)
+    assert row["gpu_energy_kwh"] is None and row["mean_gpu_power_w"] is None
+
+
+DEPENDENT = [
+    "energy_kwh", "p_gpuh_kw", "energy_per_sample_j", "energy_per_update_j",
+    "energy_per_node_kwh", "facility_energy_kwh", "carbon_kg", "cost",
+]  # fmt: skip
+
+
+def test_one_unknown_part_makes_the_total_unknown_and_no_zero(tmp_path: Path) -> None:
+    lost = part("gpu", "validate", 600, None, devices=2, coverage=0.4, flags=("gap",))
+    row = row_of(tmp_path, [WHOLE[0], lost, *WHOLE[2:]], Facility(1.2, 400, 0.3))
+    assert {name: row[name] for name in DEPENDENT} == dict.fromkeys(DEPENDENT)
+    assert row["gpu_energy_kwh"] is None and row["mean_gpu_power_w"] is None
+    assert row["cpu_energy_kwh"] == pytest.approx(0.15)
+    assert row["energy_scope"] == "gpu+cpu+ram"
+    assert row["coverage"] == 0.4
+    assert [flag["code"] for flag in json.loads(row["flags"])] == ["gap"]
+    assert row["runtime_h"] == 1.0
+
+
+def test_a_sensor_absent_on_one_node_only_makes_the_total_unknown(tmp_path: Path) -> None:
+    nodes = [part("cpu", "train", 100, 5000, node=node) for node in ("n1", "n2")]
+    energy = [*nodes, part("gpu", "train", 100, 9000), absent("gpu", "train", 100, node="n2")]
+    row = row_of(tmp_path, energy)
+    assert row["energy_scope"] == "gpu+cpu"
+    assert row["gpu_energy_kwh"] is None and row["energy_kwh"] is None
+
+
+def test_a_run_without_any_energy_keeps_its_time(tmp_path: Path) -> None:
+    energy = [absent(kind, "train", 1800) for kind in ("gpu", "cpu", "ram")]
+    row = row_of(tmp_path, energy)
+    assert row["energy_kwh"] is None
+    assert row["energy_scope"] is None and row["energy_origin"] is None
+    assert row["coverage"] is None
+    assert (row["runtime_h"], row["gpu_hours"]) == (0.5, 1.0)
+
+
+def test_the_least_coverage_of_what_has_sensors_is_the_runs(tmp_path: Path) -> None:
+    energy = [
+        part("gpu", "train", 100, 1.0, coverage=0.99),
+        part("cpu", "train", 100, 1.0, coverage=0.97),
+        absent("ram", "train", 100),
+    ]
+    assert row_of(tmp_path, energy)["coverage"] == 0.97
+
+
+def test_every_different_flag_is_kept_once(tmp_path: Path) -> None:
+    energy = [
+        part("gpu", "train", 100, 1.0, flags=("gap", "wrap")),
+        part("gpu", "validate", 100, 1.0, flags=("gap",)),
+        part("cpu", "train", 100, 1.0, flags=("from_journal",)),
+    ]
+    codes = [flag["code"] for flag in json.loads(row_of(tmp_path, energy)["flags"])]
+    assert codes == ["gap", "wrap", "from_journal"]
+
+
+@pytest.mark.parametrize(
+    ("origins", "expected"),
+    [
+        (("measured", "measured"), "measured"),
+        (("estimated", "estimated"), "estimated"),
+        (("measured", "estimated"), "mixed"),
+    ],
+)
+def test_the_origin_of_a_total_is_that_of_all_its_parts_or_mixed(
+    origins: tuple[str, str], expected: str, tmp_path: Path
+) -> None:
+    kinds = zip(("gpu", "cpu"), origins, strict=True)
+    energy = [part(kind, "train", 100, 1.0, origin=origin) for kind, origin in kinds]
+    assert row_of(tmp_path, energy)["energy_origin"] == expected
+
+
+# --- what counts --------------------------------------------------------------------------------
+
+STAGED = [
+    part(kind, stage, seconds, 1000 * seconds, devices=2)
+    for kind in ("gpu", "cpu")
+    for stage, seconds in (("startup", 20), ("stage_data", 900), ("train", 1800))
+]
+
+
+def test_the_papers_protocol_leaves_staging_out_of_time_and_energy(tmp_path: Path) -> None:
+    row = row_of(tmp_path, STAGED, spec=make_spec(protocol="paper"))
+    assert row["runtime_s"] == 1820
+    assert row["gpu_hours"] == pytest.approx(2 * 1820 / 3600)
+    assert row["energy_kwh"] == pytest.approx(2 * 1820 * 1000 / 3.6e6)
+    assert row["stage_data_energy_kwh"] == pytest.approx(2 * 900 * 1000 / 3.6e6)
+
+
+def test_the_corrected_protocol_counts_staging_and_tells_it_apart(tmp_path: Path) -> None:
+    row = row_of(tmp_path, STAGED)
+    assert row["runtime_s"] == 2720
+    assert row["energy_kwh"] == pytest.approx(2 * 2720 * 1000 / 3.6e6)
+    assert row["stage_data_energy_kwh"] == pytest.approx(0.5)
+
+
+def test_energy_of_gpus_that_the_run_did_not_hold_is_beside_the_total(tmp_path: Path) -> None:
+    row = row_of(tmp_path, [*WHOLE, part("unused_gpu", "train", 3600, 360_000, devices=2)])
+    assert row["unused_gpu_energy_kwh"] == pytest.approx(0.1)
+    assert row["energy_kwh"] == pytest.approx(0.45)
+    assert row["energy_scope"] == "gpu+cpu+ram"
+
+
+def test_without_unused_gpus_their_energy_is_null(tmp_path: Path) -> None:
+    assert row_of(tmp_path, WHOLE)["unused_gpu_energy_kwh"] is None
+
+
+def test_time_adds_up_over_segments_and_is_the_longest_nodes_in_each(tmp_path: Path) -> None:
+    energy = [
+        part("cpu", "train", 100, 1000.0, segment=0, node="n1", devices=2),
+        part("cpu", "train", 104, 1000.0, segment=0, node="n2", devices=2),
+        part("gpu", "train", 100, 1000.0, segment=0, node="n1"),
+        part("gpu", "train", 104, 1000.0, segment=0, node="n2"),
+        part("cpu", "train", 50, 500.0, segment=1, node="n1", devices=2),
+        part("cpu", "shutdown", 6, 20.0, segment=1, node="n1", devices=2),
+        part("cpu", "train", 55, 500.0, segment=1, node="n2", devices=2),
+    ]
+    row = row_of(
+        tmp_path,
+        energy,
+        spec=make_spec(gpus=8, nodes=2),
+        segments=[{"segment": 0, "outcome": "killed"}, {"segment": 1, "outcome": "finished"}],
+    )
+    assert row["runtime_s"] == 104 + 56
+    assert row["gpu_hours"] == pytest.approx(8 * 160 / 3600)
+    assert row["segments"] == 2
+    # four sockets over both nodes, however many segments they ran
+    assert row["mean_cpu_socket_power_w"] == pytest.approx(3020 / (160 * 4))
+    assert row["energy_per_node_kwh"] == pytest.approx(5020 / 3.6e6 / 2)
+
+
+def test_energy_of_a_killed_segment_counts_and_its_lost_samples_do_not(tmp_path: Path) -> None:
+    energy = [
+        part("cpu", "train", 600, 60_000, segment=0),
+        part("cpu", "train", 3600, 360_000, segment=1),
+    ]
+    row = row_of(tmp_path, energy)
+    assert row["energy_per_sample_j"] == pytest.approx(420_000 / (4 * 1436))
+
+
+# --- what the site adds -------------------------------------------------------------------------
+
+
+def test_facility_numbers_follow_from_the_energy_and_never_enter_it(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE, Facility(pue=1.2, carbon_g_per_kwh=400, price_per_kwh=0.25))
+    assert row["energy_kwh"] == pytest.approx(0.45)
+    assert row["facility_energy_kwh"] == pytest.approx(0.54)
+    assert row["carbon_kg"] == pytest.approx(0.216)
+    assert row["cost"] == pytest.approx(0.135)
+
+
+@pytest.mark.parametrize(
+    ("facility", "unknown"),
+    [
+        (Facility(), {"facility_energy_kwh", "carbon_kg", "cost"}),
+        (Facility(pue=1.1), {"carbon_kg", "cost"}),
+        (Facility(pue=1.1, carbon_g_per_kwh=300), {"cost"}),
+        (
+            Facility(carbon_g_per_kwh=300, price_per_kwh=0.2),
+            {"facility_energy_kwh", "carbon_kg", "cost"},
+        ),
+    ],
+)
+def test_what_the_cluster_file_does_not_say_is_null(
+    facility: Facility, unknown: set[str], tmp_path: Path
+) -> None:
+    row = row_of(tmp_path, WHOLE, facility)
+    columns = ("facility_energy_kwh", "carbon_kg", "cost")
+    assert {name for name in columns if row[name] is None} == unknown
+
+
+def test_free_electricity_without_carbon_is_zero_and_not_unknown(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE, Facility(pue=1.0, carbon_g_per_kwh=0, price_per_kwh=0))
+    assert (row["carbon_kg"], row["cost"]) == (0, 0)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_trained_with_another_spec_is_refused(tmp_path: Path) -> None:
+    files = make_run(tmp_path, WHOLE, spec_sha256="0" * 64)
+    with pytest.raises(InputError, match="not the spec this run was trained with") as error:
+        run_row(files, "made", Facility())
+    assert str(files.folder) in str(error.value)
+
+
+def definition(*runs: list[Any]) -> dict[str, Any]:
+    return {
+        "campaign": "made",
+        "runs": list(runs),
+        "missing": ["one-that-never-ran"],
+        "facility": {"pue": 1.5},
+    }
+
+
+def test_both_tables_are_written_with_their_schema_and_as_csv(tmp_path: Path) -> None:
+    for repeat in (1, 2):
+        make_run(tmp_path, WHOLE, spec=make_spec(repeat=repeat))
+    write_runs(definition([NAME, 1], [NAME, 2]), tmp_path, tmp_path / "tables")
+    runs = pq.read_table(tmp_path / "tables" / "runs.parquet")
+    configurations = pq.read_table(tmp_path / "tables" / "configurations.parquet")
+    assert runs.schema.equals(RUNS) and configurations.schema.equals(CONFIGURATIONS)
+    assert runs["repeat"].to_pylist() == [1, 2]
+    assert configurations["n_repeats"].to_pylist() == [2]
+    assert runs["facility_energy_kwh"].to_pylist() == pytest.approx([0.675, 0.675])
+    for name in ("runs", "configurations"):
+        with open(tmp_path / "tables" / f"{name}.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        read = pq.read_table(tmp_path / "tables" / f"{name}.parquet")
+        assert list(rows[0]) == read.column_names
+        assert len(rows) == len(read)
+    metadata = json.loads(runs.schema.metadata[b"scalewatt"])
+    assert metadata["campaign"] == "made"
+    assert metadata["missing"] == ["one-that-never-ran"]
+    assert metadata["gpu_word"] == "GPUs"
+
+
+def test_ranks_on_cpus_are_called_processes(tmp_path: Path) -> None:
+    make_run(tmp_path, WHOLE[2:4], torch_device="cpu")
+    write_runs(definition([NAME, 1]), tmp_path, tmp_path / "tables")
+    schema = pq.read_schema(tmp_path / "tables" / "runs.parquet")
+    assert json.loads(schema.metadata[b"scalewatt"])["gpu_word"] == "processes"
+
+
+def test_no_column_of_the_tables_can_hold_a_number_that_is_none(tmp_path: Path) -> None:
+    make_run(tmp_path, [absent("cpu", "train", 0.0)], history=epochs([None]))
+    write_runs(definition([NAME, 1]), tmp_path, tmp_path / "tables")
+    for row in pq.read_table(tmp_path / "tables" / "runs.parquet").to_pylist():
+        assert not [k for k, v in row.items() if isinstance(v, float) and v != v]
+        assert row["p_gpuh_kw"] is None and row["samples_per_gpuh"] is None

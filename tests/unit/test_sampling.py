@@ -1,0 +1,170 @@
+"""Which samples a rank sees: a function of seed, epoch and rank alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalewatt.training.sampling import EvaluationBatches, TrainingBatches, epoch_order
+
+SAMPLES = st.integers(1, 200)
+RANKS = st.integers(1, 9)
+BATCH = st.integers(1, 40)
+SEED = st.integers(0, 5)
+EPOCH = st.integers(0, 50)
+relaxed = settings(deadline=None)
+
+
+def epoch_of(
+    samples: int, ranks: int, batch: int, seed: int, epoch: int, first_step: int = 0
+) -> list[list[list[int]]]:
+    """Positions by rank and step."""
+    result = []
+    for rank in range(ranks):
+        batches = TrainingBatches(samples, rank, ranks, batch, seed)
+        batches.epoch, batches.first_step = epoch, first_step
+        keys = list(batches)
+        assert len(keys) == len(batches)
+        assert all(key[0] == epoch for step in keys for key in step)
+        result.append([[position for _, position in step] for step in keys])
+    return result
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [position for batch in batches for position in batch]
+
+
+@relaxed
+@given(SAMPLES, RANKS, BATCH, SEED, EPOCH)
+def test_every_sample_is_seen_at_most_once_and_only_what_does_not_divide_is_dropped(
+    samples: int, ranks: int, batch: int, seed: int, epoch: int
+) -> None:
+    by_rank = epoch_of(samples, ranks, batch, seed, epoch)
+    seen = [position for steps in by_rank for position in flat(steps)]
+    assert len(set(seen)) == len(seen) == samples - samples % ranks
+    assert set(seen) <= set(range(samples))
+    assert {len(flat(steps)) for steps in by_rank} == {samples // ranks}
+
+
+@relaxed
+@given(SAMPLES, RANKS, BATCH, SEED, EPOCH)
+def test_all_ranks_have_the_same_steps_and_only_the_last_batch_is_smaller(
+    samples: int, ranks: int, batch: int, seed: int, epoch: int
+) -> None:
+    by_rank = epoch_of(samples, ranks, batch, seed, epoch)
+    sizes = {tuple(map(len, steps)) for steps in by_rank}
+    full, rest = divmod(samples // ranks, batch)
+    assert sizes == {(batch,) * full + ((rest,) if rest else ())}
+    assert TrainingBatches(samples, 0, ranks, batch, seed).steps == full + bool(rest)
+
+
+@relaxed
+@given(SAMPLES, RANKS, BATCH, SEED, EPOCH, st.data())
+def test_a_resumed_epoch_goes_on_with_the_very_next_batch(
+    samples: int, ranks: int, batch: int, seed: int, epoch: int, data: st.DataObject
+) -> None:
+    whole = epoch_of(samples, ranks, batch, seed, epoch)
+    step = data.draw(st.integers(0, len(whole[0])))
+    assert epoch_of(samples, ranks, batch, seed, epoch, step) == [rank[step:] for rank in whole]
+
+
+@relaxed
+@given(SAMPLES, SEED, EPOCH, BATCH, RANKS)
+def test_an_update_takes_the_same_samples_on_any_number_of_gpus_of_one_global_batch(
+    samples: int, seed: int, epoch: int, local: int, ranks: int
+) -> None:
+    """With a constant global batch the n-GPU training sees what the one-GPU training sees."""
+    alone = epoch_of(samples, 1, local * ranks, seed, epoch)[0]
+    shared = epoch_of(samples, ranks, local, seed, epoch)
+    for step in range((samples // ranks) // local):  # the full ones
+        together = {p for rank in shared for p in rank[step]}
+        assert together == set(alone[step])
+
+
+@relaxed
+@given(st.integers(0, 300), SEED, EPOCH)
+def test_the_order_is_a_permutation_and_the_same_whenever_asked(
+    samples: int, seed: int, epoch: int
+) -> None:
+    order = epoch_order(samples, seed, epoch).tolist()
+    assert sorted(order) == list(range(samples))
+    assert epoch_order(samples, seed, epoch).tolist() == order
+
+
+def test_every_epoch_and_every_seed_has_an_order_of_its_own() -> None:
+    orders = {
+        tuple(epoch_order(50, seed, epoch).tolist()) for seed in range(4) for epoch in range(50)
+    }
+    assert len(orders) == 200
+
+
+def test_the_order_neither_uses_nor_moves_the_global_generator() -> None:
+    import torch
+
+    torch.manual_seed(1)
+    first = epoch_order(20, 0, 0).tolist()
+    drawn = torch.rand(1).item()
+    torch.manual_seed(1)
+    assert torch.rand(1).item() == drawn
+    assert epoch_order(20, 0, 0).tolist() == first
+
+
+def test_what_is_dropped_differs_from_epoch_to_epoch() -> None:
+    dropped = set()
+    for epoch in range(40):
+        seen = {p for steps in epoch_of(10, 3, 2, 0, epoch) for p in flat(steps)}
+        dropped |= set(range(10)) - seen
+    assert dropped == set(range(10))
+
+
+# --- evaluation ---------------------------------------------------------------------------------
+
+
+def evaluated(positions: list[int], ranks: int, batch: int, whole: bool) -> list[list[int]]:
+    result = []
+    for rank in range(ranks):
+        batches = EvaluationBatches(positions, rank, ranks, batch, whole)
+        batches.epoch = 3
+        keys = list(batches)
+        assert len(keys) == len(batches)
+        assert all(0 < len(step) <= batch for step in keys)
+        assert all(len(step) == batch for step in keys[:-1])
+        assert all(key[0] == 3 for step in keys for key in step)
+        result.append([position for step in keys for _, position in step])
+    return result
+
+
+POSITIONS = st.lists(st.integers(0, 999), unique=True, max_size=80)
+
+
+@relaxed
+@given(POSITIONS, RANKS, BATCH)
+def test_an_evaluation_covers_every_position_exactly_once(
+    positions: list[int], ranks: int, batch: int
+) -> None:
+    by_rank = evaluated(positions, ranks, batch, whole=True)
+    assert sorted(p for own in by_rank for p in own) == sorted(positions)
+    sizes = [len(own) for own in by_rank]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@relaxed
+@given(POSITIONS, RANKS, BATCH)
+def test_the_papers_evaluation_drops_what_does_not_divide(
+    positions: list[int], ranks: int, batch: int
+) -> None:
+    by_rank = evaluated(positions, ranks, batch, whole=False)
+    kept = len(positions) - len(positions) % ranks
+    assert sorted(p for own in by_rank for p in own) == sorted(positions[:kept])
+    assert {len(own) for own in by_rank} == {kept // ranks}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 5])
+def test_a_position_may_be_spaced(ranks: int) -> None:
+    spaced = range(0, 1460, 36)[:36]
+    by_rank = [
+        [p for step in EvaluationBatches(spaced, rank, ranks, 4, True) for _, p in step]
+        for rank in range(ranks)
+    ]
+    assert sorted(p for own in by_rank for p in own) == [36 * i for i in range(36)]

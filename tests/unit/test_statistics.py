@@ -1,0 +1,196 @@
+"""Repeats to means: the sample standard deviation and the 95 % Student-t interval."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from run_files import NAME, WHOLE, make_spec, part, row_of
+
+from scalewatt.errors import InputError
+from scalewatt.results.schema import CONFIGURATIONS, QUANTITIES, table
+from scalewatt.results.statistics import configuration_rows, summarise
+
+VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_mean_sd_and_interval_are_those_of_scipy(values: list[float]) -> None:
+    found = summarise(values)
+    spread = max(abs(v) for v in values) + 1
+    sd = np.std(values, ddof=1)
+    assert found.n == len(values)
+    assert found.mean == pytest.approx(np.mean(values), rel=1e-9, abs=1e-9 * spread)
+    assert found.sd == pytest.approx(sd, rel=1e-6, abs=1e-9 * spread)
+    if sd > 1e-6 * spread:
+        low, high = scipy.stats.t.interval(
+            0.95, len(values) - 1, np.mean(values), scipy.stats.sem(values)
+        )
+        assert (found.low, found.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9 * spread)
+
+
+def test_five_repeats_have_the_interval_of_the_tables() -> None:
+    # t(0.975; 4) = 2.776; mean 3, sd sqrt(2.5), half-width 2.776·sd/sqrt(5) = 1.963
+    found = summarise([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert found.mean == 3.0
+    assert found.sd == pytest.approx(1.58114, abs=1e-5)
+    assert (found.low, found.high) == pytest.approx((1.0368, 4.9632), abs=1e-4)
+
+
+@settings(deadline=None)
+@given(VALUES, st.floats(0.01, 100), st.floats(-1e5, 1e5))
+def test_units_scale_the_mean_and_the_interval(
+    values: list[float], factor: float, offset: float
+) -> None:
+    plain, scaled = summarise(values), summarise([factor * v + offset for v in values])
+    size = factor * max(abs(v) for v in values) + abs(offset) + 1
+    for name in ("mean", "low", "high"):
+        expected = factor * getattr(plain, name) + offset
+        assert getattr(scaled, name) == pytest.approx(expected, abs=1e-8 * size)
+    assert scaled.sd == pytest.approx(factor * plain.sd, abs=1e-8 * size)  # type: ignore[operator]
+
+
+@settings(deadline=None)
+@given(VALUES, st.randoms(use_true_random=False))
+def test_the_order_of_repeats_does_not_matter(values: list[float], random: Any) -> None:
+    shuffled = values.copy()
+    random.shuffle(shuffled)
+    first, second = summarise(values), summarise(shuffled)
+    assert first.mean == second.mean
+    assert first.sd == second.sd
+    assert (first.low, first.high) == (second.low, second.high)
+
+
+def test_the_interval_covers_the_truth_in_95_of_100_cases() -> None:
+    rng = np.random.default_rng(1)
+    found = [summarise(rng.normal(7, 2, size=4).tolist()) for _ in range(2000)]
+    hits = sum(s.low < 7 < s.high for s in found)  # type: ignore[operator]
+    # binomial: 1900 ± 4 sd of 9.7
+    assert 1861 < hits < 1939
+
+
+def test_a_single_run_has_a_mean_and_no_spread() -> None:
+    found = summarise([4.2])
+    assert (found.n, found.mean) == (1, 4.2)
+    assert (found.sd, found.low, found.high) == (None, None, None)
+
+
+def test_equal_repeats_have_no_spread_but_a_known_one() -> None:
+    found = summarise([2.5, 2.5, 2.5])
+    assert (found.mean, found.sd, found.low, found.high) == (2.5, 0, 2.5, 2.5)
+
+
+@pytest.mark.parametrize("values", [[None], [1.0, None], [None, None], [1.0, None, 3.0]])
+def test_one_unknown_repeat_makes_the_mean_unknown(values: list[float | None]) -> None:
+    found = summarise(values)
+    assert found.n == len(values)
+    assert (found.mean, found.sd, found.low, found.high) == (None,) * 4
+
+
+# --- configurations -----------------------------------------------------------------------------
+
+
+def runs(tmp_path: Path, *energies: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
+    return [
+        row_of(tmp_path, energy, spec=make_spec(repeat=repeat), **more)
+        for repeat, energy in enumerate(energies, 1)
+    ]
+
+
+def cpu(joules: float | None, seconds: float = 3600, **more: Any) -> list[dict[str, Any]]:
+    return [part("cpu", "train", seconds, joules, **more)]
+
+
+def test_a_configuration_has_the_mean_of_its_repeats(tmp_path: Path) -> None:
+    [row] = configuration_rows(runs(tmp_path, cpu(3.6e6), cpu(7.2e6, 7200), cpu(7.2e6, 1800)))
+    assert row["n_repeats"] == 3
+    assert row["energy_kwh_mean"] == pytest.approx(5 / 3)
+    assert row["energy_kwh_sd"] == pytest.approx(math.sqrt(1 / 3))
+    assert row["runtime_h_mean"] == pytest.approx((1 + 2 + 0.5) / 3)
+    half = scipy.stats.t.ppf(0.975, 2) * math.sqrt(1 / 3) / math.sqrt(3)
+    assert row["energy_kwh_low"] == pytest.approx(5 / 3 - half)
+    assert row["energy_kwh_high"] == pytest.approx(5 / 3 + half)
+
+
+def test_the_mean_of_a_ratio_is_the_mean_of_the_repeats_ratios(tmp_path: Path) -> None:
+    # 1 kW and 4 kW over 1 h and 0.5 h on two GPUs
+    [row] = configuration_rows(runs(tmp_path, cpu(3.6e6), cpu(7.2e6, 1800)))
+    assert row["p_gpuh_kw_mean"] == pytest.approx((0.5 + 2) / 2)
+
+
+def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Path) -> None:
+    [row] = configuration_rows(runs(tmp_path, WHOLE))
+    table([row], CONFIGURATIONS)
+    for name in QUANTITIES:
+        assert row[f"{name}_mean"] is not None
+        assert row[f"{name}_sd"] is row[f"{name}_low"] is row[f"{name}_high"] is None
+
+
+def test_configurations_are_grouped_in_their_order(tmp_path: Path) -> None:
+    rows = runs(tmp_path, cpu(1.0), cpu(2.0))
+    other = [{**row, "configuration": "another"} for row in rows]
+    found = configuration_rows([rows[0], other[0], rows[1]])
+    assert [(r["configuration"], r["n_repeats"]) for r in found] == [(NAME, 2), ("another", 1)]
+
+
+def test_no_runs_make_no_configurations() -> None:
+    assert configuration_rows([]) == []
+
+
+def test_measured_and_estimated_repeats_are_not_averaged(tmp_path: Path) -> None:
+    rows = runs(tmp_path, cpu(1.0), cpu(1.0), cpu(2.0, origin="estimated"))
+    with pytest.raises(InputError, match="energy_origin") as error:
+        configuration_rows(rows)
+    for word in (NAME, "repeats 1 and 3", "measured", "estimated"):
+        assert word in str(error.value)
+
+
+def test_repeats_of_unequal_scope_are_not_averaged(tmp_path: Path) -> None:
+    rows = runs(tmp_path, cpu(1.0), [*cpu(2.0), part("gpu", "train", 3600, 5.0)])
+    with pytest.raises(InputError, match=r"energy_scope \(cpu, gpu\+cpu\)"):
+        configuration_rows(rows)
+
+
+def test_repeats_on_cpu_and_gpu_are_not_averaged(tmp_path: Path) -> None:
+    first, second = runs(tmp_path, cpu(1.0), cpu(1.0))
+    with pytest.raises(InputError, match="torch_device"):
+        configuration_rows([first, {**second, "torch_device": "cpu"}])
+
+
+def test_a_repeat_whose_energy_is_unknown_makes_the_mean_unknown_and_refuses_nothing(
+    tmp_path: Path,
+) -> None:
+    # for example a run that shared its node: flagged node_shared, its energy null
+    [row] = configuration_rows(
+        runs(tmp_path, cpu(1.0), cpu(None, flags=("node_shared",)), cpu(1.0))
+    )
+    assert row["energy_kwh_mean"] is None
+    assert row["runtime_h_mean"] == 1.0
+    assert row["energy_origin"] == "measured"
+
+
+def test_a_repeat_that_was_not_recorded_makes_the_mean_unknown_and_refuses_nothing(
+    tmp_path: Path,
+) -> None:
+    # nothing is known of its node, not even which sensors it has
+    lost = [
+        part(kind, "train", 3600, None, origin=None, coverage=0.0, flags=("segment_unrecorded",))
+        for kind in ("gpu", "cpu", "ram")
+    ]
+    [row] = configuration_rows(runs(tmp_path, cpu(1.0), lost))
+    assert row["energy_kwh_mean"] is None
+    assert row["runtime_h_mean"] == 1.0
+    assert (row["energy_origin"], row["energy_scope"]) == ("measured", "cpu")
+
+
+def test_repeats_on_different_models_of_a_device_say_so(tmp_path: Path) -> None:
+    first, second = runs(tmp_path, cpu(1.0), cpu(1.0))
+    [row] = configuration_rows([first, {**second, "device_name": "NVIDIA A100-80GB"}])
+    assert row["device_name"] == "several"

@@ -1,0 +1,91 @@
+"""Being asked to stop: by USR1, by TERM, or by a file."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scalewatt.training import stop
+from scalewatt.training.stop import StopRequest, ignore_stop_signals
+
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    kept = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(stop, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_the_schedulers_signal_asks_and_does_not_end_the_process(number: int) -> None:
+    request = StopRequest()
+    request.install()
+    assert not request.asked()
+    signal.raise_signal(number)
+    assert request.asked()
+    assert request.asked(), "a request is not forgotten"
+
+
+def test_ctrl_c_is_left_to_the_launching_process() -> None:
+    request = StopRequest()
+    request.install()
+    signal.raise_signal(signal.SIGINT)
+    assert not request.asked()
+
+
+def test_a_stop_file_asks(tmp_path: Path, clock: Clock) -> None:
+    request = StopRequest()
+    request.stop_file = tmp_path / "stop"
+    assert not request.asked()
+    request.stop_file.touch()
+    clock.now += 1
+    assert request.asked()
+    request.stop_file.unlink()
+    clock.now += 1
+    assert request.asked(), "a request is not forgotten"
+
+
+def test_the_file_is_not_looked_for_at_every_step(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[object] = []
+    monkeypatch.setattr(stop.os.path, "exists", lambda path: bool(looks.append(path)))
+    request = StopRequest()
+    request.stop_file = tmp_path / "stop"
+    for _ in range(1000):  # ten seconds of steps of 10 ms
+        request.asked()
+        clock.now += 0.01
+    assert 10 <= len(looks) <= 25
+
+
+def test_nobody_asks_without_a_signal_or_a_file() -> None:
+    assert not StopRequest().asked()
+
+
+def test_helper_processes_leave_the_decision_to_the_rank() -> None:
+    ignore_stop_signals(0)
+    for number in SIGNALS:
+        signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_IGN
