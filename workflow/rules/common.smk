@@ -28,7 +28,9 @@ def checked(load, *arguments):
 
 
 if not config:
-    refuse("no cluster is configured: give a profile, e.g. snakemake --profile profiles/local")
+    refuse(
+        "no cluster is configured: give a profile, e.g. snakemake --profile profiles/local"
+    )
 
 CLUSTER = checked(parse_cluster, config, "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
@@ -72,12 +74,16 @@ def spec_of(wildcards):
 
 def is_finished(configuration, repeat):
     """Whether the run's results are there; the provenance is written last."""
-    return Path(RUN.format(configuration=configuration, repeat=repeat), "provenance.json").exists()
+    return Path(
+        RUN.format(configuration=configuration, repeat=repeat), "provenance.json"
+    ).exists()
 
 
 def runs_of(configurations):
     """[configuration, repeat] of all runs; with results_only, of the finished ones."""
-    runs = [[id_, r] for id_ in configurations for r in range(1, CAMPAIGN.repeats[id_] + 1)]
+    runs = [
+        [id_, r] for id_ in configurations for r in range(1, CAMPAIGN.repeats[id_] + 1)
+    ]
     return [run for run in runs if is_finished(*run)] if RESULTS_ONLY else runs
 
 

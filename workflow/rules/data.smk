@@ -7,14 +7,14 @@
 rule dataset:
     output:
         f"{RESULTS}/datasets/{{dataset}}.json",
-    params:
-        definition=lambda wildcards: canonical(CAMPAIGN.datasets()[wildcards.dataset]),
+    priority: 100
     resources:
         data_folder=lambda wildcards: CLUSTER.data_folder(wildcards.dataset),
         data_source=lambda wildcards: CLUSTER.sources.get(wildcards.dataset, ""),
+    params:
+        definition=lambda wildcards: canonical(CAMPAIGN.datasets()[wildcards.dataset]),
     message:
         "prepare dataset {wildcards.dataset}"
-    priority: 100
     shell:
         "scalewatt prepare --definition {params.definition:q} --folder {resources.data_folder:q}"
         " --source={resources.data_source:q} --out {output:q}"

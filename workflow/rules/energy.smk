@@ -12,11 +12,13 @@ rule energy:
     output:
         traces=f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet",
         energy=f"{RESULTS}/energy/{{configuration}}/{{repeat}}.parquet",
+    priority: 50
     params:
-        powers=lambda wildcards: canonical(powers(DEVICES[spec_of(wildcards)["device"]])),
+        powers=lambda wildcards: canonical(
+            powers(DEVICES[spec_of(wildcards)["device"]])
+        ),
     message:
         "energy of {wildcards.configuration} repeat {wildcards.repeat}"
-    priority: 50
     shell:
         "scalewatt account $(dirname {input.spec:q}) --powers {params.powers:q}"
         " --traces {output.traces:q} --energy {output.energy:q}"

@@ -27,12 +27,12 @@ for number in NUMBERS:
             f"{RESULTS}/figures/figure{number}.pdf",
             f"{RESULTS}/figures/figure{number}.png",
             f"{RESULTS}/figures/figure{number}.csv",
+        priority: 60
         params:
             number=number,
             stem=f"{RESULTS}/figures/figure{number}",
         message:
             f"draw figure {number}"
-        priority: 60
         shell:
             "scalewatt figure {params.number} --table {input.table:q} --out {params.stem:q}"
 

@@ -9,7 +9,11 @@ def runs_of_figure(figure):
     if figure == "figure1":  # of the campaign alone
         return []
     if figure == "figure5":  # of one run of each configuration
-        return list({configuration: [configuration, r] for configuration, r in runs[::-1]}.values())
+        return list(
+            {
+                configuration: [configuration, r] for configuration, r in runs[::-1]
+            }.values()
+        )
     return runs
 
 
@@ -20,7 +24,9 @@ def definition_of(figure):
 
 
 def table_inputs(figure):
-    names = [*ROW_FILES, "traces/{configuration}/{repeat}.parquet"][: 5 if figure == "figure5" else 4]
+    names = [*ROW_FILES, "traces/{configuration}/{repeat}.parquet"][
+        : 5 if figure == "figure5" else 4
+    ]
     return files_of(runs_of_figure(figure), *names)
 
 
@@ -41,7 +47,9 @@ rule runs_table:
             {
                 "campaign": CAMPAIGN.name,
                 "runs": runs_of(CAMPAIGN.configurations),
-                "missing": [id_ for id_ in CAMPAIGN.configurations if not runs_of([id_])],
+                "missing": [
+                    id_ for id_ in CAMPAIGN.configurations if not runs_of([id_])
+                ],
                 "facility": facility(),
             }
         ),
@@ -57,11 +65,11 @@ rule figure_table:
         lambda wildcards: table_inputs(f"figure{wildcards.number}"),
     output:
         multiext(f"{RESULTS}/tables/figure{{number}}", ".parquet", ".csv"),
+    priority: 60
     params:
         definition=lambda wildcards: definition_of(f"figure{wildcards.number}"),
     message:
         "table of figure {wildcards.number}"
-    priority: 60
     shell:
         "scalewatt table --definition {params.definition:q} --results {RESULTS:q} --out {output[0]:q}"
 
@@ -78,11 +86,11 @@ if "table1" in CAMPAIGN.figures:
             report(TABLE1[1], caption="../report/table1.rst", category="Tables"),
             TABLE1[0],
             TABLE1[2:],
+        priority: 60
         params:
             definition=lambda wildcards: definition_of("table1"),
         message:
             "table 1"
-        priority: 60
         shell:
             "scalewatt table --definition {params.definition:q} --results {RESULTS:q}"
             " --out {output[1]:q}"

@@ -6,14 +6,14 @@
 rule spec:
     output:
         f"{RUN}/spec.json",
+    priority: 100
+    localrule: True
     params:
         text=lambda wildcards: spec_text(
             run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
         ),
     message:
         "spec of {wildcards.configuration} repeat {wildcards.repeat}"
-    localrule: True
-    priority: 100
     shell:
         "printf '%s\\n' {params.text:q} > {output:q}"
 
@@ -60,12 +60,12 @@ rule train:
         perun=directory(f"{RUN}/perun"),
         log=f"{RUN}/train.log",
         provenance=f"{RUN}/provenance.json",
+    resources:
+        **TRAIN_RESOURCES,
     params:
         weights=lambda wildcards, input: (
             f"--initial-weights {input.weights}" if input.weights else ""
         ),
-    resources:
-        **TRAIN_RESOURCES,
     message:
         "train {wildcards.configuration} repeat {wildcards.repeat}"
     shell:

@@ -193,7 +193,11 @@ class _Expansion:
 
     def _check_last_batch(self, gpus: int, local: int, share: int) -> None:
         """Batch normalisation needs two values: at 32 pixels ResNet50 ends on one per image."""
-        if self.model == "resnet50" and self.settings["image_size"] <= 32 and share % local == 1 % local:
+        if (
+            self.model == "resnet50"
+            and self.settings["image_size"] <= 32
+            and share % local == 1 % local
+        ):
             raise InputError(
                 f"{self.where}: at {gpus} GPUs the last batch of an epoch is one image ({share} per GPU "
                 f"in batches of {local}), too few for batch normalisation at image_size "

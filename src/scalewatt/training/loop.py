@@ -23,8 +23,8 @@ from scalewatt.training.checkpoint import (
     save_checkpoint,
 )
 from scalewatt.training.events import EventLog
-from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.training.job import Job
+from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.training.stop import StopRequest, ignore_stop_signals
 from scalewatt.training.world import Ranks
 from scalewatt.workloads import workload_class
@@ -227,7 +227,7 @@ class Trainer:
                 "segment": self.job.segment,
                 **{name: _finite(value) for name, value in results.items()},
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
-                "samples": int(round(sums["train"][:, 0].sum())),
+                "samples": round(sums["train"][:, 0].sum()),
                 "updates": self.step,
                 "epoch_s": self.epoch_s + validate_s,
                 "train_s": self.train_s,

@@ -89,7 +89,7 @@ def start_process_group(ranks: Ranks, device: torch.device) -> None:
         store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
     address = ranks.comm.bcast((host, store.port) if store else None, root=0)
     if store is None:
-        store = dist.TCPStore(*address, is_master=False)
+        store = dist.TCPStore(address[0], address[1], is_master=False)
     # NCCL refuses two ranks on one GPU; gloo does not.
     shared = device.type == "cuda" and torch.cuda.device_count() < _most_ranks_on_a_node(ranks)
     backend = "nccl" if device.type == "cuda" and not shared else "gloo"
