@@ -1,8 +1,12 @@
 # Figures, each from its own table and its own module, and the report.
-#   in   tables/figureN.parquet, src/scalewatt/figures/figureN.py
+#   in   tables/figureN.parquet, src/scalewatt/figures/figureN.py and what all figures share
 #   out  figures/figureN.{pdf,svg,png} and .csv (exactly the plotted points); report.html
 
 NUMBERS = [n for n in range(1, 8) if f"figure{n}" in CAMPAIGN.figures]
+
+
+# What all figures share; a change of it redraws them all.
+DRAWING = [f"src/scalewatt/figures/{name}.py" for name in ("style", "curves", "points", "words")]
 
 
 def figure_files(number):
@@ -17,6 +21,7 @@ for number in NUMBERS:
         input:
             table=f"{RESULTS}/tables/figure{number}.parquet",
             module=f"src/scalewatt/figures/figure{number}.py",
+            shared=DRAWING,
         output:
             report(
                 f"{RESULTS}/figures/figure{number}.svg",

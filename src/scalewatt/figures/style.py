@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
@@ -23,9 +24,9 @@ NOTE_CHARACTERS = 148  # of NOTE_SIZE fit into WIDTH_MM
 GREY = "#666666"
 ROUND = [1, 2, 5, 10]  # first digits of tick labels
 
-# Okabe and Ito's colours, which people with any common colour vision tell apart. In grey some of
-# them look alike, so that each series also has a marker and a line style of its own.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+# Colours that people with any common colour vision tell apart. In grey some of them look alike, so
+# that each series also has a marker and a line style of its own. No yellow: too pale for a line.
+COLOURS = tuple(sns.color_palette("colorblind").as_hex()[i] for i in (0, 3, 2, 4, 7, 9, 1))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
@@ -69,7 +70,7 @@ def applied() -> Iterator[None]:
     """matplotlib's defaults with this style on top, whatever the user's matplotlibrc says."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(_RC)
+        sns.set_theme(context="paper", style="ticks", rc=_RC)
         yield
 
 

@@ -1,0 +1,312 @@
+"""README.md and docs/ say what the code does: columns, commands, targets, examples, links."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from campaign_files import DEMO, LOCAL, PAPER, ROOT
+from jsonschema import Draft202012Validator
+from snakemake.cli import get_argument_parser, parse_config
+
+from scalewatt.campaign.cluster import known_devices, parse_cluster
+from scalewatt.campaign.expand import expand, load_campaign
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.validation import read_yaml, schema
+from scalewatt.cli import _parser, main
+from scalewatt.energy import publish
+from scalewatt.energy import tables as energy_tables
+from scalewatt.results import schema as results_schema
+
+README = ROOT / "README.md"
+TABLES = ROOT / "docs" / "tables.md"
+DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "tables/runs.parquet": results_schema.RUNS,
+    "tables/configurations.parquet": results_schema.CONFIGURATIONS,
+    "tables/figure2.parquet, figure3, figure4, figure6, figure7": results_schema.POINTS,
+    "tables/figure1.parquet": results_schema.OVERVIEW,
+    "tables/figure5.parquet": results_schema.POWER,
+    "tables/table1.parquet": results_schema.TABLE1,
+    "runs/<configuration>/<repeat>/history.parquet": publish.HISTORY_SCHEMA,
+    "runs/<configuration>/<repeat>/events.parquet": publish.EVENTS_SCHEMA,
+    "traces/<configuration>/<repeat>.parquet": energy_tables.TRACES_SCHEMA,
+    "energy/<configuration>/<repeat>.parquet": energy_tables.ENERGY_SCHEMA,
+}
+TYPES = {
+    "string": "string",
+    "int32": "int32",
+    "int64": "int64",
+    "double": "float64",
+    "float": "float32",
+    "timestamp[us, tz=UTC]": "timestamp",
+    "dictionary<values=string, indices=int32, ordered=0>": "word",
+}
+NEVER = "–"
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def name(path: Path) -> str:
+    return path.name
+
+
+# --- docs/tables.md -----------------------------------------------------------------------------
+
+
+def sections() -> dict[str, str]:
+    """Heading and body of every section of docs/tables.md."""
+    parts = re.split(r"^## (.+)$", text(TABLES), flags=re.MULTILINE)
+    return {html.unescape(head): body for head, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def columns(heading: str) -> list[list[str]]:
+    """The cells [column, type, unit, meaning, null] of a section, patterns written out."""
+    body = sections()[heading]
+    found = []
+    for line in body.splitlines():
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split(" |")]
+            found.append([cells[0].strip("`"), *cells[1:]])
+    quantities = re.findall(r"`(\w+)`", "".join(re.findall(r"^The quantities are .*$", body, re.M)))
+    plain = [row for row in found if not row[0].startswith("<quantity>")]
+    patterns = [row for row in found if row[0].startswith("<quantity>")]
+    written_out = [
+        [row[0].replace("<quantity>", quantity), *row[1:]]
+        for quantity in quantities
+        for row in patterns
+    ]
+    return plain + written_out
+
+
+def test_every_table_of_the_code_is_documented() -> None:
+    modules = (results_schema, publish, energy_tables)
+    written = [v for module in modules for v in vars(module).values() if isinstance(v, pa.Schema)]
+    documented = list(SCHEMAS.values())
+    assert all(any(one is other for other in documented) for one in written)
+    assert set(sections()) == {*SCHEMAS, "Flags"}
+
+
+@pytest.mark.parametrize("heading", SCHEMAS)
+def test_columns_and_types_are_those_of_the_schema(heading: str) -> None:
+    documented = [(row[0], row[1]) for row in columns(heading)]
+    assert documented == [(field.name, TYPES[str(field.type)]) for field in SCHEMAS[heading]]
+
+
+@pytest.mark.parametrize("heading", SCHEMAS)
+def test_every_column_says_what_it_is_and_what_null_means(heading: str) -> None:
+    for row in columns(heading):
+        assert len(row) == 5, row
+        assert row[3] and row[4], row
+        if not SCHEMAS[heading].field(row[0]).nullable:
+            assert row[4] == NEVER, row
+
+
+@pytest.mark.parametrize("heading", SCHEMAS)
+def test_a_columns_unit_is_the_one_in_its_name(heading: str) -> None:
+    units = {"kwh": "kWh", "kw": "kW", "kg": "kg CO₂e", "w": "W", "s": "s", "h": "h", "j": "J"}
+    for column, _, unit, *_ in columns(heading):
+        ending = column.rpartition("_")[2]
+        if ending in units and "_" in column:
+            assert unit == units[ending], column
+
+
+def test_every_flag_is_documented_and_no_other() -> None:
+    given = set()
+    for path in (ROOT / "src" / "scalewatt").rglob("*.py"):
+        given |= set(re.findall(r"flag\(\s*\"(\w+)\"", text(path)))
+    documented = re.findall(r"^\| `(\w+)` \|", sections()["Flags"], flags=re.MULTILINE)
+    assert len(given) > 30
+    assert sorted(documented) == sorted(given)
+
+
+# --- examples -----------------------------------------------------------------------------------
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text(path), flags=re.MULTILINE | re.DOTALL)
+
+
+def yaml_blocks() -> list[tuple[str, dict[str, Any]]]:
+    return [(p.name, yaml.safe_load(block)) for p in DOCUMENTS for block in blocks(p, "yaml")]
+
+
+def example_text() -> str:
+    (found,) = [b for b in blocks(README, "yaml") if "series" in yaml.safe_load(b)]
+    return found
+
+
+def example() -> Campaign:
+    path = Path("campaigns/batch-study.yaml")
+    return expand(yaml.safe_load(example_text()), path, known_devices())
+
+
+def test_the_readme_has_an_example_of_a_campaign_and_of_a_cluster() -> None:
+    keys = [set(content) for _, content in yaml_blocks()]
+    assert any("series" in one for one in keys)
+    assert any("devices" in one for one in keys)
+
+
+@pytest.mark.parametrize("content", [content for _, content in yaml_blocks()], ids=str)
+def test_a_yaml_block_is_valid(content: dict[str, Any]) -> None:
+    if "series" in content:
+        assert expand(content, README, known_devices()).configurations
+    elif "devices" in content:
+        assert parse_cluster(content, "README.md").devices
+    else:  # a part of a cluster file
+        part = {**schema("cluster"), "required": []}
+        Draft202012Validator(part).validate(content)
+
+
+def test_configurations_named_in_the_readme_exist() -> None:
+    campaigns = [example(), load_campaign(PAPER), load_campaign(DEMO)]
+    known = {id_ for campaign in campaigns for id_ in campaign.configurations}
+    named = set(re.findall(r"`([a-z0-9.]+-\w+-n\d{3}-lbs\d{4}[\w.-]*)`", text(README)))
+    assert len(named) >= 4
+    assert named <= known
+
+
+def test_the_example_shares_the_configuration_that_the_readme_names() -> None:
+    shared = "resnet50-local-n002-lbs0032-full"
+    assert f"`{shared}` above belongs to two series" in text(README)
+    # It would, were the setting of the one series not changed.
+    assert len(example().series_of(shared)) == 2
+
+
+def test_bad_input_gives_the_message_that_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("campaigns/batch-study.yaml")
+    path.parent.mkdir()
+    path.write_text(example_text().replace("local_batch_size", "local_batchsize", 1))
+    assert main(["campaign", str(path)]) == 1
+    assert capsys.readouterr().err in blocks(README, "text")
+
+
+def test_the_sizes_of_the_campaigns_are_right() -> None:
+    paper, demo = load_campaign(PAPER), load_campaign(DEMO)
+    runs = sum(paper.repeats.values())
+    assert f"{len(paper.configurations)} configurations, {runs} runs, 1 to 256 GPUs" in text(README)
+    assert f"in {sum(demo.repeats.values())} runs with 1, 2 and 4 processes" in text(README)
+    assert {c.gpus for c in demo.configurations.values()} == {1, 2, 4}
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+def commands(program: str) -> list[list[str]]:
+    """Arguments of every call of `program` in shell blocks and in inline code."""
+    lines = []
+    for path in DOCUMENTS:
+        lines += [line for block in blocks(path, "sh") for line in block.splitlines()]
+        prose = re.sub(r"^```.*?^```$", "", text(path), flags=re.MULTILINE | re.DOTALL)
+        lines += re.findall(r"`([^`\n]+)`", prose)
+    calls = [shlex.split(line, comments=True) for line in lines if line.startswith(f"{program} ")]
+    return [words[1:] for words in calls]
+
+
+def workflow_rules() -> dict[str, bool]:
+    """The workflow's rules, and whether they have outputs of their own."""
+    rules = {}
+    for path in (ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")):
+        for part in re.split(r"^\s*rule\b", text(path), flags=re.MULTILINE)[1:]:
+            named = re.match(r" (\w+):", part) or re.search(r'name:\s*f?"([\w{}]+)"', part)
+            assert named, part
+            for number in range(1, 8):
+                rules[named[1].replace("{number}", str(number))] = "output:" in part
+    return rules
+
+
+def targets_in_readme() -> set[str]:
+    body = text(README).split("| target |")[1].split("\n\n")[0]
+    cells = re.findall(r"^\| (`.*?) \|", body, flags=re.MULTILINE)
+    cells = [
+        " ".join(f"`figure{n}`" for n in range(1, 8)) if "…" in cell else cell for cell in cells
+    ]
+    return set(re.findall(r"`(\w+)`", " ".join(cells)))
+
+
+def test_every_make_target_is_in_the_readme_and_no_other() -> None:
+    makefile = text(ROOT / "Makefile")
+    phony = re.search(r"^\.PHONY: (.+)$", makefile, flags=re.MULTILINE)
+    assert phony
+    assert {words[0] for words in commands("make")} == set(phony[1].split())
+
+
+def test_the_readmes_targets_are_rules_and_no_target_is_left_out() -> None:
+    rules = workflow_rules()
+    assert targets_in_readme() <= set(rules)
+    assert {rule for rule, has_output in rules.items() if not has_output} <= targets_in_readme()
+
+
+@pytest.mark.parametrize("words", commands("snakemake"), ids=" ".join)
+def test_a_snakemake_command_is_right(words: list[str]) -> None:
+    arguments = get_argument_parser().parse_args(words)
+    rules = workflow_rules()
+    profile = ROOT / str(arguments.profile)
+    assert (profile / "profile.yaml").exists()
+    forced = {rule for rule in arguments.forcerun or set()}
+    allotted = {str(entry).partition(":")[0] for entry in arguments.set_resources or {}}
+    assert set(arguments.targets) | forced | allotted <= set(rules)
+    content = read_yaml(profile / "cluster.yaml") | parse_config(arguments.config)
+    campaign = parse_cluster(content, "command line").campaign
+    assert (ROOT / campaign).exists() or campaign == "campaigns/batch-study.yaml"
+
+
+def test_snakemake_is_shown_with_results_only_and_another_campaign() -> None:
+    shown = [get_argument_parser().parse_args(words).config or [] for words in commands("snakemake")]
+    keys = {key for config in shown for key in parse_config(config)}
+    assert keys == {"results_only", "campaign"}
+
+
+@pytest.mark.parametrize("words", commands("scalewatt"), ids=" ".join)
+def test_a_scalewatt_command_is_right(words: list[str]) -> None:
+    assert _parser().parse_args(words).run
+
+
+# --- links --------------------------------------------------------------------------------------
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that a Markdown viewer makes of a document's headings."""
+    heads = re.findall(r"^#+ (.+)$", text(path), flags=re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", html.unescape(head).lower()).replace(" ", "-") for head in heads
+    }
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_every_link_and_image_leads_somewhere(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", text(path)):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        found = (path.parent / target).resolve() if target else path
+        assert found.exists(), link
+        assert found.is_relative_to(ROOT), link
+        if anchor:
+            assert anchor in anchors(found), link
+
+
+def test_every_document_is_reached_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\((docs/[^)#]+)", text(README)))
+    files = {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*") if p.is_file()}
+    assert files == linked
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(text(README).splitlines()) <= 200
+
+
+def test_the_local_profiles_example_of_rated_powers_is_no_measurement() -> None:
+    assert "Nothing here is a\n# measurement" in text(LOCAL)
