@@ -53,7 +53,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("configurations", configuration_rows()),
         ("table1", table1_rows()),
     ):
-        pq.write_table(pa.Table.from_pylist(rows), tables / f"{name}.parquet")
+        table = pa.Table.from_pylist(rows)
+        counted = {b"scalewatt": b'{"gpu_word": "processes"}'}
+        pq.write_table(table.replace_schema_metadata(counted), tables / f"{name}.parquet")
     for figure in range(1, 8):
         pq.write_table(any_table(figure, small=True), tables / f"figure{figure}.parquet")
     style.save(figure2.draw(any_table(2, small=True)), root / "figures" / "figure2")

@@ -6,7 +6,10 @@ NUMBERS = [n for n in range(1, 8) if f"figure{n}" in CAMPAIGN.figures]
 
 
 # What all figures share; a change of it redraws them all.
-DRAWING = [f"src/scalewatt/figures/{name}.py" for name in ("style", "curves", "points", "words")]
+DRAWING = [
+    f"src/scalewatt/figures/{name}.py"
+    for name in ("style", "curves", "points", "words")
+]
 
 
 def figure_files(number):
@@ -55,16 +58,23 @@ rule figures:
 
 rule report:
     input:
-        rules.tables.input,
-        rules.table1.input,
-        rules.figures.input,
+        provenance=files_of(
+            runs_of(CAMPAIGN.configurations)[:1],
+            "runs/{configuration}/{repeat}/provenance.json",
+        ),
+        tables=rules.tables.input,
+        table1=rules.table1.input,
+        figures=rules.figures.input,
     output:
         f"{RESULTS}/report.html",
     params:
         campaign=CAMPAIGN.name,
         cluster=CLUSTER.name,
+        provenance=lambda wildcards, input: (
+            f"--provenance {input.provenance}" if input.provenance else ""
+        ),
     message:
         "report"
     shell:
         "scalewatt report --tables {RESULTS}/tables --figures {RESULTS}/figures"
-        " --campaign {params.campaign:q} --profile profiles/{params.cluster} --out {output:q}"
+        " --campaign {params.campaign:q} --profile profiles/{params.cluster} {params.provenance} --out {output:q}"

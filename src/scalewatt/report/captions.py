@@ -82,6 +82,11 @@ def _one(word: str) -> str:
 
 def _best_speedup(rows: Sequence[Row], labels: dict[str, str], word: str) -> str:
     points = [row for row in rows if row["y_name"] == "speedup" and has_value(row)]
+    # A series' smallest n has its ideal speed-up by definition.
+    smallest: dict[str, int] = {}
+    for row in points:
+        smallest[row["series"]] = min(row["gpus"], smallest.get(row["series"], row["gpus"]))
+    points = [row for row in points if row["gpus"] > smallest[row["series"]]]
     if not points:
         return ""
     best = max(points, key=lambda row: row["y"])

@@ -142,12 +142,9 @@ def _table(path: Path) -> pa.Table | None:
 
 
 def _gpu_word(tables_dir: Path) -> str:
-    """What n counts: the figures' tables say so."""
-    for figure in TITLES:
-        path = tables_dir / f"figure{figure}.parquet"
-        if path.is_file():
-            return gpu_word(_table(path))
-    return "GPUs"
+    """What n counts in the runs."""
+    table = _table(tables_dir / "runs.parquet")
+    return "GPUs" if table is None else gpu_word(table)
 
 
 def _facts(runs: Sequence[Row], hours: str) -> list[tuple[str, str]]:
