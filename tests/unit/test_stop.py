@@ -51,6 +51,7 @@ def test_the_schedulers_signal_asks_and_does_not_end_the_process(number: int) ->
 def test_ctrl_c_is_left_to_the_launching_process() -> None:
     request = StopRequest()
     request.install()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     signal.raise_signal(signal.SIGINT)
     assert not request.asked()
 
