@@ -130,10 +130,10 @@ def _train(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.spec import read_spec
     from scalewatt.energy.launch import Place, run_training
 
-    cluster, device = cluster_of_run(arguments.cluster, read_spec(arguments.spec))
-    dataset = read_spec(arguments.spec)["dataset"]["name"]
+    spec = read_spec(arguments.spec)
+    cluster, device = cluster_of_run(arguments.cluster, spec)
     place = Place(
-        Path(cluster.data_folder(dataset)),
+        Path(cluster.data_folder(spec["dataset"])),
         arguments.work or Path(cluster.work_root),
         cluster.launcher,
         device.torch_device,

@@ -138,14 +138,23 @@ def test_a_cluster_is_read_with_all_it_says() -> None:
     a100 = horeka.devices["a100"]
     assert (a100.gpus_per_node, a100.torch_device, a100.partition) == (4, "cuda", "accelerated")
     assert a100.max_local_batch_size["resnet50"] == 256
-    assert horeka.data_folder("imagenet") == "data/imagenet"
 
 
-def test_a_clusters_data_roots_are_used() -> None:
+def test_a_dataset_lies_where_the_cluster_says_or_below_data() -> None:
     content = read_yaml(CLUSTERS[0]) | {"data_roots": {"era5": "/big/era5"}}
     cluster = parse_cluster(content, "here")
-    assert cluster.data_folder("era5") == "/big/era5"
-    assert cluster.data_folder("imagenet") == "data/imagenet"
+    era5 = {"name": "era5", "source": "data_root"}
+    assert cluster.data_folder(era5) == "/big/era5"
+    assert cluster.data_folder(era5 | {"name": "imagenet"}) == "data/imagenet"
+
+
+def test_embedded_datasets_of_one_name_and_two_definitions_have_two_folders() -> None:
+    cluster = load_cluster(CLUSTERS[0])
+    one = {"name": "scans", "source": "embedded", "train_samples": 100}
+    other = one | {"train_samples": 200}
+    assert cluster.data_folder(one) == cluster.data_folder(dict(reversed(one.items())))
+    assert cluster.data_folder(one) != cluster.data_folder(other)
+    assert cluster.data_folder(one).startswith("data/scans-")
 
 
 @pytest.mark.parametrize(("given", "meant"), [("true", True), ("False", False), (True, True)])

@@ -116,7 +116,8 @@ def test_other_plans_and_places_train_nothing(again: Workspace) -> None:
         "work_root: work\n",
         "work_root: elsewhere\ndata_roots: {waves: moved}\n",
     )
-    (again.path / "data" / "waves").rename(again.path / "moved")
+    (waves,) = (again.path / "data").glob("waves-*")
+    waves.rename(again.path / "moved")
     assert again.trainings("all") == set()
 
 

@@ -173,6 +173,8 @@ def test_ctrl_c_on_snakemake_leaves_nothing_half_and_the_next_one_completes(
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
     assert not list(workspace.results.glob("runs/*/1/*.parquet"))
+    (segments,) = workspace.path.glob("work/tiny/*/segments.json")
+    assert '"outcome": "stopped"' in segments.read_text()
     workspace.done(TARGET)
     assert_whole(workspace)
 

@@ -9,7 +9,9 @@ rule dataset:
         f"{RESULTS}/datasets/{{dataset}}.json",
     priority: 100
     resources:
-        data_folder=lambda wildcards: CLUSTER.data_folder(wildcards.dataset),
+        data_folder=lambda wildcards: CLUSTER.data_folder(
+            CAMPAIGN.datasets()[wildcards.dataset]
+        ),
         data_source=lambda wildcards: CLUSTER.sources.get(wildcards.dataset, ""),
     params:
         definition=lambda wildcards: canonical(CAMPAIGN.datasets()[wildcards.dataset]),

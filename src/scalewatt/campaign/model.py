@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,9 +48,19 @@ class Cluster:
     carbon_intensity: dict[str, Any] | None = None
     price: dict[str, Any] | None = None
 
-    def data_folder(self, dataset: str) -> str:
-        """Folder of the prepared dataset."""
-        return self.data_roots.get(dataset, f"data/{dataset}")
+    def data_folder(self, dataset: dict[str, Any]) -> str:
+        """Folder of the prepared dataset; by default below data/.
+
+        An embedded dataset's carries its definition's hash: two campaigns may define one name
+        differently.
+        """
+        name = dataset["name"]
+        if dataset["source"] == "embedded":
+            text = json.dumps(dataset, sort_keys=True)
+            return self.data_roots.get(
+                name, f"data/{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+            )
+        return self.data_roots.get(name, f"data/{name}")
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def run_row(files: RunFiles, campaign: str, facility: Facility) -> dict[str, Any
         )
     history = pq.read_table(files.folder / "history.parquet").to_pylist()
     energy = EnergyTotals(pq.read_table(files.energy), with_staging=spec["protocol"] != "paper")
-    metrics = [row["metric"] for row in history if row["metric"] is not None]
+    metrics = [row["metric"] for row in history]
     updates = sum(row["updates"] for row in history)
     samples = sum(row["samples"] for row in history)
     identity = {
@@ -80,8 +80,9 @@ def run_row(files: RunFiles, campaign: str, facility: Facility) -> dict[str, Any
         "updates": updates,
         "samples": samples,
         "passes": updates * spec["gpus"],
-        "metric_last": metrics[-1] if metrics else None,
-        "metric_best": min(metrics, default=None),  # both models' metrics are errors
+        "metric_last": metrics[-1],
+        # Both models' metrics are errors.
+        "metric_best": min((m for m in metrics if m is not None), default=None),
         "train_loss": history[-1]["train_loss"],
         "validation_loss": history[-1]["validation_loss"],
     }
@@ -147,8 +148,9 @@ class EnergyTotals:
 
     @property
     def coverage(self) -> float | None:
-        """The least of all device kinds that have sensors."""
-        found = [r["coverage"] for r in self.rows if not _has_flag(r, "absent")]
+        """The least of the device kinds that count and have sensors."""
+        counted = [r for r in self.rows if r["device_kind"] in KINDS and not _has_flag(r, "absent")]
+        found = [r["coverage"] for r in counted]
         return min((c for c in found if c is not None), default=None)
 
 

@@ -248,7 +248,8 @@ class Trainer:
     @torch.no_grad()
     def _evaluate(self, name: str) -> torch.Tensor:
         batches, loader = self.evaluations[name]
-        batches.epoch = self.epoch
+        # Augmented evaluations (the paper's protocol) see other views than training did.
+        batches.epoch = self.spec["epochs"] + self.epoch
         network = self.model.module
         network.eval()
         total: torch.Tensor | None = None

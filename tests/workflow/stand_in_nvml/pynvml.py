@@ -12,7 +12,7 @@ class NVMLError(Exception):
     """NVML's error."""
 
 
-class NVMLError_Uninitialized(NVMLError):  # noqa: N801, N818
+class NVMLError_Uninitialized(NVMLError):
     """NVML's error before nvmlInit."""
 
 
