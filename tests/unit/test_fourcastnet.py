@@ -22,7 +22,7 @@ from scalewatt.workloads.fourcastnet import FourCastNetWorkload
 CPU = torch.device("cpu")
 ROWS, COLUMNS, STEPS = 4, 8, 14
 LATITUDE = np.linspace(90, -90, ROWS + 1)  # as stored: the southernmost row is dropped
-Z500 = 14  # "z500" in PAPER's list of channels, counted from 0
+Z500 = 14  # "z500" in the paper's list of channels, counted from 0
 
 RNG = np.random.default_rng(0)
 MEAN = RNG.normal(size=20)

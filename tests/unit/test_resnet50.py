@@ -76,7 +76,7 @@ def rates(one: ResNet50, losses: list[float], steps: int) -> list[list[float]]:
 
 
 def expected_rates(size: int, protocol: str, losses: list[float], steps: int) -> list[list[float]]:
-    """PAPER's text: a line from 0.1 to 0.1·GBS/256 over 5 epochs, then halved on plateaus.
+    """The paper's text: a line from 0.1 to 0.1·GBS/256 over 5 epochs, then halved on plateaus.
 
     A plateau: more than 5 epochs in a row without a loss 0.01 % below the best.
     """

@@ -35,7 +35,7 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     launcher = content["launcher"]
     try:
         launcher.format(**_PLACEHOLDERS)
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
         allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
         raise InputError(
             f"{where}: launcher: {launcher!r}: allowed placeholders: {allowed}"

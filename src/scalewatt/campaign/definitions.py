@@ -42,7 +42,7 @@ def _series(campaign: Campaign, name: str) -> dict[str, Any]:
         "model": series.model,
         "phase": series.phase,
         "device": series.device,
-        "dataset_rule": "fixed" if series.fraction_rule == "1" else "scaled",
+        "dataset_rule": "scaled" if "n" in series.fraction_rule else "fixed",
         "batch_rule": "constant LBS" if series.constant == "local_batch_size" else "constant GBS",
         "points": [_point(campaign.configurations[id_]) for id_ in series.points.values()],
     }

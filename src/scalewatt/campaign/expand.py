@@ -13,6 +13,7 @@ from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, S
 from scalewatt.campaign.validation import check, defaults, one_of, read_yaml, schema
 from scalewatt.errors import InputError
 
+_NETWORK = ("patch_size", "embed_dim", "depth", "num_blocks", "mlp_ratio")
 PHASES = {"resnet50": ("train",), "fourcastnet": ("pretrain", "finetune")}
 
 
@@ -38,8 +39,14 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         for gpus in sorted(entry["gpus"]):
             configuration = one.configuration(gpus)
             points[gpus] = configuration.id
-            configurations[configuration.id] = configuration
             first, count = repeats.setdefault(configuration.id, (name, entry.get("repeats", 1)))
+            if configurations.setdefault(configuration.id, configuration) != configuration:
+                raise InputError(
+                    f"{where}: at {gpus} GPUs differs from series.{first} in what the id "
+                    f"{configuration.id} does not show (dataset_fraction "
+                    f"{configuration.dataset_fraction}, there "
+                    f"{configurations[configuration.id].dataset_fraction}); allowed: the same"
+                )
             if count != entry.get("repeats", 1):
                 raise InputError(
                     f"{where}.repeats: {entry.get('repeats', 1)}, but series.{first} asks for {count} "
@@ -108,7 +115,7 @@ class _Expansion:
         campaign_wide = {**dict(defaults(part)), **models[self.key]}
         overrides = self.entry.get("settings", {})
         check(overrides, {**part, "required": []}, f"{self.where}.settings", root)
-        settings = {**campaign_wide, **overrides}
+        settings = _canonical({**campaign_wide, **overrides}, part)
         changed = {k: v for k, v in overrides.items() if v != campaign_wide.get(k)}
         if self.entry.get("protocol", self.content["protocol"]) != self.content["protocol"]:
             changed["protocol"] = self.entry["protocol"]
@@ -121,6 +128,13 @@ class _Expansion:
             raise InputError(
                 f"{self.where}: dataset '{name}' is not among `datasets`; {one_of(name, datasets)}"
             )
+        for key in ("train_years", "validation_years", "test_years"):
+            first, last = datasets[name].get(key, (0, 0))
+            if first > last:
+                raise InputError(
+                    f"{self.where}: dataset '{name}': {key}: [{first}, {last}] is the wrong way "
+                    "round; allowed: first and last year"
+                )
         needed = "imagenet" if self.model == "resnet50" else "era5"
         if datasets[name]["format"] != needed:
             raise InputError(
@@ -128,10 +142,11 @@ class _Expansion:
                 f"but '{name}' is of format {datasets[name]['format']}"
             )
         if needed == "era5":
-            self._check_grid(datasets[name]["grid"], name)
+            self._check_network(datasets[name]["grid"], name)
+            self._check_forecasts(datasets[name])
         return {"name": name, **datasets[name]}
 
-    def _check_grid(self, grid: list[int], name: str) -> None:
+    def _check_network(self, grid: list[int], name: str) -> None:
         patch = self.settings["patch_size"]
         if any(edge % patch for edge in grid):
             raise InputError(
@@ -142,6 +157,17 @@ class _Expansion:
         if embed % blocks:
             raise InputError(
                 f"{self.where}: embed_dim {embed} is not a multiple of num_blocks {blocks}"
+            )
+
+    def _check_forecasts(self, dataset: dict[str, Any]) -> None:
+        first, last = dataset["test_years"]
+        times = (last - first + 1) * dataset["samples_per_year"]
+        wanted = self.settings["initial_conditions"]
+        spacing = self.settings["initial_condition_spacing"]
+        if (wanted - 1) * spacing >= times:
+            raise InputError(
+                f"{self.where}: {wanted} initial conditions {spacing} steps apart do not fit the "
+                f"{times} times of the test years; allowed: at most {(times - 1) // spacing + 1}"
             )
 
     def _batch_sizes(self, gpus: int) -> tuple[int, int]:
@@ -177,9 +203,8 @@ class _Expansion:
             )
 
     def _fraction(self, gpus: int) -> Fraction:
-        rule = str(self.entry.get("dataset_fraction", 1))
-        top, _, bottom = rule.partition("/")
-        fraction = Fraction(gpus if top == "n" else int(top), int(bottom or 1))
+        rule = _fraction_rule(self.entry)
+        fraction = Fraction(rule.replace("n", str(gpus)))
         if fraction > 1:
             raise InputError(
                 f"{self.where}.dataset_fraction: {rule} is {fraction} of the dataset at {gpus} GPUs; "
@@ -256,15 +281,26 @@ class _Expansion:
             phase=self.phase,
             device=self.device.name,
             constant=self.constant,
-            fraction_rule=str(self.entry.get("dataset_fraction", 1)),
+            fraction_rule=_fraction_rule(self.entry),
             repeats=self.entry.get("repeats", 1),
             points=points,
         )
 
 
+def _fraction_rule(entry: dict[str, Any]) -> str:
+    rule = str(entry.get("dataset_fraction", 1))
+    return rule if "n" in rule else str(Fraction(rule))
+
+
 def _id_value(value: Any) -> str:
     text = "x".join(map(str, value)) if isinstance(value, list) else str(value).lower()
     return "".join(c if c.isalnum() or c in "._" else "_" for c in text)
+
+
+def _canonical(settings: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """4 and 4.0 as one value, where a number is meant: a spec's hash is of its text."""
+    kinds = {key: entry.get("type") for key, entry in part["properties"].items()}
+    return {k: float(v) if kinds[k] == "number" else v for k, v in settings.items()}
 
 
 def _sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
@@ -294,6 +330,13 @@ def _with_initial_weights(
                 f"{path}: series.{series}: fine-tuning at {configuration.gpus} GPUs starts from the "
                 f"weights of {source}, of which no series has {count} repeats"
             )
+        for key in _NETWORK:
+            own, before = configuration.settings[key], configurations[source].settings[key]
+            if own != before:
+                raise InputError(
+                    f"{path}: series.{series}: fine-tuning has {key} {own}, but the weights of "
+                    f"{source} have {before}; allowed: the same"
+                )
         result[id_] = replace(configuration, initial_weights=source)
     return result
 

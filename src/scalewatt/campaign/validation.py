@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,14 +21,16 @@ PROJECT_ROOT = Path(__file__).resolve().parents[3]
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML's safe loader, which also refuses a key given twice."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        # Here, because constructing a mapping adds to it what it merges (<<).
+        node = super().compose_mapping_node(anchor)
         own = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         for key in own:
             if own.count(key) > 1:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key '{key}' stands there twice", node.start_mark
                 )
-        return super().construct_mapping(node, deep)
+        return node
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
@@ -65,18 +68,33 @@ def one_of(word: object, allowed: Iterable[object]) -> str:
     return f"allowed: {', '.join(names) or 'nothing'}{nearest(word, names)}"
 
 
+def _is_integer(_checker: Any, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(_checker: Any, value: Any) -> bool:
+    return _is_integer(_checker, value) or (isinstance(value, float) and math.isfinite(value))
+
+
 def check(content: Any, part: dict[str, Any], where: str, root: dict[str, Any]) -> None:
     """Hold `content` against schema `part` of `root`; InputError names file, key and what is allowed."""
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
-    validator = Draft202012Validator({**part, "$defs": root.get("$defs", {})})
+    # JSON Schema takes 4.0 for an integer, and YAML knows numbers that are none.
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"integer": _is_integer, "number": _is_number}
+    )
+    strict = extend(Draft202012Validator, type_checker=types)
+    validator = strict({**part, "$defs": root.get("$defs", {})})
     errors = sorted(validator.iter_errors(content), key=lambda e: (len(e.path), str(list(e.path))))
     if errors:
         raise InputError(_message(errors[0], where))
 
 
 def _message(error: Any, where: str) -> str:
-    if error.validator in ("oneOf", "anyOf") and error.context:
+    alternatives_of_objects = isinstance(error.instance, dict)
+    if error.validator in ("oneOf", "anyOf") and error.context and alternatives_of_objects:
         error = _deepest(error)
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
     place = f"{where}: {key.lstrip('.')}" if key else where
@@ -89,7 +107,8 @@ def _message(error: Any, where: str) -> str:
             return f"{place}: unknown key '{unknown}'; {one_of(unknown, allowed)}"
         case "required":
             missing = [k for k in rule if k not in error.instance]
-            return f"{place}: missing key {', '.join(repr(k) for k in missing)}"
+            hints = "; ".join(_allowed(error.schema, key) for key in missing)
+            return f"{place}: missing key {', '.join(repr(k) for k in missing)}; allowed: {hints}"
         case "enum" | "const":
             allowed = rule if error.validator == "enum" else [rule]
             return f"{place}: {value} is not known; {one_of(error.instance, allowed)}"
@@ -99,14 +118,28 @@ def _message(error: Any, where: str) -> str:
             return f"{place}: {value} is too small; allowed: {rule} or more"
         case "exclusiveMinimum":
             return f"{place}: {value} is too small; allowed: more than {rule}"
-        case "maximum" | "exclusiveMaximum":
+        case "maximum":
             return f"{place}: {value} is too large; allowed: at most {rule}"
+        case "exclusiveMaximum":
+            return f"{place}: {value} is too large; allowed: less than {rule}"
+        case "anyOf":
+            return (
+                f"{place}: {value} does not fit; allowed: {error.schema.get('description', rule)}"
+            )
         case "pattern":
             hint = error.schema.get("description", f"the pattern {rule}")
             return f"{place}: {value} does not fit; allowed: {hint}"
         case _:
             hint = error.schema.get("description", "")
             return f"{place}: {error.message}{f'; allowed: {hint}' if hint else ''}"
+
+
+def _allowed(part: dict[str, Any], key: str) -> str:
+    """What may stand at a missing key."""
+    entry = part.get("properties", {}).get(key, {})
+    if "enum" in entry:
+        return ", ".join(map(str, entry["enum"]))
+    return str(entry.get("description", entry.get("type", "see the schema"))).rstrip(".")
 
 
 def _deepest(error: Any) -> Any:

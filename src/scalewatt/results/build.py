@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.files import write_table_with_csv, write_text
-from scalewatt.results.figure_tables import builder
+from scalewatt.results.figure_tables import PANELS, builder
 from scalewatt.results.runs import Facility, RunFiles, run_row
 from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
 from scalewatt.results.statistics import configuration_rows
@@ -53,9 +53,24 @@ def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[st
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
         "missing": [] if definition.get("figure") == "figure1" else definition["missing"],
-        "notes": [],
+        "notes": _notes(definition, {row["configuration"] for row in rows}),
         "gpu_word": "processes" if on_cpu else "GPUs",
     }
+
+
+def _notes(definition: dict[str, Any], present: set[str]) -> list[str]:
+    """What a reader must know of a figure whose points are not all there."""
+    if not any(panel.y == "speedup" for panel in PANELS.get(definition.get("figure", ""), ())):
+        return []
+    notes = []
+    for series in definition["series"]:
+        there = [p["gpus"] for p in series["points"] if p["configuration"] in present]
+        smallest = min(p["gpus"] for p in series["points"])
+        if there and min(there) != smallest:
+            notes.append(
+                f"{series['label']}: speed-up from n = {min(there)}, as n = {smallest} is missing."
+            )
+    return notes
 
 
 def _with(built: pa.Table, metadata: dict[str, Any]) -> pa.Table:

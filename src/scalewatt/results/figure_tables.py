@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
@@ -111,8 +112,8 @@ def _stored(row: Row, name: str) -> Row:
 def speedup(row: Row, smallest: Row) -> Row:
     """S(n) = n0·T(n0)/T(n), n0 the series' smallest n that has runs.
 
-    Its sd follows from both relative sds by first-order propagation; the interval is that of
-    T(n) alone and needs repeats at both ends.
+    Its sd and interval follow from those of both times by first-order propagation, and need
+    repeats at both ends.
     """
     t, t0, n0 = row["runtime_h_mean"], smallest["runtime_h_mean"], smallest["gpus"]
     value = n0 * t0 / t
@@ -156,9 +157,10 @@ def power(definition: dict[str, Any], configurations: list[Row], results: Path) 
     by_id = {row["configuration"]: row for row in configurations}
     repeats = dict(definition["runs"])
     tables = []
-    shown = [p for p in definition["points"] if p["configuration"] in by_id]
-    for letter, point in zip("ABCDEFGHIJ", shown, strict=False):
-        row = by_id[point["configuration"]]
+    for letter, point in zip(ascii_uppercase, definition["points"], strict=False):
+        row = by_id.get(point["configuration"])
+        if row is None:
+            continue
         traces = pq.read_table(
             RunFiles(results, row["configuration"], repeats[row["configuration"]]).traces
         )
@@ -176,7 +178,13 @@ def _power_panel(letter: str, label: str, row: Row, traces: pa.Table) -> pa.Tabl
     nodes = sorted(known["node"].unique().to_pylist())
     of_first_node = known.filter(pc.equal(known["node"].cast(pa.string()), nodes[0]))
     index = pc.min(of_first_node["device_index"])
-    own = of_first_node.filter(pc.equal(of_first_node["device_index"], index)).sort_by("time")
+    # Lost samples stay, as unknown: the line has a gap there.
+    chosen = (
+        (pc.field("node") == nodes[0])
+        & (pc.field("device_kind") == kind)
+        & (pc.field("device_index") == index)
+    )
+    own = traces.filter(chosen).sort_by("time")
     training = own.filter(pc.equal(own["stage"].cast(pa.string()), "train"))
     if not len(training):
         return POWER.empty_table()

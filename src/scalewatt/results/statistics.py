@@ -51,10 +51,13 @@ def configuration_rows(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _configuration_row(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    first = runs[0]
+    # A run whose energy is unknown says nothing of origin and scope, and disagrees with nobody.
+    first = next((run for run in runs if run["energy_kwh"] is not None), runs[0])
     row = {name: first[name] for name, _ in IDENTITY}
-    for run in runs[1:]:
-        for name in ("energy_origin", "energy_scope", "torch_device"):
+    for run in runs:
+        known = run["energy_kwh"] is not None and first["energy_kwh"] is not None
+        names = ("energy_origin", "energy_scope", "torch_device") if known else ("torch_device",)
+        for name in names:
             if run[name] != first[name]:
                 raise InputError(
                     f"{first['configuration']}: repeats {first['repeat']} and {run['repeat']} differ in "

@@ -55,13 +55,13 @@ def latex(table: pa.Table) -> str:
     ]
     return "\n".join(
         [
-            f"% {origin_sentence(table)}",
             f"\\begin{{tabular}}{{{align}}}",
             "\\toprule",
             body[0],
             "\\midrule",
             *body[1:],
             "\\bottomrule",
+            f"\\multicolumn{{{len(_COLUMNS)}}}{{l}}{{{origin_sentence(table)}}} \\\\",
             "\\end{tabular}",
             "",
         ]

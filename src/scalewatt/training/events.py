@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ class EventLog:
 
     def __init__(self, path: Path | None, segment: int, started_s: float | None = None) -> None:
         self._file = open(path, "a", encoding="utf-8") if path else None  # noqa: SIM115
+        if self._file and path and path.stat().st_size and path.read_bytes()[-1:] != b"\n":
+            self._file.write("\n")  # a segment before died in the middle of a line
         self._segment = segment
         self._stage: str | None = None
         self._since = 0.0
@@ -73,7 +76,7 @@ def read_events(path: Path, segment_ends_s: dict[int, float]) -> list[dict[str, 
         except ValueError:
             continue
     rows = []
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+    for mark, following in zip_longest(marks, marks[1:]):
         if mark["stage"] is None:
             continue
         if following is not None and following["segment"] == mark["segment"]:
