@@ -25,13 +25,16 @@ $(READY): envs/lock.txt pyproject.toml
 	@touch $(READY)
 	@echo "Ready: . .venv/bin/activate"
 
-# One demo at a time. A Snakemake that was killed leaves its lock behind, which is then stale.
+# One demo at a time. A demo whose Snakemake was killed leaves its lock behind, and .demo.killed
+# to say so; any other lock is somebody's at work.
 # The first figures are not to wait for the last training.
 demo: $(READY)
 	@exec 9>.demo.lock; \
 	flock -n 9 || { echo "Another demo runs in this folder; waiting for it."; flock 9; }; \
-	if [ -n "$$(ls .snakemake/locks 2>/dev/null)" ]; then snakemake --profile profiles/local --unlock >/dev/null 2>&1; fi; \
-	snakemake --profile profiles/local all --prioritize figure5 figure4 && \
+	if [ -e .demo.killed ]; then snakemake --profile profiles/local --unlock >/dev/null 2>&1; fi; \
+	touch .demo.killed; \
+	snakemake --profile profiles/local all --prioritize figure5 figure4; \
+	code=$$?; [ $$code -ge 128 ] || rm -f .demo.killed; [ $$code = 0 ] && \
 	$(MAKE) --no-print-directory $(DEMO)/snakemake-report.html && \
 	echo && echo "Report:  $(DEMO)/report.html" && \
 	echo "         $(DEMO)/snakemake-report.html (Snakemake's own)" && \

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalewatt.errors import InputError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -42,8 +44,11 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def read_json(path: Path | str) -> Any:
-    """Read a JSON file."""
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+    """Read a JSON file; InputError where it is missing or is none."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: is no readable JSON file ({error})") from error
 
 
 def write_table(table: pa.Table, path: Path | str) -> None:

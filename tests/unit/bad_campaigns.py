@@ -96,6 +96,10 @@ GEOMETRY = {
         {("models", "fourcastnet.pretrain", "patch_size"): 5},
         ["patch_size 5", "[32, 64]", "divisor of both"],
     ),
+    "more initial conditions than the test year has room for": (
+        {("models", "fourcastnet.pretrain", "initial_condition_spacing"): 4},
+        ["36 initial conditions", "4 steps apart", "120 times", "at most 30"],
+    ),
     "a width that the spectral blocks do not divide": (
         {("models", "fourcastnet.pretrain", "num_blocks"): 5},
         ["embed_dim 64", "num_blocks 5"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def describe(work: WorkDir, segment: int, **changes: Any) -> None:
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[WorkDir]:
     """A run that was killed in its first segment and finished in its second."""
-    with open_workdir(tmp_path / "work", make_spec()) as work:
+    with open_workdir(tmp_path / "work", make_spec(), "d" * 64) as work:
         work.begin_segment()
         work.begin_segment()
         work.end_segment("finished")
@@ -150,6 +151,7 @@ def test_the_provenance_says_what_the_run_was_done_with(work: WorkDir, out: Path
     publish(work, out)
     found = read_json(out / "provenance.json")
     assert found["spec_sha256"] == work.spec_sha256
+    assert found["dataset_sha256"] == work.dataset_sha256
     assert found["hostnames"] == ["n1", "n3"]
     assert found["gpus"] == {"n1": [0, 1, 2], "n3": [0]}
     assert found["packages"] == {"torch": "2.7.0"}
@@ -219,8 +221,8 @@ def test_only_the_very_run_counts_as_published(work: WorkDir, out: Path) -> None
     assert not already_published(out, work)
     publish(work, out)
     assert already_published(out, work)
-    other = WorkDir(work.path, work.spec, "0" * 64)
-    assert not already_published(out, other)
+    for changed in ({"spec_sha256": "0" * 64}, {"dataset_sha256": "0" * 64}):
+        assert not already_published(out, replace(work, **changed))
 
 
 def test_the_working_directory_keeps_all_but_the_checkpoint(work: WorkDir, out: Path) -> None:

@@ -223,13 +223,14 @@ def test_time_adds_up_over_segments_and_is_the_longest_nodes_in_each(tmp_path: P
         tmp_path,
         energy,
         spec=make_spec(gpus=8, nodes=2),
-        segments=[{"segment": 0, "outcome": "killed"}, {"segment": 1, "outcome": "finished"}],
+        segments=[{"segment": 0, "outcome": "stopped"}, {"segment": 1, "outcome": "finished"}],
     )
     assert row["runtime_s"] == 104 + 56
     assert row["gpu_hours"] == pytest.approx(8 * 160 / 3600)
     assert row["segments"] == 2
-    # four sockets over both nodes, however many segments they ran
-    assert row["mean_cpu_socket_power_w"] == pytest.approx(3020 / (160 * 4))
+    # two sockets a node, each over its own recorded time
+    seconds = 2 * (100 + 104 + 50 + 6 + 55)
+    assert row["mean_cpu_socket_power_w"] == pytest.approx(3020 / seconds)
     assert row["energy_per_node_kwh"] == pytest.approx(5020 / 3.6e6 / 2)
 
 

@@ -21,30 +21,32 @@ from scalewatt.errors import InputError
 from scalewatt.files import write_json
 
 SPEC = make_spec()
+DATA = "d" * 64
 
 
-def test_the_directory_is_keyed_by_the_specs_hash(tmp_path: Path) -> None:
+def test_the_directory_is_keyed_by_the_hashes_of_spec_and_data(tmp_path: Path) -> None:
     sha = spec_sha256(SPEC)
-    with open_workdir(tmp_path, SPEC) as work:
-        assert work.path == tmp_path / f"{NAME}-1-{sha[:12]}"
+    with open_workdir(tmp_path, SPEC, DATA) as work:
+        assert work.path == tmp_path / f"{NAME}-1-{sha[:12]}-dddddddd"
         assert work.spec_sha256 == sha
         assert work.perun.is_dir()
         assert read_spec(work.path / "spec.json") == SPEC
 
 
-def test_another_spec_has_another_directory(tmp_path: Path) -> None:
+def test_another_spec_or_other_data_have_another_directory(tmp_path: Path) -> None:
     with (
-        open_workdir(tmp_path, SPEC) as first,
-        open_workdir(tmp_path, make_spec(epochs=5)) as second,
-        open_workdir(tmp_path, make_spec(repeat=2)) as third,
+        open_workdir(tmp_path, SPEC, DATA) as first,
+        open_workdir(tmp_path, make_spec(epochs=5), DATA) as second,
+        open_workdir(tmp_path, make_spec(repeat=2), DATA) as third,
+        open_workdir(tmp_path, SPEC, "e" * 64) as fourth,
     ):
-        assert len({first.path, second.path, third.path}) == 3
+        assert len({one.path for one in (first, second, third, fourth)}) == 4
 
 
 def test_what_lies_in_the_directory_stays_when_it_is_opened_again(tmp_path: Path) -> None:
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         (work.path / "checkpoint.pt").write_text("state")
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         assert (work.path / "checkpoint.pt").read_text() == "state"
 
 
@@ -55,9 +57,9 @@ def test_a_second_opener_on_another_machine_is_refused_and_told_who_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "node-a")
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         monkeypatch.setattr(socket, "gethostname", lambda: "node-b")
-        with pytest.raises(InputError) as error, open_workdir(tmp_path, SPEC):
+        with pytest.raises(InputError) as error, open_workdir(tmp_path, SPEC, DATA):
             pass
     for word in (f"process {os.getpid()}", "node-a", str(work.path)):
         assert word in str(error.value)
@@ -68,10 +70,10 @@ def test_a_refused_opener_leaves_the_holders_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "node-a")
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         monkeypatch.setattr(socket, "gethostname", lambda: "node-b")
         for _ in range(2):
-            with pytest.raises(InputError, match="node-a"), open_workdir(tmp_path, SPEC):
+            with pytest.raises(InputError, match="node-a"), open_workdir(tmp_path, SPEC, DATA):
                 pass
         assert json.loads((work.path / "lock").read_text())["host"] == "node-a"
 
@@ -79,7 +81,7 @@ def test_a_refused_opener_leaves_the_holders_name(
 def test_a_second_opener_on_the_same_machine_says_whom_it_waits_for_and_then_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    holder = open_workdir(tmp_path, SPEC)
+    holder = open_workdir(tmp_path, SPEC, DATA)
     holder.__enter__()
     waits = []
 
@@ -89,7 +91,7 @@ def test_a_second_opener_on_the_same_machine_says_whom_it_waits_for_and_then_goe
             holder.__exit__(None, None, None)
 
     monkeypatch.setattr(workdir.time, "sleep", sleep)
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         assert json.loads((work.path / "lock").read_text())["pid"] == os.getpid()
     assert len(waits) == 3
     message = capsys.readouterr().err
@@ -99,9 +101,9 @@ def test_a_second_opener_on_the_same_machine_says_whom_it_waits_for_and_then_goe
 
 
 def test_the_lock_is_free_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), open_workdir(tmp_path, SPEC):
+    with pytest.raises(RuntimeError), open_workdir(tmp_path, SPEC, DATA):
         raise RuntimeError
-    with open_workdir(tmp_path, SPEC):
+    with open_workdir(tmp_path, SPEC, DATA):
         pass
 
 
@@ -110,7 +112,7 @@ import sys, time
 from pathlib import Path
 from scalewatt.campaign.spec import read_spec
 from scalewatt.energy.workdir import open_workdir
-with open_workdir(Path(sys.argv[1]), read_spec(sys.argv[2])) as work:
+with open_workdir(Path(sys.argv[1]), read_spec(sys.argv[2]), "d" * 64) as work:
     work.begin_segment()
     print(work.path, flush=True)
     time.sleep(60)
@@ -132,11 +134,11 @@ def test_a_dead_holders_lock_is_free_and_its_segment_was_killed(
 
         with monkeypatch.context() as patch, pytest.raises(TimeoutError):  # it is held
             patch.setattr(workdir.time, "sleep", refuse)
-            with open_workdir(tmp_path / "work", SPEC):
+            with open_workdir(tmp_path / "work", SPEC, DATA):
                 pass
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    with open_workdir(tmp_path / "work", SPEC) as work:
+    with open_workdir(tmp_path / "work", SPEC, DATA) as work:
         assert work.path == path
         assert json.loads((path / "lock").read_text())["pid"] == os.getpid()
         assert work.begin_segment() == 1
@@ -147,7 +149,7 @@ def test_a_dead_holders_lock_is_free_and_its_segment_was_killed(
 
 
 def test_a_new_run_has_no_segments_and_is_not_finished(tmp_path: Path) -> None:
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         assert work.segments() == []
         assert not work.finished
         (work.path / "result.json").write_text("{}")
@@ -156,7 +158,7 @@ def test_a_new_run_has_no_segments_and_is_not_finished(tmp_path: Path) -> None:
 
 def test_segments_are_counted_and_keep_their_outcomes(tmp_path: Path) -> None:
     for number, outcome in enumerate(("stopped", "failed", "finished")):
-        with open_workdir(tmp_path, SPEC) as work:
+        with open_workdir(tmp_path, SPEC, DATA) as work:
             assert work.begin_segment() == number
             work.end_segment(outcome)
     found = work.segments()
@@ -165,11 +167,11 @@ def test_segments_are_counted_and_keep_their_outcomes(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_never_ended_was_killed_and_the_others_stay(tmp_path: Path) -> None:
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         work.begin_segment()
         work.end_segment("stopped")
         work.begin_segment()
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         assert [s["outcome"] for s in work.segments()] == ["stopped", "running"]
         work.begin_segment()
         assert [s["outcome"] for s in work.segments()] == ["stopped", "killed", "running"]
@@ -178,7 +180,7 @@ def test_a_segment_that_never_ended_was_killed_and_the_others_stay(tmp_path: Pat
 
 def test_a_segment_knows_its_times(tmp_path: Path) -> None:
     before = time.time()
-    with open_workdir(tmp_path, SPEC) as work:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
         work.begin_segment()
         work.end_segment("finished")
         [segment] = work.segments()

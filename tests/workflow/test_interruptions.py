@@ -94,6 +94,20 @@ def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
     assert recorded == {"segment-000", "segment-001"}
 
 
+def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on(
+    tmp_path: Path, data: Path, uninterrupted: Training
+) -> None:
+    training = long_run(tmp_path / "run", data)
+    process = training.start()
+    wait_for(lambda: checkpointed(training), "checkpoint")
+    everybody = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    assert_completes(training, uninterrupted)
+    _, alive = psutil.wait_procs(everybody, timeout=30)
+    assert not alive
+
+
 def test_ctrl_c_stops_at_a_checkpoint_without_losing_the_recording(
     tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
@@ -135,6 +149,18 @@ def test_a_launcher_that_starts_too_few_ranks_is_named(tmp_path: Path, data: Pat
     assert code == 64
     assert "MPI has 1 ranks, the spec asks for 2" in output
     assert "Traceback" not in output
+
+
+def test_a_launcher_that_does_not_exist_is_named_before_anything_is_made(
+    tmp_path: Path, data: Path
+) -> None:
+    training = Training.of(tmp_path / "run", data, WAVES)
+    without = Training(training.folder, training.data, training.spec, launcher="mpirunx -n {gpus}")
+    code, output = without.run()
+    assert code == 1
+    assert "'mpirunx' is not found" in output
+    assert "Traceback" not in output
+    assert not (training.folder / "work").exists()
 
 
 def test_a_failing_training_says_why_and_where(tmp_path: Path, data: Path) -> None:

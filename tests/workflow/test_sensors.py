@@ -59,6 +59,7 @@ def test_cpu_and_memory_energy_are_those_of_the_counters_across_wraps(
     runtime = measured.runtime_s
     assert 2 * WATTS["package"] * runtime > 2 * WRAP_UJ / 1e6, "the counters should wrap"
     assert measured.origin == "measured"
+    assert {flag["code"] for flag in measured.flags} == {"absent"}
     assert measured.sockets == 2
     assert measured.joules("cpu") == pytest.approx(2 * WATTS["package"] * runtime, rel=0.02)
     assert measured.joules("ram") == pytest.approx(2 * WATTS["dram"] * runtime, rel=0.02)

@@ -54,10 +54,11 @@ class Workspace:
         assert text.count(old) == 1, (name, old, text.count(old))
         file.write_text(text.replace(old, new))
 
-    def start(self, *arguments: str, profile: str = "local") -> subprocess.Popen[str]:
+    def start(self, *arguments: str, profile: str | None = "local") -> subprocess.Popen[str]:
         """Start snakemake in a process group of its own."""
+        chosen = ("--profile", f"profiles/{profile}") if profile else ()
         return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", "--profile", f"profiles/{profile}", *arguments],
+            [sys.executable, "-m", "snakemake", *chosen, *arguments],
             cwd=self.path,
             env=environment(),
             stdin=subprocess.DEVNULL,
@@ -67,7 +68,7 @@ class Workspace:
             start_new_session=True,
         )
 
-    def snakemake(self, *arguments: str, profile: str = "local") -> tuple[int, str]:
+    def snakemake(self, *arguments: str, profile: str | None = "local") -> tuple[int, str]:
         """Run snakemake; exit code and all it printed."""
         process = self.start(*arguments, profile=profile)
         output, _ = process.communicate()

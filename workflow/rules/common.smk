@@ -96,6 +96,15 @@ def files_of(runs, *names):
     ]
 
 
+def code_of(*packages):
+    """Modules of the package that a rule's numbers come from: a change of them makes it run again."""
+    return [
+        str(path)
+        for name in packages
+        for path in sorted(Path(f"src/scalewatt/{name}").glob("*.*"))
+    ]
+
+
 ROW_FILES = (
     "runs/{configuration}/{repeat}/spec.json",
     "runs/{configuration}/{repeat}/history.parquet",

@@ -1,5 +1,5 @@
 # Energy: perun's files to power traces and to energy per node, device kind and stage.
-#   in   a run folder
+#   in   a run folder, and the code that accounts for it
 #   out  traces/<configuration>/<repeat>.parquet, energy/<configuration>/<repeat>.parquet
 
 
@@ -9,6 +9,7 @@ rule energy:
         events=f"{RUN}/events.parquet",
         perun=f"{RUN}/perun",
         provenance=f"{RUN}/provenance.json",
+        code=code_of("energy"),
     output:
         traces=f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet",
         energy=f"{RESULTS}/energy/{{configuration}}/{{repeat}}.parquet",

@@ -39,6 +39,7 @@ rule tables:
 rule runs_table:
     input:
         files_of(runs_of(CAMPAIGN.configurations), *ROW_FILES),
+        code_of("results"),
     output:
         multiext(f"{RESULTS}/tables/runs", ".parquet", ".csv"),
         multiext(f"{RESULTS}/tables/configurations", ".parquet", ".csv"),
@@ -63,6 +64,7 @@ rule runs_table:
 rule figure_table:
     input:
         lambda wildcards: table_inputs(f"figure{wildcards.number}"),
+        code_of("results"),
     output:
         multiext(f"{RESULTS}/tables/figure{{number}}", ".parquet", ".csv"),
     priority: 60
@@ -82,6 +84,7 @@ if "table1" in CAMPAIGN.figures:
     rule table1_files:
         input:
             table_inputs("table1"),
+            code_of("results"),
         output:
             report(TABLE1[1], caption="../report/table1.rst", category="Tables"),
             TABLE1[0],

@@ -216,6 +216,14 @@ class _Expansion:
             )
         return fraction
 
+    def _check_validation(self, gpus: int, samples: int, protocol: str) -> None:
+        """The paper's protocol drops validation samples that do not divide by the ranks."""
+        if protocol == "paper" and self.model == "resnet50" and samples < gpus:
+            raise InputError(
+                f"{self.where}: {samples} validation samples for {gpus} GPUs leave none for "
+                "protocol paper; allowed: at least one per GPU"
+            )
+
     def _check_last_batch(self, gpus: int, local: int, share: int) -> None:
         """Batch normalisation needs two values: at 32 pixels ResNet50 ends on one per image."""
         if (
@@ -241,7 +249,9 @@ class _Expansion:
                 f"{self.where}.dataset_fraction: leaves {samples} training samples for {gpus} GPUs; "
                 "allowed: at least one per GPU, and one for validation"
             )
+        protocol = self.entry.get("protocol", self.content["protocol"])
         self._check_last_batch(gpus, local, samples // gpus)
+        self._check_validation(gpus, floor(validation * fraction), protocol)
         settings = dict(self.settings)
         for key in ("dataset", "epochs"):
             settings.pop(key)
@@ -259,7 +269,7 @@ class _Expansion:
             dataset_fraction=str(fraction),
             dataset_samples=samples,
             validation_samples=floor(validation * fraction),
-            protocol=self.entry.get("protocol", self.content["protocol"]),
+            protocol=protocol,
             epochs=self.settings["epochs"],
             seed=self.content.get("seed", 0),
             sampling_period_s=self.content.get("sampling_period_s", 1),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scalewatt.energy.journal import read_journal
@@ -38,10 +39,9 @@ from scalewatt.files import read_json, write_table
 __all__ = ["ENERGY_SCHEMA", "TRACES_SCHEMA", "account", "write_energy"]
 
 JOURNAL_TOLERANCE = 0.005
-# Time between the stages' first and last stamp that may lie outside of a node's recording: a
-# sampler starts late and ends early by seconds, whatever the length of the run.
-LOST_TOLERANCE = 0.05
-LOST_TOLERANCE_S = 10.0
+# Sampling periods between the stages' first and last stamp that may lie outside of a node's
+# recording: a sampler's last sample is up to a period old when it is stopped.
+LOST_PERIODS = 3
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal)$")
 _OPEN_STAGES = ("startup", "shutdown")
@@ -93,8 +93,10 @@ def account(
     events = _events(run_dir / "events.parquet")
     traces = TraceRows(spec["configuration"], spec["repeat"])
     rows: list[dict[str, Any]] = []
-    for number in _segments(run, events):
+    numbers, idle = _segments(run, events)
+    for number in numbers:
         segment = _read_segment(run.folder, number)
+        segment = replace(segment, flags=(*segment.flags, *idle))
         rows += _segment_rows(run, segment, segment_events(events, number), traces)
     return traces.table(), pa.Table.from_pylist(rows, schema=ENERGY_SCHEMA)
 
@@ -123,15 +125,28 @@ def _events(path: Path) -> pa.Table | None:
         ) from error
 
 
-def _segments(run: _Run, events: pa.Table | None) -> list[int]:
-    """Return the numbers of all segments that left a trace anywhere."""
+def _segments(run: _Run, events: pa.Table | None) -> tuple[list[int], list[Flag]]:
+    """Return the numbers of all segments, and flags for those that ended during start-up.
+
+    A start that failed before the first sample and the first update has nothing to account for.
+    """
     numbers = {int(one["segment"]) for one in run.provenance.get("segments") or []}
+    started: set[int] = set()
     if events is not None:
         numbers |= set(events["segment"].to_pylist())
+        started |= set(
+            events.filter(pc.not_equal(events["stage"], "startup"))["segment"].to_pylist()
+        )
     if run.folder.is_dir():
         found = (_SEGMENT_FILE.match(path.name) for path in run.folder.iterdir())
-        numbers |= {int(match.group(1)) for match in found if match}
-    return sorted(numbers) or [0]
+        recorded = {int(match.group(1)) for match in found if match}
+        numbers |= recorded
+        started |= recorded
+    if not started:
+        return sorted(numbers) or [0], []
+    detail = "segment {} ended during start-up; nothing was recorded of it and nothing is counted"
+    idle = sorted(numbers - started)
+    return sorted(started), [flag("segment_not_started", None, detail.format(n)) for n in idle]
 
 
 def _read_segment(folder: Path, number: int) -> _Segment:
@@ -249,7 +264,7 @@ def _node_rows(
     if node in segment.from_journal:
         detail = f"{node}: perun's file has no data of this segment; the journal is used"
         flags.append(flag("from_journal", None, detail))
-    lost_s = _lost_seconds(events, window)
+    lost_s = _lost_seconds(events, window, recording.sampling_period_s or 1.0)
     if lost_s:
         detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording"
         flags.append(flag("recording_short", None, detail))
@@ -279,7 +294,7 @@ def _kinds(run: _Run, recording: Recording, node: str, lost_s: float) -> list[Ki
     )
 
 
-def _lost_seconds(events: list[dict[str, object]], window: Window) -> float:
+def _lost_seconds(events: list[dict[str, object]], window: Window, period_s: float) -> float:
     """Return the run's seconds outside of a recording, 0 where a late start explains them.
 
     Startup and shutdown do not count: the sampler runs inside of them.
@@ -291,7 +306,7 @@ def _lost_seconds(events: list[dict[str, object]], window: Window) -> float:
     end = max(float(e["end_s"]) for e in inner)  # type: ignore[arg-type]
     inside = max(0.0, min(end, window[1]) - max(begin, window[0]))
     lost = (end - begin) - inside
-    return lost if lost > max(LOST_TOLERANCE * (end - begin), LOST_TOLERANCE_S) else 0.0
+    return lost if lost > LOST_PERIODS * period_s else 0.0
 
 
 def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,16 +13,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from scalewatt.campaign.spec import read_spec
 from scalewatt.energy.publish import already_published, publish
 from scalewatt.energy.record import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, outcome_path
 from scalewatt.energy.workdir import WorkDir, open_workdir
 from scalewatt.errors import InputError
-from scalewatt.files import write_json
+from scalewatt.files import read_json, write_json
 
-STOP_GRACE_S = 60.0
-"""How long ranks may take to reach a checkpoint after they were asked to stop."""
 PERUN_GRACE_S = 120.0
 """How long perun may take to write its file after training has returned."""
 _PR_SET_PDEATHSIG = 1
@@ -50,11 +50,12 @@ def run_training(
     Returns 0 when the run is finished, EXIT_STOPPED when it waits at a checkpoint.
     """
     spec = read_spec(spec_path)
-    if bool(spec["initial_weights"]) != bool(initial_weights):
-        raise InputError(
-            f"{spec_path}: initial weights are {'needed' if spec['initial_weights'] else 'not used'}"
-        )
-    with open_workdir(place.work_root, spec) as work:
+    _check_initial_weights(spec, spec_path, initial_weights)
+    dataset_sha256 = _dataset_sha256(place.data_folder)
+    launcher = shlex.split(place.launcher)[0]
+    if shutil.which(launcher, path=_path()) is None:
+        raise InputError(f"launcher: '{launcher}' is not found; allowed: a command of this machine")
+    with open_workdir(place.work_root, spec, dataset_sha256) as work:
         if already_published(out, work):
             return 0
         if not work.finished:
@@ -63,6 +64,35 @@ def run_training(
                 return code
         publish(work, out)
     return 0
+
+
+def _dataset_sha256(folder: Path) -> str:
+    """Hash of the prepared dataset's content, from its manifest."""
+    marker = read_json(folder / "manifest.json")["marker"]
+    if not marker:
+        raise InputError(f"{folder}: the dataset is not prepared to its end; prepare it first")
+    return marker["content_sha256"]
+
+
+def _path() -> str:
+    """PATH with this Python's commands first: mpiexec of the environment's MPI is among them."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def _check_initial_weights(spec: dict[str, Any], spec_path: Path, weights: Path | None) -> None:
+    """The weights must be those of the very run that the spec names."""
+    source = spec["initial_weights"]
+    if bool(source) != bool(weights):
+        raise InputError(
+            f"{spec_path}: --initial-weights is {'needed' if source else 'not used by this run'}"
+        )
+    if weights is not None:
+        found = read_json(weights.parent / "provenance.json")["spec_sha256"]
+        if found != source["spec_sha256"]:
+            raise InputError(
+                f"{weights}: are of another run than {spec_path} starts from "
+                f"({source['configuration']} repeat {source['repeat']}); train that one again"
+            )
 
 
 class _Segment:
@@ -88,7 +118,7 @@ class _Segment:
                 "stop_file": str(self.stop_file.resolve()),
             },
         )
-        self.asked_to_stop: float | None = None
+        self.times_asked_to_stop = 0
 
     def run(self) -> int:
         """Start the ranks, wait for them, note the outcome."""
@@ -100,6 +130,7 @@ class _Segment:
                 stderr=log,
                 env=self._environment(),
                 start_new_session=True,  # a terminal's Ctrl-C reaches this process only
+                pass_fds=(self.work.lock,),  # held until the last of them has ended
                 preexec_fn=_die_with_parent,
             )
             previous = {
@@ -128,24 +159,25 @@ class _Segment:
 
     def _environment(self) -> dict[str, str]:
         threads = str(self.place.cpus_per_rank)
-        beside_python = str(Path(sys.executable).parent)  # mpiexec of the environment's MPI
         return {
             **os.environ,
-            "PATH": os.pathsep.join([beside_python, os.environ.get("PATH", "")]),
+            "PATH": _path(),
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "PYTHONUNBUFFERED": "1",
         }
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.asked_to_stop is None:
-            self.asked_to_stop = time.monotonic()
-            self.stop_file.touch()
-        else:  # asked twice: no patience left
-            self.asked_to_stop = -STOP_GRACE_S
+        self.times_asked_to_stop += 1
+        self.stop_file.touch()
+        print(
+            f"{self.work.spec['configuration']}: stops at its next step; ask again to end it at once",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _watch(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait for the ranks; end them if they do not stop when asked, or perun does not close."""
+        """Wait for the ranks; end them when asked twice, or if perun does not close."""
         returned: float | None = None
         outcome = outcome_path(self.work.path, self.number)
         while process.poll() is None:
@@ -153,8 +185,7 @@ class _Segment:
             if returned is None and outcome.exists():
                 returned = now
             hangs = returned is not None and now - returned > PERUN_GRACE_S
-            stubborn = self.asked_to_stop is not None and now - self.asked_to_stop > STOP_GRACE_S
-            if hangs or stubborn:
+            if hangs or self.times_asked_to_stop > 1:
                 _end_group(process)
                 break
             time.sleep(0.1)

@@ -88,13 +88,20 @@ def node_kinds(
     for kind in DEVICE_KINDS:
         found, flags = _energy_series(node, kind, series, powers)
         unused: list[SensorSeries] = []
-        if kind == "gpu":
-            if used_gpus is not None:
-                unused = [s for s in found if s.device_index not in used_gpus]
-                found = [s for s in found if s.device_index in used_gpus]
-            flags += _gpu_count_flags(node, len(found), expected_gpus, bool(powers.get("gpu")))
+        if kind == "gpu" and used_gpus is not None:
+            unused = [s for s in found if s.device_index not in used_gpus]
+            found = [s for s in found if s.device_index in used_gpus]
         expected = expected_gpus if kind == "gpu" else None
-        kinds.append(_measure(node, kind, found, flags, window, period_s, expected, lost_s, powers))
+        # What the run held exists, with or without a sensor.
+        exists = (bool(powers.get(kind)) and expected != 0) or (kind == "gpu" and bool(used_gpus))
+        if kind == "gpu":
+            flags += _gpu_count_flags(node, len(found), expected_gpus, exists)
+        if found:
+            kinds.append(
+                _measure(node, kind, found, flags, window, period_s, expected, lost_s, powers)
+            )
+        else:
+            kinds.append(_without_series(node, kind, flags, exists))
         if unused:
             kinds.append(
                 _measure(node, UNUSED_GPU, unused, [], window, period_s, None, lost_s, powers)
@@ -165,8 +172,6 @@ def _measure(
         curve, doubts = series_energy(one, period_s)
         curves.append(curve)
         flags = flags + doubts
-    if not series:
-        return _without_series(node, kind, flags, bool(powers.get(kind)) and expected != 0)
     length = window[1] - window[0] + lost_s
     covered = sum(float(curve.covered_s(*window)) for curve in curves)
     coverage = covered / (max(len(series), expected or 0) * length) if length > 0 else 0.0

@@ -45,7 +45,10 @@ EVENTS_SCHEMA = pa.schema(
 def already_published(out: Path, work: WorkDir) -> bool:
     """Whether `out` holds this very run, finished. The provenance is written last."""
     path = out / "provenance.json"
-    return path.exists() and read_json(path)["spec_sha256"] == work.spec_sha256
+    if not path.exists():
+        return False
+    found = read_json(path)
+    return all(found.get(name) == getattr(work, name) for name in ("spec_sha256", "dataset_sha256"))
 
 
 def publish(work: WorkDir, out: Path) -> None:
@@ -96,6 +99,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
             gpus.setdefault(host, set()).update(indices)
     return {
         "spec_sha256": work.spec_sha256,
+        "dataset_sha256": work.dataset_sha256,
         **described[-1],
         "gpus": {host: sorted(indices) for host, indices in gpus.items()} or None,
         "hostnames": sorted({host for d in described for host in d["hostnames"]}),

@@ -126,7 +126,7 @@ def train(job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_
     trainer = Trainer(job, ranks, device, stop, events)
     trainer.warm_up()
     trainer.resume()
-    _describe(job, ranks, device)
+    _describe(job, ranks, device, trainer.workload.provenance())
     outcome = trainer.run()
     events.enter("shutdown")
     if device.type == "cuda":
@@ -163,7 +163,7 @@ def fail(error: BaseException) -> NoReturn:
     os._exit(code)
 
 
-def _describe(job: Job, ranks: Ranks, device: Any) -> None:
+def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) -> None:
     """Rank 0 writes what this segment runs on, for the run's provenance."""
     import torch
 
@@ -189,6 +189,7 @@ def _describe(job: Job, ranks: Ranks, device: Any) -> None:
             "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
             "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
             "packages": package_versions(),
+            **of_workload,
         },
     )
 

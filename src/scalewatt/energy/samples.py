@@ -14,6 +14,7 @@ Flag = dict[str, Any]
 """A doubt about a number: {"code": word, "device": sensor name or None, "detail": sentence}."""
 
 DEVICE_KINDS = ("gpu", "cpu", "ram")
+J_PER_KWH = 3.6e6
 
 # No device draws more than this (one GPU, one CPU package, one package's memory). Well above the
 # largest sold, well below what a failed counter read feigns: 65 kJ or 262 kJ in one period.

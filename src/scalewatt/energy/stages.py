@@ -11,18 +11,10 @@ from numpy.typing import NDArray
 
 from scalewatt.energy.integrate import EnergyCurve
 from scalewatt.energy.samples import Flag, Floats, Recording, flag
+from scalewatt.training import events
 
 UNATTRIBUTED = "unattributed"
-STAGES = (
-    "startup",
-    "stage_data",
-    "train",
-    "evaluate_train",
-    "validate",
-    "checkpoint",
-    "shutdown",
-    UNATTRIBUTED,
-)
+STAGES = (*events.STAGES, UNATTRIBUTED)
 
 
 @dataclass(frozen=True, eq=False)

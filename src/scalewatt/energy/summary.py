@@ -10,9 +10,7 @@ import numpy as np
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.node import KindEnergy, Window, node_kinds, node_window
 from scalewatt.energy.perun_file import read_perun_file
-from scalewatt.energy.samples import DEVICE_KINDS, Flag, Recording, flag
-
-J_PER_KWH = 3.6e6
+from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, Recording, flag
 
 
 def read_recording(path: Path | str, run_id: str | None = None) -> Recording:

@@ -1,6 +1,6 @@
 """The working directory of a run: locked while in use, kept until its results are published.
 
-It is keyed by the spec's hash and is no output of Snakemake, which deletes outputs before each
+It is keyed by the hashes of spec and data and is no output of Snakemake, which deletes outputs before each
 attempt.
 """
 
@@ -30,6 +30,9 @@ class WorkDir:
     path: Path
     spec: dict[str, Any]
     spec_sha256: str
+    dataset_sha256: str
+    lock: int
+    """File descriptor of the lock, for the processes that must hold it as well."""
 
     @property
     def perun(self) -> Path:
@@ -66,14 +69,14 @@ class WorkDir:
 
 
 @contextmanager
-def open_workdir(root: Path, spec: dict[str, Any]) -> Iterator[WorkDir]:
-    """Open and lock the working directory of `spec` under `root`.
+def open_workdir(root: Path, spec: dict[str, Any], dataset_sha256: str) -> Iterator[WorkDir]:
+    """Open and lock the working directory of `spec`, trained on this very dataset, under `root`.
 
     Held by another process of this machine, wait for it: it may be a training whose Snakemake was
     killed. Held by another machine's, InputError says by which.
     """
     sha = spec_sha256(spec)
-    path = root / f"{spec['configuration']}-{spec['repeat']}-{sha[:12]}"
+    path = root / f"{spec['configuration']}-{spec['repeat']}-{sha[:12]}-{dataset_sha256[:8]}"
     (path / "perun").mkdir(parents=True, exist_ok=True)
     with open(path / "lock", "a+", encoding="utf-8") as lock:
         _acquire(lock, path)
@@ -83,7 +86,7 @@ def open_workdir(root: Path, spec: dict[str, Any]) -> Iterator[WorkDir]:
         lock.flush()
         if not (path / "spec.json").exists():
             write_text(path / "spec.json", spec_text(spec))
-        yield WorkDir(path, spec, sha)
+        yield WorkDir(path, spec, sha, dataset_sha256, lock.fileno())
 
 
 def _acquire(lock: TextIO, path: Path) -> None:

@@ -47,6 +47,23 @@ class _Context:
     dense: bool
 
 
+SPEEDUP_PANELS = (
+    Panel("A", "speedup"),
+    Panel("B", "metric_last"),
+    Panel("C", "energy_kwh"),
+    Panel("D", "energy_kwh", "gpu_hours"),
+)
+"""Figures 2 and 4."""
+RATE_PANELS = (
+    Panel("A", "p_gpuh_kw"),
+    Panel("B", "mean_gpu_power_w"),
+    Panel("C", "mean_cpu_socket_power_w"),
+    Panel("D", "samples_per_gpuh"),
+    Panel("E", "passes_per_gpuh"),
+)
+"""Figures 6 and 7."""
+
+
 def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> Figure:
     """Draw `panels`, row by row in `columns` columns, from a curve table."""
     rows = table.to_pylist()

@@ -5,16 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-from scalewatt.figures.curves import Panel, draw_curves
-
-PANELS = (
-    Panel("A", "speedup"),
-    Panel("B", "metric_last"),
-    Panel("C", "energy_kwh"),
-    Panel("D", "energy_kwh", "gpu_hours"),
-)
+from scalewatt.figures.curves import SPEEDUP_PANELS, draw_curves
 
 
 def draw(table: pa.Table) -> Figure:
     """Speed-up, top-1 error and energy against n, and energy against GPU hours."""
-    return draw_curves(table, PANELS)
+    return draw_curves(table, SPEEDUP_PANELS)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-from scalewatt.figures.curves import draw_curves
-from scalewatt.figures.figure6 import PANELS
+from scalewatt.figures.curves import RATE_PANELS, draw_curves
 
 
 def draw(table: pa.Table) -> Figure:
     """The panels of figure 6 for FourCastNet's series."""
-    return draw_curves(table, PANELS)
+    return draw_curves(table, RATE_PANELS)

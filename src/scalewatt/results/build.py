@@ -48,13 +48,15 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
 
 
 def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    on_cpu = {row["torch_device"] for row in rows} == {"cpu"}
+    counts_processes = any(
+        row["torch_device"] == "cpu" or '"gpus_shared"' in row["flags"] for row in rows
+    )
     return {
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
         "missing": [] if definition.get("figure") == "figure1" else definition["missing"],
         "notes": _notes(definition, {row["configuration"] for row in rows}),
-        "gpu_word": "processes" if on_cpu else "GPUs",
+        "gpu_word": "processes" if counts_processes else "GPUs",
     }
 
 

@@ -175,12 +175,16 @@ def _power_panel(letter: str, label: str, row: Row, traces: pa.Table) -> pa.Tabl
     known = known.filter(pc.equal(known["device_kind"].cast(pa.string()), kind))
     if not len(known):
         return POWER.empty_table()
-    nodes = sorted(known["node"].unique().to_pylist())
-    of_first_node = known.filter(pc.equal(known["node"].cast(pa.string()), nodes[0]))
+    # The start of training: the first node of the first segment (another may be elsewhere).
+    first = pc.min(known["segment"])
+    begin = known.filter(pc.equal(known["segment"], first))
+    nodes = sorted(begin["node"].unique().to_pylist())
+    of_first_node = begin.filter(pc.equal(known["node"].cast(pa.string()), nodes[0]))
     index = pc.min(of_first_node["device_index"])
     # Lost samples stay, as unknown: the line has a gap there.
     chosen = (
         (pc.field("node") == nodes[0])
+        & (pc.field("segment") == first)
         & (pc.field("device_kind") == kind)
         & (pc.field("device_index") == index)
     )

@@ -11,11 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
-
-J_PER_KWH = 3.6e6
-KINDS = ("gpu", "cpu", "ram")
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,13 @@ def run_row(files: RunFiles, campaign: str, facility: Facility) -> dict[str, Any
         "metric_name": provenance["metric_name"],
         "metric_persistence": provenance["metric_persistence"],
         "segments": len(provenance["segments"]),
+        "flags": json.dumps(
+            [
+                *energy.flags,
+                *_shared_gpus(spec, provenance),
+                *_lost_work(provenance, files.folder / "events.parquet"),
+            ]
+        ),
         "spec_sha256": provenance["spec_sha256"],
     }
     work = {
@@ -133,25 +138,55 @@ class EnergyTotals:
         segments = {segment for segment, _, _ in times}
         return sum(max(t for (s, _, _), t in times.items() if s == segment) for segment in segments)
 
-    @property
-    def sockets(self) -> int:
-        """CPU packages over all nodes."""
-        found = {r["node"]: r["devices"] or 0 for r in self.rows if r["device_kind"] == "cpu"}
-        return sum(found.values())
+    def device_seconds(self, kind: str) -> float:
+        """Time recorded of each device of a kind, summed over devices, nodes and segments."""
+        rows = [r for r in self.rows if r["device_kind"] == kind]
+        return sum(r["duration_s"] * (r["devices"] or 0) for r in rows)
 
     @property
     def origin(self) -> str | None:
         """measured, estimated, …, or mixed; null where there is no energy."""
-        origins = {r["energy_origin"] for r in self.rows if r["energy_j"] is not None}
+        counted = [r for r in self.rows if r["device_kind"] in DEVICE_KINDS]
+        origins = {r["energy_origin"] for r in counted if r["energy_j"] is not None}
         origins.discard(None)
         return origins.pop() if len(origins) == 1 else ("mixed" if origins else None)
 
     @property
     def coverage(self) -> float | None:
         """The least of the device kinds that count and have sensors."""
-        counted = [r for r in self.rows if r["device_kind"] in KINDS and not _has_flag(r, "absent")]
+        counted = [
+            r for r in self.rows if r["device_kind"] in DEVICE_KINDS and not _has_flag(r, "absent")
+        ]
         found = [r["coverage"] for r in counted]
         return min((c for c in found if c is not None), default=None)
+
+
+def _shared_gpus(spec: dict[str, Any], provenance: dict[str, Any]) -> list[Flag]:
+    """A flag where several ranks shared a GPU: n then counts processes."""
+    held = [len(indices) for indices in (provenance.get("gpus") or {}).values()]
+    if not held or min(held) >= spec["ranks_per_node"]:
+        return []
+    detail = f"{spec['ranks_per_node']} ranks a node on {min(held)} GPUs"
+    return [flag("gpus_shared", None, detail)]
+
+
+def _lost_work(provenance: dict[str, Any], events: Path) -> list[Flag]:
+    """A flag for each killed segment: its time since the last checkpoint was spent in vain.
+
+    That time and its energy are in the run's totals.
+    """
+    killed = [s["segment"] for s in provenance["segments"] if s["outcome"] in ("killed", "failed")]
+    flags = []
+    rows = pq.read_table(events).to_pylist() if killed else []
+    for number in killed:
+        own = [row for row in rows if row["segment"] == number]
+        if not own:
+            continue
+        saved = [row["end_s"] for row in own[:-1] if row["stage"] == "checkpoint"]
+        lost_s = own[-1]["end_s"] - max(saved, default=own[0]["start_s"])
+        detail = f"segment {number} was killed; {lost_s:.1f} s of its work were lost and done again"
+        flags.append(flag("segment_killed", None, detail))
+    return flags
 
 
 def _sum(values: list[float | None]) -> float | None:
@@ -168,8 +203,8 @@ def _flags(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every different flag of the rows once, in order."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        for flag in json.loads(row["flags"] or "[]"):
-            found.setdefault(json.dumps(flag, sort_keys=True), flag)
+        for one in json.loads(row["flags"] or "[]"):
+            found.setdefault(json.dumps(one, sort_keys=True), one)
     return list(found.values())
 
 
@@ -189,8 +224,8 @@ def _product(*factors: float | None) -> float | None:
 def _energy_columns(
     energy: EnergyTotals, spec: dict[str, Any], work: dict[str, Any], facility: Facility
 ) -> dict[str, Any]:
-    scope = [kind for kind in KINDS if not energy.absent(kind)]
-    joules = {kind: energy.joules(kind) for kind in KINDS}
+    scope = [kind for kind in DEVICE_KINDS if not energy.absent(kind)]
+    joules = {kind: energy.joules(kind) for kind in DEVICE_KINDS}
     total = _sum([joules[kind] for kind in scope])
     runtime_s = energy.runtime_s
     gpu_hours = spec["gpus"] * runtime_s / 3600
@@ -202,7 +237,7 @@ def _energy_columns(
         "runtime_h": runtime_s / 3600,
         "gpu_hours": gpu_hours,
         "energy_kwh": kwh,
-        **{f"{kind}_energy_kwh": _ratio(joules[kind], J_PER_KWH) for kind in KINDS},
+        **{f"{kind}_energy_kwh": _ratio(joules[kind], J_PER_KWH) for kind in DEVICE_KINDS},
         "unused_gpu_energy_kwh": _ratio(energy.joules("unused_gpu"), J_PER_KWH),
         "stage_data_energy_kwh": _ratio(
             _sum([r["energy_j"] for r in energy.staging if r["device_kind"] in scope]), J_PER_KWH
@@ -210,10 +245,9 @@ def _energy_columns(
         "energy_origin": energy.origin,
         "energy_scope": "+".join(scope) or None,
         "coverage": energy.coverage,
-        "flags": json.dumps(energy.flags),
         "p_gpuh_kw": _ratio(kwh, gpu_hours),
-        "mean_gpu_power_w": _ratio(joules["gpu"], runtime_s * spec["gpus"]),
-        "mean_cpu_socket_power_w": _ratio(joules["cpu"], runtime_s * energy.sockets),
+        "mean_gpu_power_w": _ratio(joules["gpu"], energy.device_seconds("gpu")),
+        "mean_cpu_socket_power_w": _ratio(joules["cpu"], energy.device_seconds("cpu")),
         "samples_per_gpuh": _ratio(work["samples"], gpu_hours),
         "passes_per_gpuh": _ratio(work["passes"], gpu_hours),
         "energy_per_sample_j": _ratio(total, work["samples"]),

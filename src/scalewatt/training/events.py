@@ -22,7 +22,7 @@ STAGES = (
 class EventLog:
     """Appends the stages of one segment to a JSON-lines file; a stage ends where the next begins.
 
-    Without a path (ranks other than 0) it only keeps the durations.
+    Without a path (ranks other than 0) it keeps nothing.
     """
 
     def __init__(self, path: Path | None, segment: int, started_s: float | None = None) -> None:
@@ -30,28 +30,16 @@ class EventLog:
         if self._file and path and path.stat().st_size and path.read_bytes()[-1:] != b"\n":
             self._file.write("\n")  # a segment before died in the middle of a line
         self._segment = segment
-        self._stage: str | None = None
-        self._since = 0.0
-        self.durations_s: dict[str, float] = {}
         self.enter("startup", at_s=started_s)
 
     def enter(self, stage: str, epoch: int | None = None, at_s: float | None = None) -> None:
         """End the current stage and begin `stage`; times are Unix wall-clock seconds."""
         now = time.time() if at_s is None else at_s
-        self._close(now)
-        self._stage, self._since = stage, now
         self._write({"segment": self._segment, "stage": stage, "epoch": epoch, "start_s": now})
-
-    def _close(self, now: float) -> None:
-        if self._stage is not None:
-            spent = self.durations_s.get(self._stage, 0.0)
-            self.durations_s[self._stage] = spent + now - self._since
 
     def end(self) -> None:
         """End the last stage."""
         now = time.time()
-        self._close(now)
-        self._stage = None
         self._write({"segment": self._segment, "stage": None, "epoch": None, "start_s": now})
         if self._file:
             self._file.close()

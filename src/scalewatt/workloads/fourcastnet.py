@@ -63,6 +63,10 @@ class FourCastNetWorkload:
         """A cosine to 0 over the epochs, stepped once an epoch."""
         return CosinePerEpoch(optimizer, self.spec["epochs"])
 
+    def provenance(self) -> dict[str, Any]:
+        """Nothing beyond the spec."""
+        return {}
+
     def _dataset(self, years: str, require_targets: bool) -> Era5Dataset:
         dataset = self.spec["dataset"]
         first, last = dataset[years]

@@ -58,6 +58,9 @@ class Workload(Protocol):
     def schedule(self, optimizer: torch.optim.Optimizer) -> Schedule:
         """The learning-rate schedule."""
 
+    def provenance(self) -> dict[str, Any]:
+        """What the run's provenance should say of the model's data."""
+
     def training_data(self) -> Dataset[Any]:
         """Items by key (epoch, position)."""
 

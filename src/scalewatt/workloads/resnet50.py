@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from scalewatt.datasets.imagenet import ImageFolderIndex, ImageNetDataset
-from scalewatt.datasets.subsets import stratified_subset
+from scalewatt.datasets.subsets import indices_sha256, stratified_subset
 from scalewatt.workloads.protocol import Batch, Evaluation
 
 REFERENCE_BATCH = 256
@@ -67,20 +67,31 @@ class ResNet50:
 
     def _dataset(self, split: str, samples: int, augment: bool) -> ImageNetDataset:
         s = self.settings
-        positions = None
-        if self.spec["dataset_fraction"] != "1":
-            labels = ImageFolderIndex.load(self.folder, split).labels
-            positions = stratified_subset(labels, samples, self.spec["seed"])
         return ImageNetDataset(
             self.folder,
             split,
-            positions,
+            self._positions(split, samples),
             image_size=s["image_size"],
             augment=augment,
             seed=self.spec["seed"],
             crop_scale=tuple(s["crop_scale"]),
             horizontal_flip=s["horizontal_flip"],
         )
+
+    def provenance(self) -> dict[str, Any]:
+        """SHA-256 of the training and validation subsets' index lists, null for a whole set."""
+        splits = {"train": self.spec["dataset_samples"], "val": self.spec["validation_samples"]}
+        found = {}
+        for split, samples in splits.items():
+            indices = self._positions(split, samples)
+            found[f"{split}_indices_sha256"] = None if indices is None else indices_sha256(indices)
+        return found
+
+    def _positions(self, split: str, samples: int) -> np.ndarray | None:
+        if self.spec["dataset_fraction"] == "1":
+            return None
+        labels = ImageFolderIndex.load(self.folder, split).labels
+        return stratified_subset(labels, samples, self.spec["seed"])
 
     def training_data(self) -> ImageNetDataset:
         """The training images, augmented."""
