@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--figures", type=Path, required=True)
     report.add_argument("--campaign", required=True, help="the campaign's name")
     report.add_argument("--profile", required=True, help="the profile, for the commands shown")
+    report.add_argument("--basis", type=json.loads, default=[], help="JSON list of sentences")
     report.add_argument("--provenance", type=Path, help="provenance.json of a run")
     report.add_argument("--out", type=Path, required=True)
     report.set_defaults(run=_report)
@@ -103,11 +104,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _campaign(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import load_cluster
-    from scalewatt.campaign.expand import load_campaign
+    from scalewatt.campaign.expand import check_devices, load_campaign
     from scalewatt.campaign.listing import campaign_table, runs_json
 
     cluster = load_cluster(arguments.cluster) if arguments.cluster else None
     campaigns = [load_campaign(path, cluster) for path in arguments.files]
+    if cluster:
+        for campaign in campaigns:
+            check_devices(campaign, cluster)
     if arguments.json:
         runs = [run for campaign in campaigns for run in runs_json(campaign)]
         print(json.dumps({"runs": runs}, indent=1))
@@ -192,6 +196,7 @@ def _report(arguments: argparse.Namespace) -> int:
         arguments.campaign,
         provenance_path=arguments.provenance,
         profile=arguments.profile,
+        basis=arguments.basis,
     )
     return 0
 

@@ -51,6 +51,8 @@ class LogHandler(LogHandlerBase):
             self._done, self._total = record.done, record.total  # type: ignore[attr-defined]
             if self._done == self._total:
                 self._print(f"{self._elapsed()}  {self._count()}  done")
+        elif record.getMessage().startswith("Nothing to be done"):
+            self._print("Nothing to do: all is there and up to date.")
         elif event in _FAILURES or record.levelno >= logging.WARNING:
             text = self._snakemake.format(record)
             if text:

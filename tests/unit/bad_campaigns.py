@@ -96,6 +96,14 @@ GEOMETRY = {
         {("models", "fourcastnet.pretrain", "patch_size"): 5},
         ["patch_size 5", "[32, 64]", "divisor of both"],
     ),
+    "more processes than the one machine is for": (
+        series("resnet50-full-lbs64", gpus=[1, 8]),
+        ["series.resnet50-full-lbs64.gpus", "8", "local", "at most 4"],
+    ),
+    "more scans than there are": (
+        {("datasets", "scans", "train_samples"): 5000},
+        ["dataset 'scans'", "5360 samples", "at most 1797"],
+    ),
     "more initial conditions than the test year has room for": (
         {("models", "fourcastnet.pretrain", "initial_condition_spacing"): 4},
         ["36 initial conditions", "4 steps apart", "120 times", "at most 30"],

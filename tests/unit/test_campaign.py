@@ -300,7 +300,7 @@ TOY_DEVICE = Device("local", gpus_per_node=4, cpus_per_rank=1, cpu={})
 
 def toy(samples: int, gpus: int, **entry: Any) -> Configuration:
     """One configuration of a made-up dataset."""
-    images = {"format": "imagenet", "source": "embedded", "classes": 10}
+    images = {"format": "imagenet", "source": "data_root", "classes": 10}
     content = {
         "name": "toy",
         "protocol": "corrected",

@@ -262,7 +262,7 @@ def test_a_figures_table_is_written_from_its_own_runs_and_no_others(tmp_path: Pa
     found = pq.read_table(out)
     assert found.schema.equals(POINTS)
     assert set(found["configuration"].to_pylist()) == {id_ for id_, _ in runs}
-    repeated = [r for r in found.to_pylist() if r["series"] == "fourcastnet-pretrain-gbs8"]
+    repeated = [r for r in found.to_pylist() if r["series"] == "fourcastnet-pretrain-gbs12"]
     assert {r["n_repeats"] for r in repeated} == {3}
     assert all(r["y_sd"] > 0 for r in repeated if r["panel"] in "CD" and r["gpus"] == 4)
     metadata = json.loads(found.schema.metadata[b"scalewatt"])

@@ -101,7 +101,7 @@ def test_every_run_has_a_spec_of_its_own() -> None:
 
 def test_repeats_differ_in_their_number_only() -> None:
     first, second = (
-        run_spec(demo(), "fourcastnet.pretrain-local-n001-lbs0008-full", r) for r in (1, 2)
+        run_spec(demo(), "fourcastnet.pretrain-local-n001-lbs0012-full", r) for r in (1, 2)
     )
     assert first["repeat"] == 1
     assert {**first, "repeat": 2} == second

@@ -147,9 +147,9 @@ def test_a_new_series_leaves_the_finished_runs_alone(again: Workspace) -> None:
     again.edit(
         "campaigns/tiny.yaml",
         "\nfigures:\n",
-        "\n  more: {model: resnet50, device: local, gpus: [4], local_batch_size: 6}\n\nfigures:\n",
+        "\n  more: {model: resnet50, device: local, gpus: [4], local_batch_size: 5}\n\nfigures:\n",
     )
-    assert again.trainings("all") == {("resnet50-local-n004-lbs0006-full", 1)}
+    assert again.trainings("all") == {("resnet50-local-n004-lbs0005-full", 1)}
 
 
 def test_a_deleted_figure_is_redrawn_alone_and_with_the_same_bytes(again: Workspace) -> None:

@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from scalewatt.campaign.cluster import known_devices, parse_cluster, powers
+from scalewatt.campaign.cluster import basis, known_devices, parse_cluster, powers
 from scalewatt.campaign.definitions import table_definition
-from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
 
@@ -38,13 +38,8 @@ DEVICES = checked(known_devices, CLUSTER)
 RESULTS_ONLY = CLUSTER.results_only
 if RESULTS_ONLY is None:
     RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
-elsewhere = CAMPAIGN.devices() - set(CLUSTER.devices)
-if elsewhere and not RESULTS_ONLY:
-    refuse(
-        f"{CLUSTER.campaign}: device {', '.join(sorted(elsewhere))} is not on the cluster "
-        f"'{CLUSTER.name}' (it has {', '.join(CLUSTER.devices)}); use results_only=true to draw "
-        "from finished runs"
-    )
+if not RESULTS_ONLY:
+    checked(check_devices, CAMPAIGN, CLUSTER)
 
 RESULTS = f"results/{CAMPAIGN.name}"
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"

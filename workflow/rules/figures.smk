@@ -71,6 +71,9 @@ rule report:
     params:
         campaign=CAMPAIGN.name,
         cluster=CLUSTER.name,
+        basis=canonical(
+            basis(CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())])
+        ),
         provenance=lambda wildcards, input: (
             f"--provenance {input.provenance}" if input.provenance else ""
         ),
@@ -78,4 +81,4 @@ rule report:
         "report"
     shell:
         "scalewatt report --tables {RESULTS}/tables --figures {RESULTS}/figures"
-        " --campaign {params.campaign:q} --profile profiles/{params.cluster} {params.provenance} --out {output:q}"
+        " --campaign {params.campaign:q} --profile profiles/{params.cluster} {params.provenance} --basis {params.basis:q} --out {output:q}"

@@ -75,6 +75,32 @@ def cluster_of_run(given: str, spec: dict[str, Any]) -> tuple[Cluster, Device]:
     return cluster, cluster.devices[name]
 
 
+def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
+    """In words, what a cluster file puts into the numbers: rated powers, PUE, carbon, price."""
+    sentences = []
+    for device in devices:
+        parts = [
+            f"{device.cpu['sockets']} CPU socket(s) {device.cpu['idle_w']}–{device.cpu['rated_w']} W"
+        ]
+        if device.gpu:
+            parts.append(f"GPU {device.gpu['idle_w']}–{device.gpu['rated_w']} W")
+        if device.ram:
+            parts.append(f"memory {device.ram['power_w']} W")
+        sentences.append(
+            f"Rated powers of {device.name}, idle to full, used where no sensor is: {'; '.join(parts)}."
+        )
+    factors = (("PUE", cluster.pue, ""), ("Carbon", cluster.carbon_intensity, " g/kWh"))
+    for word, factor, unit in factors:
+        if factor:
+            sentences.append(f"{word} {factor['value']}{unit}: {factor['source']}.")
+    if cluster.price:
+        currency = cluster.price.get("currency", "")
+        sentences.append(
+            f"Price {cluster.price['value']} {currency}/kWh: {cluster.price['source']}."
+        )
+    return sentences
+
+
 def powers(device: Device) -> dict[str, Any]:
     """Idle and rated powers in W by device kind, for estimation."""
     return {"cpu": device.cpu, "gpu": device.gpu, "ram": device.ram}

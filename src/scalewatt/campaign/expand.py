@@ -14,6 +14,8 @@ from scalewatt.campaign.validation import check, defaults, one_of, read_yaml, sc
 from scalewatt.errors import InputError
 
 _NETWORK = ("patch_size", "embed_dim", "depth", "num_blocks", "mlp_ratio")
+EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
+"""What scikit-learn's handwriting scans have."""
 PHASES = {"resnet50": ("train",), "fourcastnet": ("pretrain", "finetune")}
 
 
@@ -64,6 +66,17 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         repeats={id_: count for id_, (_, count) in repeats.items()},
         figures=content["figures"],
     )
+
+
+def check_devices(campaign: Campaign, cluster: Cluster) -> None:
+    """InputError where a series' device is not one of the cluster's."""
+    for name, series in campaign.series.items():
+        if series.device not in cluster.devices:
+            raise InputError(
+                f"{campaign.path}: series.{name}.device: '{series.device}' is not on the cluster "
+                f"'{cluster.name}'; {one_of(series.device, cluster.devices)}; to draw from finished "
+                "runs only: --config results_only=true"
+            )
 
 
 class _Expansion:
@@ -135,6 +148,7 @@ class _Expansion:
                     f"{self.where}: dataset '{name}': {key}: [{first}, {last}] is the wrong way "
                     "round; allowed: first and last year"
                 )
+        self._check_embedded(name, datasets[name])
         needed = "imagenet" if self.model == "resnet50" else "era5"
         if datasets[name]["format"] != needed:
             raise InputError(
@@ -145,6 +159,17 @@ class _Expansion:
             self._check_network(datasets[name]["grid"], name)
             self._check_forecasts(datasets[name])
         return {"name": name, **datasets[name]}
+
+    def _check_embedded(self, name: str, dataset: dict[str, Any]) -> None:
+        if dataset["source"] != "embedded" or dataset["format"] != "imagenet":
+            return
+        wanted = dataset["train_samples"] + dataset["validation_samples"]
+        if wanted > EMBEDDED_SCANS or dataset["classes"] != EMBEDDED_CLASSES:
+            raise InputError(
+                f"{self.where}: dataset '{name}': {wanted} samples of {dataset['classes']} classes; "
+                f"allowed: at most {EMBEDDED_SCANS} scans, train_samples and validation_samples "
+                f"together, of {EMBEDDED_CLASSES} classes"
+            )
 
     def _check_network(self, grid: list[int], name: str) -> None:
         patch = self.settings["patch_size"]

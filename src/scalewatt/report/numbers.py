@@ -51,5 +51,7 @@ def flags(stored: str | None) -> str:
 def _flag(entry: Any) -> str:
     if not isinstance(entry, dict):
         return str(entry)
-    detail = " ".join(str(entry[key]) for key in ("device", "detail") if entry.get(key))
+    # What a node has no sensor of is the same in every run, and shown by the scope.
+    absent = entry.get("code") == "absent"
+    detail = " ".join(str(entry[k]) for k in ("device", "detail") if entry.get(k) and not absent)
     return f"{entry.get('code', '?')} ({detail})" if detail else str(entry.get("code", "?"))

@@ -86,11 +86,13 @@ def write_report(
     campaign_name: str,
     provenance_path: Path | None = None,
     profile: str = "profiles/local",
+    basis: Sequence[str] = (),
 ) -> None:
     """Write the campaign's report to `out`, one HTML file without any reference outside itself.
 
     Tables and figures that do not exist are named as missing on the page. `provenance_path`:
-    provenance.json of one run, for the packages; `profile`: for the commands shown.
+    provenance.json of one run, for the packages; `profile`: for the commands shown; `basis`:
+    sentences on what the cluster file put into the numbers.
     InputError: a table that exists cannot be read.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -112,6 +114,7 @@ def write_report(
         origin=origin_sentence(runs) if runs else "",
         facts=_facts(runs or [], hours),
         devices=_devices(runs or []),
+        basis=basis,
         figures=[_figure(number_, tables_dir, figures_dir) for number_ in TITLES],
         table1=_grid(_rows(tables_dir / "table1.parquet"), TABLE1_COLUMNS, hours),
         configurations=_configuration_grid(configurations, hours),

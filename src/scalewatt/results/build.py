@@ -61,10 +61,14 @@ def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[st
 
 
 def _notes(definition: dict[str, Any], present: set[str]) -> list[str]:
-    """What a reader must know of a figure whose points are not all there."""
+    """What a reader must know of a figure with speed-ups."""
     if not any(panel.y == "speedup" for panel in PANELS.get(definition.get("figure", ""), ())):
         return []
-    notes = []
+    notes = ["n0 is a series' smallest n, where its speed-up is ideal by definition."]
+    if any(series["phase"] == "finetune" for series in definition["series"]):
+        notes.append(
+            "RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."
+        )
     for series in definition["series"]:
         there = [p["gpus"] for p in series["points"] if p["configuration"] in present]
         smallest = min(p["gpus"] for p in series["points"])
