@@ -56,7 +56,7 @@ def checkpointed(training: Training) -> bool:
 
 
 def long_run(folder: Path, data: Path) -> Training:
-    return Training.of(folder, data, WAVES, epochs=40, updates=40 * 6)
+    return Training.of(folder, data, WAVES, epochs=100, updates=100 * 6)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ TARGET = "results/tiny/energy/fourcastnet.pretrain-local-n002-lbs0002-full/1.par
 
 
 def start_in_training(workspace: Workspace) -> subprocess.Popen[str]:
-    workspace.edit("campaigns/tiny.yaml", "epochs: 3\n", "epochs: 80\n")
+    workspace.edit("campaigns/tiny.yaml", "epochs: 3\n", "epochs: 150\n")
     process = workspace.start(TARGET)
     wait_for(lambda: any(workspace.path.glob("work/tiny/*/checkpoint.pt")), "checkpoint")
     return process
@@ -187,7 +187,7 @@ def assert_whole(workspace: Workspace) -> None:
     energy = pq.read_table(table).to_pylist()
     assert all(row["energy_j"] is not None for row in energy if row["device_kind"] == "cpu")
     (history,) = workspace.results.glob("runs/*/1/history.parquet")
-    assert pq.read_table(history)["epoch"].to_pylist() == list(range(80))
+    assert pq.read_table(history)["epoch"].to_pylist() == list(range(150))
 
 
 def test_ctrl_c_on_snakemake_leaves_nothing_half_and_the_next_one_completes(

@@ -61,10 +61,14 @@ def canonical(value):
 
 
 def spec_of(wildcards):
-    """What the run of the wildcards is."""
-    if wildcards.configuration in CAMPAIGN.configurations:
-        return run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
-    return read_spec(RUN.format(**wildcards) + "/spec.json")
+    """What the run of the wildcards is: in a cluster's job, what its spec.json says."""
+    path = (
+        RUN.format(configuration=wildcards.configuration, repeat=wildcards.repeat)
+        + "/spec.json"
+    )
+    if workflow.remote_exec or wildcards.configuration not in CAMPAIGN.configurations:
+        return read_spec(path)
+    return run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
 
 
 def is_finished(configuration, repeat):

@@ -9,9 +9,7 @@ rule spec:
     priority: 100
     localrule: True
     params:
-        text=lambda wildcards: spec_text(
-            run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
-        ),
+        text=lambda wildcards: spec_text(spec_of(wildcards)),
     message:
         "spec of {wildcards.configuration} repeat {wildcards.repeat}"
     shell:
