@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from training import prepare
 from workspace import Workspace
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny campaign's datasets, prepared."""
+    folder = tmp_path_factory.mktemp("data")
+    prepare(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -13,19 +13,12 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from test_resume import WAVES, assert_same_training
-from training import Training, prepare
+from training import Training
 from workspace import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATIENCE_S = 120
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    prepare(folder)
-    return folder
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:

@@ -8,19 +8,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
-from training import Training, prepare
+from training import Training
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 IMAGES = "resnet50-local-n002-lbs0016-full"
 WAVES = "fourcastnet.pretrain-local-n002-lbs0002-full"
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    prepare(folder)
-    return folder
 
 
 def run_in_segments(training: Training, updates: int) -> int:

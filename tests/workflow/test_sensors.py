@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from stand_in_rapl import WATTS, WRAP_UJ
 from test_resume import WAVES
-from training import CLUSTER, Training, prepare
+from training import CLUSTER, Training
 from workspace import environment
 
 from scalewatt.energy.account import write_energy
@@ -35,10 +35,9 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
+def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Training:
     folder = tmp_path_factory.mktemp("sensors")
-    prepare(folder / "data")
-    return Training.of(folder / "run", folder / "data", WAVES, epochs=150, updates=150 * 6)
+    return Training.of(folder / "run", data, WAVES, epochs=150, updates=150 * 6)
 
 
 def totals(training: Training) -> EnergyTotals:

@@ -18,6 +18,7 @@ import numpy as np
 from scalewatt.energy.samples import (
     DEVICE_KINDS,
     NO_INDEX,
+    QUANTITIES,
     Flag,
     Floats,
     Recording,
@@ -30,7 +31,6 @@ from scalewatt.errors import InputError
 
 CLOCK_JUMP_S = 1.0
 
-_QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
 # Sensor name -> device kind, unit, magnitude of the raw value (perun 1.0.0).
 _KNOWN = (
     (re.compile(r"CUDA:\d+_POWER$"), "gpu", "W", 1e-3),
@@ -164,7 +164,7 @@ def _split(key: str, host: str | None) -> tuple[str | None, str]:
 def _facts(declared: Any, sensor: str) -> tuple[str, str, float, float | None] | None:
     """Return device kind, quantity, magnitude, raw maximum; None for a sensor of no use here."""
     if isinstance(declared, dict):
-        kind, quantity = declared.get("device_kind"), _QUANTITIES.get(declared.get("unit", ""))
+        kind, quantity = declared.get("device_kind"), QUANTITIES.get(declared.get("unit", ""))
         if kind not in DEVICE_KINDS or quantity is None:
             return None
         mag = declared.get("mag", 1.0)
@@ -173,7 +173,7 @@ def _facts(declared: Any, sensor: str) -> tuple[str, str, float, float | None] |
         return kind, quantity, float(mag), _number(declared.get("valid_max"))
     for pattern, kind, unit, mag in _KNOWN:
         if pattern.match(sensor):
-            return kind, _QUANTITIES[unit], mag, None
+            return kind, QUANTITIES[unit], mag, None
     return None
 
 

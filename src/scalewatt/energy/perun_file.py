@@ -18,6 +18,7 @@ import numpy as np
 from scalewatt.energy.samples import (
     DEVICE_KINDS,
     NO_INDEX,
+    QUANTITIES,
     Flag,
     Floats,
     Recording,
@@ -30,7 +31,6 @@ from scalewatt.errors import InputError
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
 
-_QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
 _PERIOD_KEYS = ("monitor.sampling_period", "monitor.sampling_rate", "sampling_rate")
 # NVML reports 2^32-1 mW where it knows no limit, other sensors the largest float.
 _NO_LIMIT_W = 1e5
@@ -149,7 +149,7 @@ def _read_sensor(
     alternative = raw.get("alt_values")
     if alternative is not None and _text(alternative.attrs.get("unit")) == "J":
         data = alternative
-    quantity = _QUANTITIES.get(_text(data.attrs.get("unit")) or "")
+    quantity = QUANTITIES.get(_text(data.attrs.get("unit")) or "")
     # "%" of RAM is the memory in use, which says nothing about power.
     if quantity is None or (quantity == "utilisation" and kind == "ram"):
         return [], []

@@ -15,6 +15,8 @@ Flag = dict[str, Any]
 
 DEVICE_KINDS = ("gpu", "cpu", "ram")
 J_PER_KWH = 3.6e6
+QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
+"""What a sensor of each unit says."""
 
 # No device draws more than this (one GPU, one CPU package, one package's memory). Well above the
 # largest sold, well below what a failed counter read feigns: 65 kJ or 262 kJ in one period.
