@@ -83,7 +83,7 @@ def test_journals_of_two_hosts_and_of_one_host_twice_are_joined(tmp_path: Path) 
     write_journal(tmp_path / "c", "n2", {"CUDA:0_POWER": gpu(5)})
     recording = read_journal([tmp_path / "b", tmp_path / "a", tmp_path / "c"])
     assert recording.hosts == ("n1", "n2")
-    (series,) = recording.of_node("n1")
+    (series,) = recording.nodes["n1"]
     assert series.time_s == pytest.approx(T0 + np.arange(10))
 
 

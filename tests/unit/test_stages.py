@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewatt.energy.integrate import trapezoid_energy
-from scalewatt.energy.samples import Recording, SensorSeries
+from scalewatt.energy.samples import Recording, SensorSeries, by_node
 from scalewatt.energy.stages import UNATTRIBUTED, on_wall_clock, segment_events, tile_window
 
 
@@ -26,7 +26,7 @@ def recording(host_times: dict[str, Any], **changes: Any) -> Recording:
         for h, t in host_times.items()
     )
     facts: dict[str, Any] = {"t0_known": False, "sampling_period_s": 1.0, "source": "x"} | changes
-    return Recording(series, tuple(host_times), **facts)
+    return Recording(by_node(series, host_times), **facts)
 
 
 def test_stages_are_clipped_to_the_window_and_the_rest_is_unattributed() -> None:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.node import KindEnergy, Window, node_kinds, node_window
 from scalewatt.energy.perun_file import read_perun_file
-from scalewatt.energy.samples import DEVICE_KINDS, Flag, Recording, flag, short_name
+from scalewatt.energy.samples import DEVICE_KINDS, Flag, Recording, by_node, flag, short_name
 from scalewatt.energy.stages import (
     STAGES,
     StageIntervals,
@@ -180,11 +180,11 @@ def _with_ranges(journal: Recording, hdf5: Recording | None) -> Recording:
     if hdf5 is None:
         return journal
     ranges = {(s.node, s.sensor): s.valid_max for s in hdf5.series}
-    series = tuple(
+    nodes = by_node(
         s if s.valid_max else replace(s, valid_max=ranges.get((s.node, s.sensor)))
         for s in journal.series
     )
-    return replace(journal, series=series)
+    return replace(journal, nodes=nodes)
 
 
 def _joined(
@@ -198,8 +198,7 @@ def _joined(
     recorded = {s.node for s in hdf5.series}
     missing = frozenset(host for host in journal.hosts if host not in recorded)
     series = hdf5.series + tuple(s for s in journal.series if s.node in missing)
-    hosts = tuple(sorted(recorded | missing))
-    return replace(hdf5, series=series, hosts=hosts), missing
+    return replace(hdf5, nodes=by_node(series)), missing
 
 
 def _segment_rows(
@@ -209,7 +208,7 @@ def _segment_rows(
     windows = {
         host: window
         for host in (recording.hosts if recording else ())
-        if recording is not None and (window := node_window(recording.of_node(host))) is not None
+        if recording is not None and (window := node_window(recording.nodes[host])) is not None
     }
     flags = list(segment.flags)
     if not events:
@@ -277,7 +276,7 @@ def _node_rows(
     for kind in kinds:
         own = _disagreement(kind, other.get(kind.device_kind))
         rows += _kind_rows(run, segment.number, kind, intervals, [*flags, *kind.flags, *own])
-        traces.add(segment.number, kind, recording.of_node(node), intervals)
+        traces.add(segment.number, kind, recording.nodes[node], intervals)
     return rows
 
 
@@ -285,7 +284,7 @@ def _kinds(run: _Run, recording: Recording, node: str, lost_s: float) -> list[Ki
     held = run.used_gpus(node)
     return node_kinds(
         node,
-        recording.of_node(node),
+        recording.nodes.get(node, ()),
         powers=run.powers,
         period_s=recording.sampling_period_s or run.spec.get("sampling_period_s"),
         used_gpus=held,

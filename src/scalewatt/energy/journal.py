@@ -23,6 +23,7 @@ from scalewatt.energy.samples import (
     Floats,
     Recording,
     SensorSeries,
+    by_node,
     flag,
     index_in_name,
     number_devices,
@@ -77,8 +78,7 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     if not parts:
         raise InputError(f'{source}: no samples; expected JSON lines {{"t": …, "<host>_<sensor>"}}')
     return Recording(
-        series=number_devices([_joined(part) for part in parts.values()]),
-        hosts=tuple(sorted({node for node, _ in parts})),
+        nodes=by_node(number_devices([_joined(part) for part in parts.values()])),
         t0_known=True,
         sampling_period_s=max(periods) if periods else None,
         source=source,

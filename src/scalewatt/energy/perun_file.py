@@ -23,6 +23,7 @@ from scalewatt.energy.samples import (
     Floats,
     Recording,
     SensorSeries,
+    by_node,
     flag,
     index_in_name,
     number_devices,
@@ -111,14 +112,14 @@ def _read_run(run: _Run, source: str, problems: list[Flag]) -> Recording:
                     series += found
                     problems += doubts
     return Recording(
-        series=number_devices(series),
-        hosts=tuple(sorted(hosts)),
+        nodes=by_node(number_devices(series), hosts),
         t0_known=False,
         sampling_period_s=_period(run.group),
         source=source,
         problems=tuple(problems),
         execution_dt=run.execution_dt,
-        rounds=tuple(rounds),
+        run_id=run.run_id,
+        round_id=name,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,28 +52,49 @@ class SensorSeries:
     limit_w: float | None = None
     """The device's own power limit in W; None where unknown."""
     origin: str = "measured"
+    uuid: str | None = None
+    """The device's own identity, where the sensor states one."""
+    flags: tuple[Flag, ...] = ()
+    """Doubts that arose while the sensor was read."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """All series of one run of one sampler, or of several journals of one segment.
+    """One round of one run of one sampler, or the journals of one segment.
 
     Times are unix seconds where `t0_known`, else seconds from the first sample of each host.
     """
 
-    series: tuple[SensorSeries, ...]
-    hosts: tuple[str, ...]
+    nodes: Mapping[str, tuple[SensorSeries, ...]]
+    """The series of each host, in the order of the hosts' names; may be read when asked for."""
     t0_known: bool
     sampling_period_s: float | None
     source: str
     problems: tuple[Flag, ...] = ()
     execution_dt: str | None = None
     """perun's naive local start time; None for journals."""
-    rounds: tuple[str, ...] = field(default=())
+    run_id: str | None = None
+    round_id: str | None = None
 
-    def of_node(self, node: str) -> tuple[SensorSeries, ...]:
-        """Return the series of one node."""
-        return tuple(s for s in self.series if s.node == node)
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of the hosts, also of those without a sample."""
+        return tuple(self.nodes)
+
+    @property
+    def series(self) -> tuple[SensorSeries, ...]:
+        """All series at once: of a large recording, take one node after the other."""
+        return tuple(s for node in self.nodes.values() for s in node)
+
+
+def by_node(
+    series: Iterable[SensorSeries], hosts: Iterable[str] = ()
+) -> dict[str, tuple[SensorSeries, ...]]:
+    """Sort series to their nodes; `hosts` names nodes that may have none."""
+    found: dict[str, list[SensorSeries]] = {host: [] for host in hosts}
+    for one in series:
+        found.setdefault(one.node, []).append(one)
+    return {node: tuple(found[node]) for node in sorted(found)}
 
 
 def index_in_name(sensor: str) -> int | None:

@@ -115,13 +115,16 @@ def on_wall_clock(recording: Recording, journal: Recording | None) -> tuple[Reco
             offset, doubt = _execution_offset(recording, host)
             flags.append(doubt)
         offsets[host] = offset
-    shifted = tuple(replace(s, time_s=s.time_s + offsets[s.node]) for s in recording.series)
-    return replace(recording, series=shifted, t0_known=True), flags
+    shifted = {
+        host: tuple(replace(s, time_s=s.time_s + offsets[host]) for s in series)
+        for host, series in recording.nodes.items()
+    }
+    return replace(recording, nodes=shifted, t0_known=True), flags
 
 
 def _journal_offset(recording: Recording, journal: Recording | None, host: str) -> float | None:
-    ours = [s.time_s for s in recording.of_node(host)]
-    theirs = [s.time_s for s in journal.of_node(host)] if journal else []
+    ours = [s.time_s for s in recording.nodes.get(host, ())]
+    theirs = [s.time_s for s in journal.nodes.get(host, ())] if journal else []
     if not ours or not theirs:
         return None
     a, b = max(ours, key=len), max(theirs, key=len)

@@ -36,7 +36,7 @@ def describe(path: Path | str, run_id: str | None = None) -> dict[str, Any]:
     kinds: list[tuple[KindEnergy, Window]] = []
     flags = list(recording.problems)
     for host in recording.hosts:
-        series = recording.of_node(host)
+        series = recording.nodes[host]
         window = node_window(series)
         if window is None:
             flags.append(flag("no_samples", None, f"{host}: no samples"))
