@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, Series
+from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, IdleProbe, Series
 from scalewatt.campaign.validation import check, defaults, one_of, read_yaml, schema
 from scalewatt.errors import InputError
 
@@ -65,7 +65,16 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         configurations=dict(sorted(configurations.items())),
         repeats={id_: count for id_, (_, count) in repeats.items()},
         figures=content["figures"],
+        idle_probe=_idle_probe(content, root),
     )
+
+
+def _idle_probe(content: dict[str, Any], root: dict[str, Any]) -> IdleProbe | None:
+    if "idle_probe" not in content:
+        return None
+    given = {**dict(defaults(root["properties"]["idle_probe"])), **content["idle_probe"]}
+    period_s = content.get("sampling_period_s", 1)
+    return IdleProbe(float(given["seconds"]), given["repeats"], period_s)
 
 
 def check_devices(campaign: Campaign, cluster: Cluster) -> None:

@@ -130,6 +130,15 @@ class Run:
 
 
 @dataclass(frozen=True)
+class IdleProbe:
+    """How the idle power of each device is measured."""
+
+    seconds: float
+    repeats: int
+    sampling_period_s: float
+
+
+@dataclass(frozen=True)
 class Campaign:
     """Everything one configuration file asks for."""
 
@@ -141,6 +150,8 @@ class Campaign:
     repeats: dict[str, int]
     """Number of repeats of each configuration."""
     figures: dict[str, dict[str, Any]]
+    idle_probe: IdleProbe | None = None
+    """None where the campaign does not ask for it."""
 
     def runs(self) -> Iterator[Run]:
         """Every run, ordered by configuration and repeat."""
