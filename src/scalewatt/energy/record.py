@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from scalewatt.training.stop import StopRequest, ignore_stop_signals
+from scalewatt.training.stop import StopRequest
 
 if TYPE_CHECKING:
     from scalewatt.training.job import Job
     from scalewatt.training.world import Ranks
 
 EXIT_STOPPED, EXIT_INPUT, EXIT_FAILURE = 75, 64, 70
-# Everything that is not energy; CPU_BUSY stands in for CPU_USAGE.
-EXCLUDED_SENSORS = "CPU_FREQ_ CPU_USAGE_ DISK_ NET_"
 
 
 def segment_name(segment: int) -> str:
@@ -40,73 +36,6 @@ def outcome_path(work: Path, segment: int) -> Path:
 def description_path(work: Path, segment: int) -> Path:
     """Where rank 0 says what a segment runs on."""
     return work / f"{segment_name(segment)}.json"
-
-
-class JournalWriter:
-    """perun's live callback: appends each sample as it is taken, with both clocks.
-
-    It runs inside perun's sampler and ends it when the training has died.
-    """
-
-    def __init__(self, folder: Path, segment: int, period_s: float, training_pid: int) -> None:
-        self.folder, self.segment = folder, segment
-        self.period_s, self.training_pid = period_s, training_pid
-
-    def __call__(self) -> Callable[[dict[str, Any]], None]:
-        """Called once in the sampler; returns what is called with every sample."""
-        import socket
-
-        ignore_stop_signals()
-        host = socket.gethostname()
-        path = self.folder / f"{segment_name(self.segment)}.{host}.journal"
-        file = open(path, "a", encoding="utf-8")  # noqa: SIM115
-        header = {"journal": 1, "host": host, "sampling_period_s": self.period_s}
-        file.write(json.dumps(header) + "\n")
-
-        def append(values: dict[str, Any]) -> None:
-            if os.getppid() != self.training_pid:
-                os._exit(0)
-            sample = {"t": time.time(), "mono": time.monotonic()}
-            sample.update({key: float(value) for key, value in values.items()})
-            file.write(json.dumps(sample) + "\n")
-            file.flush()
-
-        return append
-
-
-def monitored(
-    function: Callable[..., Any], args: tuple[Any, ...], folder: Path, segment: int, period_s: float
-) -> Any:
-    """Run `function(*args)` under perun on every rank and return its result.
-
-    perun's file and the journals of the nodes go to `folder`, named after the segment.
-    """
-    import cpuinfo
-    import perun
-    from perun.configuration import config
-    from perun.core import Perun
-
-    from scalewatt.energy import cpu_busy
-    from scalewatt.energy.provenance import cpu_name
-
-    # perun asks for the CPU's name three times a rank, which takes over a second each.
-    cpuinfo.get_cpu_info = lambda: {"brand_raw": cpu_name(), "arch": platform.machine()}
-    cpu_busy.register()
-    Perun(config)  # the callback is registered with this singleton
-    perun.register_live_callback(
-        JournalWriter(folder, segment, period_s, os.getpid()), "scalewatt-journal"
-    )
-    decorate = perun.perun(
-        configuration_file=os.devnull,
-        app_name=segment_name(segment),
-        run_id=segment_name(segment),
-        data_out=str(folder),
-        format="hdf5",
-        sampling_period=period_s,
-        exclude_sensors=EXCLUDED_SENSORS,
-    )
-    _, result = decorate(function)(*args)
-    return result
 
 
 def train(job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float) -> str:
@@ -221,6 +150,7 @@ def main(argv: list[str]) -> int:
 
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> int:
     from scalewatt.campaign.spec import read_spec, spec_sha256
+    from scalewatt.energy.monitor import monitored
     from scalewatt.training.job import Job
     from scalewatt.training.world import join_ranks
 
@@ -239,7 +169,14 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> int:
         max_updates=order["max_updates"],
     )
     args = (job, ranks, order["torch_device"], stop, started_s)
-    outcome = monitored(guarded_train, args, work / "perun", job.segment, spec["sampling_period_s"])
+    outcome = monitored(
+        guarded_train,
+        args,
+        work / "perun",
+        segment_name(job.segment),
+        spec["sampling_period_s"],
+        f"{spec['configuration']} repeat {spec['repeat']}",
+    )
     ranks.comm.Barrier()  # rank 0 has written perun's file
     if outcome is None:
         return EXIT_FAILURE
