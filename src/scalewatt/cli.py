@@ -63,6 +63,21 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--max-updates", type=int, help="stop at a checkpoint after so many updates")
     train.set_defaults(run=_train)
 
+    probe = commands.add_parser("probe", help="measure a device's idle power on one node")
+    probe.add_argument("device", help="a device of the cluster")
+    probe.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+    probe.add_argument("--seconds", type=float, default=300.0, help="how long to measure")
+    probe.add_argument("--sampling-period", type=float, default=1.0, help="in seconds")
+    probe.add_argument("--repeat", type=int, default=1, help="which of several probes this is")
+    probe.add_argument("--out", type=Path, required=True, help="folder for the recording")
+    probe.set_defaults(run=_probe)
+
+    idle = commands.add_parser("idle", help="build the table of idle powers from finished probes")
+    idle.add_argument("--definition", type=json.loads, required=True, help="JSON")
+    idle.add_argument("--results", type=Path, required=True)
+    idle.add_argument("--out", type=Path, required=True, help="the table")
+    idle.set_defaults(run=_idle)
+
     energy = commands.add_parser("energy", help="print the energy of any perun file")
     energy.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     energy.add_argument("--json", action="store_true")
@@ -146,6 +161,23 @@ def _train(arguments: argparse.Namespace) -> int:
     return run_training(
         arguments.spec, arguments.out, place, arguments.initial_weights, arguments.max_updates
     )
+
+
+def _probe(arguments: argparse.Namespace) -> int:
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.energy.probe import Probe, run_probe
+
+    probe = Probe(arguments.device, arguments.repeat, arguments.seconds, arguments.sampling_period)
+    wanted = {"configuration": probe.name, "device": probe.device}
+    cluster, device = cluster_of_run(arguments.cluster, wanted)
+    return run_probe(probe, cluster.launcher, device, arguments.out)
+
+
+def _idle(arguments: argparse.Namespace) -> int:
+    from scalewatt.results.idle import write_idle
+
+    write_idle(arguments.definition, arguments.results, arguments.out)
+    return 0
 
 
 def _energy(arguments: argparse.Namespace) -> int:
