@@ -72,7 +72,7 @@ def test_values_and_times_of_unequal_length_are_cut_and_flagged(tmp_path: Path) 
     write_perun(tmp_path / "a.hdf5", {"n1": {"CUDA:0_POWER": gpu(5)}}, time_s=np.arange(4))
     recording = read_perun_file(tmp_path / "a.hdf5")
     assert recording.series[0].values.size == recording.series[0].time_s.size == 4
-    assert codes(recording.problems) == {"length_mismatch"}
+    assert codes(recording.series[0].flags) == {"length_mismatch"}
 
 
 @pytest.mark.parametrize(

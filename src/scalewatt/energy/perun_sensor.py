@@ -1,0 +1,203 @@
+"""One sensor of a perun file, by what its datasets say.
+
+Unit and magnitude decide: W is power, J is a cumulative counter, % is utilisation. From 0.8 on
+perun stores RAPL as float32 W computed from the µJ counter, and the counter as `alt_values`. The
+counter is taken: its differences are exact, a failed read (0) costs nothing, while the watts carry
+float32 rounding and 262 kJ for every failed read. Of watts alone such a step is above any limit,
+and left out at integration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from scalewatt.energy.perun_layout import text
+from scalewatt.energy.samples import (
+    NO_INDEX,
+    QUANTITIES,
+    Flag,
+    Floats,
+    SensorSeries,
+    flag,
+    index_in_name,
+)
+
+# What perun's sensors state besides; nothing of it is power.
+_OTHER_UNITS = ("B", "B/s", "s", "", "g", "Hz", "°C", "V", "A")
+_UNIT_NAMES = {"WATT": "W", "JOULE": "J", "PERCENT": "%", "BYTE": "B", "HZ": "Hz", "SCALAR": ""}
+_MAGNITUDES = {
+    **dict.fromkeys(("PICO", "p"), 1e-12),
+    **dict.fromkeys(("NANO", "n"), 1e-9),
+    **dict.fromkeys(("MICRO", "µ", "μ", "u"), 1e-6),
+    **dict.fromkeys(("MILLI", "MILI", "m"), 1e-3),
+    **dict.fromkeys(("ONE", ""), 1.0),
+    **dict.fromkeys(("KILO", "k"), 1e3),
+    **dict.fromkeys(("MEGA", "M"), 1e6),
+    **dict.fromkeys(("GIGA", "G"), 1e9),
+    **dict.fromkeys(("TERA", "T"), 1e12),
+}
+# NVML reports 2^32-1 mW where it knows no limit, other sensors the largest number of their type.
+_NO_LIMIT_W = 1e5
+# The index of older ROCm names and of a Grace socket; newer ROCm names hold a UUID.
+_INDEX = re.compile(r"^ROCM:(\d{1,2})_|^[a-z_]+_socket_(\d+)_")
+
+
+class _Unreadable(Exception):
+    """A sensor's datasets are not what perun writes; the message is a flag's detail."""
+
+
+class SensorReader:
+    """Reads the sensors of one host, which usually share their times.
+
+    `wholes` names the host's sensors of whole sockets, of which its CPU sensors are a part.
+    """
+
+    def __init__(self, host: str, wholes: Iterable[str] = ()) -> None:
+        self._host = host
+        self._wholes = sorted(wholes)
+        self._raw_times: NDArray[Any] | None = None
+        self._time_s: Floats = np.zeros(0)
+
+    def read(self, kind: str, sensor: str, group: h5py.Group) -> SensorSeries | None:
+        """Return the series of a sensor; None where it says nothing about power or use.
+
+        A sensor that cannot be read is a series without samples, flagged `unreadable_sensor`.
+        """
+        raw = group.get("raw_data")
+        if not isinstance(raw, h5py.Group):
+            return None
+        empty = SensorSeries(
+            node=self._host,
+            sensor=sensor,
+            device_kind=kind,
+            device_index=_index(sensor),
+            quantity="power",
+            time_s=np.zeros(0),
+            values=np.zeros(0),
+            uuid=text(group.attrs.get("uuid")) if kind == "gpu" else None,
+        )
+        try:
+            data, unit = _data_and_unit(raw)
+            quantity = QUANTITIES.get(unit)
+            # "%" of RAM is the memory in use, which says nothing about power.
+            if quantity is None or (quantity == "utilisation" and kind == "ram"):
+                return None
+            return self._filled(replace(empty, quantity=quantity), data, raw)
+        except _Unreadable as error:
+            return replace(empty, flags=(flag("unreadable_sensor", sensor, str(error)),))
+
+    def _filled(self, series: SensorSeries, data: h5py.Dataset, raw: h5py.Group) -> SensorSeries:
+        magnitude = _magnitude(data.attrs.get("mag"))
+        values, time_s = _values(data, series.quantity, magnitude), self._times(raw)
+        flags: list[Flag] = []
+        if values.size != time_s.size:
+            detail = f"{values.size} values but {time_s.size} times; the longer one is cut"
+            flags.append(flag("length_mismatch", series.sensor, detail))
+            values, time_s = values[: time_s.size], time_s[: values.size]
+        top = (_number(data.attrs.get("valid_max")) or 0.0) * magnitude
+        if series.quantity == "power" and series.device_kind == "cpu":
+            flags += self._part_flags(series)
+        return replace(
+            series,
+            time_s=time_s,
+            values=values,
+            valid_max=top if series.quantity == "counter" and 0 < top < np.inf else None,
+            limit_w=top if series.quantity == "power" and 0 < top < _NO_LIMIT_W else None,
+            flags=tuple(flags),
+        )
+
+    def _times(self, raw: h5py.Group) -> Floats:
+        """Return times in s; the array of the sensor before where the times are the same."""
+        data = raw.get("timesteps")
+        times = _numbers(data, "timesteps")
+        if self._raw_times is None or not np.array_equal(times, self._raw_times):
+            self._raw_times = times
+            self._time_s = np.multiply(times, _magnitude(data.attrs.get("mag")), dtype=np.float64)
+        return self._time_s
+
+    def _part_flags(self, series: SensorSeries) -> list[Flag]:
+        whole = [name for name in self._wholes if _index(name) == series.device_index]
+        detail = "the CPU alone; {}, its socket with memory and I/O, is recorded but not counted"
+        return [flag("part_of_socket", series.sensor, detail.format(name)) for name in whole]
+
+
+def _data_and_unit(raw: h5py.Group) -> tuple[h5py.Dataset, str]:
+    """Return a sensor's values with their unit, of two forms the cumulative counter."""
+    alternative = raw.get("alt_values")
+    if alternative is not None and _unit(alternative) == "J":
+        return alternative, "J"
+    data = raw.get("values")
+    unit = None if data is None else _unit(data)
+    if data is None or unit is None:
+        raise _Unreadable("it holds no values" if data is None else "its values have no unit")
+    return data, unit
+
+
+def _numbers(data: object, name: str) -> NDArray[Any]:
+    if not isinstance(data, h5py.Dataset):
+        raise _Unreadable(f"it holds no {name}")
+    if data.dtype.kind not in "iuf" or data.ndim != 1:
+        raise _Unreadable(f"its {name} are no list of numbers")
+    return np.asarray(data[()])
+
+
+def _values(data: h5py.Dataset, quantity: str, magnitude: float) -> Floats:
+    """Return W, J or a fraction; what perun marks as never filled in becomes NaN."""
+    raw = _numbers(data, "values")
+    scale = magnitude / 100.0 if quantity == "utilisation" else magnitude
+    values: Floats = np.multiply(raw, scale, dtype=np.float64)
+    fill = _number(data.attrs.get("fill"))
+    # A fill of 0 (NVML) stays 0 here: whether a device can draw 0 W is judged at integration.
+    if fill:
+        values[raw == fill] = np.nan
+    return values
+
+
+def _unit(data: h5py.Dataset) -> str | None:
+    """Return the symbol of a unit that perun knows, however it is spelled; else None."""
+    word = text(_scalar(data.attrs.get("unit")))
+    if word is None:
+        return None
+    word = word.removeprefix("Unit.")
+    known = word in QUANTITIES or word in _OTHER_UNITS
+    return word if known else _UNIT_NAMES.get(word.upper())
+
+
+def _magnitude(value: object) -> float:
+    """Return a power of ten given as a number, its text, its name or its symbol; 1 where absent."""
+    found = _number(value)
+    if found is not None:
+        return found
+    word = (text(_scalar(value)) or "").removeprefix("Magnitude.")
+    if word not in _MAGNITUDES:
+        raise _Unreadable(f"its magnitude is {word!r}")
+    return _MAGNITUDES[word]
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(_scalar(value))
+    except (TypeError, ValueError):
+        return None
+
+
+def _scalar(value: Any) -> Any:
+    """Return the one element of an array of one; None for HDF5's empty value."""
+    if isinstance(value, h5py.Empty):
+        return None
+    return value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
+
+
+def _index(sensor: str) -> int:
+    found = _INDEX.match(sensor)
+    if found:
+        return int(found.group(1) or found.group(2))
+    index = index_in_name(sensor)
+    return NO_INDEX if index is None else index
