@@ -9,6 +9,7 @@ from pathlib import Path
 from scalewatt.campaign.cluster import basis, known_devices, parse_cluster, powers
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import check_devices, load_campaign
+from scalewatt.campaign.registered import registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
 
@@ -36,7 +37,10 @@ CLUSTER = checked(parse_cluster, config, "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
 DEVICES = checked(known_devices, CLUSTER)
 RESULTS_ONLY = CLUSTER.results_only
-if RESULTS_ONLY is None:
+if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is trained
+    DEVICES = registered_devices(CAMPAIGN, CLUSTER)
+    RESULTS_ONLY = True
+elif RESULTS_ONLY is None:
     RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
 if not RESULTS_ONLY:
     checked(check_devices, CAMPAIGN, CLUSTER)

@@ -79,6 +79,9 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
     """In words, what a cluster file puts into the numbers: rated powers, PUE, carbon, price."""
     sentences = []
     for device in devices:
+        if not device.cpu:
+            sentences.append(f"No rated powers of {device.name} are known: nothing is estimated.")
+            continue
         parts = [
             f"{device.cpu['sockets']} CPU socket(s) {device.cpu['idle_w']}–{device.cpu['rated_w']} W"
         ]

@@ -6,6 +6,12 @@ from typing import Any
 
 from scalewatt.campaign.model import Campaign, Configuration
 
+_BATCH_RULES = {
+    "local_batch_size": "constant LBS",
+    "global_batch_size": "constant GBS",
+    "neither": "neither constant",
+}
+
 
 def table_definition(campaign: Campaign, figure: str, runs: list[list[Any]]) -> dict[str, Any]:
     """The definition of a figure's table (or table1's).
@@ -43,7 +49,7 @@ def _series(campaign: Campaign, name: str) -> dict[str, Any]:
         "phase": series.phase,
         "device": series.device,
         "dataset_rule": "scaled" if "n" in series.fraction_rule else "fixed",
-        "batch_rule": "constant LBS" if series.constant == "local_batch_size" else "constant GBS",
+        "batch_rule": _BATCH_RULES[series.constant],
         "points": [_point(campaign.configurations[id_]) for id_ in series.points.values()],
     }
 

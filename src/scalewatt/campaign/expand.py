@@ -10,6 +10,7 @@ from typing import Any
 
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, IdleProbe, Series
+from scalewatt.campaign.registered import expand_registered
 from scalewatt.campaign.validation import check, defaults, one_of, read_yaml, schema
 from scalewatt.errors import InputError
 
@@ -22,9 +23,15 @@ PHASES = {"resnet50": ("train",), "fourcastnet": ("pretrain", "finetune")}
 def load_campaign(path: Path | str, cluster: Cluster | None = None) -> Campaign:
     """Read, check and expand a campaign file.
 
-    Node geometry and limits come from `cluster`, or from whichever profile has the device.
+    Node geometry and limits come from `cluster`, or from whichever profile has the device; a
+    campaign of registered runs needs neither.
     """
-    return expand(read_yaml(path), Path(path), known_devices(cluster))
+    content = read_yaml(path)
+    if content.get("registered"):
+        campaign = expand_registered(content, Path(path))
+        _check_figures(campaign.figures, campaign.series, str(path))
+        return campaign
+    return expand(content, Path(path), known_devices(cluster))
 
 
 def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> Campaign:
@@ -78,7 +85,9 @@ def _idle_probe(content: dict[str, Any], root: dict[str, Any]) -> IdleProbe | No
 
 
 def check_devices(campaign: Campaign, cluster: Cluster) -> None:
-    """InputError where a series' device is not one of the cluster's."""
+    """InputError where a series' device is not one of the cluster's; registered runs need none."""
+    if campaign.registered:
+        return
     for name, series in campaign.series.items():
         if series.device not in cluster.devices:
             raise InputError(

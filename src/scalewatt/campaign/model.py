@@ -79,11 +79,12 @@ class Configuration:
     dataset: dict[str, Any]
     dataset_fraction: str
     dataset_samples: int
-    validation_samples: int
+    validation_samples: int | None
+    """None where the run was made elsewhere; seed and sampling period likewise."""
     protocol: str
     epochs: int
-    seed: int
-    sampling_period_s: float
+    seed: int | None
+    sampling_period_s: float | None
     settings: dict[str, Any]
     initial_weights: str | None
     """Id of the configuration whose weights it starts from."""
@@ -152,6 +153,8 @@ class Campaign:
     figures: dict[str, dict[str, Any]]
     idle_probe: IdleProbe | None = None
     """None where the campaign does not ask for it."""
+    registered: bool = False
+    """Whether its runs were made elsewhere: nothing of it is ever trained."""
 
     def runs(self) -> Iterator[Run]:
         """Every run, ordered by configuration and repeat."""
