@@ -1,0 +1,191 @@
+"""Where conditions come from: NVML, the node's power meters, and the other samplers of the node.
+
+A source that does not work when it is first asked is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HWMON = Path("/sys/class/hwmon")
+POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
+IPMI_DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
+IPMI_COMMAND = ("ipmitool", "dcmi", "power", "reading")
+IPMI_LIMIT_S = 20.0
+_IPMI_ATTEMPTS = 3
+
+_POWER_AVERAGE, _POWER_INSTANT = 185, 186
+_CLOCK_SM, _CLOCK_MEMORY = 1, 2
+# NVML's value types, by number: double, unsigned int, long, long long, long long, int.
+_VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal")
+
+Reading = Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One question to one device that answers some quantities; None where it has no answer."""
+
+    quantities: tuple[str, ...]
+    device_index: int
+    read: Callable[[], Reading]
+
+
+def condition_sources(count_neighbours: Callable[[], float | None]) -> list[Source]:
+    """Return the sources that work on this node."""
+    neighbours = Source(("neighbours",), 0, lambda: (count_neighbours(),))
+    found = [*_nvml_sources(), *hwmon_sources(HWMON), neighbours]
+    return [source for source in found if _works(source)] + ipmi_sources(IPMI_DEVICES)
+
+
+def _works(source: Source) -> bool:
+    try:
+        return any(value is not None for value in source.read())
+    except Exception:  # whatever a driver's binding raises: not supported here
+        return False
+
+
+def _nvml_sources() -> Iterator[Source]:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+    except Exception:  # no NVML, or no GPU: there is nothing to read
+        return
+    for index in range(count):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        except Exception:  # a lost GPU
+            continue
+        for quantities, read in _nvml_questions(pynvml, handle):
+            yield Source(quantities, index, read)
+
+
+def _nvml_questions(
+    nvml: Any, handle: Any
+) -> Iterator[tuple[tuple[str, ...], Callable[[], Reading]]]:
+    """Yield what is asked of one GPU, in the quantities' units; a missing function raises."""
+
+    def temperature() -> Reading:
+        return (nvml.nvmlDeviceGetTemperature(handle, 0),)
+
+    def clock(kind: int) -> Callable[[], Reading]:
+        return lambda: (nvml.nvmlDeviceGetClockInfo(handle, kind),)
+
+    def throttling() -> Reading:
+        ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        ask = ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        reasons = int(ask(handle))
+        # Reasons that NVML may add one day share the last bit.
+        return ((reasons & 0x7FFF) | (0x8000 if reasons >> 15 else 0),)
+
+    def utilisation() -> Reading:
+        rates = nvml.nvmlDeviceGetUtilizationRates(handle)
+        return rates.gpu, rates.memory
+
+    def memory() -> Reading:
+        return (nvml.nvmlDeviceGetMemoryInfo(handle).used,)
+
+    def energy() -> Reading:
+        return (nvml.nvmlDeviceGetTotalEnergyConsumption(handle) * 1e-3,)
+
+    def powers() -> Reading:
+        answers = nvml.nvmlDeviceGetFieldValues(handle, [_POWER_INSTANT, _POWER_AVERAGE])
+        return [_field_value(answer) for answer in answers]
+
+    yield ("temperature",), temperature
+    yield ("clock_sm",), clock(_CLOCK_SM)
+    yield ("clock_memory",), clock(_CLOCK_MEMORY)
+    yield ("throttle_reasons",), throttling
+    yield ("gpu_utilisation", "memory_utilisation"), utilisation
+    yield ("memory_used",), memory
+    yield ("energy_total",), energy
+    yield ("power_instant", "power_average"), powers
+
+
+def _field_value(answer: Any) -> float | None:
+    """Return mW as W; None where NVML says that it has none."""
+    if answer.nvmlReturn != 0 or not 0 <= answer.valueType < len(_VALUE_FIELDS):
+        return None
+    return float(getattr(answer.value, _VALUE_FIELDS[answer.valueType])) * 1e-3
+
+
+def hwmon_sources(root: Path) -> list[Source]:
+    """Return the node's power meter among the hwmon chips, if there is one (files in µW)."""
+    for chip in sorted(root.glob("hwmon*")):
+        try:
+            known = (chip / "name").read_text().strip() in POWER_METERS
+        except OSError:
+            continue
+        for name in ("power1_average", "power1_input"):
+            file = chip / name
+            if known and file.exists():
+                return [Source(("node_power_hwmon",), 0, lambda f=file: (_microwatts(f),))]
+    return []
+
+
+def _microwatts(file: Path) -> float:
+    return int(file.read_text()) * 1e-6
+
+
+def ipmi_sources(devices: Sequence[str]) -> list[Source]:
+    """Return the node's power as its management controller says it, where this user may ask."""
+    if shutil.which(IPMI_COMMAND[0]) and any(os.access(d, os.R_OK | os.W_OK) for d in devices):
+        return [Source(("node_power_ipmi",), 0, IpmiPower())]
+    return []
+
+
+class IpmiPower:
+    """Asks in a process of its own and returns what was answered since the last call, in W.
+
+    An answer is up to one interval old. It never waits: who takes over 20 s is ended, and after
+    three failures in a row nobody is asked any more.
+    """
+
+    def __init__(
+        self, command: Sequence[str] = IPMI_COMMAND, limit_s: float = IPMI_LIMIT_S
+    ) -> None:
+        self._command, self._limit_s = list(command), limit_s
+        self._asked: subprocess.Popen[bytes] | None = None
+        self._asked_s = 0.0
+        self._failures = 0
+
+    def __call__(self) -> Reading:
+        if self._asked is not None and self._asked.poll() is None:
+            if time.monotonic() - self._asked_s > self._limit_s:
+                self._asked.kill()
+            return (None,)
+        watts = self._collect() if self._asked is not None else None
+        self._asked = None
+        if self._failures < _IPMI_ATTEMPTS:
+            self._ask()
+        return (watts,)
+
+    def _ask(self) -> None:
+        self._asked_s = time.monotonic()
+        try:
+            self._asked = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:
+            self._failures += 1
+
+    def _collect(self) -> float | None:
+        assert self._asked is not None and self._asked.stdout is not None
+        with self._asked.stdout as answer:
+            text = answer.read(1 << 14).decode(errors="replace")
+        found = re.search(r"Instantaneous power reading:\s*(\d+)\s*Watts", text)
+        self._failures = 0 if found else self._failures + 1
+        return float(found[1]) if found else None

@@ -1,0 +1,218 @@
+"""What is recorded beside power: temperatures, clocks, throttling, loads, and second opinions.
+
+A record every CONDITIONS_PERIOD_S at most as often, and rarer where reading takes long: at most
+0.1 % of one core's time. The file is one of records (`records`); its fields are quantities, with
+one value for each device that `sensors` lists.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scalewatt.energy.condition_sources import Source, condition_sources
+from scalewatt.energy.records import Field, RecordWriter, even_clock, read_records
+from scalewatt.energy.samples import Flag, Floats, flag
+from scalewatt.errors import InputError
+
+__all__ = ["ConditionSeries", "ConditionsWriter", "condition_sources", "read_conditions"]
+
+CONDITIONS_PERIOD_S = 5.0
+CONDITIONS_PERIOD_LIMIT_S = 60.0
+CONDITIONS_VERSION = 1
+_COST_SHARE = 1e-3
+# A closing reading comes before its time, so it may cost more; it is one.
+_CLOSING_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class _Kind:
+    device_kind: str
+    unit: str
+    mag: float
+    dtype: str
+
+
+# Small, since all this comes out of the same hundred bytes a sample.
+QUANTITIES = {
+    "temperature": _Kind("gpu", "°C", 1.0, "<u1"),
+    "clock_sm": _Kind("gpu", "MHz", 1.0, "<u2"),
+    "clock_memory": _Kind("gpu", "MHz", 1.0, "<u2"),
+    "throttle_reasons": _Kind("gpu", "", 1.0, "<u2"),
+    "gpu_utilisation": _Kind("gpu", "%", 1.0, "<u1"),
+    "memory_utilisation": _Kind("gpu", "%", 1.0, "<u1"),
+    "memory_used": _Kind("gpu", "B", 1048576.0, "<u4"),
+    "energy_total": _Kind("gpu", "J", 1e-3, "<u8"),
+    "power_instant": _Kind("gpu", "W", 0.1, "<u2"),
+    "power_average": _Kind("gpu", "W", 0.1, "<u2"),
+    "node_power_hwmon": _Kind("node", "W", 1.0, "<u2"),
+    "node_power_ipmi": _Kind("node", "W", 1.0, "<u2"),
+    "neighbours": _Kind("node", "", 1.0, "<u1"),
+}
+"""Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionSeries:
+    """One quantity of one device: values in `unit` (n,), NaN where missing; times in unix s (n,).
+
+    `device_kind` is gpu or node. `energy_total` is a counter in J that starts anywhere.
+    """
+
+    node: str
+    device_kind: str
+    device_index: int
+    quantity: str
+    unit: str
+    time_s: Floats
+    values: Floats
+
+
+class ConditionsWriter:
+    """Records all sources to `<stem>.conditions` whenever it is time. Never raises."""
+
+    def __init__(
+        self, folder: Path, stem: str, facts: dict[str, Any], sources: Sequence[Source]
+    ) -> None:
+        self._sources = sources
+        self._costs: deque[float] = deque(maxlen=5)
+        self._last_s = -np.inf
+        found: dict[str, list[int]] = {}
+        for source in sources:
+            for quantity in source.quantities:
+                found.setdefault(quantity, []).append(source.device_index)
+        self._devices = {quantity: found[quantity] for quantity in QUANTITIES if quantity in found}
+        sensors = {
+            quantity: {
+                "device_kind": QUANTITIES[quantity].device_kind,
+                "device_index": devices,
+                "unit": QUANTITIES[quantity].unit,
+                "mag": QUANTITIES[quantity].mag,
+            }
+            for quantity, devices in self._devices.items()
+        }
+        fields = [Field(q, QUANTITIES[q].dtype, len(d)) for q, d in self._devices.items()]
+        header = {"conditions": CONDITIONS_VERSION, **facts, "sensors": sensors}
+        self._writer = RecordWriter(folder, stem, "conditions", header, fields)
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one record to the next, by what the last ones cost."""
+        stretched = statistics.median(self._costs) / _COST_SHARE if self._costs else 0.0
+        return min(max(CONDITIONS_PERIOD_S, stretched), CONDITIONS_PERIOD_LIMIT_S)
+
+    def sample(self, closing: bool = False) -> None:
+        """Called with every sample; `closing` is the one after which there may be no other."""
+        if not self._sources:
+            return
+        started = time.monotonic()
+        interval = self.interval_s
+        if closing and self._costs:
+            interval = min(interval, statistics.median(self._costs) / _CLOSING_SHARE)
+        if started - self._last_s < interval:
+            return
+        self._last_s = started
+        before = _children_s()
+        readings = self._read()
+        values = [readings.get((q, d)) for q, devices in self._devices.items() for d in devices]
+        self._writer.append(time.time(), time.monotonic(), values)
+        self._costs.append(time.monotonic() - started + _children_s() - before)
+
+    def _read(self) -> dict[tuple[str, int], float]:
+        """Return raw values by quantity and device; a source that fails leaves its own out."""
+        found: dict[tuple[str, int], float] = {}
+        for source in self._sources:
+            try:
+                for quantity, value in zip(source.quantities, source.read(), strict=True):
+                    if value is not None:
+                        found[quantity, source.device_index] = value / QUANTITIES[quantity].mag
+            except Exception:  # whatever a driver's binding raises: missing this time
+                continue
+        return found
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def read_conditions(
+    paths: Iterable[Path | str] | Path | str,
+) -> tuple[list[ConditionSeries], list[Flag]]:
+    """Read files of conditions; those of one host are joined in order of time.
+
+    A file that cannot be read is left out with the flag `conditions_unreadable`, records that
+    cannot with `conditions_damaged`: conditions stand beside energy and never withhold it.
+    """
+    files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    parts: dict[tuple[str, str, int, str], list[ConditionSeries]] = {}
+    flags: list[Flag] = []
+    for path in files:
+        try:
+            found, damaged = _read_file(path)
+        except InputError as error:
+            flags.append(flag("conditions_unreadable", None, str(error)))
+            continue
+        if damaged:
+            detail = f"{damaged} unreadable records of {path.name} are left out"
+            flags.append(flag("conditions_damaged", None, detail))
+        for one in found:
+            key = (one.node, one.device_kind, one.device_index, one.quantity)
+            parts.setdefault(key, []).append(one)
+    return [_joined(parts[key]) for key in sorted(parts)], flags
+
+
+def _read_file(path: Path) -> tuple[list[ConditionSeries], int]:
+    records = read_records(path)
+    host, sensors = records.header.get("host"), records.header.get("sensors")
+    if "conditions" not in records.header or not isinstance(host, str):
+        raise InputError(f'{path}: holds no conditions; expected a header {{"conditions": …}}')
+    time_s, _ = even_clock(records.column("t"), records.column("mono"))
+    series = []
+    try:
+        for quantity, facts in dict(sensors).items():  # type: ignore[arg-type]
+            devices, mag = facts["device_index"], float(facts["mag"])
+            values = records.column(quantity).reshape(time_s.size, len(devices)) * mag
+            series += [
+                ConditionSeries(
+                    host,
+                    facts["device_kind"],
+                    int(d),
+                    quantity,
+                    facts["unit"],
+                    time_s,
+                    values[:, i],
+                )
+                for i, d in enumerate(devices)
+            ]
+    except (TypeError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{path}: its header does not describe its fields ({error}); expected "
+            '"sensors": {quantity: {"device_kind", "device_index": […], "unit", "mag"}}'
+        ) from error
+    return series, records.damaged
+
+
+def _joined(parts: list[ConditionSeries]) -> ConditionSeries:
+    if len(parts) == 1:
+        return parts[0]
+    time_s = np.concatenate([part.time_s for part in parts])
+    order = np.argsort(time_s, kind="stable")
+    first = parts[0]
+    return ConditionSeries(
+        first.node,
+        first.device_kind,
+        first.device_index,
+        first.quantity,
+        first.unit,
+        time_s[order],
+        np.concatenate([part.values for part in parts])[order],
+    )

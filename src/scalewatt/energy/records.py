@@ -1,0 +1,247 @@
+"""Files of records of one size, appended one by one and readable whatever tore them.
+
+The first line is a JSON object (UTF-8) that says what the file is, with `fields`: a list of
+[name, numpy type] or [name, numpy type, count]. After it stand packed little-endian records: first
+`t` (unix s) and `mono` (monotonic s), last `crc32` over the bytes before it. A missing value is NaN,
+or an integer with all bits set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalewatt.energy.samples import Floats
+from scalewatt.errors import InputError
+
+_CODES = {"<u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"}
+_CODES |= {"|u1": "B", "<f4": "f", "<f8": "d"}
+_HEADER_LIMIT = 1 << 20
+_CHECK = "crc32"
+
+
+class Field(NamedTuple):
+    """One value of a record, or `count` of them."""
+
+    name: str
+    dtype: str
+    count: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The readable records of one file."""
+
+    header: dict[str, Any]
+    rows: NDArray[Any]
+    damaged: int
+    """Records left out because of a wrong checksum, a torn last one not counted."""
+
+    def column(self, name: str) -> Floats:
+        """Return a field as float64 with NaN where it is missing; (n,) or (n, count)."""
+        raw = self.rows[name]
+        values = raw.astype(np.float64)
+        if raw.dtype.kind != "f":
+            values[raw == missing(raw.dtype.str)] = np.nan
+        return values
+
+
+def missing(dtype: str) -> int | float:
+    """Return what stands for a missing value: all bits set, or NaN."""
+    if dtype[1] == "f":
+        return float("nan")
+    bits = 8 * int(dtype[2:])
+    return -1 if dtype[1] == "i" else (1 << bits) - 1
+
+
+def is_packable(dtype: str) -> bool:
+    """Whether records can hold values of a numpy type (its `str`)."""
+    return dtype in _CODES
+
+
+def new_path(folder: Path, stem: str, suffix: str) -> Path:
+    """Return `<stem>.<suffix>`, or the first free `<stem>.N.<suffix>`."""
+    path, number = folder / f"{stem}.{suffix}", 0
+    while path.exists():
+        number += 1
+        path = folder / f"{stem}.{number}.{suffix}"
+    return path
+
+
+class RecordWriter:
+    """Appends records to a file of its own; a failed one leaves no trace in the file.
+
+    Each record is one unbuffered write, so it survives the death of the process. The file appears
+    with the first record.
+    """
+
+    def __init__(
+        self, folder: Path, stem: str, suffix: str, header: dict[str, Any], fields: Iterable[Field]
+    ) -> None:
+        self._place = folder, stem, suffix
+        self._fields = [Field("t", "<f8"), Field("mono", "<f8"), *fields]
+        types = [[f.name, f.dtype, f.count][: 3 if f.count > 1 else 2] for f in self._fields]
+        text = {**header, "missing": "NaN or all bits set", "fields": [*types, [_CHECK, "<u4"]]}
+        self._header = json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        self._pack = struct.Struct(
+            "<" + "".join(_CODES[f.dtype] * f.count for f in self._fields)
+        ).pack
+        self._dtypes = [f.dtype for f in self._fields for _ in range(f.count)]
+        self._file: int | None = None
+        self._good, self._torn = 0, False
+        self.failures = 0
+        """Records that could not be written, as on a full disk."""
+
+    @property
+    def record_bytes(self) -> int:
+        """Size of one record."""
+        return sum(int(dtype[2:]) for dtype in self._dtypes) + 4
+
+    def append(self, t: float, mono: float, values: Sequence[Any]) -> bool:
+        """Write one record; False if it could not be written. Values that do not fit are missing."""
+        flat = (t, mono, *values)
+        packed = self._pack(*map(_fitting, flat, self._dtypes))
+        try:
+            if self._file is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+                self._file = os.open(new_path(*self._place), flags, 0o644)
+            if self._good == 0:
+                self._write(self._file, self._header)
+            self._write(self._file, packed + struct.pack("<I", zlib.crc32(packed)))
+        except OSError:
+            self.failures += 1
+            return False
+        return True
+
+    def _write(self, file: int, data: bytes) -> None:
+        if self._torn:
+            os.ftruncate(file, self._good)
+            self._torn = False
+        if os.write(file, data) == len(data):
+            self._good += len(data)
+            return
+        # The disk is full: take the torn record back, now or before the next one.
+        self._torn = True
+        with suppress(OSError):
+            os.ftruncate(file, self._good)
+            self._torn = False
+        raise OSError("short write")
+
+
+def _fitting(value: Any, dtype: str) -> int | float:
+    """Return `value` as a number that `dtype` can hold, or what stands for a missing one."""
+    try:
+        if dtype[1] == "f":
+            number = float(value)
+            struct.pack(_CODES[dtype], number)
+            return number
+        whole = round(value.item() if isinstance(value, np.generic) else value)
+        bits = 8 * int(dtype[2:])
+        low, high = (-(1 << bits - 1), 1 << bits - 1) if dtype[1] == "i" else (0, 1 << bits)
+        return whole if low <= whole < high else missing(dtype)
+    except (TypeError, ValueError, OverflowError, struct.error):
+        return missing(dtype)
+
+
+def read_header(path: Path) -> tuple[dict[str, Any], np.dtype[Any], int]:
+    """Return header, type of a record, and where the records begin. Raises InputError."""
+    try:
+        with open(path, "rb") as handle:
+            line = handle.readline(_HEADER_LIMIT)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error}); expected records") from error
+    try:
+        header = json.loads(line)
+        fields = [Field(*field) for field in header["fields"]]
+        known = all(field.dtype in _CODES for field in fields)
+        names = [field.name for field in fields]
+        if not known or names[:2] != ["t", "mono"] or names[-1] != _CHECK or line[-1:] != b"\n":
+            raise ValueError("unknown fields")
+        dtype = np.dtype([(f.name, f.dtype, f.count) if f.count > 1 else f[:2] for f in fields])
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{path}: its first line is no header of records ({error}); "
+            'expected {"fields": [["t", "<f8"], ["mono", "<f8"], …, ["crc32", "<u4"]]}'
+        ) from error
+    return header, dtype, len(line)
+
+
+def read_records(path: Path) -> Records:
+    """Read a file of records. Raises InputError where the header is none."""
+    header, dtype, start = read_header(path)
+    try:
+        data = path.read_bytes()[start:]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error}); expected records") from error
+    size = dtype.itemsize
+    offsets, damaged = _intact(data, size)
+    if damaged or len(offsets) * size != len(data):
+        data = b"".join(data[at : at + size] for at in offsets)
+    return Records(header, np.frombuffer(data, dtype=dtype, count=len(offsets)), damaged)
+
+
+def last_record_s(path: Path) -> float | None:
+    """Return the unix time of the last intact record, reading only the file's end."""
+    _, dtype, start = read_header(path)
+    size = dtype.itemsize
+    with open(path, "rb") as handle:
+        count = (os.fstat(handle.fileno()).st_size - start) // size
+        for number in range(count - 1, -1, -1):
+            handle.seek(start + number * size)
+            record = handle.read(size)
+            if _is_intact(record, 0, size):
+                return float(np.frombuffer(record, dtype=dtype)["t"][0])
+    return None
+
+
+def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:
+    """Return unix times that run as evenly as the monotonic clock, and the wall clock's jump in s.
+
+    The monotonic stamps are shifted to the wall clock by the median difference, so a clock that is
+    set during the run makes no energy.
+    """
+    if wall.size == 0 or not np.isfinite(mono).all() or np.any(np.diff(mono) <= 0):
+        return wall, 0.0
+    shift = wall - mono
+    return mono + np.median(shift), float(np.ptp(shift))
+
+
+def _is_intact(data: bytes | memoryview, at: int, size: int) -> bool:
+    end = at + size - 4
+    return zlib.crc32(data[at:end]) == int.from_bytes(data[end : end + 4], "little")
+
+
+def _intact(data: bytes, size: int) -> tuple[list[int], int]:
+    """Return where intact records begin, and how many others there are but for a torn last one.
+
+    Should part of a record be missing, the next intact one is searched byte by byte.
+    """
+    view = memoryview(data)
+    stop = len(data.rstrip(b"\0")) if not data[-size:].strip(b"\0") else len(data)
+    found, damaged, at, pending = [], 0, 0, 0
+    while at + size <= len(data):
+        if _is_intact(view, at, size):
+            found.append(at)
+            damaged, pending = damaged + pending, 0
+            at += size
+        elif at >= stop:
+            break
+        else:
+            pending += 1
+            shifts = range(1, size) if not _follows(view, at + size, size) else ()
+            at += next((s for s in shifts if _follows(view, at + s, size)), size)
+    return found, damaged + max(pending - 1, 0)
+
+
+def _follows(view: memoryview, at: int, size: int) -> bool:
+    return at + size <= len(view) and _is_intact(view, at, size)

@@ -1,0 +1,187 @@
+"""perun's live callback: every sample on disk as it is taken, with what is read beside power.
+
+It runs inside perun's sampler, one per node, and never raises into perun's loop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scalewatt.energy.conditions import ConditionsWriter, condition_sources
+from scalewatt.energy.neighbours import Neighbours
+from scalewatt.energy.records import Field, RecordWriter, is_packable
+from scalewatt.energy.samples import DEVICE_KINDS, NO_INDEX, QUANTITIES, index_in_name
+from scalewatt.training.stop import ignore_stop_signals
+
+JOURNAL_VERSION = 2
+_PR_SET_PDEATHSIG = 1
+# perun takes its last sample when it is told to stop, which is early.
+_EARLY = 0.9
+
+
+def describe_sensors(backends: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """Return what perun's backends say of their sensors, by perun's sensor id.
+
+    {"device_kind", "device_index", "unit"} and, of those of power, energy or utilisation, "dtype"
+    and where stated "mag", "valid_max" (raw), "uuid", "device_name". A sensor that cannot be
+    described is left out. To be called before perun starts its sampler.
+    """
+    described: dict[str, dict[str, Any]] = {}
+    for backend in backends:
+        try:
+            available = dict(backend.availableSensors())
+        except Exception:  # a broken backend: perun has none of its sensors either
+            continue
+        for name, (_, kind, unit, *_) in available.items():
+            try:
+                described[name] = {
+                    "device_kind": str(kind.value),
+                    "device_index": _index(name),
+                    "unit": str(unit.value),
+                }
+                if _is_of_use(described[name]):
+                    (sensor,) = backend.getSensors({name})
+                    described[name] |= _stated(sensor)
+            except Exception:  # one bad sensor: its name tells what it is
+                described.pop(name, None)
+    return described
+
+
+def _index(name: str) -> int:
+    index = index_in_name(name)
+    return NO_INDEX if index is None else index
+
+
+def _is_of_use(facts: dict[str, Any]) -> bool:
+    if facts["device_kind"] not in DEVICE_KINDS or facts["unit"] not in QUANTITIES:
+        return False
+    return not (facts["device_kind"] == "ram" and facts["unit"] == "%")
+
+
+def _stated(sensor: Any) -> dict[str, Any]:
+    kind = sensor.dataType
+    dtype = np.dtype(kind.dtype)
+    top = np.asarray(kind.max).item()
+    open_end = np.iinfo(dtype).max if dtype.kind in "iu" else float(np.finfo(np.float32).max)
+    facts = {
+        "dtype": dtype.newbyteorder("<").str,
+        "mag": float(kind.mag.value),
+        "valid_max": top if 0 < top < open_end else None,
+        "uuid": sensor.metadata.get("uuid"),
+        "device_name": sensor.metadata.get("name") or sensor.metadata.get("brand_raw"),
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel end this process when the thread that started it has died."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before
+        os._exit(0)
+
+
+class JournalWriter:
+    """Makes perun's live callback; `stem` names the files, `run` says who measures.
+
+    Writes `<stem>.<host>.journal`, `.conditions` and, once another sampler is met on the node,
+    `.neighbours.json` (a JSON object a line). It ends the sampler when the training has died.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        stem: str,
+        period_s: float,
+        training_pid: int,
+        sensors: dict[str, dict[str, Any]],
+        run: str,
+    ) -> None:
+        self.folder, self.stem = folder, stem
+        self.period_s, self.training_pid = period_s, training_pid
+        self.sensors, self.run = sensors, run
+
+    def __call__(self) -> Callable[[dict[str, Any]], None]:
+        """Called once in the sampler; returns what is called with every sample."""
+        ignore_stop_signals()
+        die_with(self.training_pid)
+        return _Callback(self, socket.gethostname())
+
+
+class _Callback:
+    def __init__(self, order: JournalWriter, host: str) -> None:
+        self._order, self._host = order, host
+        self._stem = f"{order.stem}.{host}"
+        self._header = {
+            "host": host,
+            "sampling_period_s": order.period_s,
+            "started_s": round(time.time(), 3),
+        }
+        self._journal: RecordWriter | None = None
+        self._keys: list[str] = []
+        self._last = -np.inf
+        self._neighbours = Neighbours(order.run, host)
+        self._met: set[tuple[str, int]] = set()
+        self._conditions = ConditionsWriter(
+            order.folder, self._stem, self._header, condition_sources(self._count_neighbours)
+        )
+
+    def __call__(self, values: dict[str, Any]) -> None:
+        if os.getppid() != self._order.training_pid:
+            os._exit(0)
+        t, mono = time.time(), time.monotonic()
+        if self._journal is None:
+            self._journal = self._start(values)
+        self._journal.append(t, mono, [values.get(key) for key in self._keys])
+        early = mono - self._last < _EARLY * self._order.period_s
+        self._last = mono
+        self._conditions.sample(closing=early)
+
+    def _start(self, values: dict[str, Any]) -> RecordWriter:
+        sensors, fields = {}, []
+        for key in sorted(values):
+            name = key.removeprefix(f"{self._host}_")
+            facts = dict(self._order.sensors.get(name, {}))
+            if facts and not _is_of_use(facts):
+                continue
+            dtype = facts.pop("dtype", None) or _type_of(values[key])
+            if dtype is None or not is_packable(dtype):
+                continue
+            fields.append(Field(name, dtype))
+            self._keys.append(key)
+            if facts:
+                sensors[name] = facts
+        header = {"journal": JOURNAL_VERSION, **self._header, "sensors": sensors}
+        return RecordWriter(self._order.folder, self._stem, "journal", header, fields)
+
+    def _count_neighbours(self) -> float | None:
+        """Count the other samplers of this node, and note those not met before."""
+        if not self._neighbours.usable:
+            return None
+        others = self._neighbours.others()
+        new = [one for one in others if (one["run"], one["pid"]) not in self._met]
+        if new:
+            path = self._order.folder / f"{self._stem}.neighbours.json"
+            lines = "".join(
+                json.dumps({"t": time.time(), **{k: one[k] for k in ("run", "host", "pid")}}) + "\n"
+                for one in new
+            )
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(lines)
+            self._met |= {(one["run"], one["pid"]) for one in new}
+        return float(len(others))
+
+
+def _type_of(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return None
+    return np.asarray(value).dtype.newbyteorder("<").str
