@@ -1,0 +1,357 @@
+"""The idle power of devices, from finished probes: `idle/<device>.json` and `tables/idle`.
+
+A probe's mean power is its energy over its known seconds, per device kind of the node. The mean of
+a device is that of its probes, with their spread; it is null where one of them may not be stated.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.energy.estimate import node_utilisation
+from scalewatt.energy.node import MAX_UNCOVERED, KindEnergy, Window, node_kinds
+from scalewatt.energy.samples import Flag, SensorSeries, flag, short_name
+from scalewatt.energy.segments import NodeRecording, read_segment
+from scalewatt.errors import InputError
+from scalewatt.files import read_json, write_json, write_table_with_csv
+from scalewatt.results.schema import table
+from scalewatt.results.statistics import summarise
+
+BIN_S = 10.0
+"""Length of the means whose spread within a probe is told."""
+IDLE_BUSY = 0.05
+"""Busy share of cores or GPUs above which a node was not idle."""
+JOURNAL_TOLERANCE = 0.005
+
+IDLE = pa.schema(
+    [
+        ("campaign", pa.string()),
+        ("device", pa.string()),
+        ("device_name", pa.string()),
+        ("device_kind", pa.string()),
+        ("devices", pa.int32()),
+        ("repeats", pa.int32()),
+        ("window_s", pa.float64()),
+        ("mean_w", pa.float64()),
+        ("mean_per_device_w", pa.float64()),
+        ("sd_w", pa.float64()),
+        ("low_w", pa.float64()),
+        ("high_w", pa.float64()),
+        ("within_sd_w", pa.float64()),
+        ("energy_origin", pa.string()),
+        ("coverage", pa.float64()),
+        ("flags", pa.string()),
+    ]
+)
+"""One row per device and device kind. `mean_w` is of a node: the sum of its devices of the kind."""
+
+
+@dataclass(frozen=True)
+class KindPower:
+    """What one probe says of one device kind; powers in W of the whole node."""
+
+    device_kind: str
+    devices: int
+    mean_w: float | None
+    """None where it may not be stated; then a flag says why."""
+    within_sd_w: float | None
+    """Sample sd of the means of BIN_S; None with fewer than two."""
+    origin: str | None
+    coverage: float
+
+
+@dataclass(frozen=True)
+class ProbePowers:
+    """What one probe says of its node."""
+
+    probe: dict[str, Any]
+    kinds: dict[str, KindPower]
+    flags: tuple[Flag, ...]
+
+
+def write_idle(definition: dict[str, Any], results: Path, out: Path) -> None:
+    """Write the table `out` (Parquet and CSV) and `idle/<device>.json` of the definition's probes.
+
+    `definition` = {"campaign", "devices": {name: {"repeats": [number], "powers": rated powers}}}.
+    """
+    rows = []
+    for device, entry in definition["devices"].items():
+        folder = results / "idle" / device
+        probes = [probe_powers(folder / str(n), entry["powers"]) for n in entry["repeats"]]
+        of_device = device_rows(definition["campaign"], device, probes)
+        rows += of_device
+        write_json(results / "idle" / f"{device}.json", _described(device, probes, of_device))
+    write_table_with_csv(table(rows, IDLE), out)
+
+
+def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
+    """Return the mean power of each device kind during the window of the probe in `folder`.
+
+    `powers` = {"cpu", "gpu", "ram"}: rated powers for what was not measured, or None. InputError
+    where `folder` holds no finished probe.
+    """
+    probe = read_json(folder / "probe.json")
+    try:
+        window = float(probe["window"]["start_s"]), float(probe["window"]["end_s"])
+        gpus = {short_name(host): indices for host, indices in (probe["gpus"] or {}).items()}
+        on_gpu = probe["torch_device"] != "cpu"
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{folder / 'probe.json'}: {error!r}; expected what `scalewatt probe` writes: window, "
+            "gpus, torch_device"
+        ) from error
+    segment = read_segment(folder / "perun", 0)
+    flags = list(segment.flags)
+    if not segment.hosts:
+        flags.append(flag("segment_unrecorded", None, "neither a readable HDF5 nor a journal"))
+        return ProbePowers(probe, {}, tuple(flags))
+    host = segment.hosts[0]
+    if len(segment.hosts) > 1:
+        detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
+        flags.append(flag("extra_host", None, detail))
+    node = segment.node(host)
+    held = gpus.get(short_name(host), []) if on_gpu else []
+    kinds, doubts = _kinds(node.series, node, window, powers, held)
+    others, _ = _kinds(node.journal, node, window, powers, held)
+    flags += [*node.flags, *doubts, *_busy(node, window), *_disagreements(kinds, others)]
+    if any(one["code"] == "node_shared" for one in flags):
+        kinds = {name: replace(kind, mean_w=None) for name, kind in kinds.items()}
+    return ProbePowers(probe, kinds, tuple(flags))
+
+
+def _kinds(
+    series: Sequence[SensorSeries],
+    node: NodeRecording,
+    window: Window,
+    powers: dict[str, Any],
+    held: list[int],
+) -> tuple[dict[str, KindPower], list[Flag]]:
+    found = node_kinds(
+        node.node,
+        [_within(one, window) for one in series],
+        powers=powers,
+        period_s=node.period_s,
+        used_gpus=held,
+        expected_gpus=len(held),
+    )
+    present = [kind for kind in found if kind.coverage is not None]  # the others are absent
+    flags = [one for kind in present for one in kind.flags]
+    return {kind.device_kind: _power(kind, window, len(held)) for kind in present}, flags
+
+
+def _within(series: SensorSeries, window: Window) -> SensorSeries:
+    """Cut a series to the window and one sample on either side, so that the edges are known."""
+    inside = np.flatnonzero((series.time_s >= window[0]) & (series.time_s <= window[1]))
+    first, last = (inside[0], inside[-1]) if inside.size else (0, -2)
+    cut = slice(max(first - 1, 0), last + 2)
+    return replace(series, time_s=series.time_s[cut], values=series.values[cut])
+
+
+def _power(kind: KindEnergy, window: Window, held: int) -> KindPower:
+    length = window[1] - window[0]
+    seconds = [float(curve.covered_s(*window)) for curve in kind.curves]
+    expected = max(len(kind.curves), held if kind.device_kind == "gpu" else 1)
+    coverage = min(sum(seconds) / (expected * length), 1.0)
+    mean_w = None
+    if kind.known and coverage >= 1 - MAX_UNCOVERED and all(seconds):
+        mean_w = sum(
+            float(curve.between(*window)) / known
+            for curve, known in zip(kind.curves, seconds, strict=True)
+        )
+    return KindPower(
+        kind.device_kind,
+        kind.devices,
+        mean_w,
+        None if mean_w is None else _within_sd(kind, window),
+        kind.origin,
+        coverage,
+    )
+
+
+def _within_sd(kind: KindEnergy, window: Window) -> float | None:
+    """Return the sample sd in W of the means over the whole BIN_S that are known throughout."""
+    edges = np.arange(window[0], window[1] + 1e-6, BIN_S)
+    starts, ends = edges[:-1], edges[1:]
+    covered = np.array([curve.covered_s(starts, ends) for curve in kind.curves])
+    energy = np.array([curve.between(starts, ends) for curve in kind.curves])
+    whole = (covered >= (1 - MAX_UNCOVERED) * BIN_S).all(axis=0)
+    if np.count_nonzero(whole) < 2:
+        return None
+    return float(np.std((energy / covered)[:, whole].sum(axis=0), ddof=1))
+
+
+def _busy(node: NodeRecording, window: Window) -> list[Flag]:
+    """Return flags for a node that was not idle, or not alone, during the window."""
+    flags = []
+    utilisation, _ = node_utilisation(node.series)
+    if utilisation is not None:
+        share = _mean_inside(utilisation.time_s, utilisation.values, window)
+        if share > IDLE_BUSY:
+            detail = f"{node.node}: its cores were {100 * share:.0f} % busy"
+            flags.append(flag("not_idle", utilisation.sensor, detail))
+    for one in node.conditions:
+        if one.quantity == "gpu_utilisation":
+            share = _mean_inside(one.time_s, one.values, window) / 100
+            if share > IDLE_BUSY:
+                detail = f"{node.node}: GPU {one.device_index} was {100 * share:.0f} % busy"
+                flags.append(flag("not_idle", None, detail))
+        elif one.quantity == "neighbours" and _mean_inside(one.time_s, one.values, window) > 0:
+            detail = f"{node.node}: another measurement ran on the node at the same time"
+            flags.append(flag("node_shared", None, detail))
+    return flags
+
+
+def _mean_inside(time_s: np.ndarray, values: np.ndarray, window: Window) -> float:
+    inside = (time_s >= window[0]) & (time_s <= window[1]) & np.isfinite(values)
+    return float(values[inside].mean()) if inside.any() else 0.0
+
+
+def _disagreements(kinds: dict[str, KindPower], others: dict[str, KindPower]) -> list[Flag]:
+    """Compare perun's file with the journal."""
+    flags = []
+    for name, kind in kinds.items():
+        ours, theirs = kind.mean_w, others[name].mean_w if name in others else None
+        if kind.origin != "measured" or ours is None or theirs is None:
+            continue
+        if abs(ours - theirs) > JOURNAL_TOLERANCE * max(ours, theirs):
+            detail = f"{name}: HDF5 {ours:.2f} W, journal {theirs:.2f} W"
+            flags.append(flag("journal_disagrees", None, detail))
+    return flags
+
+
+def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> list[dict[str, Any]]:
+    """Return the rows of IDLE of one device; InputError where its probes are not of one kind."""
+    names = list(dict.fromkeys(name for probe in probes for name in probe.kinds))
+    flags = [
+        {**one, "detail": f"repeat {probe.probe['repeat']}: {one['detail']}"}
+        for probe in probes
+        for one in probe.flags
+    ]
+    device_names = {probe.probe["device_name"] for probe in probes}
+    common = {
+        "campaign": campaign,
+        "device": device,
+        "device_name": device_names.pop() if len(device_names) == 1 else "several",
+        "repeats": len(probes),
+        "window_s": _mean([probe.probe["seconds"] for probe in probes]),
+        "flags": json.dumps(flags),
+    }
+    return [common | _kind_row(device, name, probes) for name in names]
+
+
+def _kind_row(device: str, name: str, probes: Sequence[ProbePowers]) -> dict[str, Any]:
+    found = [probe.kinds.get(name) for probe in probes]
+    known = [kind for kind in found if kind is not None and kind.mean_w is not None]
+    _check_alike(device, name, known)
+    s = summarise([kind.mean_w if kind else None for kind in found])
+    devices = known[0].devices if known else None
+    within = [kind.within_sd_w for kind in known if kind.within_sd_w is not None]
+    return {
+        "device_kind": name,
+        "devices": devices,
+        "mean_w": s.mean,
+        "mean_per_device_w": s.mean / devices if s.mean is not None and devices else None,
+        "sd_w": s.sd,
+        "low_w": s.low,
+        "high_w": s.high,
+        "within_sd_w": math.sqrt(_mean([sd**2 for sd in within])) if within else None,
+        "energy_origin": known[0].origin if known else None,
+        "coverage": min(kind.coverage if kind else 0.0 for kind in found),
+    }
+
+
+def _check_alike(device: str, name: str, known: list[KindPower]) -> None:
+    for what, of in (("energy_origin", lambda k: k.origin), ("devices", lambda k: k.devices)):
+        values = {of(kind) for kind in known}
+        if len(values) > 1:
+            raise InputError(
+                f"idle/{device}: the probes differ in {what} of {name} "
+                f"({', '.join(map(str, sorted(values)))}); they cannot be averaged: probe again"
+            )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _described(
+    device: str, probes: Sequence[ProbePowers], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the device's rows and its single probes, for JSON."""
+    return {
+        "device": device,
+        "kinds": [{**row, "flags": json.loads(row["flags"])} for row in rows],
+        "probes": [
+            {
+                **{key: probe.probe.get(key) for key in ("repeat", "seconds", "hostnames")},
+                "window": probe.probe["window"],
+                "kinds": {
+                    name: {
+                        "devices": kind.devices,
+                        "mean_w": kind.mean_w,
+                        "within_sd_w": kind.within_sd_w,
+                        "energy_origin": kind.origin,
+                        "coverage": kind.coverage,
+                    }
+                    for name, kind in probe.kinds.items()
+                },
+                "flags": list(probe.flags),
+            }
+            for probe in probes
+        ],
+    }
+
+
+def idle_power_w(table_path: Path | str, device: str) -> dict[str, float] | None:
+    """Return the idle power in W of a node by device kind; a kind that is not there is not known.
+
+    None where there is no table or no probe of the device.
+    """
+    rows = _rows_of(table_path, device)
+    known = {row["device_kind"]: row["mean_w"] for row in rows if row["mean_w"] is not None}
+    return known if rows else None
+
+
+def idle_energy_j(
+    table_path: Path | str,
+    device: str,
+    device_seconds: Mapping[str, float],
+    origins: Mapping[str, str | None],
+) -> float | None:
+    """Return the energy in J that a run's devices would have used idle.
+
+    `device_seconds` and `origins` give, for each device kind of the run's scope, its devices times
+    their recorded seconds (GPUs: those held) and its energy's origin. None where one kind's idle
+    power is not known, or of another origin than the run's.
+    """
+    rows = {row["device_kind"]: row for row in _rows_of(table_path, device)}
+    total = 0.0
+    for kind, seconds in device_seconds.items():
+        row = rows.get(kind)
+        if row is None or row["mean_per_device_w"] is None:
+            return None
+        if row["energy_origin"] != origins.get(kind):
+            return None
+        total += row["mean_per_device_w"] * seconds
+    return total if device_seconds else None
+
+
+def _rows_of(table_path: Path | str, device: str) -> list[dict[str, Any]]:
+    path = Path(table_path)
+    if not path.exists():
+        return []
+    try:
+        return pq.read_table(path, filters=[("device", "=", device)]).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path}: cannot be read ({error}); expected the table of idle powers"
+        ) from error
