@@ -70,8 +70,7 @@ class SensorReader:
 
         A sensor that cannot be read is a series without samples, flagged `unreadable_sensor`.
         """
-        raw = group.get("raw_data")
-        if not isinstance(raw, h5py.Group):
+        if "raw_data" not in group:
             return None
         empty = SensorSeries(
             node=self._host,
@@ -84,24 +83,27 @@ class SensorReader:
             uuid=text(group.attrs.get("uuid")) if kind == "gpu" else None,
         )
         try:
+            raw = h5py.Group(h5py.h5g.open(group.id, b"raw_data"))
             data, unit = _data_and_unit(raw)
             quantity = QUANTITIES.get(unit)
             # "%" of RAM is the memory in use, which says nothing about power.
             if quantity is None or (quantity == "utilisation" and kind == "ram"):
                 return None
-            return self._filled(replace(empty, quantity=quantity), data, raw)
+            return self._filled(replace(empty, quantity=quantity), data, _dataset(raw, "timesteps"))
         except _Unreadable as error:
             return replace(empty, flags=(flag("unreadable_sensor", sensor, str(error)),))
 
-    def _filled(self, series: SensorSeries, data: h5py.Dataset, raw: h5py.Group) -> SensorSeries:
-        magnitude = _magnitude(data.attrs.get("mag"))
-        values, time_s = _values(data, series.quantity, magnitude), self._times(raw)
+    def _filled(
+        self, series: SensorSeries, data: h5py.Dataset, times: h5py.Dataset
+    ) -> SensorSeries:
+        magnitude = _magnitude(data)
+        values, time_s = _values(data, series.quantity, magnitude), self._times(times)
         flags: list[Flag] = []
         if values.size != time_s.size:
             detail = f"{values.size} values but {time_s.size} times; the longer one is cut"
             flags.append(flag("length_mismatch", series.sensor, detail))
             values, time_s = values[: time_s.size], time_s[: values.size]
-        top = (_number(data.attrs.get("valid_max")) or 0.0) * magnitude
+        top = (_number(data, "valid_max") or 0.0) * magnitude
         if series.quantity == "power" and series.device_kind == "cpu":
             flags += self._part_flags(series)
         return replace(
@@ -113,13 +115,12 @@ class SensorReader:
             flags=tuple(flags),
         )
 
-    def _times(self, raw: h5py.Group) -> Floats:
+    def _times(self, data: h5py.Dataset) -> Floats:
         """Return times in s; the array of the sensor before where the times are the same."""
-        data = raw.get("timesteps")
-        times = _numbers(data, "timesteps")
+        times = _numbers(data)
         if self._raw_times is None or not np.array_equal(times, self._raw_times):
             self._raw_times = times
-            self._time_s = np.multiply(times, _magnitude(data.attrs.get("mag")), dtype=np.float64)
+            self._time_s = np.multiply(times, _magnitude(data), dtype=np.float64)
         return self._time_s
 
     def _part_flags(self, series: SensorSeries) -> list[Flag]:
@@ -130,34 +131,57 @@ class SensorReader:
 
 def _data_and_unit(raw: h5py.Group) -> tuple[h5py.Dataset, str]:
     """Return a sensor's values with their unit, of two forms the cumulative counter."""
-    alternative = raw.get("alt_values")
-    if alternative is not None and _unit(alternative) == "J":
-        return alternative, "J"
-    data = raw.get("values")
-    unit = None if data is None else _unit(data)
-    if data is None or unit is None:
-        raise _Unreadable("it holds no values" if data is None else "its values have no unit")
+    if "alt_values" in raw:
+        data = _dataset(raw, "alt_values")
+        if _unit(data) == "J":
+            return data, "J"
+    data = _dataset(raw, "values")
+    unit = _unit(data)
+    if unit is None:
+        raise _Unreadable("its values have no unit that perun knows")
     return data, unit
-
-
-def _numbers(data: object, name: str) -> NDArray[Any]:
-    if not isinstance(data, h5py.Dataset):
-        raise _Unreadable(f"it holds no {name}")
-    if data.dtype.kind not in "iuf" or data.ndim != 1:
-        raise _Unreadable(f"its {name} are no list of numbers")
-    return np.asarray(data[()])
 
 
 def _values(data: h5py.Dataset, quantity: str, magnitude: float) -> Floats:
     """Return W, J or a fraction; what perun marks as never filled in becomes NaN."""
-    raw = _numbers(data, "values")
+    raw = _numbers(data)
     scale = magnitude / 100.0 if quantity == "utilisation" else magnitude
     values: Floats = np.multiply(raw, scale, dtype=np.float64)
-    fill = _number(data.attrs.get("fill"))
-    # A fill of 0 (NVML) stays 0 here: whether a device can draw 0 W is judged at integration.
-    if fill:
-        values[raw == fill] = np.nan
+    # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
+    # Whether a device can draw 0 W is judged at integration.
+    if raw.dtype.kind == "f":
+        values[raw == _number(data, "fill")] = np.nan
     return values
+
+
+def _numbers(data: h5py.Dataset) -> NDArray[Any]:
+    if data.dtype.kind not in "iuf" or data.ndim != 1:
+        raise _Unreadable(f"its {str(data.name).rpartition('/')[2]} are no list of numbers")
+    return np.asarray(data[()])
+
+
+# h5py's own way from a group to what is in it takes several times as long, which counts where a
+# file holds thousands of sensors. The same is true of attributes that are numbers.
+def _dataset(group: h5py.Group, name: str) -> h5py.Dataset:
+    try:
+        return h5py.Dataset(h5py.h5d.open(group.id, name.encode()))
+    except (KeyError, TypeError) as error:
+        raise _Unreadable(f"it holds no {name}") from error
+
+
+def _number(data: h5py.Dataset, name: str) -> float | None:
+    """Return a numerical attribute, which may be written as text; None where there is none."""
+    found = np.empty(())
+    try:
+        h5py.h5a.open(data.id, name.encode()).read(found, h5py.h5t.NATIVE_DOUBLE)
+        return float(found)
+    except KeyError:
+        return None
+    except (TypeError, ValueError, OSError):
+        try:
+            return float(_scalar(data.attrs[name]))
+        except (TypeError, ValueError):
+            return None
 
 
 def _unit(data: h5py.Dataset) -> str | None:
@@ -170,22 +194,15 @@ def _unit(data: h5py.Dataset) -> str | None:
     return word if known else _UNIT_NAMES.get(word.upper())
 
 
-def _magnitude(value: object) -> float:
+def _magnitude(data: h5py.Dataset) -> float:
     """Return a power of ten given as a number, its text, its name or its symbol; 1 where absent."""
-    found = _number(value)
+    found = _number(data, "mag")
     if found is not None:
         return found
-    word = (text(_scalar(value)) or "").removeprefix("Magnitude.")
+    word = (text(_scalar(data.attrs.get("mag"))) or "").removeprefix("Magnitude.")
     if word not in _MAGNITUDES:
         raise _Unreadable(f"its magnitude is {word!r}")
     return _MAGNITUDES[word]
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(_scalar(value))
-    except (TypeError, ValueError):
-        return None
 
 
 def _scalar(value: Any) -> Any:
