@@ -1,4 +1,9 @@
-"""Running one segment of a training: locks, starts the ranks, watches over them, publishes."""
+"""Running a training: locks, starts the ranks, watches over them, publishes.
+
+What the ranks watch themselves, and after how long, is in `watch`. Here the launcher is ended with
+all it started when training has returned and the ranks do not end (10 s after they should have
+ended themselves), and when a person asks twice.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +15,31 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from scalewatt.campaign.spec import read_spec
 from scalewatt.energy.publish import already_published, publish
-from scalewatt.energy.record import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, outcome_path
-from scalewatt.energy.workdir import WorkDir, open_workdir
+from scalewatt.energy.record import (
+    EXIT_FAILURE,
+    EXIT_INPUT,
+    EXIT_STOPPED,
+    description_path,
+    outcome_path,
+    segment_name,
+)
+from scalewatt.energy.slurm_energy import note_slurm_energy
+from scalewatt.energy.watch import Limits, read_losses
+from scalewatt.energy.workdir import MONITOR_LOST, WorkDir, open_workdir
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
-PERUN_GRACE_S = 120.0
-"""How long perun may take to write its file after training has returned."""
+MONITOR_RESTARTS = 3
+"""How often one call starts a training again because its energy was no longer recorded."""
+CLOSING_MARGIN_S = 10.0
+"""How much later than the ranks themselves the launching process ends what does not close."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -36,6 +52,7 @@ class Place:
     launcher: str
     torch_device: str
     cpus_per_rank: int
+    limits: Limits = field(default_factory=Limits)
 
 
 def run_training(
@@ -59,11 +76,37 @@ def run_training(
         if already_published(out, work):
             return 0
         if not work.finished:
-            code = _Segment(work, place, initial_weights, max_updates).run()
+            code = _train(work, place, initial_weights, max_updates)
             if not work.finished:
                 return code
         publish(work, out)
     return 0
+
+
+def _train(
+    work: WorkDir, place: Place, initial_weights: Path | None, max_updates: int | None
+) -> int:
+    """Run a segment, and further ones as long as the energy of the one before was not recorded."""
+    name = work.spec["configuration"]
+    for start in range(MONITOR_RESTARTS + 1):
+        code = _Segment(work, place, initial_weights, max_updates).run()
+        last = work.segments()[-1]
+        if last["outcome"] != MONITOR_LOST:
+            return code
+        if start < MONITOR_RESTARTS:
+            print(
+                f"{name}: the energy was no longer recorded ({last['detail']}); "
+                f"goes on from its checkpoint ({start + 1} of {MONITOR_RESTARTS})",
+                file=sys.stderr,
+                flush=True,
+            )
+    print(
+        f"scalewatt: error: {name}: the energy was not recorded in {MONITOR_RESTARTS + 1} starts "
+        f"({last['detail']}); the training waits at its checkpoint, its log is "
+        f"{work.path / 'train.log'}",
+        file=sys.stderr,
+    )
+    return EXIT_FAILURE
 
 
 def _dataset_sha256(folder: Path) -> str:
@@ -116,6 +159,7 @@ class _Segment:
                 "initial_weights": str(initial_weights.resolve()) if initial_weights else None,
                 "max_updates": max_updates,
                 "stop_file": str(self.stop_file.resolve()),
+                "limits": asdict(place.limits),
             },
         )
         self.times_asked_to_stop = 0
@@ -165,6 +209,7 @@ class _Segment:
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "PYTHONUNBUFFERED": "1",
+            "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
         }
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -184,7 +229,8 @@ class _Segment:
             now = time.monotonic()
             if returned is None and outcome.exists():
                 returned = now
-            hangs = returned is not None and now - returned > PERUN_GRACE_S
+            closing_s = self.place.limits.closing_s + CLOSING_MARGIN_S
+            hangs = returned is not None and now - returned > closing_s
             if hangs or self.times_asked_to_stop > 1:
                 _end_group(process)
                 break
@@ -192,16 +238,14 @@ class _Segment:
         return process.wait()
 
     def _conclude(self, code: int) -> int:
+        if self.times_asked_to_stop < 2:
+            note_slurm_energy(
+                description_path(self.work.path, self.number),
+                self.work.perun / f"{segment_name(self.number)}.slurm-energy.json",
+            )
         outcome = outcome_path(self.work.path, self.number)
         if outcome.exists():
-            found = outcome.read_text(encoding="utf-8")
-            self.work.end_segment(found)
-            if found == "stopped":
-                print(
-                    f"{self.work.spec['configuration']}: stopped at a checkpoint; start it again to go on",
-                    file=sys.stderr,
-                )
-            return 0 if found == "finished" else EXIT_STOPPED
+            return self._end_as(outcome.read_text(encoding="utf-8"))
         self.work.end_segment("failed")
         log = self.work.path / "train.log"
         print(_last_lines(log), file=sys.stderr)
@@ -211,6 +255,20 @@ class _Segment:
             file=sys.stderr,
         )
         return EXIT_INPUT if code == EXIT_INPUT else EXIT_FAILURE
+
+    def _end_as(self, outcome: str) -> int:
+        """Note an outcome that the ranks gave; a stop for want of a sampler has its own name."""
+        losses = read_losses(self.work.path, segment_name(self.number))
+        detail = "; ".join(f"{loss['host']}: {loss['reason']}" for loss in losses)
+        if outcome == "stopped" and losses and not self.times_asked_to_stop:
+            outcome = MONITOR_LOST
+        self.work.end_segment(outcome, detail or None)
+        if outcome == "stopped":
+            print(
+                f"{self.work.spec['configuration']}: stopped at a checkpoint; start it again to go on",
+                file=sys.stderr,
+            )
+        return 0 if outcome == "finished" else EXIT_STOPPED
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.record import description_path
 from scalewatt.energy.workdir import WorkDir
 from scalewatt.files import atomic_path, read_json, write_json, write_table
@@ -72,17 +72,13 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _segment_ends(folder: Path) -> dict[int, float]:
-    """Wall-clock time of each segment's last recorded sample."""
+    """Wall-clock time of each segment's last recorded sample, in Unix s."""
     ends: dict[int, float] = {}
     for journal in sorted(folder.glob("segment-*.journal")):
         segment = int(journal.name.split(".")[0].removeprefix("segment-"))
-        for line in reversed(journal.read_text(encoding="utf-8").splitlines()):
-            try:
-                sample = json.loads(line)
-            except ValueError:
-                continue
-            ends[segment] = max(ends.get(segment, 0.0), sample.get("t", 0.0))
-            break
+        last = last_sample_s(journal)
+        if last is not None:
+            ends[segment] = max(ends.get(segment, last), last)
     return ends
 
 
@@ -97,10 +93,11 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
     for description in described:
         for host, indices in (description["gpus"] or {}).items():
             gpus.setdefault(host, set()).update(indices)
+    last = {key: value for key, value in described[-1].items() if key != "slurm"}
     return {
         "spec_sha256": work.spec_sha256,
         "dataset_sha256": work.dataset_sha256,
-        **described[-1],
+        **last,
         "gpus": {host: sorted(indices) for host, indices in gpus.items()} or None,
         "hostnames": sorted({host for d in described for host in d["hostnames"]}),
         "metric_name": result["metric_name"],

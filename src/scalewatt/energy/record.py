@@ -11,9 +11,12 @@ import os
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from scalewatt.energy.watch import Limits, Watch, abort, end_within, lost_path, watch_rank
+from scalewatt.files import write_json
 from scalewatt.training.stop import StopRequest
 
 if TYPE_CHECKING:
@@ -64,15 +67,43 @@ def train(job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_
     events.end()
     if ranks.rank == 0:
         write_text(outcome_path(job.work, job.segment), outcome)
+    ranks.comm.Barrier()  # from here on a rank may end the others
     return outcome
 
 
-def guarded_train(*args: Any) -> str:
-    """`train`, ending all ranks on an error: perun would catch it and wait for the others for ever."""
+def guarded_train(watch: Watch, limits: Limits, *args: Any) -> str:
+    """`train`, ending all ranks on an error: perun would catch it and wait for the others for ever.
+
+    From the training's return on, this process ends within `limits.closing_s`. If a sampler was
+    lost, it ends at once: perun would wait for what that one will never send.
+    """
     try:
-        return train(*args)
+        watch.training_began()
+        outcome = train(*args)
+        end_within(limits.closing_s)
+        ranks = args[1]
+        if any(ranks.comm.allgather(watch.training_ended())):
+            leave(watch, ranks, exit_code(outcome))
+        return outcome
     except BaseException as error:
         fail(error)
+
+
+def exit_code(outcome: str | None) -> int:
+    """A rank's exit code; perun gives no outcome where it caught an error."""
+    return {"finished": 0, "stopped": EXIT_STOPPED}.get(outcome or "", EXIT_FAILURE)
+
+
+def leave(watch: Watch, ranks: Ranks, code: int) -> NoReturn:
+    """End this rank with all the others, without waiting for any child process as Python would."""
+    from mpi4py import MPI
+
+    watch.stop()
+    ranks.comm.Barrier()
+    MPI.Finalize()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def fail(error: BaseException) -> NoReturn:
@@ -81,15 +112,9 @@ def fail(error: BaseException) -> NoReturn:
 
     if isinstance(error, InputError):
         print(f"scalewatt: error: {error}", file=sys.stderr)
-        code = EXIT_INPUT
-    else:
-        traceback.print_exception(error)
-        code = EXIT_FAILURE
-    sys.stderr.flush()
-    from mpi4py import MPI
-
-    MPI.COMM_WORLD.Abort(code)
-    os._exit(code)
+        abort(EXIT_INPUT)
+    traceback.print_exception(error)
+    abort(EXIT_FAILURE)
 
 
 def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) -> None:
@@ -97,7 +122,7 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     import torch
 
     from scalewatt.energy.provenance import cpu_name, package_versions
-    from scalewatt.files import write_json
+    from scalewatt.energy.slurm_energy import slurm_step
 
     on_gpu = device.type == "cuda"
     places = ranks.comm.gather((ranks.host, sensor_index(device) if on_gpu else None), root=0)
@@ -118,6 +143,7 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
             "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
             "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
             "packages": package_versions(),
+            "slurm": slurm_step(os.environ),
             **of_workload,
         },
     )
@@ -137,18 +163,26 @@ def sensor_index(device: Any) -> int:
         return int(device.index)
 
 
-def main(argv: list[str]) -> int:
+def note_loss(work: Path, segment: int, host: str, stop: StopRequest, reason: str) -> None:
+    """Say that the sampler of `host` was lost, and ask the training to stop."""
+    stop.ask()
+    print(f"scalewatt: {host}: {reason}", file=sys.stderr, flush=True)
+    loss = {"host": host, "reason": reason, "t": time.time()}
+    write_json(lost_path(work, segment_name(segment), host), loss)
+
+
+def main(argv: list[str]) -> NoReturn:
     """Run one rank of the segment that the order file describes."""
     started_s = time.time()
     stop = StopRequest()
     stop.install()
     try:
-        return _run(json.loads(Path(argv[0]).read_text(encoding="utf-8")), stop, started_s)
+        _run(json.loads(Path(argv[0]).read_text(encoding="utf-8")), stop, started_s)
     except BaseException as error:
         fail(error)
 
 
-def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> int:
+def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
     from scalewatt.campaign.spec import read_spec, spec_sha256
     from scalewatt.energy.monitor import monitored
     from scalewatt.training.job import Job
@@ -168,20 +202,15 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> int:
         initial_weights=Path(weights) if weights else None,
         max_updates=order["max_updates"],
     )
-    args = (job, ranks, order["torch_device"], stop, started_s)
-    outcome = monitored(
-        guarded_train,
-        args,
-        work / "perun",
-        segment_name(job.segment),
-        spec["sampling_period_s"],
-        f"{spec['configuration']} repeat {spec['repeat']}",
-    )
-    ranks.comm.Barrier()  # rank 0 has written perun's file
-    if outcome is None:
-        return EXIT_FAILURE
-    return 0 if outcome == "finished" else EXIT_STOPPED
+    limits = Limits(**order["limits"])
+    stem, period_s = segment_name(job.segment), spec["sampling_period_s"]
+    on_loss = partial(note_loss, work, job.segment, ranks.host, stop)
+    watch = watch_rank(ranks, work / "perun", stem, period_s, limits, on_loss)
+    args = (watch, limits, job, ranks, order["torch_device"], stop, started_s)
+    run = f"{spec['configuration']} repeat {spec['repeat']}"
+    outcome = monitored(guarded_train, args, work / "perun", stem, period_s, run)
+    leave(watch, ranks, exit_code(outcome))  # once rank 0 has written perun's file
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

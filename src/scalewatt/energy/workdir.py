@@ -22,6 +22,9 @@ from scalewatt.campaign.spec import spec_sha256, spec_text
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_text
 
+MONITOR_LOST = "monitor_lost"
+"""Outcome of a segment that stopped at a checkpoint because its energy was no longer recorded."""
+
 
 @dataclass(frozen=True)
 class WorkDir:
@@ -45,7 +48,11 @@ class WorkDir:
         return (self.path / "result.json").exists()
 
     def segments(self) -> list[dict[str, Any]]:
-        """The segments so far: segment, started_s, ended_s, outcome."""
+        """The segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
+
+        Outcomes: finished, stopped, failed, killed, monitor_lost, and running. `detail` says more
+        where a sampler was lost.
+        """
         path = self.path / "segments.json"
         return read_json(path) if path.exists() else []
 
@@ -61,10 +68,12 @@ class WorkDir:
         write_json(self.path / "segments.json", segments)
         return number
 
-    def end_segment(self, outcome: str) -> None:
+    def end_segment(self, outcome: str, detail: str | None = None) -> None:
         """Note how the last segment ended."""
         segments = self.segments()
         segments[-1] |= {"ended_s": time.time(), "outcome": outcome}
+        if detail:
+            segments[-1]["detail"] = detail
         write_json(self.path / "segments.json", segments)
 
 

@@ -12,7 +12,7 @@ _FILE_CHECK_INTERVAL_S = 0.5
 
 
 class StopRequest:
-    """Set by USR1 or TERM, or once `stop_file` exists. Ctrl-C is left to the launching process."""
+    """Set by USR1, TERM or `ask`, or once `stop_file` exists. Ctrl-C is left to the launching process."""
 
     def __init__(self) -> None:
         self.stop_file: Path | None = None
@@ -26,6 +26,10 @@ class StopRequest:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+    def ask(self) -> None:
+        """Ask from within the process."""
         self._asked = True
 
     def asked(self) -> bool:
