@@ -10,6 +10,7 @@ min_version("9.0")
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/energy.smk"
+include: "workflow/rules/probe.smk"
 include: "workflow/rules/results.smk"
 include: "workflow/rules/figures.smk"
 
@@ -25,4 +26,5 @@ rule all:
         rules.figures.input,
         rules.table1.input,
         rules.tables.input,
+        IDLE_TABLE,
         rules.report.output,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,11 @@ class Device:
     gres: str | None = None
     memory_mb: int = 0
     time_limit_min: int | None = None
+
+    @property
+    def probe_ranks(self) -> int:
+        """Ranks of an idle probe: one per GPU of a node, one where there is none to hold."""
+        return 1 if self.torch_device == "cpu" else self.gpus_per_node
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,11 @@ class IdleProbe:
     seconds: float
     repeats: int
     sampling_period_s: float
+
+    @property
+    def job_minutes(self) -> int:
+        """Wall time that a job needs for one probe, its start and end included."""
+        return 15 + math.ceil(self.seconds / 60)
 
 
 @dataclass(frozen=True)

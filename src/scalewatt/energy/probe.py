@@ -72,11 +72,6 @@ class Probe:
         return f"idle probe of {self.device} repeat {self.repeat}"
 
 
-def probe_ranks(device: Device) -> int:
-    """Ranks of a probe: one per GPU of a node, one where nothing is to be held."""
-    return 1 if device.torch_device == "cpu" else device.gpus_per_node
-
-
 def run_probe(probe: Probe, launcher: str, device: Device, out: Path) -> int:
     """Run one probe and leave `perun/`, `probe.json` and `probe.log` in `out`; an exit code.
 
@@ -187,7 +182,7 @@ class _Attempt:
 def _geometry(device: Device) -> tuple[bool, int]:
     """Whether there are GPUs to hold, and how many ranks hold them; `auto` looks at the machine."""
     if device.torch_device != "auto":
-        return device.torch_device == "cuda", probe_ranks(device)
+        return device.torch_device == "cuda", device.probe_ranks
     import torch
 
     found = torch.cuda.device_count()
