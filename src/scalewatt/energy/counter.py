@@ -1,0 +1,267 @@
+"""Judging counters and the mean powers that come of them; the rules stand in `integrate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalewatt.energy.curve import Device, Judged, bridge_s, cumulate, is_even, sampling_period
+from scalewatt.energy.doubts import (
+    BRIDGED,
+    EXACT,
+    GAP_PERIODS,
+    UNCOVERED,
+    Bools,
+    Indices,
+    Marks,
+    after_gaps,
+    code_of,
+    doubt_flags,
+    forward,
+)
+from scalewatt.energy.samples import Floats
+
+# Seconds that a counter's content may be old: a shorter step may hold more energy than the limit.
+LAG_S = 0.1
+# A counter that changes at every second sample only, or less often, is slow.
+SLOW_PERIODS = 1.5
+CAUGHT_UP = 0.5
+# The smallest range at which counters of power are known to wrap, where theirs is not recorded.
+LEAST_RANGE_J = 65_000.0
+
+
+def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged | None:
+    """Take the differences of a counter without any doubt; None where a closer look is needed."""
+    step = np.diff(time_s)
+    if not is_even(step, device.period_s) or not float(counter_j.min()) > 0:
+        return None
+    difference = _differences(counter_j, device.valid_max)
+    return _clean_differences(time_s, step, difference, device)
+
+
+def clean_means(time_s: Floats, mean_w: Floats, device: Device) -> Judged | None:
+    """Add up mean powers without any doubt; None where a closer look is needed."""
+    step = np.diff(time_s)
+    if not is_even(step, device.period_s) or not float(mean_w[0]) <= device.limit_w:
+        return None
+    return _clean_differences(time_s, step, mean_w[1:] * step, device)
+
+
+def judge_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged:
+    """Judge every sample of a counter in J and every step between the true ones."""
+    marks = Marks(np.zeros(counter_j.size, dtype=np.uint8))
+    marks.mark_where("clock_backwards", ~forward(time_s))
+    marks.mark_where("missing_samples", ~np.isfinite(counter_j))
+    # A counter in µJ is never exactly 0 by itself; perun writes 0 for a failed read.
+    marks.mark_where("counter_zero", counter_j == 0)
+    usable = marks.usable()
+    difference = _differences(counter_j[usable], device.valid_max)
+    return _judge_differences(time_s, difference, usable, marks, device)
+
+
+def judge_means(time_s: Floats, mean_w: Floats, device: Device) -> Judged:
+    """Judge mean powers in W, each over the time since the sample before.
+
+    perun makes them of a counter. A failed read (0) gives two wrong ones, of which only one need
+    be above the limit: that one and both its neighbours are left out.
+    """
+    marks = Marks(np.zeros(mean_w.size, dtype=np.uint8))
+    in_order = forward(time_s)
+    marks.mark_where("clock_backwards", ~in_order)
+    usable = np.flatnonzero(in_order)
+    mean = mean_w[usable]
+    step = np.diff(time_s[usable])
+    energy = mean[1:] * step
+    missing = ~(np.isfinite(mean) & (mean >= 0))
+    over = mean == np.inf
+    over[1:] |= energy > device.limit_w * (step + LAG_S)
+    beside = over.copy()
+    beside[1:] |= over[:-1]
+    beside[:-1] |= over[1:]
+    marks.mark("over_limit", usable[beside])
+    marks.mark("missing_samples", usable[missing & ~beside])
+    energy[(missing | beside)[1:]] = np.nan
+    return _judge_differences(time_s, energy, usable, marks, device)
+
+
+def _differences(counter_j: Floats, valid_max: float | None) -> Floats:
+    difference = np.diff(counter_j)
+    if valid_max is not None:
+        difference[difference < 0] += valid_max
+    return difference
+
+
+def _clean_differences(
+    time_s: Floats, step: Floats, difference: Floats, device: Device
+) -> Judged | None:
+    lowest = float(difference.min())
+    power = np.empty(time_s.size)
+    power[0] = np.nan
+    np.divide(difference, step, out=power[1:])
+    if not lowest > 0 or not float(power[1:].max()) <= device.limit_w:
+        return None
+    if lowest + (device.valid_max or LEAST_RANGE_J) <= device.limit_w * float(step.max()):
+        return None
+    return Judged(cumulate(time_s, difference), [], power, np.zeros(time_s.size, dtype=np.uint8))
+
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """The k steps of a counter from change to change, between k+1 of the m usable samples."""
+
+    ends: Indices
+    """(k+1,) places among the usable samples."""
+    step_s: Floats
+    energy_j: Floats
+    still: Bools
+    """Whether the counter stood still for a part of the step."""
+    open_end: bool
+    """Whether the last step ends without a change."""
+    usual_s: float
+    """The usual step, at least the sampling period."""
+    slow: bool
+    """Whether the counter changes less often than it is read."""
+
+    @property
+    def outer(self) -> Bools:
+        """Mark the first step of a slow counter, begun before, and the last one, not over yet."""
+        outer = np.zeros(self.step_s.size, dtype=np.bool_)
+        outer[:1] = self.slow
+        outer[-1:] |= self.open_end
+        return outer
+
+    @property
+    def too_long(self) -> Bools:
+        """Mark the steps in which the counter stood still for longer than it usually does."""
+        return self.still & (self.step_s > GAP_PERIODS * self.usual_s * (1 + 1e-6))
+
+
+def _steps(time_s: Floats, difference: Floats, period_s: float) -> _Steps:
+    """Join each time without a change to the change after it; `time_s` (m,), the other (m-1,)."""
+    ends = np.concatenate(([0], np.flatnonzero(difference != 0) + 1))
+    usual = float(np.median(np.diff(time_s[ends]))) if ends.size > 1 else 0.0
+    open_end = bool(ends[-1] < time_s.size - 1)
+    if open_end:
+        ends = np.concatenate((ends, [time_s.size - 1]))
+    still = np.diff(ends) > 1
+    still[-1:] |= open_end
+    return _Steps(
+        ends,
+        np.diff(time_s[ends]),
+        np.add.reduceat(difference, ends[:-1]) if difference.size else difference,
+        still,
+        open_end,
+        max(usual, period_s),
+        usual > SLOW_PERIODS * period_s,
+    )
+
+
+def _judge_differences(
+    time_s: Floats, difference: Floats, usable: Indices, marks: Marks, device: Device
+) -> Judged:
+    """Judge the m-1 differences in J between m usable samples; NaN is an unknown one."""
+    period = sampling_period(time_s, device.period_s)
+    in_order = np.flatnonzero(marks.codes != code_of("clock_backwards"))
+    gaps = in_order[after_gaps(time_s[in_order], period)]
+    if usable.size == 0:
+        marks.mark("gap", gaps)
+        flags = doubt_flags(time_s, marks, usable, usable.astype(np.uint8), device.sensor, {})
+        return Judged(cumulate(time_s[:0], time_s[:0]), flags, time_s * np.nan, marks.codes)
+    steps = _steps(time_s[usable], difference, period)
+    energy, step = steps.energy_j, steps.step_s
+    possible = (energy > 0) & (energy <= device.limit_w * (step + LAG_S)) & ~steps.outer
+    ambiguous = possible & (
+        energy + (device.valid_max or LEAST_RANGE_J) <= device.limit_w * step
+        if np.isfinite(device.limit_w)
+        else False
+    )
+    exact = _caught_up(possible & ~ambiguous, energy / step, steps.too_long)
+    power, bridged = _bridged(exact, ambiguous, energy / step, steps, period)
+    state = np.where(exact, EXACT, np.where(bridged, BRIDGED, UNCOVERED)).astype(np.uint8)
+    known = exact | bridged
+    knots = usable[steps.ends]
+    marks.mark("frozen", usable[_repeats(steps)])
+    reset = ~possible & np.isfinite(energy) & ~steps.outer
+    marks.mark("counter_reset", knots[1:][reset])
+    marks.mark("counter_ambiguous", knots[1:][ambiguous])
+    marks.mark("gap", gaps)
+    words = {
+        "over_limit": f"samples above {device.limit_w:g} W or next to one",
+        "gap": f"samples after a gap over {GAP_PERIODS * period:g} s",
+    }
+    flags = doubt_flags(time_s, marks, knots, state, device.sensor, words)
+    curve = cumulate(time_s[knots], np.where(known, power * step, 0.0), np.where(known, step, 0.0))
+    samples = np.full(time_s.size, np.nan)
+    shown = np.where(exact, _resolved(power, step, exact, device.limit_w), np.nan)
+    of_step = np.searchsorted(steps.ends, np.arange(1, usable.size)) - 1
+    samples[usable[1:]] = shown[of_step]
+    return Judged(curve, flags, samples, marks.codes)
+
+
+def _caught_up(possible: Bools, power_w: Floats, too_long: Bools) -> Bools:
+    """Drop the steps in which a counter stood still and lost what was used meanwhile."""
+    judged = possible & too_long
+    if not judged.any():
+        return possible
+    sure = possible & ~too_long
+    places = np.arange(power_w.size)
+    left = np.maximum.accumulate(np.where(sure, places, -1))
+    right = np.minimum.accumulate(np.where(sure, places, power_w.size)[::-1])[::-1]
+    around = np.concatenate((power_w, [np.inf]))
+    # -1 and size both mean that there is none, and point at the infinity put at the end.
+    floor = CAUGHT_UP * np.minimum(around[left], around[right])
+    return sure | (judged & (power_w >= floor))
+
+
+def _bridged(
+    exact: Bools, ambiguous: Bools, power_w: Floats, steps: _Steps, period_s: float
+) -> tuple[Floats, Bools]:
+    """Return the power of all steps, those of unknown energy from both sides, and which these are.
+
+    A counter's own lag at the beginning and the end is bridged from the one side there is.
+    """
+    if exact.all() or not exact.any():
+        return power_w, np.zeros_like(exact)
+    unknown = ~exact & ~ambiguous
+    bridged = unknown & _inside(exact) & (_run_length(steps.step_s, exact) <= bridge_s(period_s))
+    if steps.slow:
+        bridged |= unknown & steps.outer & (steps.step_s <= SLOW_PERIODS * steps.usual_s)
+    middle = np.cumsum(steps.step_s) - 0.5 * steps.step_s
+    across = np.interp(middle, middle[exact], power_w[exact])
+    return np.where(bridged, across, power_w), bridged
+
+
+def _repeats(steps: _Steps) -> Indices:
+    """Return the places of the samples at which the counter stood still for too long."""
+    long = steps.too_long
+    if not long.any():
+        return np.zeros(0, dtype=np.intp)
+    begins, ends = steps.ends[:-1][long] + 1, steps.ends[1:][long]
+    places = np.concatenate([np.arange(a, b) for a, b in zip(begins, ends, strict=True)])
+    last = steps.ends[-1:] if steps.open_end and long[-1] else steps.ends[:0]
+    return np.concatenate((places, last)).astype(np.intp)
+
+
+def _resolved(power_w: Floats, step_s: Floats, exact: Bools, limit_w: float) -> Floats:
+    """Return the power to show: a step too short to resolve it shares the one before."""
+    short = np.flatnonzero(exact & (power_w > limit_w))
+    short = short[short > 0]
+    if short.size == 0:
+        return power_w
+    shown = power_w.copy()
+    both = power_w[short] * step_s[short] + power_w[short - 1] * step_s[short - 1]
+    shown[short] = both / (step_s[short] + step_s[short - 1])
+    return shown
+
+
+def _run_length(step: Floats, good: Bools) -> Floats:
+    """Return for each interval that is not good the seconds of its unbroken run of such ones."""
+    run = np.cumsum(good)
+    seconds = np.bincount(run, weights=np.where(good, 0.0, step), minlength=1)
+    return np.asarray(seconds[run], dtype=np.float64)
+
+
+def _inside(good: Bools) -> Bools:
+    """Mark what lies between the first and the last good interval."""
+    return np.maximum.accumulate(good) & np.maximum.accumulate(good[::-1])[::-1]
