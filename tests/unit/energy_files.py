@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.files import write_json, write_table
 
 T0 = 1_795_000_000.0
@@ -89,6 +90,33 @@ def write_journal(
         sample |= {f"{host}_{sensor}": float(values[i]) for sensor, values in sensors.items()}
         lines.append(json.dumps(sample))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_record_journal(
+    path: Path,
+    host: str,
+    sensors: dict[str, Any],
+    *,
+    start: float = T0,
+    facts: dict[str, Any] | None = None,
+) -> Path:
+    """Write one sample a second as the sampler does (format 2); NaN is a missing value.
+
+    `facts` is what the header says of the sensors, else what SENSORS does. Returns `path`.
+    """
+    if facts is None:
+        known = ((name, SENSORS[name]) for name in sensors)
+        facts = {
+            name: {"device_kind": kind, "unit": unit, "mag": mag, "valid_max": top}
+            for name, (kind, unit, mag, top, _) in known
+        }
+    text = {"journal": 2, "host": host, "sampling_period_s": 1.0, "sensors": facts}
+    fields = [Field(name, np.dtype(SENSORS[name][4]).str) for name in sensors]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = RecordWriter(path.parent, path.stem, path.suffix.removeprefix("."), text, fields)
+    for i, values in enumerate(zip(*sensors.values(), strict=True)):
+        assert writer.append(start + i, 100.0 + i, values)
+    return path
 
 
 def gpu(n: int, watts: float = 100.0) -> np.ndarray:

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +130,12 @@ def hwmon_sources(root: Path) -> list[Source]:
         for name in ("power1_average", "power1_input"):
             file = chip / name
             if known and file.exists():
-                return [Source(("node_power_hwmon",), 0, lambda f=file: (_microwatts(f),))]
+                return [Source(("node_power_hwmon",), 0, partial(_microwatts, file))]
     return []
 
 
-def _microwatts(file: Path) -> float:
-    return int(file.read_text()) * 1e-6
+def _microwatts(file: Path) -> Reading:
+    return (int(file.read_text()) * 1e-6,)
 
 
 def ipmi_sources(devices: Sequence[str]) -> list[Source]:

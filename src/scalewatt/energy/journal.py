@@ -1,20 +1,25 @@
 """Reading the journals that the sampler writes sample by sample.
 
-JSON lines {"t": unix s, "mono": s, "<host>_<sensor>": raw value, …}. A first line {"journal": 1, …}
-may say what the sensors are; without it their names do, as perun 1.0.0 gives them.
+Format 2 is a file of records (`records`): its header {"journal": 2, "host", "sampling_period_s",
+"started_s", "fields", "sensors": {name: {"device_kind", "device_index", "unit", "mag", "valid_max",
+"uuid", "device_name"}}} describes one field per sensor. Format 1 is JSON lines {"t": unix s,
+"mono": s, "<host>_<sensor>": raw value, …}, with or without a first line {"journal": 1, …}. A
+sensor that the header does not describe is known by its name, as perun 1.0.0 gives it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scalewatt.energy.records import even_clock, last_record_s, read_records
 from scalewatt.energy.samples import (
     DEVICE_KINDS,
     NO_INDEX,
@@ -31,6 +36,9 @@ from scalewatt.energy.samples import (
 from scalewatt.errors import InputError
 
 CLOCK_JUMP_S = 1.0
+_NEWEST = 2
+_STAMPS = ("t", "mono", "crc32")
+_TAIL_BYTES = 1 << 16
 
 # Sensor name -> device kind, unit, magnitude of the raw value (perun 1.0.0).
 _KNOWN = (
@@ -46,19 +54,33 @@ _KEY = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class _Lines:
+@dataclass(frozen=True, eq=False)
+class _Content:
+    """What one journal holds, in either format; raw values with NaN where missing."""
+
     host: str | None
     period_s: float | None
-    sensors: dict[str, dict[str, Any]]
-    samples: list[dict[str, Any]]
+    sensors: dict[str, Any]
+    wall: Floats
+    mono: Floats
+    columns: dict[str, Floats]
     damaged: int
+
+
+@dataclass(frozen=True)
+class _Facts:
+    device_kind: str
+    device_index: int
+    quantity: str
+    mag: float
+    top: float | None = None
+    uuid: str | None = None
 
 
 def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     """Read the journals of one segment; several of one host are joined in order of time.
 
-    Times are unix seconds. A torn last line is left out; another unreadable line is left out and
+    Times are unix seconds. A torn end is left out; other unreadable samples are left out and
     counted as `journal_damaged`. Raises InputError where a file cannot be read or none holds a
     sample.
     """
@@ -67,16 +89,19 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     problems: list[Flag] = []
     periods = []
     for path in files:
-        lines = _parse(path)
-        found, doubts = _series(lines, path)
+        content = _read(path)
+        found, doubts = _series(content, path)
         problems += doubts
-        if lines.period_s:
-            periods.append(lines.period_s)
+        if content.period_s:
+            periods.append(content.period_s)
         for one in found:
             parts.setdefault((one.node, one.sensor), []).append(one)
     source = ", ".join(str(path) for path in files)
     if not parts:
-        raise InputError(f'{source}: no samples; expected JSON lines {{"t": …, "<host>_<sensor>"}}')
+        raise InputError(
+            f"{source}: no samples; expected a journal, which is records or JSON lines "
+            '{"t": …, "<host>_<sensor>"}'
+        )
     return Recording(
         nodes=by_node(number_devices([_joined(part) for part in parts.values()])),
         t0_known=True,
@@ -86,21 +111,70 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     )
 
 
-def _parse(path: Path) -> _Lines:
+def last_sample_s(path: Path | str) -> float | None:
+    """Return the unix time of a journal's last intact sample, None without one.
+
+    Only the end of the file is read.
+    """
+    path = Path(path)
+    if _version(path) >= _NEWEST:
+        return last_record_s(path)
     try:
-        lines = path.read_bytes().split(b"\n")
+        with open(path, "rb") as handle:
+            handle.seek(max(os.fstat(handle.fileno()).st_size - _TAIL_BYTES, 0))
+            lines = handle.read().split(b"\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
+    for line in reversed(lines):
+        value = _json(line)
+        if isinstance(value, dict) and _is_number(value.get("t")):
+            return float(value["t"])
+    return None
+
+
+def _version(path: Path) -> int:
+    """Return the format that a journal's header states; 1 without one."""
+    try:
+        with open(path, "rb") as handle:
+            header = _json(handle.readline(1 << 20))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
+    version = header.get("journal", 1) if isinstance(header, dict) else 1
+    if version not in (1, _NEWEST):
+        raise InputError(f"{path}: is a journal of format {version}; expected 1 or {_NEWEST}")
+    return int(version)
+
+
+def _read(path: Path) -> _Content:
+    return _records(path) if _version(path) >= _NEWEST else _lines(path)
+
+
+def _records(path: Path) -> _Content:
+    records = read_records(path)
+    host, sensors = records.header.get("host"), records.header.get("sensors")
+    if not isinstance(host, str):
+        raise InputError(f'{path}: its header names no host; expected "host": "…"')
+    names = [name for name in records.rows.dtype.names or () if name not in _STAMPS]
+    return _Content(
+        host=host,
+        period_s=_number(records.header.get("sampling_period_s")),
+        sensors=sensors if isinstance(sensors, dict) else {},
+        wall=records.column("t"),
+        mono=records.column("mono"),
+        columns={name: records.column(name) for name in names},
+        damaged=records.damaged,
+    )
+
+
+def _lines(path: Path) -> _Content:
+    lines = path.read_bytes().split(b"\n")
     while lines and not lines[-1].strip(b" \r\0"):
         lines.pop()
     header: dict[str, Any] = {}
     samples = []
     bad = []
     for number, line in enumerate(lines):
-        try:
-            value = json.loads(line)
-        except ValueError:
-            value = None
+        value = _json(line)
         if isinstance(value, dict) and "journal" in value:
             header = value
         elif isinstance(value, dict) and _is_number(value.get("t")):
@@ -108,90 +182,84 @@ def _parse(path: Path) -> _Lines:
         else:
             bad.append(number)
     torn = bool(bad) and bad[-1] == len(lines) - 1
-    sensors = header.get("sensors")
-    period = header.get("sampling_period_s")
-    return _Lines(
-        host=header.get("host"),
-        period_s=_number(period),
+    sensors, host = header.get("sensors"), header.get("host")
+    keys = dict.fromkeys(key for sample in samples for key in sample if key not in _STAMPS)
+    return _Content(
+        host=host if isinstance(host, str) else None,
+        period_s=_number(header.get("sampling_period_s")),
         sensors=sensors if isinstance(sensors, dict) else {},
-        samples=samples,
+        wall=_column(samples, "t"),
+        mono=_column(samples, "mono"),
+        columns={key: _column(samples, key) for key in keys},
         damaged=len(bad) - torn,
     )
 
 
-def _series(lines: _Lines, path: Path) -> tuple[list[SensorSeries], list[Flag]]:
+def _series(content: _Content, path: Path) -> tuple[list[SensorSeries], list[Flag]]:
     problems = []
-    if lines.damaged:
-        detail = f"{lines.damaged} unreadable lines of {path.name} are left out"
+    if content.damaged:
+        detail = f"{content.damaged} unreadable samples of {path.name} are left out"
         problems.append(flag("journal_damaged", None, detail))
-    time_s, jump = _clock(lines.samples)
+    time_s, jump = even_clock(content.wall, content.mono)
     if jump > CLOCK_JUMP_S:
         detail = f"{path.name}: the wall clock moved by {jump:.1f} s against the monotonic one"
         problems.append(flag("clock_jump", None, detail))
-    keys = dict.fromkeys(key for sample in lines.samples for key in sample)
     series = []
-    for key in keys:
-        if key in ("t", "mono"):
-            continue
-        node, sensor = _split(key, lines.host)
-        facts = _facts(lines.sensors.get(key) or lines.sensors.get(sensor), sensor)
+    for key, raw in content.columns.items() if time_s.size else ():
+        node, sensor = _split(key, content.host)
+        facts = _facts(content.sensors.get(key) or content.sensors.get(sensor), sensor)
         if node is not None and facts is not None:
-            raw = _column(lines.samples, key)
             series.append(_one(node, sensor, facts, time_s, raw))
     return series, problems
 
 
-def _clock(samples: list[dict[str, Any]]) -> tuple[Floats, float]:
-    """Return unix times that run as evenly as the monotonic clock, and the wall clock's jump in s.
-
-    The monotonic stamps are shifted to the wall clock by the median difference, so a clock that is
-    set during the run makes no energy.
-    """
-    wall, mono = _column(samples, "t"), _column(samples, "mono")
-    if wall.size == 0 or not np.isfinite(mono).all() or np.any(np.diff(mono) <= 0):
-        return wall, 0.0
-    shift = wall - mono
-    return mono + np.median(shift), float(np.ptp(shift))
-
-
 def _split(key: str, host: str | None) -> tuple[str | None, str]:
+    """Return host and sensor: records name the sensor alone, JSON lines the host before it."""
     if host is not None and key.startswith(f"{host}_"):
         return host, key.removeprefix(f"{host}_")
     found = _KEY.match(key)
-    return (found["host"], found["sensor"]) if found else (None, key)
+    return (found["host"], found["sensor"]) if found else (host, key)
 
 
-def _facts(declared: Any, sensor: str) -> tuple[str, str, float, float | None] | None:
-    """Return device kind, quantity, magnitude, raw maximum; None for a sensor of no use here."""
+def _facts(declared: Any, sensor: str) -> _Facts | None:
+    """Return what is known of a sensor; None for one of no use here."""
+    index = index_in_name(sensor)
+    index = NO_INDEX if index is None else index
     if isinstance(declared, dict):
         kind, quantity = declared.get("device_kind"), QUANTITIES.get(declared.get("unit", ""))
         if kind not in DEVICE_KINDS or quantity is None:
             return None
-        mag = declared.get("mag", 1.0)
         if quantity == "utilisation" and kind == "ram":
             return None
-        return kind, quantity, float(mag), _number(declared.get("valid_max"))
+        stated = _number(declared.get("device_index"))
+        uuid = declared.get("uuid")
+        return _Facts(
+            device_kind=kind,
+            device_index=index if stated is None else int(stated),
+            quantity=quantity,
+            mag=_number(declared.get("mag")) or 1.0,
+            top=_number(declared.get("valid_max")),
+            uuid=uuid if isinstance(uuid, str) else None,
+        )
     for pattern, kind, unit, mag in _KNOWN:
         if pattern.match(sensor):
-            return kind, QUANTITIES[unit], mag, None
+            return _Facts(kind, index, QUANTITIES[unit], mag)
     return None
 
 
-def _one(
-    node: str, sensor: str, facts: tuple[str, str, float, float | None], time_s: Floats, raw: Floats
-) -> SensorSeries:
-    kind, quantity, mag, top = facts
-    index = index_in_name(sensor)
+def _one(node: str, sensor: str, facts: _Facts, time_s: Floats, raw: Floats) -> SensorSeries:
+    top = facts.top * facts.mag if facts.top else None
     return SensorSeries(
         node=node,
         sensor=sensor,
-        device_kind=kind,
-        device_index=NO_INDEX if index is None else index,
-        quantity=quantity,
+        device_kind=facts.device_kind,
+        device_index=facts.device_index,
+        quantity=facts.quantity,
         time_s=time_s,
-        values=raw * mag / (100.0 if quantity == "utilisation" else 1.0),
-        valid_max=top * mag if top and quantity == "counter" else None,
-        limit_w=top * mag if top and quantity == "power" else None,
+        values=raw * facts.mag / (100.0 if facts.quantity == "utilisation" else 1.0),
+        valid_max=top if facts.quantity == "counter" else None,
+        limit_w=top if facts.quantity == "power" else None,
+        uuid=facts.uuid,
     )
 
 
@@ -201,23 +269,26 @@ def _joined(parts: list[SensorSeries]) -> SensorSeries:
         return parts[0]
     time_s = np.concatenate([part.time_s for part in parts])
     order = np.argsort(time_s, kind="stable")
-    first = parts[0]
-    return SensorSeries(
-        first.node,
-        first.sensor,
-        first.device_kind,
-        first.device_index,
-        first.quantity,
-        time_s[order],
-        np.concatenate([part.values for part in parts])[order],
-        next((part.valid_max for part in parts if part.valid_max), None),
-        next((part.limit_w for part in parts if part.limit_w), None),
+    return replace(
+        parts[0],
+        time_s=time_s[order],
+        values=np.concatenate([part.values for part in parts])[order],
+        valid_max=next((part.valid_max for part in parts if part.valid_max), None),
+        limit_w=next((part.limit_w for part in parts if part.limit_w), None),
+        uuid=next((part.uuid for part in parts if part.uuid), None),
     )
 
 
 def _column(samples: list[dict[str, Any]], key: str) -> Floats:
     values = (sample.get(key) for sample in samples)
     return np.array([v if _is_number(v) else np.nan for v in values], dtype=np.float64)
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _number(value: Any) -> float | None:

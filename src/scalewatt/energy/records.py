@@ -1,7 +1,7 @@
 """Files of records of one size, appended one by one and readable whatever tore them.
 
 The first line is a JSON object (UTF-8) that says what the file is, with `fields`: a list of
-[name, numpy type] or [name, numpy type, count]. After it stand packed little-endian records: first
+[name, numpy type] or [name, numpy type, width]. After it stand packed little-endian records: first
 `t` (unix s) and `mono` (monotonic s), last `crc32` over the bytes before it. A missing value is NaN,
 or an integer with all bits set.
 """
@@ -27,15 +27,16 @@ from scalewatt.errors import InputError
 _CODES = {"<u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"}
 _CODES |= {"|u1": "B", "<f4": "f", "<f8": "d"}
 _HEADER_LIMIT = 1 << 20
+_WIDEST = 4096
 _CHECK = "crc32"
 
 
 class Field(NamedTuple):
-    """One value of a record, or `count` of them."""
+    """One value of a record, or `width` of them."""
 
     name: str
     dtype: str
-    count: int = 1
+    width: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Records:
     """Records left out because of a wrong checksum, a torn last one not counted."""
 
     def column(self, name: str) -> Floats:
-        """Return a field as float64 with NaN where it is missing; (n,) or (n, count)."""
+        """Return a field as float64 with NaN where it is missing; (n,) or (n, width)."""
         raw = self.rows[name]
         values = raw.astype(np.float64)
         if raw.dtype.kind != "f":
@@ -90,13 +91,13 @@ class RecordWriter:
     ) -> None:
         self._place = folder, stem, suffix
         self._fields = [Field("t", "<f8"), Field("mono", "<f8"), *fields]
-        types = [[f.name, f.dtype, f.count][: 3 if f.count > 1 else 2] for f in self._fields]
+        types = [[f.name, f.dtype, f.width][: 3 if f.width > 1 else 2] for f in self._fields]
         text = {**header, "missing": "NaN or all bits set", "fields": [*types, [_CHECK, "<u4"]]}
         self._header = json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
         self._pack = struct.Struct(
-            "<" + "".join(_CODES[f.dtype] * f.count for f in self._fields)
+            "<" + "".join(_CODES[f.dtype] * f.width for f in self._fields)
         ).pack
-        self._dtypes = [f.dtype for f in self._fields for _ in range(f.count)]
+        self._dtypes = [f.dtype for f in self._fields for _ in range(f.width)]
         self._file: int | None = None
         self._good, self._torn = 0, False
         self.failures = 0
@@ -143,7 +144,7 @@ def _fitting(value: Any, dtype: str) -> int | float:
     try:
         if dtype[1] == "f":
             number = float(value)
-            struct.pack(_CODES[dtype], number)
+            struct.pack("<" + _CODES[dtype], number)
             return number
         whole = round(value.item() if isinstance(value, np.generic) else value)
         bits = 8 * int(dtype[2:])
@@ -163,11 +164,11 @@ def read_header(path: Path) -> tuple[dict[str, Any], np.dtype[Any], int]:
     try:
         header = json.loads(line)
         fields = [Field(*field) for field in header["fields"]]
-        known = all(field.dtype in _CODES for field in fields)
+        known = all(f.dtype in _CODES and f.width in range(1, _WIDEST) for f in fields)
         names = [field.name for field in fields]
         if not known or names[:2] != ["t", "mono"] or names[-1] != _CHECK or line[-1:] != b"\n":
             raise ValueError("unknown fields")
-        dtype = np.dtype([(f.name, f.dtype, f.count) if f.count > 1 else f[:2] for f in fields])
+        dtype = np.dtype([(f.name, f.dtype, f.width) if f.width > 1 else f[:2] for f in fields])
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{path}: its first line is no header of records ({error}); "
@@ -238,9 +239,10 @@ def _intact(data: bytes, size: int) -> tuple[list[int], int]:
             break
         else:
             pending += 1
-            shifts = range(1, size) if not _follows(view, at + size, size) else ()
+            shifts = range(1, 2 * size) if not _follows(view, at + size, size) else ()
             at += next((s for s in shifts if _follows(view, at + s, size)), size)
-    return found, damaged + max(pending - 1, 0)
+    torn = at >= len(data)  # else the torn record is the rest that is shorter than one
+    return found, damaged + max(pending - torn, 0)
 
 
 def _follows(view: memoryview, at: int, size: int) -> bool:

@@ -1,0 +1,216 @@
+"""Records of one size: each is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalewatt.energy import records
+from scalewatt.energy.records import Field, RecordWriter, last_record_s, read_records
+from scalewatt.errors import InputError
+
+FIELDS = [Field("power", "<u4"), Field("counter", "<u8"), Field("share", "<f4")]
+SIZE = 8 + 8 + 4 + 8 + 4 + 4
+
+
+def write(folder: Path, n: int = 5, fields: list[Field] = FIELDS) -> Path:
+    """Write n records; record i holds i in every field."""
+    writer = RecordWriter(folder, "a", "records", {"host": "n1"}, fields)
+    for i in range(n):
+        assert writer.append(100.0 + i, float(i), [i] * sum(f.width for f in fields))
+    return folder / "a.records"
+
+
+def body(path: Path) -> int:
+    """Return where the records begin."""
+    return path.read_bytes().index(b"\n") + 1
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    found = read_records(write(tmp_path))
+    assert found.header["host"] == "n1" and found.damaged == 0
+    assert found.column("t").tolist() == [100, 101, 102, 103, 104]
+    for name in ("mono", "power", "counter", "share"):
+        assert found.column(name).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_record_is_as_small_as_its_values(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    assert path.stat().st_size == body(path) + 5 * SIZE
+
+
+@pytest.mark.parametrize("dtype", ["|u1", "<u2", "<u4", "<u8", "<i4", "<i8", "<f4", "<f8"])
+@pytest.mark.parametrize("value", [None, "broken", math.nan, 1e300, -(10**30), [1]])
+def test_a_value_that_does_not_fit_is_missing(tmp_path: Path, dtype: str, value: Any) -> None:
+    writer = RecordWriter(tmp_path, "a", "records", {}, [Field("x", dtype)])
+    writer.append(1, 1, [value])
+    writer.append(2, 2, [7])
+    (column,) = [read_records(tmp_path / "a.records").column("x")]
+    fits = (
+        dtype[1] == "f"
+        and isinstance(value, float | int)
+        and abs(value) < (3e38 if dtype == "<f4" else 1e400)
+    )
+    assert column[1] == 7 and (np.isnan(column[0]) or fits)
+
+
+@pytest.mark.parametrize("kept", range(1, SIZE))
+def test_a_torn_last_record_is_left_out(tmp_path: Path, kept: int) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes()[: body(path) + 4 * SIZE + kept])
+    found = read_records(path)
+    assert found.column("power").tolist() == [0, 1, 2, 3] and found.damaged == 0
+    assert last_record_s(path) == 103
+
+
+@pytest.mark.parametrize("zeros", [1, SIZE - 1, SIZE, 3 * SIZE + 5])
+def test_a_tail_of_zeros_is_torn_and_not_damaged(tmp_path: Path, zeros: int) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes() + bytes(zeros))
+    assert read_records(path).rows.size == 5 and read_records(path).damaged == 0
+    assert last_record_s(path) == 104
+
+
+def test_a_changed_record_in_the_middle_is_left_out_and_counted(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[body(path) + 2 * SIZE + 20] ^= 1
+    path.write_bytes(data)
+    found = read_records(path)
+    assert found.column("power").tolist() == [0, 1, 3, 4] and found.damaged == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut=st.integers(0, 9 * SIZE), length=st.integers(1, 2 * SIZE))
+def test_the_records_around_a_hole_are_all_found(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, length: int
+) -> None:
+    path = write(tmp_path_factory.mktemp("hole"), n=10)
+    data, start = path.read_bytes(), body(path)
+    length = min(length, 10 * SIZE - cut)
+    path.write_bytes(data[: start + cut] + data[start + cut + length :])
+    whole = [i for i in range(10) if (i + 1) * SIZE <= cut or i * SIZE >= cut + length]
+    found = read_records(path).column("power").tolist()
+    # Bytes on both sides of the hole may by chance make one of the torn records whole.
+    assert set(whole) <= set(found) and len(found) <= len(whole) + 1
+    assert found == sorted(set(found) & set(range(10)))
+
+
+def test_a_second_writer_takes_a_file_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, 2)
+    write(tmp_path, 3)
+    write(tmp_path, 4)
+    sizes = [read_records(tmp_path / f"a.{n}records").rows.size for n in ("", "1.", "2.")]
+    assert sizes == [2, 3, 4]
+
+
+def test_fields_of_several_devices_are_columns(tmp_path: Path) -> None:
+    fields = [Field("temperature", "<u1", 3), Field("clock", "<u2")]
+    writer = RecordWriter(tmp_path, "a", "records", {}, fields)
+    writer.append(1, 1, [30, None, 32, 1400])
+    found = read_records(tmp_path / "a.records")
+    np.testing.assert_equal(found.column("temperature"), [[30, np.nan, 32]])
+    assert found.column("clock").tolist() == [1400]
+
+
+class FullDisk:
+    """Stands in for os.write: only `room` bytes fit, until there is room again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = 10**6
+        self._write = os.write
+        monkeypatch.setattr(records.os, "write", self)
+
+    def __call__(self, file: int, data: bytes) -> int:
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, "no space left")
+        written = self._write(file, data[: self.room])
+        self.room -= written
+        return written
+
+
+def refuse(*_: Any) -> None:
+    """Stands in for os.ftruncate."""
+    raise OSError(errno.EIO, "input/output error")
+
+
+@pytest.mark.parametrize("truncate_fails", [False, True])
+@pytest.mark.parametrize("room", [0, 1, SIZE - 1])
+def test_a_full_disk_loses_samples_and_leaves_no_torn_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, truncate_fails: bool
+) -> None:
+    disk = FullDisk(monkeypatch)
+    writer = RecordWriter(tmp_path, "a", "records", {}, FIELDS)
+    assert writer.append(1, 1, [1, 1, 1])
+    disk.room = room
+    truncate = os.ftruncate
+    if truncate_fails:
+        monkeypatch.setattr(records.os, "ftruncate", refuse)
+    assert not writer.append(2, 2, [2, 2, 2])
+    assert not writer.append(3, 3, [3, 3, 3])
+    monkeypatch.setattr(records.os, "ftruncate", truncate)
+    disk.room = 10**6
+    assert writer.append(4, 4, [4, 4, 4]) and writer.failures == 2
+    found = read_records(tmp_path / "a.records")
+    assert found.column("t").tolist() == [1, 4] and found.damaged == 0
+
+
+def test_a_disk_that_is_full_from_the_start_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    disk.room = 20
+    writer = RecordWriter(tmp_path, "a", "records", {}, FIELDS)
+    assert not writer.append(1, 1, [1, 1, 1])
+    disk.room = 10**6
+    assert writer.append(2, 2, [2, 2, 2])
+    assert read_records(tmp_path / "a.records").column("t").tolist() == [2]
+
+
+def test_a_folder_that_is_missing_is_tried_again(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path / "later", "a", "records", {}, FIELDS)
+    assert not writer.append(1, 1, [1, 1, 1])
+    (tmp_path / "later").mkdir()
+    assert writer.append(2, 2, [2, 2, 2])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello\n",
+        b"\x89HDF\r\n\x1a\n",
+        b"[]\n",
+        b'{"fields": 3}\n',
+        b'{"fields": [["t", "<f8"], ["mono", "<f8"], ["x", "O"], ["crc32", "<u4"]]}\n',
+        b'{"fields": [["t", "<f8"], ["mono", "<f8"], ["x", "<u4"]]}\n',
+        b'{"fields": [["t", "<f8"], ["mono", "<f8"], ["mono", "<f8"], ["crc32", "<u4"]]}\n',
+        b'{"fields": [["t", "<f8"], ["mono", "<f8"], ["x", "<u4", -1], ["crc32", "<u4"]]}\n',
+        b'{"fields": [["t", "<f8"], ["mono", "<f8"], ["x", "<u4", 1e9], ["crc32", "<u4"]]}\n',
+        b'{"fields": [["t", "<f8"], ["mono", "<f8"], ["crc32", "<u4"]]}',
+    ],
+)
+def test_what_is_no_file_of_records_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(InputError, match=r"x: its first line is no header of records") as caught:
+        read_records(tmp_path / "x")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none"):
+        read_records(tmp_path / "none")
+
+
+def test_a_file_without_a_record_has_no_last_one(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes()[: body(path)])
+    assert last_record_s(path) is None and read_records(path).rows.size == 0
