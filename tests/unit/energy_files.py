@@ -10,9 +10,12 @@ from typing import Any
 import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from scalewatt.energy.records import Field, RecordWriter
+from scalewatt.energy.account import account
+from scalewatt.energy.tables import TraceWriter
 from scalewatt.files import write_json, write_table
 
 T0 = 1_795_000_000.0
@@ -171,3 +174,11 @@ def codes(flags: Any) -> set[str]:
     """Return the codes of a list of flags, or of its JSON."""
     found = json.loads(flags) if isinstance(flags, str) else flags
     return {one["code"] for one in found}
+
+
+def accounted(run: Path, spec: dict[str, Any], powers: dict[str, Any]) -> tuple[pa.Table, pa.Table]:
+    """Return the traces and the energy table of a run folder."""
+    path = run / "made-traces.parquet"
+    with TraceWriter(path, spec) as traces:
+        energy = account(run, spec, powers, traces).energy
+    return pq.read_table(path), energy

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from energy_files import (
     T0,
+    accounted,
     codes,
     counter,
     gpu,
@@ -21,7 +22,8 @@ from energy_files import (
     write_perun,
 )
 
-from scalewatt.energy.account import ENERGY_SCHEMA, TRACES_SCHEMA, account, write_energy
+from scalewatt.energy.account import write_energy
+from scalewatt.energy.tables import ENERGY_SCHEMA, TRACES_SCHEMA
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
 
@@ -67,7 +69,7 @@ def flags_of(table: pa.Table, **match: Any) -> set[str]:
 def test_energy_is_shared_out_to_stages_within_the_nodes_window(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
-    traces, energy = account(run, make_spec(), NO_POWERS)
+    traces, energy = accounted(run, make_spec(), NO_POWERS)
     assert energy.schema == ENERGY_SCHEMA and traces.schema == TRACES_SCHEMA
     expected = {"startup": 1500, "train": 7500, "unattributed": 600, "validate": 2400}
     assert energy_of(energy, "gpu") == pytest.approx(expected)
@@ -86,24 +88,27 @@ def test_energy_is_shared_out_to_stages_within_the_nodes_window(tmp_path: Path) 
 def test_traces_hold_every_sample_with_its_stage_sorted(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE | {"CPU_BUSY": np.full(N, 40.0)})
-    traces, _ = account(run, make_spec(), NO_POWERS)
+    traces, _ = accounted(run, make_spec(), NO_POWERS)
     rows = traces.to_pylist()
     assert len(rows) == 4 * N
-    order = [(r["time"], r["node"], r["device_kind"], r["device_index"]) for r in rows]
+    order = [(r["node"], r["device_kind"], r["device_index"], r["time"]) for r in rows]
     assert order == sorted(order)
     assert rows[0]["time"].timestamp() == T0
     first_cpu = next(r for r in rows if r["device_kind"] == "cpu")
     assert first_cpu["power_w"] is None
-    assert first_cpu["utilisation"] == pytest.approx(0.4)
-    gpu_row = next(r for r in rows if r["device"] == "CUDA:1_POWER" and r["stage"] == "train")
-    assert gpu_row["power_w"] == 200 and gpu_row["utilisation"] is None
+    gpu_row = next(
+        r
+        for r in rows
+        if r["device_kind"] == "gpu" and r["device_index"] == 1 and r["stage"] == "train"
+    )
+    assert gpu_row["power_w"] == 200 and gpu_row["flag"] == "" and gpu_row["uuid"] is None
     assert gpu_row["time"].timestamp() == T0 + 5
 
 
 def test_gpus_that_the_run_did_not_hold_are_beside(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1.cluster": [1]})
     segment(run, NODE)
-    traces, energy = account(run, make_spec(ranks_per_node=1), NO_POWERS)
+    traces, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     assert sum(energy_of(energy, "gpu").values()) == pytest.approx(8000)  # type: ignore[arg-type]
     unused = energy_of(energy, "unused_gpu")
     assert sum(unused.values()) == pytest.approx(4000)  # type: ignore[arg-type]
@@ -114,7 +119,7 @@ def test_gpus_that_the_run_did_not_hold_are_beside(tmp_path: Path) -> None:
 def test_a_gpu_that_the_run_held_and_nobody_recorded_makes_the_energy_null(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0, 1, 2]})
     segment(run, NODE)
-    _, energy = account(run, make_spec(ranks_per_node=3), NO_POWERS)
+    _, energy = accounted(run, make_spec(ranks_per_node=3), NO_POWERS)
     assert set(energy_of(energy, "gpu").values()) == {None}
     assert flags_of(energy, device_kind="gpu") == {"gpu_count", "coverage"}
     assert None not in energy_of(energy, "cpu").values()
@@ -123,7 +128,7 @@ def test_a_gpu_that_the_run_held_and_nobody_recorded_makes_the_energy_null(tmp_p
 def test_a_cpu_run_on_a_gpu_machine_holds_no_gpu(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, torch_device="cpu")
     segment(run, NODE)
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     assert set(energy_of(energy, "gpu").values()) == {None}
     assert flags_of(energy, device_kind="gpu") == {"absent"}
     assert None not in energy_of(energy, "unused_gpu").values()
@@ -132,7 +137,7 @@ def test_a_cpu_run_on_a_gpu_machine_holds_no_gpu(tmp_path: Path) -> None:
 def test_without_sensors_cpu_energy_is_estimated_and_the_rest_absent(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, {"CPU_BUSY": np.full(N, 40.0)})
-    traces, energy = account(run, make_spec(), CPU_POWERS)
+    traces, energy = accounted(run, make_spec(), CPU_POWERS)
     cpu = energy_of(energy, "cpu", energy_origin="estimated")
     assert sum(cpu.values()) == pytest.approx(40 * 2 * 90)  # type: ignore[arg-type]
     for kind in ("gpu", "ram"):
@@ -140,7 +145,6 @@ def test_without_sensors_cpu_energy_is_estimated_and_the_rest_absent(tmp_path: P
         assert flags_of(energy, device_kind=kind) == {"absent"}
     row = traces.to_pylist()[0]
     assert (row["energy_origin"], row["power_w"]) == ("estimated", 180)
-    assert row["utilisation"] == pytest.approx(0.4)
 
 
 def test_gaps_below_the_limit_keep_the_energy_and_beyond_make_it_null(tmp_path: Path) -> None:
@@ -149,15 +153,15 @@ def test_gaps_below_the_limit_keep_the_energy_and_beyond_make_it_null(tmp_path: 
         power[300 : 300 + zeros] = 0
         run = make_run(tmp_path / str(zeros), stages=[(0, "train", 0.0, 699.0)])
         segment(run, {"CUDA:0_POWER": power, "cpu_0_package-0": counter(700, 90)})
-        _, energy = account(run, make_spec(ranks_per_node=1), NO_POWERS)
-        assert flags_of(energy, device_kind="gpu") >= {"zero_power", "gap"}
+        _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+        assert flags_of(energy, device_kind="gpu") >= {"zero_power"}
         # 32 s of 699 s are under 5 %: still stated, without the uncovered part.
         total = sum(v or 0 for v in energy_of(energy, "gpu").values())
         assert total == pytest.approx(69_900 if known else 66_700)
     power[300:340] = 0
     run = make_run(tmp_path / "null", stages=[(0, "train", 0.0, 699.0)])
     segment(run, {"CUDA:0_POWER": power, "cpu_0_package-0": counter(700, 90)})
-    _, energy = account(run, make_spec(ranks_per_node=1), NO_POWERS)
+    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     assert set(energy_of(energy, "gpu").values()) == {None}
     assert "coverage" in flags_of(energy, device_kind="gpu")
     assert None not in energy_of(energy, "cpu").values()
@@ -167,7 +171,7 @@ def test_a_segment_without_hdf5_uses_its_journals(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     (run / "perun/segment-000.hdf5").unlink()
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     assert sum(energy_of(energy, "gpu").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
     assert flags_of(energy) == {"from_journal"}
 
@@ -176,7 +180,7 @@ def test_a_damaged_hdf5_uses_its_journals_and_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     (run / "perun/segment-000.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n")
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     assert sum(energy_of(energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
     assert flags_of(energy) == {"from_journal", "hdf5_unreadable"}
 
@@ -185,7 +189,7 @@ def test_perun_own_name_of_a_failed_programs_file_is_found(tmp_path: Path) -> No
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     (run / "perun/segment-000.hdf5").rename(run / "perun/failed_segment-000.hdf5")
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     assert flags_of(energy) == set()
 
 
@@ -194,7 +198,7 @@ def test_a_counter_wrap_in_a_journal_of_unknown_range_is_bridged(tmp_path: Path)
     wrapping = (counter(N, 150).astype(np.float64) + 262_143_328_850 - 3.9e9) % 262_143_328_850
     segment(run, {"cpu_0_package-0": wrapping, "CUDA:0_POWER": gpu(N)})
     (run / "perun/segment-000.hdf5").unlink()
-    _, energy = account(run, make_spec(ranks_per_node=1), NO_POWERS)
+    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     assert sum(energy_of(energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
     assert flags_of(energy, device_kind="cpu") == {"from_journal", "counter_reset"}
 
@@ -206,7 +210,7 @@ def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path)
         segments=[{"segment": 0}, {"segment": 1}],
     )
     segment(run, NODE)
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     lost = energy.filter(pa.compute.equal(energy["segment"], 1))
     assert set(lost["energy_j"].to_pylist()) == {None}
     assert set(lost["device_kind"].to_pylist()) == {"gpu", "cpu", "ram"}
@@ -220,7 +224,7 @@ def test_segments_add_up(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=[*STAGES, (1, "train", 100.0, 140.0)])
     segment(run, NODE)
     segment(run, NODE, number=1)
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     totals = [sum(energy_of(energy, "gpu", segment=s).values()) for s in (0, 1)]  # type: ignore[arg-type]
     assert totals == pytest.approx([12_000, 12_000]) and flags_of(energy) == set()
 
@@ -229,23 +233,23 @@ def test_a_disagreeing_journal_is_flagged_with_both_energies(tmp_path: Path) -> 
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     write_journal(run / "perun/segment-000.n1.journal", "n1", NODE | {"CUDA:0_POWER": gpu(N, 102)})
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     assert flags_of(energy, device_kind="gpu") == {"journal_disagrees"}
     assert flags_of(energy, device_kind="cpu") == set()
     text = energy.to_pylist()[-1]["flags"] + "".join(energy["flags"].to_pylist())
     assert "HDF5 12000.0 J, journal 12080.0 J" in text
     write_journal(run / "perun/segment-000.n1.journal", "n1", NODE | {"CUDA:0_POWER": gpu(N, 101)})
-    assert flags_of(account(run, make_spec(), NO_POWERS)[1]) == set()
+    assert flags_of(accounted(run, make_spec(), NO_POWERS)[1]) == set()
 
 
 def test_a_missing_host_is_named_and_null(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2"))
     segment(run, NODE)
-    _, energy = account(run, make_spec(nodes=2), NO_POWERS)
+    _, energy = accounted(run, make_spec(nodes=2), NO_POWERS)
     assert set(energy_of(energy, "gpu", node="n2").values()) == {None}
     assert None not in energy_of(energy, "gpu", node="n1").values()
     assert flags_of(energy) == {"missing_host"}
-    _, energy = account(run, make_spec(nodes=3), NO_POWERS)
+    _, energy = accounted(run, make_spec(nodes=3), NO_POWERS)
     assert set(energy["node"].to_pylist()) == {"n1", "n2", "unknown-1"}
 
 
@@ -253,7 +257,7 @@ def test_a_host_that_only_the_journals_have_is_taken_from_there(tmp_path: Path) 
     run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2"))
     segment(run, NODE)
     write_journal(run / "perun/segment-000.n2.journal", "n2", NODE)
-    _, energy = account(run, make_spec(nodes=2), NO_POWERS)
+    _, energy = accounted(run, make_spec(nodes=2), NO_POWERS)
     assert sum(energy_of(energy, "gpu", node="n2").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
     assert flags_of(energy, node="n2") == {"from_journal"}
     assert flags_of(energy, node="n1") == set()
@@ -263,19 +267,19 @@ def test_more_hosts_than_nodes_are_flagged(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     write_journal(run / "perun/segment-000.n2.journal", "n2", NODE)
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     assert "extra_host" in flags_of(energy)
 
 
 def test_a_recording_that_stops_midway_does_not_pass_for_the_whole(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=[(0, "startup", 0.0, 2.0), (0, "train", 2.0, 80.0)])
     segment(run, NODE)
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     assert set(energy_of(energy, "gpu").values()) == {None}
     assert flags_of(energy) == {"recording_short", "coverage"}
     late = make_run(tmp_path / "late", stages=[(0, "startup", -60.0, 2.0), (0, "train", 2.0, 41.0)])
     segment(late, NODE)
-    assert flags_of(account(late, make_spec(), NO_POWERS)[1]) == set()
+    assert flags_of(accounted(late, make_spec(), NO_POWERS)[1]) == set()
 
 
 def test_without_journal_the_clock_is_peruns_start_and_flagged(
@@ -287,7 +291,7 @@ def test_without_journal_the_clock_is_peruns_start_and_flagged(
     time.tzset()
     run = make_run(tmp_path, stages=STAGES)
     write_perun(run / "perun/segment-000.hdf5", {"n1": NODE}, execution_dt="2026-11-18T11:06:40")
-    traces, energy = account(run, make_spec(), NO_POWERS)
+    traces, energy = accounted(run, make_spec(), NO_POWERS)
     monkeypatch.undo()
     time.tzset()
     assert "clock_from_execution_dt" in flags_of(energy)
@@ -299,7 +303,7 @@ def test_a_run_without_events_is_unattributed_and_flagged(tmp_path: Path) -> Non
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     (run / "events.parquet").unlink()
-    _, energy = account(run, make_spec(), NO_POWERS)
+    _, energy = accounted(run, make_spec(), NO_POWERS)
     assert energy_of(energy, "gpu") == {"unattributed": pytest.approx(12_000)}
     assert flags_of(energy) == {"no_events"}
 
@@ -308,7 +312,7 @@ def test_damaged_events_are_refused_with_their_path(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     (run / "events.parquet").write_text("{}")
     with pytest.raises(InputError, match=r"events\.parquet.*expected segment, stage"):
-        account(run, make_spec(), NO_POWERS)
+        accounted(run, make_spec(), NO_POWERS)
 
 
 def test_both_tables_are_written_with_their_schemas(tmp_path: Path) -> None:

@@ -8,9 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import run_files
-from energy_files import T0, codes, counter, gpu, make_run, make_spec, write_journal, write_perun
+from energy_files import (
+    T0,
+    accounted,
+    codes,
+    counter,
+    gpu,
+    make_run,
+    make_spec,
+    write_journal,
+    write_perun,
+)
 
-from scalewatt.energy.account import account
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.files import write_json, write_table
 from scalewatt.results.runs import EnergyTotals, Facility, run_row
@@ -42,7 +51,7 @@ def test_a_start_that_failed_before_anything_was_recorded_leaves_the_energy_know
             ],
         },
     )
-    energy = account(tmp_path, make_spec(), NO_POWERS)[1]
+    energy = accounted(tmp_path, make_spec(), NO_POWERS)[1]
     assert set(energy["segment"].to_pylist()) == {1}
     totals = EnergyTotals(energy, with_staging=True)
     assert totals.joules("cpu") == 150.0 * (N - 1)
@@ -53,7 +62,7 @@ def test_a_start_that_failed_before_anything_was_recorded_leaves_the_energy_know
 def test_a_cut_segment_without_any_recording_keeps_the_energy_unknown(tmp_path: Path) -> None:
     make_run(tmp_path, stages=[(0, "startup", -60.0, -50.0), (0, "train", -50.0, -10.0), *STAGES])
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    energy = account(tmp_path, make_spec(), NO_POWERS)[1]
+    energy = accounted(tmp_path, make_spec(), NO_POWERS)[1]
     assert EnergyTotals(energy, with_staging=True).joules("cpu") is None
 
 
@@ -64,7 +73,7 @@ def test_gpus_that_a_run_held_without_a_sensor_make_its_energy_unknown(tmp_path:
         tmp_path / "provenance.json",
         {"hostnames": ["n1"], "torch_device": "cuda", "gpus": {"n1": [0, 1]}, "segments": []},
     )
-    totals = EnergyTotals(account(tmp_path, make_spec(), NO_POWERS)[1], with_staging=True)
+    totals = EnergyTotals(accounted(tmp_path, make_spec(), NO_POWERS)[1], with_staging=True)
     assert not totals.absent("gpu")
     assert totals.joules("gpu") is None
     assert "unknown_power" in codes(totals.flags)
@@ -78,7 +87,7 @@ def test_gpus_that_a_run_held_count_and_the_others_are_beside(tmp_path: Path) ->
         {"hostnames": ["n1"], "torch_device": "cuda", "gpus": {"n1": [1]}, "segments": []},
     )
     spec = make_spec(gpus=1, ranks_per_node=1)
-    totals = EnergyTotals(account(tmp_path, spec, NO_POWERS)[1], with_staging=True)
+    totals = EnergyTotals(accounted(tmp_path, spec, NO_POWERS)[1], with_staging=True)
     assert totals.joules("gpu") == 200.0 * (N - 1)
     assert totals.joules("unused_gpu") == 100.0 * (N - 1)
     assert totals.origin == "measured"
@@ -87,7 +96,7 @@ def test_gpus_that_a_run_held_count_and_the_others_are_beside(tmp_path: Path) ->
 def test_a_sampler_that_died_before_the_training_lowers_the_coverage(tmp_path: Path) -> None:
     make_run(tmp_path, stages=[(1, "startup", 0.0, 5.0), (1, "train", 5.0, 45.0)])
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    totals = EnergyTotals(account(tmp_path, make_spec(), NO_POWERS)[1], with_staging=True)
+    totals = EnergyTotals(accounted(tmp_path, make_spec(), NO_POWERS)[1], with_staging=True)
     assert totals.coverage is not None and totals.coverage < 0.95
     assert totals.joules("cpu") is None
     assert "recording_short" in codes(totals.flags)

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from scalewatt.energy.integrate import trapezoid_energy
 from scalewatt.energy.samples import Recording, SensorSeries, by_node
-from scalewatt.energy.stages import UNATTRIBUTED, on_wall_clock, segment_events, tile_window
+from scalewatt.energy.stages import (
+    STAGES,
+    UNATTRIBUTED,
+    StageIntervals,
+    on_wall_clock,
+    segment_events,
+    tile_window,
+)
 
 
 def events(*rows: tuple[str, float, float]) -> list[dict[str, Any]]:
@@ -29,26 +36,34 @@ def recording(host_times: dict[str, Any], **changes: Any) -> Recording:
     return Recording(by_node(series, host_times), **facts)
 
 
+def seconds(stages: StageIntervals) -> dict[str, float]:
+    return stages.by_stage(stages.seconds)
+
+
+def shifted(recorded: Recording, host: str, journal: Recording | None) -> tuple[Any, Any]:
+    return on_wall_clock(recorded, recorded.nodes[host], journal.nodes[host] if journal else ())
+
+
 def test_stages_are_clipped_to_the_window_and_the_rest_is_unattributed() -> None:
     stages, flags = tile_window(
         events(("startup", -5, 2), ("train", 2, 6), ("validate", 7, 30)), (0, 10)
     )
-    assert stages.seconds() == {"startup": 2, "train": 4, UNATTRIBUTED: 1, "validate": 3}
+    assert seconds(stages) == {"startup": 2, "train": 4, UNATTRIBUTED: 1, "validate": 3}
     assert flags == []
     times = np.array([-1, 0, 2, 6.5, 7, 10, 11.0])
-    assert stages.at(times).tolist() == [
+    assert [STAGES[code] for code in stages.codes_at(times)] == [
         UNATTRIBUTED, "startup", "train", UNATTRIBUTED, "validate", "validate", UNATTRIBUTED,
     ]  # fmt: skip
 
 
 def test_a_window_without_events_is_unattributed() -> None:
-    assert tile_window([], (3, 5))[0].seconds() == {UNATTRIBUTED: 2}
-    assert tile_window(events(("train", 10, 20)), (3, 5))[0].seconds() == {UNATTRIBUTED: 2}
+    assert seconds(tile_window([], (3, 5))[0]) == {UNATTRIBUTED: 2}
+    assert seconds(tile_window(events(("train", 10, 20)), (3, 5))[0]) == {UNATTRIBUTED: 2}
 
 
 def test_overlapping_stages_count_no_second_twice_and_are_flagged() -> None:
     stages, flags = tile_window(events(("train", 0, 6), ("validate", 5, 10)), (0, 10))
-    assert stages.seconds() == {"train": 6, "validate": 4}
+    assert seconds(stages) == {"train": 6, "validate": 4}
     assert codes(flags) == {"stages_overlap"}
 
 
@@ -66,8 +81,11 @@ def test_stages_sum_to_the_total(
     names = ("train", "validate", "checkpoint")
     rows = [(names[i % 3], edges[i], edges[i + 1] - (i % 2) * 0.05) for i in range(len(lengths))]
     stages, _ = tile_window(events(*rows), (first, last))
-    assert sum(stages.energy_j(curve).values()) == pytest.approx(curve.between(first, last))
-    assert sum(stages.seconds().values()) == pytest.approx(last - first)
+    energies = stages.by_stage(stages.energy_j(curve))
+    assert sum(energies.values()) == pytest.approx(curve.between(first, last))
+    by_epoch = stages.by_epoch(stages.energy_j(curve))
+    assert sum(by_epoch.values()) == pytest.approx(curve.between(first, last))
+    assert sum(seconds(stages).values()) == pytest.approx(last - first)
 
 
 def test_the_events_of_one_segment_are_sorted_and_an_open_stage_never_ends() -> None:
@@ -86,16 +104,17 @@ def test_the_journal_puts_each_host_on_the_wall_clock() -> None:
     journal = recording(
         {"n1": T0 + np.arange(4) + [0.01, 0, 0, 0.3], "n2": T0 + 7 + np.arange(3)}, t0_known=True
     )
-    shifted, flags = on_wall_clock(recording({"n1": range(5), "n2": range(5)}), journal)
-    assert flags == [] and shifted.t0_known
-    assert shifted.series[0].time_s == pytest.approx(T0 + np.arange(5), abs=0.006)
-    assert shifted.series[1].time_s == pytest.approx(T0 + 7 + np.arange(5))
+    recorded = recording({"n1": range(5), "n2": range(5)})
+    for host, start, error in (("n1", T0, 0.006), ("n2", T0 + 7, 1e-6)):
+        (series,), flags = shifted(recorded, host, journal)
+        assert flags == []
+        assert series.time_s == pytest.approx(start + np.arange(5), abs=error)
 
 
 def test_without_journal_perun_local_start_is_used_and_flagged() -> None:
     start = datetime.fromtimestamp(T0).isoformat()
-    shifted, flags = on_wall_clock(recording({"n1": range(3)}, execution_dt=start), None)
-    assert shifted.series[0].time_s[0] == pytest.approx(T0)
+    (series,), flags = shifted(recording({"n1": range(3)}, execution_dt=start), "n1", None)
+    assert series.time_s[0] == pytest.approx(T0)
     assert codes(flags) == {"clock_from_execution_dt"}
-    _, flags = on_wall_clock(recording({"n1": range(3)}), None)
+    _, flags = shifted(recording({"n1": range(3)}), "n1", None)
     assert codes(flags) == {"clock_unknown"}

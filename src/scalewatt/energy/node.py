@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from scalewatt.energy.estimate import (
     estimated_cpu,
@@ -12,8 +14,8 @@ from scalewatt.energy.estimate import (
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energy.integrate import EnergyCurve, series_energy
-from scalewatt.energy.samples import DEVICE_KINDS, Flag, SensorSeries, flag
+from scalewatt.energy.integrate import EnergyCurve, Judged, judge
+from scalewatt.energy.samples import DEVICE_KINDS, Flag, Floats, SensorSeries, flag
 from scalewatt.energy.stages import StageIntervals
 
 UNUSED_GPU = "unused_gpu"
@@ -30,33 +32,34 @@ class KindEnergy:
     node: str
     device_kind: str
     series: tuple[SensorSeries, ...]
-    curves: tuple[EnergyCurve, ...]
+    judged: tuple[Judged, ...]
     devices: int
     """How many devices (CPU sockets, memories, GPUs) the energy belongs to."""
     origin: str | None
     coverage: float | None
     """Share of device seconds with a known power; None where the kind is absent."""
     flags: tuple[Flag, ...]
+    shared: bool = False
+    """Whether another run was measured on the node at the same time."""
 
     @property
     def known(self) -> bool:
         """Whether the energy may be stated."""
-        return self.coverage is not None and self.coverage >= 1 - MAX_UNCOVERED
+        return not self.shared and self.coverage is not None and self.coverage >= 1 - MAX_UNCOVERED
+
+    @property
+    def curves(self) -> tuple[EnergyCurve, ...]:
+        """The energy curve of each series."""
+        return tuple(one.curve for one in self.judged)
 
     def recorded_j(self, window: Window) -> float:
         """Return what was recorded between two times, whether or not that is enough to state."""
         return sum(float(curve.between(*window)) for curve in self.curves)
 
-    def stage_energy_j(self, intervals: StageIntervals) -> dict[str, float | None]:
-        """Return the energy per stage, None for every stage where it may not be stated."""
-        sums: dict[str, float | None] = dict.fromkeys(intervals.seconds(), None)
-        if self.known:
-            for stage in sums:
-                sums[stage] = 0.0
-            for curve in self.curves:
-                for stage, energy in intervals.energy_j(curve).items():
-                    sums[stage] = (sums[stage] or 0.0) + energy
-        return sums
+    def intervals_j(self, intervals: StageIntervals) -> Floats:
+        """Return what was recorded in each interval, all devices together."""
+        energies = [intervals.energy_j(curve) for curve in self.curves]
+        return np.sum(energies, axis=0) if energies else np.zeros(intervals.start_s.shape)
 
 
 def node_window(series: Sequence[SensorSeries]) -> Window | None:
@@ -76,14 +79,16 @@ def node_kinds(
     used_gpus: Sequence[int] | None = None,
     expected_gpus: int | None = None,
     lost_s: float = 0.0,
+    window: Window | None = None,
 ) -> list[KindEnergy]:
     """Return gpu, cpu, ram and, where there are such, unused_gpu of one node.
 
     `used_gpus` are the indices that the run held (None: all recorded), `expected_gpus` how many
     there must be; a GPU that should be there and is not counts as uncovered. `lost_s` is known
-    run time outside of the node's recording, uncovered for every kind.
+    run time outside of the node's recording, uncovered for every kind. `window` is the time that
+    counts (None: all that was recorded).
     """
-    window = node_window(series) or (0.0, 0.0)
+    window = window or node_window(series) or (0.0, 0.0)
     kinds = []
     for kind in DEVICE_KINDS:
         found, flags = _energy_series(node, kind, series, powers)
@@ -107,6 +112,19 @@ def node_kinds(
                 _measure(node, UNUSED_GPU, unused, [], window, period_s, None, lost_s, powers)
             )
     return kinds
+
+
+def shared_kinds(kinds: Sequence[KindEnergy], shared_s: float) -> list[KindEnergy]:
+    """Return the kinds of a node on which another run was measured at the same time: unknown.
+
+    Nobody can tell the two apart. What was recorded of both stands in the flag `node_shared`.
+    """
+    return [_shared(kind, shared_s) if kind.series else kind for kind in kinds]
+
+
+def _shared(kind: KindEnergy, shared_s: float) -> KindEnergy:
+    detail = f"{kind.node}: another run was measured on the node for {shared_s:.1f} s of this one"
+    return replace(kind, shared=True, flags=(*kind.flags, flag("node_shared", None, detail)))
 
 
 def _energy_series(
@@ -167,11 +185,10 @@ def _measure(
     lost_s: float,
     powers: dict[str, Any],
 ) -> KindEnergy:
-    curves = []
-    for one in series:
-        curve, doubts = series_energy(one, period_s)
-        curves.append(curve)
-        flags = flags + doubts
+    judged = tuple(judge(one, period_s) for one in series)
+    curves = [one.curve for one in judged]
+    for own, verdict in zip(series, judged, strict=True):
+        flags = [*flags, *own.flags, *verdict.flags]
     length = window[1] - window[0] + lost_s
     covered = sum(float(curve.covered_s(*window)) for curve in curves)
     coverage = covered / (max(len(series), expected or 0) * length) if length > 0 else 0.0
@@ -187,9 +204,7 @@ def _measure(
     devices = len(series)
     if origin == "estimated" and kind == "cpu":
         devices = int(powers["cpu"]["sockets"])
-    return KindEnergy(
-        node, kind, tuple(series), tuple(curves), devices, origin, coverage, tuple(flags)
-    )
+    return KindEnergy(node, kind, tuple(series), judged, devices, origin, coverage, tuple(flags))
 
 
 def _without_series(node: str, kind: str, flags: list[Flag], exists: bool) -> KindEnergy:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from scalewatt.energy.integrate import EnergyCurve
-from scalewatt.energy.samples import Flag, Floats, Recording, flag
+from scalewatt.energy.samples import Flag, Floats, Recording, SensorSeries, flag
+from scalewatt.errors import InputError
 from scalewatt.training import events
 
 UNATTRIBUTED = "unattributed"
 STAGES = (*events.STAGES, UNATTRIBUTED)
+
+Series = Sequence[SensorSeries]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,26 +35,78 @@ class StageIntervals:
     start_s: Floats
     end_s: Floats
 
-    def seconds(self) -> dict[str, float]:
-        """Return the seconds of each stage."""
-        return self._summed(self.end_s - self.start_s)
+    @property
+    def seconds(self) -> Floats:
+        """Length of each interval in s."""
+        return self.end_s - self.start_s
 
-    def energy_j(self, curve: EnergyCurve) -> dict[str, float]:
-        """Return the energy of each stage; the stages add up to the window's energy."""
-        return self._summed(curve.between(self.start_s, self.end_s))
+    def energy_j(self, curve: EnergyCurve) -> Floats:
+        """Return the energy of each interval; they add up to the window's energy."""
+        return curve.between(self.start_s, self.end_s)
 
-    def at(self, time_s: Floats) -> NDArray[np.object_]:
-        """Return the stage of each time, `unattributed` outside of the window."""
-        if self.start_s.size == 0:
-            return np.full(time_s.shape, UNATTRIBUTED, dtype=object)
-        index = np.searchsorted(self.start_s, time_s, side="right") - 1
-        inside = (index >= 0) & (time_s <= self.end_s[-1])
-        return np.where(inside, self.stage[np.maximum(index, 0)], UNATTRIBUTED)
+    def within(self, start_s: float, end_s: float) -> StageIntervals:
+        """Return the same intervals cut to a span; those outside of it have no length."""
+        first = np.clip(self.start_s, start_s, end_s)
+        return replace(self, start_s=first, end_s=np.maximum(first, np.minimum(self.end_s, end_s)))
 
-    def _summed(self, values: Floats) -> dict[str, float]:
-        names, place = np.unique(self.stage.astype(str), return_inverse=True)
-        sums = np.bincount(place, weights=values, minlength=names.size)
-        return {str(name): float(value) for name, value in zip(names, sums, strict=True)}
+    def by_stage(self, values: Floats) -> dict[str, float]:
+        """Return the sums of one value an interval, by stage."""
+        return dict(zip(self._stages[0], self._sums(values, self._stages[1]), strict=True))
+
+    def by_epoch(self, values: Floats) -> dict[tuple[int | None, str], float]:
+        """Return the sums of one value an interval, by epoch and stage."""
+        return dict(zip(self._epochs[0], self._sums(values, self._epochs[1]), strict=True))
+
+    def codes_at(self, time_s: Floats) -> NDArray[np.int8]:
+        """Return the place in STAGES of each of the ascending times, `unattributed` outside."""
+        outside = STAGES.index(UNATTRIBUTED)
+        codes = [outside, *(STAGES.index(stage) for stage in self.stage), outside]
+        edges = np.searchsorted(time_s, self.start_s, side="left")
+        last = np.searchsorted(time_s, self.end_s[-1:], side="right")
+        counts = np.diff(np.concatenate(([0], edges, last, [time_s.size])))
+        return np.repeat(np.array(codes, dtype=np.int8), np.maximum(counts, 0))
+
+    @cached_property
+    def _stages(self) -> tuple[list[str], list[int]]:
+        return _places([str(stage) for stage in self.stage])
+
+    @cached_property
+    def _epochs(self) -> tuple[list[tuple[int | None, str]], list[int]]:
+        return _places(list(zip(self.epoch, map(str, self.stage), strict=True)))
+
+    @staticmethod
+    def _sums(values: Floats, places: list[int]) -> list[float]:
+        return [float(s) for s in np.bincount(places, weights=values)]
+
+
+def _places(names: list[Any]) -> tuple[list[Any], list[int]]:
+    """Return the different names in order, and the place of each name among them."""
+    different = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    return list(different), [different[name] for name in names]
+
+
+def read_events(path: Path) -> pa.Table:
+    """Read stage events: Parquet, CSV, or the training's own lines of JSON (events.jsonl).
+
+    Columns stage, start_s, end_s (unix s), and where there are such segment and epoch. Raises
+    InputError.
+    """
+    expected = "expected segment, stage, epoch, start_s, end_s"
+    try:
+        if path.suffix == ".csv":
+            table = pa.csv.read_csv(path)
+        elif path.suffix in (".json", ".jsonl"):
+            table = pa.Table.from_pylist(events.read_events(path, {}))
+        else:
+            table = pq.read_table(path)
+        for name in ("segment", "epoch"):
+            if name not in table.column_names:
+                default = pa.array([0 if name == "segment" else None] * len(table), pa.int32())
+                table = table.append_column(name, default)
+        return table.select(["segment", "stage", "epoch", "start_s", "end_s"])
+    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read ({reason}); {expected}") from error
 
 
 def segment_events(events: pa.Table | None, segment: int) -> list[dict[str, object]]:
@@ -97,8 +158,23 @@ def tile_window(
     return intervals, flags
 
 
-def on_wall_clock(recording: Recording, journal: Recording | None) -> tuple[Recording, list[Flag]]:
-    """Shift each host's times to unix seconds.
+def seconds_where(time_s: Floats, holds: NDArray[np.bool_], window: tuple[float, float]) -> float:
+    """Return the seconds of a window in which something held, as read at `time_s`.
+
+    What was read holds from halfway to the reading before until halfway to the next.
+    """
+    if time_s.size == 0:
+        return 0.0
+    middle = 0.5 * (time_s[1:] + time_s[:-1])
+    begin = np.clip(np.concatenate(([window[0]], middle)), *window)
+    end = np.clip(np.concatenate((middle, [window[1]])), *window)
+    return float(np.sum((end - begin)[holds]))
+
+
+def on_wall_clock(
+    recording: Recording, series: Series, journal: Series
+) -> tuple[tuple[SensorSeries, ...], list[Flag]]:
+    """Shift the series of one host of `recording` to unix seconds.
 
     The offset is the median of journal time minus HDF5 time, sample by sample from the first (the
     same sampler writes both). A host without journal starts at perun's `execution_dt`, read as
@@ -106,30 +182,26 @@ def on_wall_clock(recording: Recording, journal: Recording | None) -> tuple[Reco
     as they are, flagged `clock_unknown`.
     """
     if recording.t0_known:
-        return recording, []
-    offsets: dict[str, float] = {}
+        return tuple(series), []
+    offset = _journal_offset(series, journal)
     flags: list[Flag] = []
-    for host in recording.hosts:
-        offset = _journal_offset(recording, journal, host)
-        if offset is None:
-            offset, doubt = _execution_offset(recording, host)
-            flags.append(doubt)
-        offsets[host] = offset
-    shifted = {
-        host: tuple(replace(s, time_s=s.time_s + offsets[host]) for s in series)
-        for host, series in recording.nodes.items()
-    }
-    return replace(recording, nodes=shifted, t0_known=True), flags
+    if offset is None:
+        offset, doubt = _execution_offset(recording, series[0].node if series else "")
+        flags.append(doubt)
+    shifted: dict[int, Floats] = {}  # the sensors of a host share their times
+    for one in series:
+        if id(one.time_s) not in shifted:
+            shifted[id(one.time_s)] = one.time_s + offset
+    return tuple(replace(one, time_s=shifted[id(one.time_s)]) for one in series), flags
 
 
-def _journal_offset(recording: Recording, journal: Recording | None, host: str) -> float | None:
-    ours = [s.time_s for s in recording.nodes.get(host, ())]
-    theirs = [s.time_s for s in journal.nodes.get(host, ())] if journal else []
+def _journal_offset(series: Series, journal: Series) -> float | None:
+    ours, theirs = ([s.time_s for s in part if s.time_s.size] for part in (series, journal))
     if not ours or not theirs:
         return None
     a, b = max(ours, key=len), max(theirs, key=len)
     count = min(a.size, b.size)
-    return float(np.median(b[:count] - a[:count])) if count else None
+    return float(np.median(b[:count] - a[:count]))
 
 
 def _execution_offset(recording: Recording, host: str) -> tuple[float, Flag]:

@@ -1,0 +1,110 @@
+"""What was recorded beside power: its table, and what it says about the power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from scalewatt.energy.conditions import ConditionSeries
+from scalewatt.energy.estimate import node_utilisation
+from scalewatt.energy.samples import Flag, Floats, SensorSeries, flag
+from scalewatt.energy.segments import NodeRecording
+from scalewatt.energy.stages import seconds_where
+from scalewatt.energy.tables import CONDITIONS_SCHEMA
+
+SLOWDOWNS = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+"""NVML's clock event reasons that slow a GPU down against its will."""
+POWER_CAP = 0x04
+
+
+def state_flags(
+    conditions: Iterable[ConditionSeries], held: Sequence[int] | None, window: tuple[float, float]
+) -> list[Flag]:
+    """Return the flags `throttled` and `power_capped` of the GPUs that the run held (None: all)."""
+    flags = []
+    for one in conditions:
+        if one.quantity != "throttle_reasons" or (
+            held is not None and one.device_index not in held
+        ):
+            continue
+        reasons = np.nan_to_num(one.values).astype(np.int64)
+        slow = {
+            word: seconds_where(one.time_s, reasons & bit != 0, window)
+            for bit, word in SLOWDOWNS.items()
+        }
+        capped = seconds_where(one.time_s, reasons & POWER_CAP != 0, window)
+        device = f"{one.node}: GPU {one.device_index}"
+        length = window[1] - window[0]
+        if any(slow.values()):
+            words = ", ".join(f"{word} {s:.0f} s" for word, s in slow.items() if s)
+            flags.append(flag("throttled", None, f"{device}: {words} of {length:.0f} s"))
+        if capped:
+            detail = f"{device}: at its power limit for {capped:.0f} s of {length:.0f} s"
+            flags.append(flag("power_capped", None, detail))
+    return flags
+
+
+def gpu_utilisation(recording: NodeRecording) -> list[SensorSeries]:
+    """Return the load of the GPUs (0..1) as series, to estimate from where power is unknown."""
+    return [
+        SensorSeries(
+            node=one.node,
+            sensor=f"GPU {one.device_index} utilisation",
+            device_kind="gpu",
+            device_index=one.device_index,
+            quantity="utilisation",
+            time_s=one.time_s,
+            values=one.values / 100.0,
+        )
+        for one in recording.conditions
+        if one.quantity == "gpu_utilisation"
+    ]
+
+
+def state_table(recording: NodeRecording, segment: int) -> pa.Table:
+    """Return the rows of CONDITIONS_SCHEMA of one node: its conditions, and its CPUs' load."""
+    parts = [
+        _rows(
+            c.node, segment, c.device_kind, c.device_index, c.quantity, c.unit, c.time_s, c.values
+        )
+        for c in recording.conditions
+    ]
+    load, _ = node_utilisation(recording.series)
+    if load is not None:
+        cpu = ("cpu", 0, "cpu_utilisation", "%", load.time_s, 100 * load.values)
+        parts.append(_rows(recording.node, segment, *cpu))
+    return pa.concat_tables([CONDITIONS_SCHEMA.empty_table(), *parts])
+
+
+def _rows(
+    node: str,
+    segment: int,
+    kind: str,
+    index: int,
+    quantity: str,
+    unit: str,
+    time_s: Floats,
+    values: Floats,
+) -> pa.Table:
+    def same(value: object, name: str) -> pa.Array:
+        return pa.array([value] * time_s.size, CONDITIONS_SCHEMA.field(name).type)
+
+    times = pa.array(np.rint(time_s * 1e6).astype(np.int64))
+    columns = {
+        "segment": same(segment, "segment"),
+        "time": times.view(CONDITIONS_SCHEMA.field("time").type),
+        "node": same(node, "node"),
+        "device_kind": same(kind, "device_kind"),
+        "device_index": same(index, "device_index"),
+        "quantity": same(quantity, "quantity"),
+        "unit": same(unit, "unit"),
+        "value": pa.array(values, from_pandas=True),
+    }
+    return pa.Table.from_arrays(list(columns.values()), schema=CONDITIONS_SCHEMA)

@@ -1,0 +1,161 @@
+"""The same energy by other sources, where the machine has them, against what was counted.
+
+Of a GPU: NVML's own energy counter, and its instantaneous and averaged power. Of a node: a power
+meter (hwmon, IPMI). Of a segment: Slurm's ConsumedEnergy. They are recorded beside and never
+counted. A difference over MAX_DIFFERENCE is flagged; a power that was read now and then must also
+differ by more than SIGMAS standard errors of its mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from scalewatt.energy.conditions import ConditionSeries
+from scalewatt.energy.node import UNUSED_GPU, KindEnergy, Window
+from scalewatt.energy.samples import Flag, Floats, flag
+from scalewatt.energy.segments import NodeRecording
+
+MAX_DIFFERENCE = 0.03
+SIGMAS = 3.0
+SHORTEST_S = 10.0
+"""Below this the moments of reading matter more than the sources."""
+
+SOURCES = {
+    "energy_total": "nvml_energy_counter",
+    "power_instant": "nvml_power_instant",
+    "power_average": "nvml_power_average",
+    "node_power_hwmon": "hwmon",
+    "node_power_ipmi": "ipmi",
+}
+WHOLE_NODE = ("hwmon", "ipmi", "slurm_consumed_energy")
+"""Sources that also count fans, boards, disks and network, and losses of the power supply."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What another source says of a GPU, a node, or (node None) of all nodes of a segment."""
+
+    node: str | None
+    device_kind: str
+    device_index: int | None
+    source: str
+    duration_s: float
+    energy_j: float
+    recorded_j: float | None
+    """What was recorded over the same time; null where nothing was measured."""
+    tolerance: float
+    """Relative difference from which on it is flagged."""
+
+    @property
+    def difference(self) -> float | None:
+        """This source's energy over the recorded one, minus 1."""
+        return self.energy_j / self.recorded_j - 1 if self.recorded_j else None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the difference is over the tolerance."""
+        return self.difference is not None and abs(self.difference) > self.tolerance
+
+    def row(self, segment: int) -> dict[str, Any]:
+        """Return the row of SECOND_OPINIONS_SCHEMA."""
+        return {**asdict(self), "segment": segment, "difference": self.difference}
+
+
+def node_opinions(
+    recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
+) -> list[Opinion]:
+    """Return the second opinions on a node and its GPUs."""
+    opinions = []
+    for one in recording.conditions:
+        if one.quantity not in SOURCES:
+            continue
+        known = np.isfinite(one.values) & (one.time_s >= window[0]) & (one.time_s <= window[1])
+        time, values = one.time_s[known], one.values[known]
+        if time.size < 2 or time[-1] - time[0] < SHORTEST_S:
+            continue
+        opinions.append(_opinion(one, time, values, kinds))
+    return opinions
+
+
+def slurm_opinion(
+    slurm: dict[str, Any] | None, recorded_j: float, complete: bool
+) -> Opinion | None:
+    """Return Slurm's opinion on a segment; `complete`: whether all of its energy was measured."""
+    if slurm is None or slurm.get("consumed_energy_j") is None:
+        return None
+    return Opinion(
+        node=None,
+        device_kind="node",
+        device_index=None,
+        source="slurm_consumed_energy",
+        duration_s=float(slurm.get("elapsed_s") or 0.0),
+        energy_j=float(slurm["consumed_energy_j"]),
+        recorded_j=recorded_j if complete else None,
+        tolerance=MAX_DIFFERENCE,
+    )
+
+
+def opinion_flags(opinions: Sequence[Opinion], device_kind: str) -> list[Flag]:
+    """Return a flag for each opinion that differs: those on a kind, and those on its node."""
+    return [
+        flag("second_opinion_differs", None, _words(one))
+        for one in opinions
+        if one.differs and one.device_kind in (device_kind, "node")
+    ]
+
+
+def _words(opinion: Opinion) -> str:
+    where = opinion.node or "all nodes"
+    if opinion.device_index is not None and opinion.device_kind != "node":
+        where += f": GPU {opinion.device_index}"
+    scope = ", which counts the whole node" if opinion.source in WHOLE_NODE else ""
+    return (
+        f"{where}: {opinion.source}{scope}: {opinion.energy_j:.0f} J over "
+        f"{opinion.duration_s:.0f} s, recorded {opinion.recorded_j:.0f} J "
+        f"({100 * (opinion.difference or 0.0):+.1f} %)"
+    )
+
+
+def _opinion(
+    one: ConditionSeries, time: Floats, values: Floats, kinds: Sequence[KindEnergy]
+) -> Opinion:
+    span = float(time[0]), float(time[-1])
+    tolerance = MAX_DIFFERENCE
+    if one.unit == "J":
+        energy = float(values[-1] - values[0])
+    else:
+        energy = float(np.trapezoid(values, time))
+        mean = float(np.mean(values))
+        spread = float(np.std(values, ddof=1)) / np.sqrt(values.size)
+        tolerance = max(tolerance, SIGMAS * spread / mean if mean > 0 else 0.0)
+    kind, index = one.device_kind, one.device_index
+    recorded = _node_j(kinds, span) if kind == "node" else _gpu_j(kinds, index, span)
+    if kind == "gpu" and recorded is not None and _is_unused(kinds, index):
+        kind = UNUSED_GPU
+    return Opinion(
+        one.node, kind, index, SOURCES[one.quantity], span[1] - span[0], energy, recorded, tolerance
+    )
+
+
+def _gpu_j(kinds: Sequence[KindEnergy], index: int, span: Window) -> float | None:
+    for kind in kinds:
+        if kind.device_kind in ("gpu", UNUSED_GPU) and kind.origin == "measured":
+            for series, curve in zip(kind.series, kind.curves, strict=True):
+                if series.device_index == index:
+                    return float(curve.between(*span))
+    return None
+
+
+def _is_unused(kinds: Sequence[KindEnergy], index: int) -> bool:
+    unused = (kind for kind in kinds if kind.device_kind == UNUSED_GPU)
+    return any(series.device_index == index for kind in unused for series in kind.series)
+
+
+def _node_j(kinds: Sequence[KindEnergy], span: Window) -> float | None:
+    """Return what all devices of a node were measured to use; None if none was."""
+    measured = [kind for kind in kinds if kind.series and kind.origin == "measured"]
+    return sum(kind.recorded_j(span) for kind in measured) if measured else None

@@ -1,0 +1,142 @@
+"""What a segment of a run left behind: perun's file, the journals, and what was recorded beside.
+
+perun's HDF5 is the record; where it cannot be read, or lacks a host, the journals stand in
+(`from_journal`). All times come out as unix seconds. A node is read when it is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scalewatt.energy.conditions import ConditionSeries, read_conditions
+from scalewatt.energy.journal import read_journal
+from scalewatt.energy.perun_file import open_perun_file
+from scalewatt.energy.samples import Flag, Recording, SensorSeries, flag
+from scalewatt.energy.stages import on_wall_clock, seconds_where
+from scalewatt.errors import InputError
+from scalewatt.files import read_json
+
+_SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal)$")
+
+
+@dataclass(frozen=True, eq=False)
+class NodeRecording:
+    """What was recorded of one node in one segment, on the wall clock."""
+
+    node: str
+    series: tuple[SensorSeries, ...]
+    journal: tuple[SensorSeries, ...]
+    """The journal's series, where `series` are perun's own."""
+    period_s: float | None
+    conditions: tuple[ConditionSeries, ...]
+    flags: tuple[Flag, ...]
+
+    def shared_s(self, window: tuple[float, float]) -> float:
+        """Return for how many seconds of a window another run was measured on the node."""
+        for one in self.conditions:
+            if one.quantity == "neighbours":
+                return seconds_where(one.time_s, one.values > 0, window)
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """One segment's recordings."""
+
+    number: int
+    record: Recording | None
+    journal: Recording | None
+    conditions: tuple[ConditionSeries, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    slurm: dict[str, Any] | None = None
+    """Slurm's own figure of the segment's energy, where it gave one."""
+    alone: bool = False
+    """Whether the journal is all that there ever was, and stands in for nothing."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of all hosts that any file names, in order."""
+        found = [r.hosts for r in (self.record, self.journal) if r is not None]
+        return tuple(sorted({host for hosts in found for host in hosts}))
+
+    def node(self, host: str) -> NodeRecording:
+        """Read one node; its series are empty where no file has a sample of it."""
+        conditions = tuple(c for c in self.conditions if c.node == host)
+        own, flags = self._of_record(host)
+        theirs = self.journal.nodes.get(host, ()) if self.journal else ()
+        if self.record is not None and any(s.time_s.size for s in own):
+            own, doubts = on_wall_clock(self.record, own, theirs)
+            theirs = _with_ranges(theirs, own)
+            period = self.record.sampling_period_s
+            return NodeRecording(host, own, theirs, period, conditions, (*flags, *doubts))
+        if theirs and not self.alone:
+            detail = f"{host}: perun's file has no data of this segment; the journal is used"
+            flags.append(flag("from_journal", None, detail))
+        period = self.journal.sampling_period_s if self.journal else None
+        return NodeRecording(host, theirs, (), period, conditions, tuple(flags))
+
+    def _of_record(self, host: str) -> tuple[tuple[SensorSeries, ...], list[Flag]]:
+        """Read a host of perun's file: damage shows when its samples are read."""
+        try:
+            return (self.record.nodes.get(host, ()) if self.record else ()), []
+        except InputError as error:
+            return (), [flag("hdf5_unreadable", None, str(error))]
+
+
+def segment_numbers(folder: Path) -> set[int]:
+    """Return the numbers of the segments that have a recording in `folder`."""
+    if not folder.is_dir():
+        return set()
+    found = (_SEGMENT_FILE.match(path.name) for path in folder.iterdir())
+    return {int(match.group(1)) for match in found if match}
+
+
+@contextmanager
+def open_segment(folder: Path, number: int) -> Iterator[Segment]:
+    """Open what a segment left in `folder`; what cannot be read is a flag."""
+    with ExitStack() as files:
+        yield _open(folder, number, files)
+
+
+def _open(folder: Path, number: int, files: ExitStack) -> Segment:
+    stem = f"segment-{number:03d}"
+    flags: list[Flag] = []
+    journal = record = None
+    journals = sorted(folder.glob(f"{stem}.*.journal"))
+    if journals:
+        try:
+            journal = read_journal(journals)
+            flags += journal.problems
+        except InputError as error:
+            flags.append(flag("journal_unreadable", None, str(error)))
+    # perun renames the file of a program that failed.
+    paths = [folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5"]
+    for path in [path for path in paths if path.exists()][:1]:
+        try:
+            record = files.enter_context(open_perun_file(path))
+            flags += record.problems
+        except InputError as error:
+            flags.append(flag("hdf5_unreadable", None, str(error)))
+    conditions, doubts = read_conditions(sorted(folder.glob(f"{stem}.*.conditions")))
+    slurm = folder / f"{stem}.slurm-energy.json"
+    return Segment(
+        number,
+        record,
+        journal,
+        tuple(conditions),
+        (*flags, *doubts),
+        read_json(slurm) if slurm.exists() else None,
+    )
+
+
+def _with_ranges(
+    journal: Iterable[SensorSeries], record: Iterable[SensorSeries]
+) -> tuple[SensorSeries, ...]:
+    """Give the journal's counters the range that perun's file states for them."""
+    ranges = {s.sensor: s.valid_max for s in record}
+    return tuple(s if s.valid_max else replace(s, valid_max=ranges.get(s.sensor)) for s in journal)
