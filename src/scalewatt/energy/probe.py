@@ -2,8 +2,9 @@
 
 `run_probe` starts one rank per GPU of a node (one rank on a CPU) through the cluster's launcher.
 Each rank (`python -m scalewatt.energy.probe ORDER`) opens its GPU, settles and waits, under the
-same perun and journal as a training. Nothing hangs: ranks that have not waited to their end
-START_LIMIT_S after the time that they need, or not closed CLOSE_LIMIT_S after it, are ended.
+same perun, journal and watch over the sampler as a training. A probe whose sampler is lost fails.
+Nothing hangs: ranks that have not come to the end of the window START_LIMIT_S after the time that
+it needs, or not left CLOSE_LIMIT_S after it, are ended.
 """
 
 from __future__ import annotations
@@ -20,11 +21,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.model import Device
-from scalewatt.energy.launch import _die_with_parent, _end_group, _last_lines, _path
-from scalewatt.energy.record import EXIT_FAILURE, EXIT_INPUT, fail, segment_name, sensor_index
+from scalewatt.energy.launch import (
+    CLOSING_MARGIN_S,
+    _die_with_parent,
+    _end_group,
+    _last_lines,
+    _path,
+)
+from scalewatt.energy.record import (
+    EXIT_FAILURE,
+    EXIT_INPUT,
+    fail,
+    leave,
+    segment_name,
+    sensor_index,
+)
+from scalewatt.energy.watch import Limits, Watch, abort, end_within, watch_rank
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
@@ -144,7 +159,12 @@ class _Attempt:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PATH": _path(), "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    "PATH": _path(),
+                    "PYTHONUNBUFFERED": "1",
+                    "SLURM_KILL_BAD_EXIT": "1",
+                },
                 start_new_session=True,  # a terminal's Ctrl-C reaches this process only
                 pass_fds=(self.lock,),  # held until the last of them has ended
                 preexec_fn=_die_with_parent,
@@ -169,7 +189,7 @@ class _Attempt:
         closing = False
         while process.poll() is None:
             if not closing and (self.work / RESULT).exists():
-                closing, deadline = True, time.monotonic() + CLOSE_LIMIT_S
+                closing, deadline = True, time.monotonic() + CLOSE_LIMIT_S + CLOSING_MARGIN_S
             if time.monotonic() > deadline:
                 what = "perun did not close" if closing else "the ranks did not come to their end"
                 print(f"{self.probe.name}: {what}; they are ended", file=sys.stderr, flush=True)
@@ -242,16 +262,24 @@ def _result(
     }
 
 
-def guarded_hold(order: dict[str, Any], ranks: Ranks) -> bool:
+def guarded_hold(watch: Watch, order: dict[str, Any], ranks: Ranks) -> bool:
     """`hold`, ending all ranks on an error: perun would catch it and wait for ever."""
     try:
+        watch.training_began()
         hold(order, ranks)
+        end_within(CLOSE_LIMIT_S)
+        watch.training_ended()
     except BaseException as error:
         fail(error)
     return True
 
 
-def main(argv: list[str]) -> int:
+def _sampler_lost(reason: str) -> None:
+    print(f"scalewatt: error: the power was no longer recorded: {reason}", file=sys.stderr)
+    abort(EXIT_FAILURE)
+
+
+def main(argv: list[str]) -> NoReturn:
     """Run one rank of the probe that the order file describes."""
     from scalewatt.energy.monitor import monitored
     from scalewatt.training.world import join_ranks
@@ -260,13 +288,14 @@ def main(argv: list[str]) -> int:
         order = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
         run = order["name"]
         ranks = join_ranks({"configuration": run, "gpus": order["ranks"], "nodes": 1})
-        folder, period_s = Path(order["work"]) / PERUN, order["sampling_period_s"]
-        done = monitored(guarded_hold, (order, ranks), folder, segment_name(0), period_s, run)
-        ranks.comm.Barrier()  # rank 0 has written perun's file
+        folder, stem = Path(order["work"]) / PERUN, segment_name(0)
+        period_s = order["sampling_period_s"]
+        watch = watch_rank(ranks, folder, stem, period_s, Limits(), _sampler_lost)
+        done = monitored(guarded_hold, (watch, order, ranks), folder, stem, period_s, run)
+        leave(watch, ranks, 0 if done else EXIT_FAILURE)  # once rank 0 has written perun's file
     except BaseException as error:
         fail(error)
-    return 0 if done else EXIT_FAILURE
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -17,10 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scalewatt.energy.device_state import gpu_utilisation
 from scalewatt.energy.estimate import node_utilisation
-from scalewatt.energy.node import MAX_UNCOVERED, KindEnergy, Window, node_kinds
+from scalewatt.energy.node import (
+    MAX_UNCOVERED,
+    KindEnergy,
+    Window,
+    node_kinds,
+    shared_kinds,
+)
 from scalewatt.energy.samples import Flag, SensorSeries, flag, short_name
-from scalewatt.energy.segments import NodeRecording, read_segment
+from scalewatt.energy.segments import NodeRecording, open_segment
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_table_with_csv
 from scalewatt.results.schema import table
@@ -109,43 +116,46 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
             f"{folder / 'probe.json'}: {error!r}; expected what `scalewatt probe` writes: window, "
             "gpus, torch_device"
         ) from error
-    segment = read_segment(folder / "perun", 0)
-    flags = list(segment.flags)
-    if not segment.hosts:
-        flags.append(flag("segment_unrecorded", None, "neither a readable HDF5 nor a journal"))
-        return ProbePowers(probe, {}, tuple(flags))
-    host = segment.hosts[0]
-    if len(segment.hosts) > 1:
-        detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
-        flags.append(flag("extra_host", None, detail))
-    node = segment.node(host)
+    with open_segment(folder / "perun", 0) as segment:
+        flags = list(segment.flags)
+        if not segment.hosts:
+            flags.append(flag("segment_unrecorded", None, "neither a readable HDF5 nor a journal"))
+            return ProbePowers(probe, {}, tuple(flags))
+        host = segment.hosts[0]
+        if len(segment.hosts) > 1:
+            detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
+            flags.append(flag("extra_host", None, detail))
+        node = segment.node(host)
     held = gpus.get(short_name(host), []) if on_gpu else []
-    kinds, doubts = _kinds(node.series, node, window, powers, held)
-    others, _ = _kinds(node.journal, node, window, powers, held)
-    flags += [*node.flags, *doubts, *_busy(node, window), *_disagreements(kinds, others)]
-    if any(one["code"] == "node_shared" for one in flags):
-        kinds = {name: replace(kind, mean_w=None) for name, kind in kinds.items()}
-    return ProbePowers(probe, kinds, tuple(flags))
+    kinds = _kinds(node, node.series, window, powers, held)
+    powers_found = {kind.device_kind: _power(kind, window) for kind in kinds}
+    if node.journal:
+        journals = _kinds(node, node.journal, window, powers, held)
+        flags += _disagreements(powers_found, [_power(kind, window) for kind in journals])
+    flags += [*node.flags, *_busy(node, window), *(one for kind in kinds for one in kind.flags)]
+    return ProbePowers(probe, powers_found, tuple(flags))
 
 
 def _kinds(
-    series: Sequence[SensorSeries],
     node: NodeRecording,
+    series: Sequence[SensorSeries],
     window: Window,
     powers: dict[str, Any],
     held: list[int],
-) -> tuple[dict[str, KindPower], list[Flag]]:
+) -> list[KindEnergy]:
+    """Return the kinds that the node has; those that it has not are no doubt here."""
     found = node_kinds(
         node.node,
-        [_within(one, window) for one in series],
+        [_within(one, window) for one in (*series, *gpu_utilisation(node))],
         powers=powers,
         period_s=node.period_s,
         used_gpus=held,
         expected_gpus=len(held),
+        window=window,
     )
-    present = [kind for kind in found if kind.coverage is not None]  # the others are absent
-    flags = [one for kind in present for one in kind.flags]
-    return {kind.device_kind: _power(kind, window, len(held)) for kind in present}, flags
+    shared_s = node.shared_s(window)
+    found = shared_kinds(found, shared_s) if shared_s > 0 else found
+    return [kind for kind in found if kind.coverage is not None]
 
 
 def _within(series: SensorSeries, window: Window) -> SensorSeries:
@@ -156,13 +166,10 @@ def _within(series: SensorSeries, window: Window) -> SensorSeries:
     return replace(series, time_s=series.time_s[cut], values=series.values[cut])
 
 
-def _power(kind: KindEnergy, window: Window, held: int) -> KindPower:
-    length = window[1] - window[0]
+def _power(kind: KindEnergy, window: Window) -> KindPower:
     seconds = [float(curve.covered_s(*window)) for curve in kind.curves]
-    expected = max(len(kind.curves), held if kind.device_kind == "gpu" else 1)
-    coverage = min(sum(seconds) / (expected * length), 1.0)
     mean_w = None
-    if kind.known and coverage >= 1 - MAX_UNCOVERED and all(seconds):
+    if kind.known and seconds and all(seconds):
         mean_w = sum(
             float(curve.between(*window)) / known
             for curve, known in zip(kind.curves, seconds, strict=True)
@@ -173,7 +180,7 @@ def _power(kind: KindEnergy, window: Window, held: int) -> KindPower:
         mean_w,
         None if mean_w is None else _within_sd(kind, window),
         kind.origin,
-        coverage,
+        kind.coverage or 0.0,
     )
 
 
@@ -190,40 +197,28 @@ def _within_sd(kind: KindEnergy, window: Window) -> float | None:
 
 
 def _busy(node: NodeRecording, window: Window) -> list[Flag]:
-    """Return flags for a node that was not idle, or not alone, during the window."""
+    """Return flags for a node whose cores or GPUs were not idle during the window."""
+    cores, _ = node_utilisation(node.series)
     flags = []
-    utilisation, _ = node_utilisation(node.series)
-    if utilisation is not None:
-        share = _mean_inside(utilisation.time_s, utilisation.values, window)
+    for one in (*([cores] if cores else []), *gpu_utilisation(node)):
+        inside = (one.time_s >= window[0]) & (one.time_s <= window[1]) & np.isfinite(one.values)
+        share = float(one.values[inside].mean()) if inside.any() else 0.0
         if share > IDLE_BUSY:
-            detail = f"{node.node}: its cores were {100 * share:.0f} % busy"
-            flags.append(flag("not_idle", utilisation.sensor, detail))
-    for one in node.conditions:
-        if one.quantity == "gpu_utilisation":
-            share = _mean_inside(one.time_s, one.values, window) / 100
-            if share > IDLE_BUSY:
-                detail = f"{node.node}: GPU {one.device_index} was {100 * share:.0f} % busy"
-                flags.append(flag("not_idle", None, detail))
-        elif one.quantity == "neighbours" and _mean_inside(one.time_s, one.values, window) > 0:
-            detail = f"{node.node}: another measurement ran on the node at the same time"
-            flags.append(flag("node_shared", None, detail))
+            detail = f"{node.node}: {one.device_kind} {100 * share:.0f} % busy, so not idle"
+            flags.append(flag("not_idle", one.sensor, detail))
     return flags
 
 
-def _mean_inside(time_s: np.ndarray, values: np.ndarray, window: Window) -> float:
-    inside = (time_s >= window[0]) & (time_s <= window[1]) & np.isfinite(values)
-    return float(values[inside].mean()) if inside.any() else 0.0
-
-
-def _disagreements(kinds: dict[str, KindPower], others: dict[str, KindPower]) -> list[Flag]:
+def _disagreements(kinds: dict[str, KindPower], journals: Sequence[KindPower]) -> list[Flag]:
     """Compare perun's file with the journal."""
     flags = []
-    for name, kind in kinds.items():
-        ours, theirs = kind.mean_w, others[name].mean_w if name in others else None
-        if kind.origin != "measured" or ours is None or theirs is None:
+    for journal in journals:
+        kind = kinds.get(journal.device_kind)
+        if kind is None or kind.origin != "measured" or None in (kind.mean_w, journal.mean_w):
             continue
+        ours, theirs = kind.mean_w or 0.0, journal.mean_w or 0.0
         if abs(ours - theirs) > JOURNAL_TOLERANCE * max(ours, theirs):
-            detail = f"{name}: HDF5 {ours:.2f} W, journal {theirs:.2f} W"
+            detail = f"{kind.device_kind}: HDF5 {ours:.2f} W, journal {theirs:.2f} W"
             flags.append(flag("journal_disagrees", None, detail))
     return flags
 
