@@ -104,6 +104,14 @@ def _parser() -> argparse.ArgumentParser:
     figure.add_argument("--out", type=Path, required=True, help="path without suffix")
     figure.set_defaults(run=_figure)
 
+    register = commands.add_parser("register", help="make runs of recordings from elsewhere")
+    register.add_argument("name", help="the campaign's name")
+    register.add_argument("paths", nargs="*", type=Path, metavar="PATH")
+    register.add_argument("--table", type=Path, help="CSV, YAML or Parquet, one row per run")
+    register.add_argument("--results", type=Path, default=Path("results"))
+    register.add_argument("--campaigns", type=Path, default=Path("campaigns"))
+    register.set_defaults(run=_register)
+
     report = commands.add_parser("report", help="write report.html from tables and figures")
     report.add_argument("--tables", type=Path, required=True)
     report.add_argument("--figures", type=Path, required=True)
@@ -215,6 +223,14 @@ def _figure(arguments: argparse.Namespace) -> int:
     from scalewatt.figures.draw import draw_figure
 
     draw_figure(arguments.number, arguments.table, arguments.out)
+    return 0
+
+
+def _register(arguments: argparse.Namespace) -> int:
+    from scalewatt.registration.register import register
+
+    given = arguments.name, arguments.paths, arguments.table
+    print("\n".join(register(*given, arguments.results, arguments.campaigns)))
     return 0
 
 

@@ -26,16 +26,15 @@ def load_campaign(path: Path | str, cluster: Cluster | None = None) -> Campaign:
     Node geometry and limits come from `cluster`, or from whichever profile has the device; a
     campaign of registered runs needs neither.
     """
-    content = read_yaml(path)
-    if content.get("registered"):
-        campaign = expand_registered(content, Path(path))
-        _check_figures(campaign.figures, campaign.series, str(path))
-        return campaign
-    return expand(content, Path(path), known_devices(cluster))
+    return expand(read_yaml(path), Path(path), known_devices(cluster))
 
 
 def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> Campaign:
     """Expand a campaign's content; InputError names `path`, the key and what is allowed."""
+    if content.get("registered"):
+        campaign = expand_registered(content, path)
+        _check_figures(campaign.figures, campaign.series, str(path))
+        return campaign
     root = schema("campaign")
     check(content, root, str(path), root)
     configurations: dict[str, Configuration] = {}

@@ -1,0 +1,151 @@
+"""The campaign file of registered runs: new points join it, what the user edited stays."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scalewatt.campaign.registered import configuration_id, extras, model_key, work_key
+from scalewatt.errors import InputError
+from scalewatt.files import write_text
+from scalewatt.registration.descriptions import Description
+
+Content = dict[str, Any]
+
+_HEAD = """\
+# Runs that were made elsewhere, as `scalewatt register {name}` wrote them. Edit series' labels and
+# the figures as you like: later registrations keep them (comments they do not keep).
+"""
+_SERIES_KEYS = ("model", "phase", "device", "metric_name")
+_PANELS_OF_FIGURE5 = 4
+
+
+def new_content(name: str) -> Content:
+    """A campaign without series."""
+    return {"registered": True, "name": name, "series": {}, "figures": {}}
+
+
+def point_of(one: Description, nodes: int) -> dict[str, Any]:
+    """A description's point, with the nodes that it ran on."""
+    return {**one.point, **({"nodes": nodes} if nodes > 1 else {})}
+
+
+def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Content:
+    """The campaign with one more run, in its series and at its point.
+
+    InputError where the series is of something else, or has another configuration there.
+    """
+    content = copy.deepcopy(content)
+    point = point_of(one, nodes)
+    id_ = configuration_id(one.entry, point)
+    name = _series_of(content, one, id_, point)
+    entry = content["series"].setdefault(
+        name,
+        {"label": one.given.get("label", _label(one, point)), **one.entry, "points": []},
+    )
+    for key in _SERIES_KEYS:
+        if entry.get(key) != one.entry.get(key):
+            raise InputError(
+                f"{one.where}: {key}: {one.entry.get(key)}, but series '{name}' has {entry.get(key)}; "
+                "allowed: the same, or another series"
+            )
+    there = next((p for p in entry["points"] if p["gpus"] == point["gpus"]), None)
+    if there is None:
+        entry["points"].append({**point, "repeats": repeat})
+        entry["points"].sort(key=lambda p: p["gpus"])
+    elif configuration_id(entry, there) == id_:
+        there["repeats"] = max(repeat, there.get("repeats", 1))
+    else:
+        raise InputError(
+            f"{one.where}: series '{name}' has at {point['gpus']} GPUs "
+            f"{configuration_id(entry, there)}, not {id_}; allowed: another series for this run"
+        )
+    return content
+
+
+def _series_of(content: Content, one: Description, id_: str, point: dict[str, Any]) -> str:
+    wanted = one.given.get("series")
+    for name, entry in content["series"].items():
+        if any(configuration_id(entry, p) == id_ for p in entry["points"]):
+            if wanted not in (None, name):
+                raise InputError(
+                    f"{one.where}: series: '{wanted}', but {id_} is in series '{name}'; allowed: "
+                    f"{name}, or a variant that sets this configuration apart"
+                )
+            return name
+    return wanted or "-".join(
+        [
+            model_key(one.entry),
+            one.entry["device"],
+            _batch(one, point, "{}bs{:04d}").lower(),
+            work_key(point),
+            *extras(point),
+        ]
+    )
+
+
+def _label(one: Description, point: dict[str, Any]) -> str:
+    phase = [one.entry["phase"]] if "phase" in one.entry else []
+    words = [" ".join([one.entry["model"], *phase]), one.entry["device"]]
+    return ", ".join([*words, _batch(one, point, "{}BS {}"), *extras(point)])
+
+
+def _batch(one: Description, point: dict[str, Any], form: str) -> str:
+    local = point["local_batch_size"]
+    if one.constant == "local_batch_size":
+        return form.format("L", local)
+    return form.format("G", local * point["gpus"])
+
+
+def with_figures(content: Content, before: Content) -> Content:
+    """The campaign with figures for its series; those that the user edited are kept."""
+    edited = before["figures"] != default_figures(before["series"])
+    figures = before["figures"] if edited else default_figures(content["series"])
+    return {**content, "figures": figures}
+
+
+def default_figures(series: dict[str, Any]) -> dict[str, Any]:
+    """Curves and rates of two models, one device's power, and the table of all points.
+
+    FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
+    where the dataset grows, and 6); a second other model takes 4 and 7 if they are free.
+    """
+    if not series:
+        return {}
+    models = list(dict.fromkeys(entry["model"] for entry in series.values()))
+    others = [model for model in models if model != "fourcastnet"]
+    second = "fourcastnet" if "fourcastnet" in models else (others[1:] or [None])[0]
+    shown: dict[str, list[str]] = {f"figure{n}": [] for n in (2, 3, 4, 6, 7)}
+    for name, entry in series.items():
+        if entry["model"] == second:
+            numbers = (4, 7)
+        elif entry["model"] == others[0]:
+            grows = len({p["dataset_samples"] for p in entry["points"]}) > 1
+            numbers = (3 if grows else 2, 6)
+        else:
+            continue
+        for number in numbers:
+            shown[f"figure{number}"].append(name)
+    largest = [{"series": n, "gpus": e["points"][-1]["gpus"]} for n, e in series.items()]
+    every = [{"series": n, "gpus": p["gpus"]} for n, e in series.items() for p in e["points"]]
+    figures: dict[str, Any] = {f: {"series": names} for f, names in shown.items() if names}
+    figures["figure5"] = {"points": largest[:_PANELS_OF_FIGURE5]}
+    figures["table1"] = {"points": every}
+    return dict(sorted(figures.items()))
+
+
+def not_drawn(content: Content) -> list[str]:
+    """Names of the series that no curve shows."""
+    drawn = {name for figure in content["figures"].values() for name in figure.get("series", ())}
+    return [name for name in content["series"] if name not in drawn]
+
+
+def write_campaign(path: Path, content: Content) -> None:
+    """Write the file, for people to read and edit."""
+    body = yaml.dump(
+        content, sort_keys=False, default_flow_style=None, width=100, allow_unicode=True
+    )
+    write_text(path, _HEAD.format(name=content["name"]) + body)

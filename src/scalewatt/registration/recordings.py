@@ -1,0 +1,294 @@
+"""What lies at a path that is to be registered: perun files and journals, sorted to segments."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import h5py
+
+from scalewatt.energy.journal import read_journal
+from scalewatt.energy.node import node_window
+from scalewatt.energy.perun_file import list_runs, open_perun_file
+from scalewatt.energy.perun_layout import RunInfo
+from scalewatt.energy.samples import SensorSeries
+from scalewatt.errors import InputError
+
+_NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_JOURNAL = (b'{"t"', b'{"journal"', b'{"mono"')
+_NAMES = "segment-000.hdf5, segment-000.<host>.journal, segment-001.hdf5, …"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Unix seconds between which a host was recorded."""
+
+    host: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class RecordedFile:
+    """One file of a run."""
+
+    path: Path
+    sha256: str
+    segment: int
+    target: str
+    """Its name in the run folder's perun/."""
+    part: tuple[str, str, str] | None = None
+    """Application, run and round, where the file holds others that are left out."""
+
+    @property
+    def identity(self) -> str:
+        """What makes a recording the same again: its content, and the part of it."""
+        return "/".join([self.sha256, *(self.part or ())])
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """All files of one run, and what they say of it."""
+
+    files: tuple[RecordedFile, ...]
+    hosts: tuple[tuple[str, ...], ...]
+    """The hosts of each segment."""
+    gpus: dict[str, list[int]]
+    """Indices of the GPUs whose power or energy was recorded, by host."""
+    windows: tuple[Window, ...]
+    """Where the files state wall-clock times."""
+
+    @property
+    def identity(self) -> list[str]:
+        """The files' identities, in a fixed order."""
+        return sorted(file.identity for file in self.files)
+
+    @property
+    def segments(self) -> list[int]:
+        """Numbers of the segments."""
+        return sorted({file.segment for file in self.files})
+
+    @property
+    def hostnames(self) -> list[str]:
+        """All hosts of all segments."""
+        return sorted({host for hosts in self.hosts for host in hosts})
+
+
+@dataclass(frozen=True)
+class _Read:
+    """One recording, read."""
+
+    path: Path
+    journal: bool
+    hosts: tuple[str, ...]
+    gpus: dict[str, list[int]]
+    windows: tuple[Window, ...]
+    started: str
+    part: tuple[str, str, str] | None = None
+
+
+def open_recording(path: Path, run: str | None, round_: str | None, where: str) -> Recorded:
+    """Read what lies at `path`: a file, or a folder of the segments of one run.
+
+    `run` and `round_` choose from a perun file that holds several. InputError, which names `where`
+    or the file, for what cannot be read or is not clear.
+    """
+    if not path.exists():
+        raise InputError(
+            f"{where}: {path} does not exist; expected a perun file, journal or folder"
+        )
+    if not path.is_dir():
+        return _recorded([(0, _read(path, run, round_))])
+    if run is not None or round_ is not None:
+        raise InputError(f"{where}: run and round choose from one perun file; {path} is a folder")
+    folder = path / "perun" if (path / "perun").is_dir() else path
+    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    named = [p for p in files if _NAMED.match(p.name)]
+    recordings = [p for p in named or files if _is_recording(p)]
+    if not recordings:
+        raise InputError(f"{path}: holds neither a perun file nor a journal")
+    if not named:
+        return _recorded(_segments([_read(p, None, None) for p in recordings], path))
+    recorded = _recorded([(_number(p), _read(p, None, None)) for p in recordings], keep_names=True)
+    beside = [
+        RecordedFile(p, sha256_of(p), _number(p), p.name) for p in named if p not in recordings
+    ]
+    return replace(recorded, files=(*recorded.files, *beside))
+
+
+def place(file: RecordedFile, folder: Path) -> None:
+    """Copy a file to its name in `folder`; InputError where it changed since it was read.
+
+    A copy, not a link: perun adds later runs to the same file.
+    """
+    target = folder / file.target
+    try:
+        shutil.copyfile(file.path, target)
+    except OSError as error:
+        raise InputError(f"{file.path}: cannot be copied to {target} ({error.strerror})") from error
+    if sha256_of(target) != file.sha256:
+        raise InputError(f"{file.path}: changed while it was registered; register it again")
+    if file.part is not None:
+        _keep_part(target, file.part)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    try:
+        with open(path, "rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _begin(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as handle:
+            return handle.read(64)
+    except OSError:
+        return b""
+
+
+def _is_journal(path: Path) -> bool:
+    return path.suffix != ".conditions" and _begin(path).lstrip().startswith(_JOURNAL)
+
+
+def _is_recording(path: Path) -> bool:
+    return _is_journal(path) or _begin(path).startswith(_HDF5) or path.suffix in (".hdf5", ".h5")
+
+
+def _number(path: Path) -> int:
+    found = _NAMED.match(path.name)
+    assert found is not None
+    return int(found.group(1))
+
+
+def _read(path: Path, run: str | None, round_: str | None) -> _Read:
+    if _is_journal(path):
+        if run is not None or round_ is not None:
+            raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
+        recording = read_journal(path)
+        windows, gpus = _facts(recording.nodes.items(), recording.t0_known)
+        return _Read(path, True, recording.hosts, gpus, windows, "")
+    chosen, round_, part = _choice(list_runs(path), path, run, round_)
+    with open_perun_file(path, f"{chosen.app}/{chosen.run_id}", round_) as recording:
+        windows, gpus = _facts(recording.nodes.items(), recording.t0_known)
+        started = recording.execution_dt or ""
+        return _Read(path, False, recording.hosts, gpus, windows, started, part)
+
+
+def _choice(
+    runs: list[RunInfo], path: Path, run: str | None, round_: str | None
+) -> tuple[RunInfo, str | None, tuple[str, str, str] | None]:
+    """The run and round to read, and the part to keep if the file holds more."""
+    found = [r for r in runs if run in (None, r.run_id, f"{r.app}/{r.run_id}")]
+    if len(found) != 1:
+        unique = len({r.run_id for r in runs}) == len(runs)
+        names = ", ".join(r.run_id if unique else f"{r.app}/{r.run_id}" for r in runs)
+        problem = "holds several runs, the key run says which" if found else f"holds no run '{run}'"
+        raise InputError(f"{path}: {problem}; allowed: {names}")
+    chosen = found[0]
+    rounds = chosen.round_ids
+    numbered = [name for name in rounds if name.isdecimal()]
+    if round_ not in (None, *rounds) or (round_ is None and len(numbered) > 1):
+        problem = "several rounds, the key round says which" if round_ is None else f"no '{round_}'"
+        raise InputError(
+            f"{path}: run {chosen.run_id} has {problem}; allowed: {', '.join(rounds) or 'nothing'}"
+        )
+    kept = round_ or (numbered or [*rounds, ""])[0]
+    others = len(runs) > 1 or (round_ is not None and len(rounds) > 1)
+    return chosen, round_, (chosen.app, chosen.run_id, kept) if others else None
+
+
+def _facts(
+    nodes: Iterable[tuple[str, Sequence[SensorSeries]]], t0_known: bool
+) -> tuple[tuple[Window, ...], dict[str, list[int]]]:
+    windows: list[Window] = []
+    gpus: dict[str, list[int]] = {}
+    for host, series in nodes:
+        gpus[host] = sorted(
+            {s.device_index for s in series if s.device_kind == "gpu" and _says_energy(s)}
+        )
+        window = node_window(series)
+        if window is not None and t0_known:
+            windows.append(Window(host, *window))
+    return tuple(windows), gpus
+
+
+def _says_energy(series: SensorSeries) -> bool:
+    return series.quantity in ("power", "counter")
+
+
+def _segments(found: list[_Read], path: Path) -> list[tuple[int, _Read]]:
+    """Number the recordings of a folder by time: journals that overlap are of one segment."""
+    files = sorted((r for r in found if not r.journal), key=lambda r: (r.started, r.path.name))
+    groups: list[list[_Read]] = []
+    ends = float("-inf")
+    for one in sorted((r for r in found if r.journal), key=_start_s):
+        if _start_s(one) > ends:
+            groups.append([])
+        groups[-1].append(one)
+        ends = max(ends, *(w.end_s for w in one.windows))
+    if files and groups and len(files) != len(groups):
+        raise InputError(
+            f"{path}: {len(files)} perun files and journals of {len(groups)} segments cannot be "
+            f"paired; allowed: one of each for a segment, or names that say it: {_NAMES}"
+        )
+    pairs = [(number, one) for number, one in enumerate(files)]
+    return pairs + [(number, one) for number, group in enumerate(groups) for one in group]
+
+
+def _start_s(read: _Read) -> float:
+    return min((w.start_s for w in read.windows), default=0.0)
+
+
+def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recorded:
+    files: list[RecordedFile] = []
+    gpus: dict[str, set[int]] = {}
+    hosts: dict[int, set[str]] = {}
+    for number, read in found:
+        taken = {file.target for file in files}
+        target = read.path.name if keep_names else _target(number, read, taken)
+        files.append(RecordedFile(read.path, sha256_of(read.path), number, target, read.part))
+        hosts.setdefault(number, set()).update(read.hosts)
+        for host, indices in read.gpus.items():
+            gpus.setdefault(host, set()).update(indices)
+    return Recorded(
+        files=tuple(files),
+        hosts=tuple(tuple(sorted(hosts[number])) for number in sorted(hosts)),
+        gpus={host: sorted(indices) for host, indices in sorted(gpus.items())},
+        windows=tuple(w for _, read in found for w in read.windows),
+    )
+
+
+def _target(number: int, read: _Read, taken: set[str]) -> str:
+    stem = f"segment-{number:03d}"
+    if not read.journal:
+        return f"{stem}.hdf5"
+    host = read.hosts[0]
+    names = (f"{stem}.{host}{f'.{k}' if k else ''}.journal" for k in range(len(taken) + 1))
+    return next(name for name in names if name not in taken)
+
+
+def _keep_part(path: Path, part: tuple[str, str, str]) -> None:
+    """Leave one round of one run in a perun file, with all that is said of it."""
+    app, run, round_ = part
+    whole = path.with_name(path.name + ".whole")
+    path.rename(whole)
+    with h5py.File(whole, "r") as source, h5py.File(path, "w") as target:
+        target.attrs.update(source.attrs)
+        place, into = source, target
+        for name in (app, run):
+            place, into = place[name], into.create_group(name)
+            into.attrs.update(place.attrs)
+            for beside in set(place) - {"nodes"}:
+                source.copy(place[beside], into, beside)
+            place, into = place["nodes"], into.create_group("nodes")
+            into.attrs.update(place.attrs)
+        source.copy(place[round_], into, round_)
+    whole.unlink()

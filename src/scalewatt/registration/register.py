@@ -1,0 +1,234 @@
+"""`scalewatt register`: recordings from anywhere become runs like any other.
+
+Everything is read and checked before anything is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.expand import expand
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.registered import configuration_id
+from scalewatt.campaign.validation import read_yaml
+from scalewatt.energy.samples import short_name
+from scalewatt.errors import InputError
+from scalewatt.registration import campaign_file
+from scalewatt.registration.descriptions import Description, read_descriptions
+from scalewatt.registration.recordings import Recorded, open_recording, sha256_of
+from scalewatt.registration.run_folder import Registered, known_runs, write_neighbours, write_run
+from scalewatt.registration.stages import read_stages
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One description with its recording, checked against each other."""
+
+    one: Description
+    recorded: Recorded
+    nodes: int
+    gpus: dict[str, list[int]] | None
+    id: str
+
+
+def register(
+    name: str, paths: list[Path], table: Path | None, results: Path, campaigns: Path
+) -> list[str]:
+    """Make runs of campaign `name` from recordings; returns what was done, in lines for people.
+
+    InputError, before anything is written, for what is missing, unknown or contradictory.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
+    path, folder = campaigns / f"{name}.yaml", results / name
+    before = _campaign(path, name)
+    wanted = [_wanted(one) for one in read_descriptions(paths, table)]
+    _check_once(wanted)
+    known = known_runs(folder)
+    content, repeats = before, _repeats(wanted, known, folder)
+    for one, repeat in zip(wanted, repeats, strict=True):
+        content = campaign_file.with_run(content, one.one, one.nodes, repeat)
+    content = campaign_file.with_figures(content, before)
+    campaign = expand(content, path, {})
+    lines = []
+    for one, repeat in zip(wanted, repeats, strict=True):
+        where = f"{one.id} repeat {repeat}"
+        if any(k.is_run(one.id, repeat) for k in known):
+            lines.append(f"already there: {where} ({one.one.path})")
+            continue
+        _write(folder, campaign, one, repeat)
+        lines.append(f"registered: {where} ({one.one.path})")
+    write_neighbours(folder)
+    campaign_file.write_campaign(path, content)
+    return [*lines, *_notes(folder, content), _command(path)]
+
+
+def _campaign(path: Path, name: str) -> dict[str, Any]:
+    """The campaign as it is; InputError where the file is of another kind or name."""
+    if not path.exists():
+        return campaign_file.new_content(name)
+    content = read_yaml(path)
+    if content.get("registered") is not True or content.get("name") != name:
+        raise InputError(
+            f"{path}: is no campaign of registered runs called '{name}'; allowed: another name"
+        )
+    expand(content, path, {})
+    return content
+
+
+def _wanted(one: Description) -> _Wanted:
+    recorded = open_recording(one.path, one.given.get("run"), one.given.get("round"), one.where)
+    hosts = max(len(names) for names in recorded.hosts)
+    nodes = one.given.get("nodes", hosts)
+    gpus = one.point["gpus"]
+    if nodes < hosts:
+        raise InputError(
+            f"{one.where}: nodes: {nodes}, but {one.path} recorded {hosts} hosts "
+            f"({', '.join(recorded.hostnames)}); allowed: at least {hosts}"
+        )
+    if gpus % nodes:
+        raise InputError(
+            f"{one.where}: gpus: {gpus} on {nodes} nodes; allowed: a multiple of {nodes} (nodes: "
+            "by default the hosts in the recording)"
+        )
+    read_stages(one.events, recorded.segments)
+    point = campaign_file.point_of(one, nodes)
+    held = _held_gpus(one, recorded, gpus // nodes)
+    return _Wanted(one, recorded, nodes, held, configuration_id(one.entry, point))
+
+
+def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:
+    """The GPUs that the run held, by host; None where fewer were recorded than it held."""
+    given = one.given.get("gpu_indices")
+    if one.torch_device == "cpu":
+        if given is not None:
+            raise InputError(f"{one.where}: gpu_indices: {given}, but torch_device is cpu")
+        return None
+    if given is None:
+        for host, indices in recorded.gpus.items():
+            if len(indices) > per_node:
+                raise InputError(
+                    f"{one.where}: missing key 'gpu_indices': {host} recorded GPUs "
+                    f"{', '.join(map(str, indices))}, of which the run held {per_node}; "
+                    "allowed: a list of theirs, such as " + str(indices[:per_node])
+                )
+        complete = all(len(indices) == per_node for indices in recorded.gpus.values())
+        return recorded.gpus if complete else None
+    by_host = given if isinstance(given, dict) else dict.fromkeys(recorded.gpus, given)
+    short = {short_name(host): indices for host, indices in by_host.items()}
+    held = {}
+    for host, recorded_here in recorded.gpus.items():
+        if short_name(host) not in short:
+            raise InputError(f"{one.where}: gpu_indices: nothing for host {host}; allowed: a list")
+        held[host] = sorted(short[short_name(host)])
+        if len(held[host]) != per_node or not set(held[host]) <= set(recorded_here):
+            raise InputError(
+                f"{one.where}: gpu_indices: {held[host]} on {host}; allowed: {per_node} of "
+                f"{recorded_here}, the GPUs that were recorded"
+            )
+    return held
+
+
+def _check_once(wanted: list[_Wanted]) -> None:
+    for identity, count in Counter(tuple(one.recorded.identity) for one in wanted).items():
+        if count > 1:
+            same = [one for one in wanted if tuple(one.recorded.identity) == identity]
+            raise InputError(
+                f"{same[1].one.where}: {same[1].one.path} is the same recording as "
+                f"{same[0].one.path} ({same[0].one.where}); allowed: each once"
+            )
+
+
+def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> list[int]:
+    """The repeat of each run: its own where it is already there, as asked for, or the next free."""
+    taken = {(one.configuration, one.repeat) for one in known}
+    repeats: dict[int, int] = {}
+    for place, one in enumerate(wanted):
+        there = next((k for k in known if k.identity == one.recorded.identity), None)
+        if there is not None:
+            _check_same(one, there, folder)
+            repeats[place] = there.repeat
+        elif "repeat" in one.one.given:
+            repeat = one.one.given["repeat"]
+            if (one.id, repeat) in taken:
+                raise InputError(
+                    f"{one.one.where}: repeat: {repeat} of {one.id} is already another recording; "
+                    "allowed: another number, or none"
+                )
+            repeats[place] = repeat
+        if place in repeats:
+            taken.add((one.id, repeats[place]))
+    for place, one in enumerate(wanted):
+        if place not in repeats:
+            free = next(r for r in range(1, len(taken) + 2) if (one.id, r) not in taken)
+            taken.add((one.id, free))
+            repeats[place] = free
+    return [repeats[place] for place in range(len(wanted))]
+
+
+def _check_same(one: _Wanted, there: Registered, folder: Path) -> None:
+    """InputError where a recording is already there under another description."""
+    place = folder / "runs" / there.configuration / str(there.repeat)
+    if there.configuration != one.id:
+        problem = f"as {there.configuration} repeat {there.repeat}, not as {one.id}"
+    else:
+        said = description_of(one)
+        other = [key for key in said if there.description.get(key) != said[key]]
+        if not other:
+            return
+        key = other[0]
+        problem = f"with {key} {there.description.get(key)}, not {said[key]}"
+    raise InputError(
+        f"{one.one.where}: {one.one.path} is already registered {problem}; allowed: the same "
+        f"description, or delete {place} first"
+    )
+
+
+def description_of(one: _Wanted) -> dict[str, Any]:
+    """What a registered run's provenance keeps of its description, beside its configuration."""
+    return {
+        "metric": one.one.metric,
+        "metric_name": one.one.entry.get("metric_name"),
+        "samples": one.one.samples,
+        "torch_device": one.one.torch_device,
+        "device_name": one.one.given.get("device_name"),
+        "gpus": one.gpus,
+        "events": sha256_of(one.one.events) if one.one.events else None,
+    }
+
+
+def _write(folder: Path, campaign: Campaign, one: _Wanted, repeat: int) -> None:
+    events = read_stages(one.one.events, one.recorded.segments)
+    write_run(
+        folder / "runs" / one.id / str(repeat),
+        campaign,
+        one.recorded,
+        events,
+        description_of(one),
+        source=one.one.path,
+    )
+
+
+def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
+    """What the user should know of the campaign."""
+    notes = [
+        f"note: series '{name}' is in no curve; put it to a figure in the campaign file, or register "
+        "it under another name"
+        for name in campaign_file.not_drawn(content)
+    ]
+    shared = [one for one in known_runs(folder) if one.neighbours]
+    return notes + [
+        f"note: {one.configuration} repeat {one.repeat} shared {one.neighbours[0]['host']} with "
+        f"{one.neighbours[0]['run']}: its energy cannot be told apart"
+        for one in shared
+    ]
+
+
+def _command(path: Path) -> str:
+    return f"now: snakemake --profile profiles/local all --config campaign={path}"

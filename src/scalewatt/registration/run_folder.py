@@ -1,0 +1,171 @@
+"""The folder of a registered run: the same files as a trained one's."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.spec import run_spec, spec_text, text_sha256
+from scalewatt.energy.publish import HISTORY_SCHEMA
+from scalewatt.energy.samples import short_name
+from scalewatt.errors import InputError
+from scalewatt.files import read_json, write_json, write_table, write_text
+from scalewatt.registration.recordings import Recorded, Window, place
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A registered run, as its provenance says."""
+
+    folder: Path
+    configuration: str
+    repeat: int
+    identity: list[str]
+    description: dict[str, Any]
+    windows: tuple[Window, ...]
+    neighbours: list[dict[str, Any]]
+
+    def is_run(self, configuration: str, repeat: int) -> bool:
+        """Whether this is that run."""
+        return (self.configuration, self.repeat) == (configuration, repeat)
+
+
+def known_runs(results: Path) -> list[Registered]:
+    """The registered runs below a campaign's results; InputError where there are trained ones."""
+    found = []
+    for path in sorted(results.glob("runs/*/*/provenance.json")):
+        if path.parent.name.startswith("."):
+            continue
+        provenance = read_json(path)
+        if not provenance.get("registered"):
+            raise InputError(f"{path.parent}: is a trained run; allowed: another campaign name")
+        found.append(
+            Registered(
+                folder=path.parent,
+                configuration=path.parents[1].name,
+                repeat=int(path.parent.name),
+                identity=provenance["identity"],
+                description=provenance["description"],
+                windows=tuple(Window(**window) for window in provenance["windows"]),
+                neighbours=provenance["neighbours"],
+            )
+        )
+    return found
+
+
+def write_run(
+    folder: Path,
+    campaign: Campaign,
+    recorded: Recorded,
+    events: pa.Table,
+    description: dict[str, Any],
+    source: Path,
+) -> None:
+    """Write a run folder, `<configuration>/<repeat>`, whole or not at all."""
+    configuration, repeat = folder.parent.name, int(folder.name)
+    spec = run_spec(campaign, configuration, repeat)
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        (temporary / "perun").mkdir(parents=True)
+        for file in recorded.files:
+            place(file, temporary / "perun")
+        write_text(temporary / "spec.json", spec_text(spec) + "\n")
+        write_table(_history(spec, recorded, description), temporary / "history.parquet")
+        write_table(events, temporary / "events.parquet")
+        provenance = _provenance(spec, recorded, description, source)
+        write_json(temporary / "provenance.json", provenance)
+        temporary.rename(folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _history(spec: dict[str, Any], recorded: Recorded, description: dict[str, Any]) -> pa.Table:
+    """One row, of the last epoch: what is known is the whole training's work and its end."""
+    row = {
+        **dict.fromkeys(HISTORY_SCHEMA.names),
+        "epoch": spec["epochs"] - 1,
+        "segment": recorded.segments[-1],
+        "metric": description["metric"],
+        "samples": description["samples"],
+        "updates": spec["updates"],
+    }
+    return pa.Table.from_pylist([row], schema=HISTORY_SCHEMA)
+
+
+def _provenance(
+    spec: dict[str, Any], recorded: Recorded, description: dict[str, Any], source: Path
+) -> dict[str, Any]:
+    last = recorded.segments[-1]
+    return {
+        "spec_sha256": text_sha256(spec_text(spec)),
+        "registered": True,
+        "registered_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "registered_by": _user(),
+        "source": str(source),
+        "identity": recorded.identity,
+        "recordings": [
+            {
+                "file": file.target,
+                "original": file.path.name,
+                "sha256": file.sha256,
+                "part": "/".join(file.part) if file.part else None,
+            }
+            for file in recorded.files
+        ],
+        "description": description,
+        "hostnames": recorded.hostnames,
+        "gpus": description["gpus"],
+        "torch_device": description["torch_device"],
+        "device_name": description["device_name"],
+        "metric_name": description["metric_name"],
+        "metric_persistence": None,
+        "parameters": None,
+        "packages": {},
+        "segments": [
+            {"segment": n, "outcome": "finished" if n == last else "stopped"}
+            for n in recorded.segments
+        ],
+        "windows": [asdict(window) for window in recorded.windows],
+        "neighbours": [],
+    }
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None
+
+
+def write_neighbours(results: Path) -> None:
+    """Note in each run's provenance which others were recorded on one of its hosts at the time.
+
+    Only where both state wall-clock times.
+    """
+    runs = known_runs(results)
+    for one in runs:
+        neighbours = [met for other in runs if other is not one for met in _met(one, other)]
+        if neighbours != one.neighbours:
+            provenance = read_json(one.folder / "provenance.json")
+            write_json(one.folder / "provenance.json", {**provenance, "neighbours": neighbours})
+
+
+def _met(one: Registered, other: Registered) -> list[dict[str, Any]]:
+    met = []
+    for own in one.windows:
+        for theirs in other.windows:
+            begin, end = max(own.start_s, theirs.start_s), min(own.end_s, theirs.end_s)
+            if short_name(own.host) == short_name(theirs.host) and begin < end:
+                run = f"{other.configuration} repeat {other.repeat}"
+                met.append({"host": own.host, "run": run, "start_s": begin, "end_s": end})
+    return met
