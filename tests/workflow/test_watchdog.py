@@ -1,0 +1,203 @@
+"""What hangs is ended, and nothing else; the training goes on. Real processes, short limits."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from test_resume import WAVES, assert_same_training
+from training import Training
+from workspace import environment
+
+from scalewatt.energy.journal import last_sample_s, read_journal
+from scalewatt.files import read_json
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PATIENCE_S = 120
+MARK = "SCALEWATT_TEST_MARK"
+EPOCHS = 150
+DRIVER = """
+import json, sys
+from pathlib import Path
+from scalewatt.energy.launch import Place, run_training
+from scalewatt.energy.watch import Limits
+spec, out, data, work, launcher, limits = sys.argv[1:]
+place = Place(Path(data), Path(work), launcher, "cpu", 1, Limits(**json.loads(limits)))
+sys.exit(run_training(Path(spec), Path(out), place))
+"""
+
+
+@dataclass
+class Watched:
+    """A training with watchdog limits of its own; all its processes carry a mark."""
+
+    training: Training
+    limits: dict[str, float]
+    launcher: str = "mpiexec -n {gpus}"
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    process: Any = None
+
+    def start(self) -> None:
+        """Start it."""
+        folder = self.training.folder
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", DRIVER, str(folder / "spec.json"), str(folder / "out")),
+                *(str(self.training.data / "waves"), str(folder / "work")),
+                *(self.launcher, json.dumps(self.limits)),
+            ],
+            env={**environment(), MARK: self.mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def processes(self) -> list[psutil.Process]:
+        """All that live of it, on this machine."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                marked = process.environ().get(MARK) == self.mark
+                if marked and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def ranks_and_samplers(self) -> tuple[list[psutil.Process], list[psutil.Process]]:
+        """The ranks, and the samplers that they forked."""
+        ranks, samplers = [], []
+        for process in self.processes():
+            command = process.cmdline()
+            if "scalewatt.energy.record" in command and command[0] == sys.executable:
+                parent = process.parent()
+                forked = parent is not None and parent.cmdline() == command
+                (samplers if forked else ranks).append(process)
+        return ranks, samplers
+
+    def wait_for_checkpoint(self) -> None:
+        """Wait until there is something to go on from."""
+        wait_for(lambda: any((self.training.folder / "work").glob("*/checkpoint.pt")), "checkpoint")
+
+    def output(self) -> str:
+        """Wait for its end; what it printed."""
+        return self.process.communicate(timeout=PATIENCE_S)[0]
+
+    def outcomes(self) -> list[str]:
+        """How its segments ended."""
+        return [s["outcome"] for s in read_json(self.training.work / "segments.json")]
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, f"no {what} within {PATIENCE_S} s"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, data: Path) -> Iterator[Watched]:
+    """A training of some seconds on two ranks, started with what the test changes."""
+    training = Training.of(tmp_path / "run", data, WAVES, epochs=EPOCHS, updates=EPOCHS * 6)
+    one = Watched(training, {"journal_start_s": 20, "journal_silence_s": 2, "closing_s": 20})
+    yield one
+    if one.process is not None and one.process.poll() is None:
+        one.process.kill()
+        one.process.communicate()
+    for process in one.processes():
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Training:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    training = Training.of(folder, data, WAVES, epochs=EPOCHS, updates=EPOCHS * 6)
+    code, output = training.run()
+    assert code == 0, output
+    return training
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """Another program with the command line of a rank."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    process = subprocess.Popen([*command, "-m", "scalewatt.energy.record", "order.json"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_a_training_whose_sampler_is_lost_goes_on_from_a_checkpoint_with_another(
+    watched: Watched,
+    uninterrupted: Training,
+    bystander: subprocess.Popen[bytes],
+    number: signal.Signals,
+) -> None:
+    watched.start()
+    watched.wait_for_checkpoint()
+    _, (sampler,) = watched.ranks_and_samplers()
+    sampler.send_signal(number)
+    output = watched.output()
+    assert watched.process.returncode == 0, output
+    assert "the energy was no longer recorded" in output
+    assert watched.outcomes() == ["monitor_lost", "finished"]
+    wait_for(lambda: not watched.processes(), "end of all processes")
+    assert bystander.poll() is None
+    assert_same_training(watched.training, uninterrupted)
+    recorded = watched.training.out / "perun"
+    for segment in (0, 1):
+        (journal,) = recorded.glob(f"segment-{segment:03d}.*.journal")
+        assert len(read_journal(journal).series[0].time_s) > 1
+    assert not (recorded / "segment-000.hdf5").exists()
+    assert (recorded / "segment-001.hdf5").exists()
+    (first, second) = read_json(watched.training.out / "provenance.json")["segments"]
+    assert str(sampler.pid) in first["detail"]
+    assert first["ended_s"] <= second["started_s"]
+
+
+def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Watched) -> None:
+    watched.limits = {"journal_silence_s": 600, "closing_s": 3}
+    watched.start()
+    watched.wait_for_checkpoint()
+    _, (sampler,) = watched.ranks_and_samplers()
+    sampler.suspend()
+    output = watched.output()
+    assert watched.process.returncode == 0, output
+    assert watched.outcomes() == ["finished"]
+    wait_for(lambda: not watched.processes(), "end of all processes")
+    assert len(watched.training.history()) == EPOCHS
+    recorded = watched.training.out / "perun"
+    assert not list(recorded.glob("*.hdf5"))
+    (journal,) = recorded.glob("*.journal")
+    assert last_sample_s(journal) is not None
+
+
+@pytest.mark.parametrize("launcher", ["mpiexec", "mpiexec -disable-auto-cleanup"])
+def test_when_a_rank_dies_the_others_end_also_where_the_launcher_does_not_end_them(
+    watched: Watched, launcher: str
+) -> None:
+    watched.launcher = f"{launcher} -n {{gpus}}"
+    watched.start()
+    watched.wait_for_checkpoint()
+    ranks, _ = watched.ranks_and_samplers()
+    assert len(ranks) == 2
+    ranks[-1].kill()
+    output = watched.output()
+    assert watched.process.returncode == 70, output
+    assert watched.outcomes() == ["failed"]
+    wait_for(lambda: not watched.processes(), "end of all processes")
+    (journal,) = (watched.training.work / "perun").glob("*.journal")
+    assert last_sample_s(journal) is not None
