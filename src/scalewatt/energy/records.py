@@ -241,7 +241,7 @@ def _intact(data: bytes, size: int) -> tuple[list[int], int]:
             pending += 1
             shifts = range(1, 2 * size) if not _follows(view, at + size, size) else ()
             at += next((s for s in shifts if _follows(view, at + s, size)), size)
-    torn = at >= len(data)  # else the torn record is the rest that is shorter than one
+    torn = at >= stop  # else the torn record is the rest that is shorter than one
     return found, damaged + max(pending - torn, 0)
 
 

@@ -1,11 +1,21 @@
-"""Two stand-in GPUs at a constant 100 W and 200 W, for perun's own NVML backend."""
+"""Four stand-in GPUs at a constant 100, 200, 150 and 250 W, for perun's own NVML backend and ours.
+
+The total energy is that of these powers since this machine started. GPU 1 is throttled in the
+second half of each 20 s; GPU 3 states neither total energy nor field values, as old ones do.
+"""
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_CLOCK_GRAPHICS = 1, 2, 0
-MILLIWATTS = (100_000, 200_000)
+MILLIWATTS = (100_000, 200_000, 150_000, 250_000)
+OLD_GPU = 3
+THROTTLED_GPU = 1
+SW_POWER_CAP = 4
+_POWER_AVERAGE, _POWER_INSTANT = 185, 186
+_UNSIGNED_INT, _NOT_SUPPORTED = 1, 3
 
 
 class NVMLError(Exception):
@@ -14,6 +24,10 @@ class NVMLError(Exception):
 
 class NVMLError_Uninitialized(NVMLError):
     """NVML's error before nvmlInit."""
+
+
+class NVMLError_NotSupported(NVMLError):
+    """NVML's error for what a GPU does not have."""
 
 
 def nvmlInit() -> None: ...
@@ -35,7 +49,7 @@ def nvmlDeviceGetHandleByIndex(index: int) -> int:
 
 
 def nvmlDeviceGetUUID(handle: int) -> str:
-    return f"GPU-{handle}"
+    return f"GPU-00000000-0000-0000-0000-{handle:012d}"
 
 
 def nvmlDeviceGetName(handle: int) -> str:
@@ -55,8 +69,41 @@ def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:
 
 
 def nvmlDeviceGetClockInfo(handle: int, kind: int) -> int:
-    return 1000
+    return 1593 if kind == NVML_CLOCK_MEM else 1410
 
 
 def nvmlDeviceGetMaxClockInfo(handle: int, kind: int) -> int:
     return 2000
+
+
+def nvmlDeviceGetTemperature(handle: int, sensor: int) -> int:
+    return 50 + handle
+
+
+def nvmlDeviceGetCurrentClocksEventReasons(handle: int) -> int:
+    throttled = handle == THROTTLED_GPU and time.time() % 20 >= 10
+    return SW_POWER_CAP if throttled else 0
+
+
+def nvmlDeviceGetUtilizationRates(handle: int) -> SimpleNamespace:
+    return SimpleNamespace(gpu=90 + handle, memory=40 + handle)
+
+
+def nvmlDeviceGetTotalEnergyConsumption(handle: int) -> int:
+    if handle == OLD_GPU:
+        raise NVMLError_NotSupported("Not Supported")
+    return int(MILLIWATTS[handle] * time.monotonic())
+
+
+def nvmlDeviceGetFieldValues(handle: int, fields: list[int]) -> list[SimpleNamespace]:
+    failed = _NOT_SUPPORTED if handle == OLD_GPU else 0
+    milliwatts = {_POWER_AVERAGE: MILLIWATTS[handle], _POWER_INSTANT: MILLIWATTS[handle] + 1000}
+    return [
+        SimpleNamespace(
+            fieldId=field,
+            nvmlReturn=failed,
+            valueType=_UNSIGNED_INT,
+            value=SimpleNamespace(uiVal=milliwatts[field]),
+        )
+        for field in fields
+    ]

@@ -1,0 +1,310 @@
+"""What is read beside power: each source on its own, never in the sampler's way."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from energy_files import T0, codes
+
+from scalewatt.energy import condition_sources as sources_module
+from scalewatt.energy import conditions as module
+from scalewatt.energy.condition_sources import (
+    IpmiPower,
+    Source,
+    condition_sources,
+    hwmon_sources,
+    ipmi_sources,
+)
+from scalewatt.energy.conditions import ConditionSeries, ConditionsWriter, read_conditions
+from scalewatt.energy.records import Field, RecordWriter
+
+STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml" / "pynvml.py"
+FACTS = {"host": "n1", "sampling_period_s": 1.0, "started_s": T0}
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Four stand-in GPUs."""
+    spec = importlib.util.spec_from_file_location("pynvml", STAND_IN)
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    monkeypatch.setitem(sys.modules, "pynvml", found)
+    return found
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without NVML or power meters."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(sources_module, "HWMON", tmp_path / "none")
+    monkeypatch.setattr(sources_module, "IPMI_DEVICES", ())
+
+
+class Clock:
+    """Stands in for the monotonic clock of the writer; reading a source takes `cost_s`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, cost_s: float = 0.0) -> None:
+        self.now, self.cost_s = 1000.0, cost_s
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module.time, "time", lambda: T0 + self.now)
+        monkeypatch.setattr(module, "_children_s", lambda: 0.0)
+
+    def read(self) -> tuple[float]:
+        """One reading of the temperature."""
+        self.now += self.cost_s
+        return (40.0,)
+
+
+def temperature(read: Callable[[], Any], device: int = 0) -> Source:
+    """A GPU's temperature."""
+    return Source(("temperature",), device, read)
+
+
+def by_name(series: list[ConditionSeries]) -> dict[tuple[str, int], ConditionSeries]:
+    """Series by quantity and device."""
+    return {(one.quantity, one.device_index): one for one in series}
+
+
+def record(folder: Path, sources: list[Source]) -> dict[tuple[str, int], ConditionSeries]:
+    """Write one record of all sources and read it."""
+    ConditionsWriter(folder, "s.n1", FACTS, sources).sample()
+    series, flags = read_conditions(folder / "s.n1.conditions")
+    assert flags == []
+    return by_name(series)
+
+
+def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_path: Path) -> None:
+    found = record(tmp_path, condition_sources(lambda: 2))
+    expected = {
+        "temperature": (51, "°C"),
+        "clock_sm": (1410, "MHz"),
+        "clock_memory": (1593, "MHz"),
+        "gpu_utilisation": (91, "%"),
+        "memory_utilisation": (41, "%"),
+        "memory_used": (1 << 30, "B"),
+        "power_instant": (201, "W"),
+        "power_average": (200, "W"),
+    }
+    for quantity, (value, unit) in expected.items():
+        one = found[quantity, 1]
+        assert (one.node, one.device_kind, one.unit) == ("n1", "gpu", unit)
+        assert one.values.tolist() == [pytest.approx(value)]
+    assert found["throttle_reasons", 1].values[0] in (0, nvml.SW_POWER_CAP)
+    energy = found["energy_total", 0]
+    assert energy.unit == "J"
+    assert energy.values[0] == pytest.approx(100 * time.monotonic(), rel=0.01)
+    assert found["neighbours", 0].device_kind == "node"
+    assert found["neighbours", 0].values.tolist() == [2]
+
+
+def test_what_one_gpu_does_not_support_is_left_out_for_it_alone(
+    nvml: ModuleType, tmp_path: Path
+) -> None:
+    found = record(tmp_path, condition_sources(lambda: 0))
+    assert ("temperature", nvml.OLD_GPU) in found
+    for quantity in ("energy_total", "power_instant", "power_average"):
+        assert [d for q, d in found if q == quantity] == [0, 1, 2]
+
+
+def test_a_function_that_nvml_lacks_or_names_in_the_old_way_is_no_loss(
+    nvml: ModuleType, tmp_path: Path
+) -> None:
+    old = nvml.nvmlDeviceGetCurrentClocksEventReasons
+    del nvml.nvmlDeviceGetCurrentClocksEventReasons
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x10000 | (1 << 6)
+    del nvml.nvmlDeviceGetUtilizationRates
+    found = record(tmp_path, condition_sources(lambda: 0))
+    assert found["throttle_reasons", 0].values.tolist() == [0x8000 | 0x40]
+    assert not any(quantity.endswith("utilisation") for quantity, _ in found)
+    assert old(0) == 0
+
+
+def test_a_machine_without_anything_counts_its_neighbours(bare: None, tmp_path: Path) -> None:
+    assert list(record(tmp_path, condition_sources(lambda: 1))) == [("neighbours", 0)]
+
+
+def test_a_machine_without_even_neighbours_writes_no_conditions(bare: None, tmp_path: Path) -> None:
+    writer = ConditionsWriter(tmp_path, "s.n1", FACTS, condition_sources(lambda: None))
+    writer.sample()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_that_breaks_is_missing_and_the_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+
+    def broken() -> tuple[float]:
+        if clock.now > 1001:
+            raise RuntimeError("GPU is lost")
+        return (41.0,)
+
+    writer = ConditionsWriter(
+        tmp_path, "s.n1", FACTS, [temperature(clock.read), temperature(broken, 1)]
+    )
+    for _ in range(2):
+        writer.sample()
+        clock.now += 5
+    found = by_name(read_conditions(tmp_path / "s.n1.conditions")[0])
+    np.testing.assert_equal(found["temperature", 0].values, [40, 40])
+    np.testing.assert_equal(found["temperature", 1].values, [41, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "interval_s"), [(0.0, 5), (0.004, 5), (0.0101, 11), (0.03, 30), (5.0, 60)]
+)
+def test_a_costly_reading_is_repeated_more_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost_s: float, interval_s: float
+) -> None:
+    clock = Clock(monkeypatch, cost_s)
+    writer = ConditionsWriter(tmp_path, "s.n1", FACTS, [temperature(clock.read)])
+    for second in range(200):
+        clock.now = 1000.0 + second
+        writer.sample()
+    (series,), _ = read_conditions(tmp_path / "s.n1.conditions")
+    assert np.diff(series.time_s - cost_s) == pytest.approx(interval_s)
+    assert series.time_s[0] == pytest.approx(T0 + 1000 + cost_s)
+
+
+def test_the_closing_sample_is_recorded_before_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch, 0.001)
+    writer = ConditionsWriter(tmp_path, "s.n1", FACTS, [temperature(clock.read)])
+    for second, closing in [(0, False), (1, False), (2, False), (2.3, True)]:
+        clock.now = 1000.0 + second
+        writer.sample(closing)
+    (series,), _ = read_conditions(tmp_path / "s.n1.conditions")
+    assert np.diff(series.time_s) == pytest.approx([2.3])
+
+
+@pytest.mark.parametrize(
+    ("chip", "files", "watts"),
+    [
+        ("power_meter", {"power1_average": "812000000\n"}, 812),
+        ("acpi_power_meter", {"power1_input": "1200500000"}, 1200),
+        ("power_meter", {"power1_average": "7000000", "power1_input": "9000000"}, 7),
+        ("coretemp", {"power1_average": "7000000"}, None),
+        ("power_meter", {"temp1_input": "7000000"}, None),
+    ],
+)
+def test_the_nodes_power_meter_is_found_by_its_chip(
+    tmp_path: Path, chip: str, files: dict[str, str], watts: float | None
+) -> None:
+    (tmp_path / "hwmon0").mkdir()
+    folder = tmp_path / "hwmon3"
+    folder.mkdir()
+    for name, text in {"name": f"{chip}\n", **files}.items():
+        (folder / name).write_text(text)
+    found = hwmon_sources(tmp_path)
+    assert [source.read() for source in found] == (
+        [] if watts is None else [(pytest.approx(watts, abs=0.6),)]
+    )
+
+
+def answers(ipmi: IpmiPower, number: int) -> list[float | None]:
+    """Ask until `number` questions have been answered or refused."""
+    found: list[float | None] = []
+    while len(found) < number:
+        asked = ipmi._asked
+        if asked is not None:
+            asked.wait()
+        found.append(*ipmi())
+    return found
+
+
+def test_the_management_controllers_answer_comes_with_the_next_question() -> None:
+    text = "    Instantaneous power reading:                   214 Watts"
+    ipmi = IpmiPower([sys.executable, "-c", f"print({text!r})"])
+    assert answers(ipmi, 3) == [None, 214, 214]
+
+
+def test_a_controller_that_fails_is_soon_left_alone() -> None:
+    ipmi = IpmiPower([sys.executable, "-c", "print('DCMI request failed'); raise SystemExit(1)"])
+    assert answers(ipmi, 5) == [None] * 5
+    assert ipmi._asked is None
+    assert answers(IpmiPower(["/nonexistent/ipmitool"]), 2) == [None, None]
+
+
+def test_a_controller_that_hangs_is_not_waited_for_and_ended() -> None:
+    ipmi = IpmiPower([sys.executable, "-c", "import time; time.sleep(600)"], limit_s=0.0)
+    assert list(ipmi()) == [None]
+    asked = ipmi._asked
+    assert asked is not None and asked.poll() is None
+    while asked.returncode is None:
+        assert list(ipmi()) == [None]
+    assert asked.returncode == -9
+
+
+def test_the_controller_is_asked_only_where_this_user_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ipmitool").write_text("#!/bin/sh\n")
+    (tmp_path / "ipmitool").chmod(0o755)
+    device = tmp_path / "ipmi0"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ipmi_sources([str(device)]) == []
+    device.write_text("")
+    (source,) = ipmi_sources([str(device)])
+    assert source.quantities == ("node_power_ipmi",)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    assert ipmi_sources([str(device)]) == []
+
+
+def test_conditions_of_several_hosts_and_files_are_joined(tmp_path: Path) -> None:
+    for host, start in [("n2", T0), ("n1", T0 + 10), ("n1", T0)]:
+        facts = {"device_kind": "gpu", "device_index": [0, 3], "unit": "°C", "mag": 1.0}
+        header = {"conditions": 1, "host": host, "sensors": {"temperature": facts}}
+        fields = [Field("temperature", "<u1", 2)]
+        writer = RecordWriter(tmp_path, f"s.{host}", "conditions", header, fields)
+        for i in range(2):
+            writer.append(start + 5 * i, start - T0 + 5 * i, [40 + start - T0 + i, None])
+    series, flags = read_conditions(tmp_path.glob("*.conditions"))
+    assert flags == [] and len(series) == 4
+    first = series[0]
+    assert (first.node, first.device_index) == ("n1", 0)
+    assert first.time_s == pytest.approx([T0, T0 + 5, T0 + 10, T0 + 15])
+    assert first.values.tolist() == [40, 41, 50, 51]
+    assert np.isnan(series[1].values).all() and series[1].device_index == 3
+
+
+def test_damage_and_foreign_files_are_flagged_and_the_rest_is_read(tmp_path: Path) -> None:
+    writer = ConditionsWriter(tmp_path, "s.n1", FACTS, [temperature(lambda: (40.0,))])
+    for _ in range(3):
+        writer._last_s = -np.inf
+        writer.sample()
+    path = tmp_path / "s.n1.conditions"
+    data = bytearray(path.read_bytes())
+    data[data.index(b"\n") + 3] ^= 1
+    path.write_bytes(data)
+    foreign = tmp_path / "foreign.conditions"
+    foreign.write_text("hello\n")
+    RecordWriter(tmp_path, "j", "conditions", {"journal": 2, "host": "n1"}, []).append(1, 1, [])
+    (series,), flags = read_conditions(
+        [path, foreign, tmp_path / "j.conditions", tmp_path / "none"]
+    )
+    assert series.values.tolist() == [40, 40]
+    assert [one["code"] for one in flags] == ["conditions_damaged"] + 3 * ["conditions_unreadable"]
+
+
+def test_a_header_that_does_not_describe_its_fields_is_flagged(tmp_path: Path) -> None:
+    for name, sensors in {
+        "a": None,
+        "b": {"x": {}},
+        "c": {"temperature": {"device_index": 3}},
+    }.items():
+        header = {"conditions": 1, "host": "n1", "sensors": sensors}
+        RecordWriter(tmp_path, name, "conditions", header, [Field("temperature", "<u1")]).append(
+            1, 1, [40]
+        )
+    series, flags = read_conditions(sorted(tmp_path.iterdir()))
+    assert series == [] and codes(flags) == {"conditions_unreadable"} and len(flags) == 3

@@ -1,0 +1,161 @@
+"""Samplers of one node see each other while they live, whatever lies in their folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours, shared_folder
+
+OTHER = """
+import sys
+from pathlib import Path
+from scalewatt.energy.neighbours import Neighbours
+one = Neighbours(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+print(len(one.others()), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def other(
+    folder: Path, run: str = "b repeat 2", host: str = "n1"
+) -> Iterator[subprocess.Popen[str]]:
+    """Another process that measures; killed at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OTHER, run, host, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline().strip().isdigit()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def runs(neighbours: Neighbours) -> list[str]:
+    """Names of the other runs."""
+    return [one["run"] for one in neighbours.others()]
+
+
+def test_one_that_is_alone_sees_nobody(tmp_path: Path) -> None:
+    neighbours = Neighbours("a repeat 1", "n1", tmp_path / "s")
+    assert neighbours.usable and neighbours.others() == []
+
+
+def test_two_see_each_other_with_what_they_are(tmp_path: Path) -> None:
+    first = Neighbours("a repeat 1", "n1", tmp_path / "s")
+    with other(tmp_path / "s") as process:
+        (seen,) = first.others()
+        assert (seen["run"], seen["host"], seen["pid"]) == ("b repeat 2", "n1", process.pid)
+        second = Neighbours("c repeat 1", "n1", tmp_path / "s")
+        assert sorted(runs(second)) == ["a repeat 1", "b repeat 2"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_dead_one_is_gone_and_its_file_is_removed(tmp_path: Path, number: int) -> None:
+    first = Neighbours("a repeat 1", "n1", tmp_path)
+    with other(tmp_path) as process:
+        assert len(list(tmp_path.iterdir())) == 2
+        process.send_signal(number)
+        process.wait()
+        assert first.others() == []
+        assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_frozen_one_still_measures(tmp_path: Path) -> None:
+    first = Neighbours("a repeat 1", "n1", tmp_path)
+    with other(tmp_path) as process:
+        process.send_signal(signal.SIGSTOP)
+        assert runs(first) == ["b repeat 2"]
+
+
+def test_other_host_names_are_other_nodes(tmp_path: Path) -> None:
+    first = Neighbours("a repeat 1", "n1", tmp_path)
+    with other(tmp_path, host="n2"):
+        assert first.others() == []
+
+
+def test_who_has_closed_is_seen_no_more(tmp_path: Path) -> None:
+    first, second = (Neighbours(run, "n1", tmp_path) for run in ("a", "b"))
+    assert runs(first) == ["b"]
+    second.close()
+    assert first.others() == [] and not second.usable and second.others() == []
+
+
+def test_the_folder_is_for_all_users_and_its_files_only_for_their_owners(tmp_path: Path) -> None:
+    mask = os.umask(0o077)
+    try:
+        neighbours = Neighbours("a", "n1", tmp_path / "s")
+    finally:
+        os.umask(mask)
+    assert neighbours.usable
+    assert (tmp_path / "s").stat().st_mode & 0o7777 == 0o1777
+    (file,) = (tmp_path / "s").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+def test_foreign_things_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text(json.dumps({"run": "x", "host": "n1", "since": 0, "pid": 1}))
+    folder = tmp_path / "s"
+    folder.mkdir()
+    (folder / "1.n1.link.sampler").symlink_to(target)
+    (folder / "1.n1.loop.sampler").symlink_to(folder / "1.n1.loop.sampler")
+    (folder / "1.n1.dir.sampler").mkdir()
+    os.mkfifo(folder / "1.n1.fifo.sampler")
+    (folder / "notes.txt").write_text("mine")
+    before = sorted(folder.iterdir())
+    neighbours = Neighbours("a", "n1", folder)
+    assert neighbours.others() == []
+    neighbours.close()
+    assert sorted(folder.iterdir()) == before and target.exists()
+
+
+@pytest.mark.parametrize("text", ["", "hello", "[]", '{"run": "x"}', '{"run": 1, "pid": "x"}'])
+def test_a_locked_file_that_says_nothing_is_ignored(tmp_path: Path, text: str) -> None:
+    first, second = (Neighbours(run, "n1", tmp_path) for run in ("a", "b"))
+    for path in tmp_path.iterdir():
+        path.write_text(text)
+    assert first.others() == second.others() == []
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "missing parent"])
+def test_a_folder_that_cannot_be_used_announces_and_finds_nobody(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "s"
+    if kind == "file":
+        folder.write_text("")
+    elif kind == "link":
+        folder.symlink_to(tmp_path)
+    else:
+        folder = tmp_path / "none" / "s"
+    neighbours = Neighbours("a", "n1", folder)
+    assert not neighbours.usable and neighbours.others() == []
+    neighbours.close()
+
+
+def test_a_host_name_cannot_leave_the_folder(tmp_path: Path) -> None:
+    neighbours = Neighbours("a", "../n1", tmp_path / "s")
+    assert not neighbours.usable or [p.parent for p in tmp_path.rglob("*.sampler")] == [
+        tmp_path / "s"
+    ]
+
+
+def test_the_folder_may_be_named_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    assert shared_folder().name == "scalewatt-samplers"
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    assert shared_folder() == tmp_path
