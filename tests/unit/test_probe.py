@@ -1,0 +1,361 @@
+"""Idle probes: what is asked for, and what their recordings say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from campaign_files import LOCAL, demo
+from energy_files import T0, codes, counter, gpu, write_journal, write_perun
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.cli import main
+from scalewatt.energy.probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
+from scalewatt.errors import InputError
+from scalewatt.files import write_json
+from scalewatt.results.idle import (
+    IDLE,
+    device_rows,
+    idle_energy_j,
+    idle_power_w,
+    probe_powers,
+    write_idle,
+)
+
+NOTHING = {"cpu": None, "gpu": None, "ram": None}
+RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
+SECONDS = 30
+WINDOW = slice(10, 10 + SECONDS)
+"""The samples of the window: recordings are of 60 s, one sample a second."""
+Sensors = dict[str, Any]
+
+
+def make_probe(
+    folder: Path, sensors: Sensors, repeat: int = 1, seconds: int = SECONDS, **changes: Any
+) -> Path:
+    """A finished probe whose window begins 10 s after its recording."""
+    folder = folder / str(repeat)
+    write_journal(folder / "perun" / "segment-000.n1.journal", "n1", sensors)
+    probe = {
+        "device": "box",
+        "repeat": repeat,
+        "seconds": seconds,
+        "torch_device": "cuda",
+        "hostnames": ["n1"],
+        "device_name": "A100",
+        "gpus": {"n1": [0, 1]},
+        "window": {"start_s": T0 + 10, "end_s": T0 + 10 + seconds},
+    }
+    write_json(folder / "probe.json", probe | changes)
+    return folder
+
+
+def node(watts: float = 100.0) -> Sensors:
+    """Two GPUs, a CPU at 70 W and its memory at 7 W; outside of the window the GPUs draw more."""
+    power = gpu(60, 300.0)
+    power[WINDOW] = 1000 * watts
+    power[WINDOW.stop] = 1000 * watts
+    return {
+        "CUDA:0_POWER": power,
+        "CUDA:1_POWER": power + 10_000,
+        "cpu_0_package-0": counter(60, 70.0),
+        "ram_0_dram": counter(60, 7.0),
+    }
+
+
+def rows_of(folder: Path, *watts: float, powers: dict[str, Any] = NOTHING) -> dict[str, Any]:
+    """The rows of probes that found the GPUs at these powers, by device kind."""
+    probes = [probe_powers(make_probe(folder, node(w), i), powers) for i, w in enumerate(watts, 1)]
+    return {row["device_kind"]: row for row in device_rows("study", "box", probes)}
+
+
+# --- one probe ----------------------------------------------------------------------------------
+
+
+def test_a_probe_says_the_mean_power_of_its_window_and_of_nothing_else(tmp_path: Path) -> None:
+    found = probe_powers(make_probe(tmp_path, node(100.0)), NOTHING)
+    means = {name: kind.mean_w for name, kind in found.kinds.items()}
+    assert means == {
+        "gpu": pytest.approx(210.0),
+        "cpu": pytest.approx(70.0),
+        "ram": pytest.approx(7.0),
+    }
+    assert {kind.origin for kind in found.kinds.values()} == {"measured"}
+    assert codes(found.flags) == {"from_journal"}
+
+
+def test_gpus_that_a_probe_does_not_hold_stand_beside(tmp_path: Path) -> None:
+    folder = make_probe(tmp_path, node(100.0), gpus={"n1": [1]})
+    kinds = probe_powers(folder, NOTHING).kinds
+    assert (kinds["gpu"].devices, kinds["gpu"].mean_w) == (1, pytest.approx(110.0))
+    assert (kinds["unused_gpu"].devices, kinds["unused_gpu"].mean_w) == (1, pytest.approx(100.0))
+
+
+def test_a_gpu_without_a_sensor_makes_the_gpus_power_unknown_and_not_less(tmp_path: Path) -> None:
+    sensors = node()
+    del sensors["CUDA:1_POWER"]
+    found = probe_powers(make_probe(tmp_path, sensors), NOTHING)
+    assert found.kinds["gpu"].mean_w is None
+    assert found.kinds["cpu"].mean_w == pytest.approx(70.0)
+    assert codes(found.flags) >= {"gpu_count", "coverage"}
+
+
+def test_a_recording_that_ends_within_the_window_says_nothing(tmp_path: Path) -> None:
+    sensors = {name: values[:25] for name, values in node().items()}
+    found = probe_powers(make_probe(tmp_path, sensors), NOTHING)
+    assert {kind.mean_w for kind in found.kinds.values()} == {None}
+    assert "coverage" in codes(found.flags)
+
+
+def test_without_any_recording_nothing_is_said(tmp_path: Path) -> None:
+    folder = make_probe(tmp_path, node())
+    (folder / "perun" / "segment-000.n1.journal").write_bytes(b"")
+    found = probe_powers(folder, RATED)
+    assert found.kinds == {}
+    assert "segment_unrecorded" in codes(found.flags)
+
+
+def test_power_is_estimated_where_there_is_no_sensor(tmp_path: Path) -> None:
+    folder = make_probe(tmp_path, {"CPU_BUSY": np.full(60, 2.0)}, torch_device="cpu", gpus=None)
+    (kind,) = probe_powers(folder, RATED).kinds.values()
+    assert (kind.device_kind, kind.devices, kind.origin) == ("cpu", 2, "estimated")
+    assert kind.mean_w == pytest.approx(2 * (50 + 0.02 * 100))
+
+
+@pytest.mark.parametrize(("percent", "flagged"), [(2.0, False), (30.0, True)])
+def test_a_node_with_busy_cores_is_flagged(tmp_path: Path, percent: float, flagged: bool) -> None:
+    busy = np.full(60, 100.0)
+    busy[WINDOW] = busy[WINDOW.stop] = percent
+    found = probe_powers(make_probe(tmp_path, node() | {"CPU_BUSY": busy}), NOTHING)
+    assert ("not_idle" in codes(found.flags)) is flagged
+    assert found.kinds["cpu"].mean_w == pytest.approx(70.0)
+
+
+def test_a_journal_that_tells_another_power_than_perun_is_flagged(tmp_path: Path) -> None:
+    folder = make_probe(tmp_path, node(100.0))
+    write_perun(folder / "perun" / "segment-000.hdf5", {"n1": node(103.0)})
+    found = probe_powers(folder, NOTHING)
+    assert found.kinds["gpu"].mean_w == pytest.approx(216.0)
+    assert "journal_disagrees" in codes(found.flags)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(levels=st.lists(st.integers(20, 200), min_size=3, max_size=3))
+def test_the_spread_within_a_probe_is_that_of_its_ten_second_means(
+    tmp_path: Path, levels: list[int]
+) -> None:
+    watts = np.concatenate(([100.0] * 10, *([float(w)] * 10 for w in levels), [100.0] * 20))
+    joules = 1000.0 + np.concatenate(([0.0], np.cumsum(watts[:-1])))
+    folder = make_probe(tmp_path, {"cpu_0_package-0": 1e6 * joules}, torch_device="cpu", gpus=None)
+    kind = probe_powers(folder, NOTHING).kinds["cpu"]
+    assert kind.mean_w == pytest.approx(np.mean(levels))
+    assert kind.within_sd_w == pytest.approx(np.std(levels, ddof=1), abs=1e-6)
+
+
+def test_a_window_of_one_mean_has_no_spread_within(tmp_path: Path) -> None:
+    folder = make_probe(tmp_path, node(), seconds=10)
+    kinds = probe_powers(folder, NOTHING).kinds
+    assert {kind.within_sd_w for kind in kinds.values()} == {None}
+
+
+@pytest.mark.parametrize("damage", [None, "no JSON", "{}", '{"window": 3}'])
+def test_a_folder_without_a_readable_probe_is_refused(tmp_path: Path, damage: str | None) -> None:
+    folder = make_probe(tmp_path, node())
+    path = folder / "probe.json"
+    path.unlink() if damage is None else path.write_text(damage)
+    with pytest.raises(InputError, match=r"probe\.json: ") as refused:
+        probe_powers(folder, NOTHING)
+    assert "\n" not in str(refused.value)
+
+
+# --- several probes -----------------------------------------------------------------------------
+
+
+def test_one_probe_has_no_spread(tmp_path: Path) -> None:
+    row = rows_of(tmp_path, 100.0)["gpu"]
+    assert (row["repeats"], row["mean_w"]) == (1, pytest.approx(210.0))
+    assert (row["sd_w"], row["low_w"], row["high_w"]) == (None, None, None)
+
+
+def test_two_probes_have_a_spread(tmp_path: Path) -> None:
+    row = rows_of(tmp_path, 100.0, 102.0)["gpu"]
+    assert row["mean_w"] == pytest.approx(212.0)
+    assert row["mean_per_device_w"] == pytest.approx(106.0)
+    assert row["sd_w"] == pytest.approx(np.std([210, 214], ddof=1))
+    assert row["high_w"] - row["mean_w"] == pytest.approx(12.706 * row["sd_w"] / 2**0.5, rel=1e-4)
+
+
+def test_a_probe_that_may_not_be_stated_makes_the_mean_unknown(tmp_path: Path) -> None:
+    sensors = node()
+    del sensors["CUDA:1_POWER"]
+    probes = [
+        probe_powers(make_probe(tmp_path, given, i), NOTHING)
+        for i, given in enumerate((node(), sensors), 1)
+    ]
+    rows = {row["device_kind"]: row for row in device_rows("study", "box", probes)}
+    assert (rows["gpu"]["mean_w"], rows["gpu"]["sd_w"]) == (None, None)
+    assert rows["cpu"]["mean_w"] == pytest.approx(70.0)
+    details = [f["detail"] for f in json.loads(rows["gpu"]["flags"]) if f["code"] == "gpu_count"]
+    assert len(details) == 1 and details[0].startswith("repeat 2: ")
+
+
+def test_probes_of_unlike_nodes_are_not_averaged(tmp_path: Path) -> None:
+    more = node() | {"CUDA:2_POWER": gpu(60)}
+    probes = [
+        probe_powers(make_probe(tmp_path, node(), 1), NOTHING),
+        probe_powers(make_probe(tmp_path, more, 2, gpus={"n1": [0, 1, 2]}), NOTHING),
+    ]
+    with pytest.raises(InputError, match=r"idle/box: .* differ in devices of gpu \(2, 3\)"):
+        device_rows("study", "box", probes)
+
+
+def test_measured_and_estimated_probes_are_not_averaged(tmp_path: Path) -> None:
+    estimated = {"CPU_BUSY": np.full(60, 2.0)}
+    probes = [
+        probe_powers(make_probe(tmp_path, node(), 1), RATED),
+        probe_powers(make_probe(tmp_path, estimated, 2, gpus=None), RATED),
+    ]
+    with pytest.raises(InputError, match=r"energy_origin of cpu \(estimated, measured\)"):
+        device_rows("study", "box", probes)
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+@pytest.fixture()
+def idle_table(tmp_path: Path) -> Path:
+    """The table of two probes of `box`; a third folder is not asked for."""
+    for repeat, watts in enumerate((100.0, 102.0, 500.0), 1):
+        make_probe(tmp_path / "idle" / "box", node(watts), repeat)
+    definition = {"campaign": "study", "devices": {"box": {"repeats": [1, 2], "powers": NOTHING}}}
+    out = tmp_path / "tables" / "idle.parquet"
+    write_idle(definition, tmp_path, out)
+    return out
+
+
+def test_the_table_has_a_row_per_kind_and_the_json_every_probe(idle_table: Path) -> None:
+    table = pq.read_table(idle_table)
+    assert table.schema.equals(IDLE)
+    assert table["device_kind"].to_pylist() == ["gpu", "cpu", "ram"]
+    assert len(idle_table.with_suffix(".csv").read_text().splitlines()) == 4
+    described = json.loads((idle_table.parents[1] / "idle" / "box.json").read_text())
+    powers = [probe["kinds"]["gpu"]["mean_w"] for probe in described["probes"]]
+    assert powers == [pytest.approx(210.0), pytest.approx(214.0)]
+    assert described["kinds"][0]["mean_w"] == pytest.approx(212.0)
+
+
+def test_idle_power_is_that_of_a_node(idle_table: Path) -> None:
+    assert idle_power_w(idle_table, "box") == {
+        "gpu": pytest.approx(212.0),
+        "cpu": pytest.approx(70.0),
+        "ram": pytest.approx(7.0),
+    }
+
+
+def test_without_a_probe_idle_power_is_not_known(idle_table: Path) -> None:
+    assert idle_power_w(idle_table, "other") is None
+    assert idle_power_w(idle_table.with_name("none.parquet"), "box") is None
+    assert idle_energy_j(idle_table, "other", {"cpu": 1.0}, {"cpu": "measured"}) is None
+
+
+def test_idle_energy_counts_the_devices_that_a_run_held(idle_table: Path) -> None:
+    origins = dict.fromkeys(("gpu", "cpu"), "measured")
+    found = idle_energy_j(idle_table, "box", {"gpu": 3 * 100.0, "cpu": 2 * 100.0}, origins)
+    assert found == pytest.approx(3 * 100 * 106.0 + 2 * 100 * 70.0)
+
+
+def test_idle_energy_is_unknown_where_a_kind_is_or_differs_in_origin(idle_table: Path) -> None:
+    both = {"cpu": 100.0, "unused_gpu": 100.0}
+    assert idle_energy_j(idle_table, "box", both, dict.fromkeys(both, "measured")) is None
+    assert idle_energy_j(idle_table, "box", {"cpu": 100.0}, {"cpu": "estimated"}) is None
+    assert idle_energy_j(idle_table, "box", {}, {}) is None
+
+
+def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "idle.parquet"
+    path.write_bytes(b"no Parquet")
+    with pytest.raises(InputError, match="cannot be read"):
+        idle_power_w(path, "box")
+
+
+# --- asking for probes --------------------------------------------------------------------------
+
+
+def test_a_campaign_asks_for_probes_or_has_none() -> None:
+    assert demo({("idle_probe",): {"seconds": 60}}).idle_probe is not None
+    probe = demo({("idle_probe",): {}}).idle_probe
+    assert probe is not None
+    assert (probe.seconds, probe.repeats, probe.sampling_period_s) == (300.0, 3, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"seconds": 5}, "seconds: 5 is too small; allowed: 10 or more"),
+        ({"repeats": 0}, "repeats: 0 is too small; allowed: 1 or more"),
+        ({"second": 30}, "did you mean 'seconds'?"),
+        (300, "should be of type object"),
+    ],
+)
+def test_a_campaigns_wrong_probes_are_refused(given: Any, words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        demo({("idle_probe",): given})
+    assert "idle_probe" in str(refused.value) and words in str(refused.value)
+
+
+def test_a_job_holds_a_node_longer_than_the_probe_may_take() -> None:
+    probe = demo({("idle_probe",): {"seconds": 601}}).idle_probe
+    assert probe is not None
+    limits_s = START_LIMIT_S + SETTLE_S + CLOSE_LIMIT_S
+    assert 60 * probe.job_minutes > limits_s + 601
+    device = load_cluster(LOCAL).devices["local"]
+    assert replace(device, torch_device="cuda").probe_ranks == device.gpus_per_node == 4
+    assert replace(device, torch_device="cpu").probe_ranks == 1
+
+
+def probe_command(tmp_path: Path, *options: str, device: str = "local") -> list[str]:
+    out = ("--cluster", str(LOCAL), "--out", str(tmp_path / "out"))
+    return ["probe", device, *out, *options]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--seconds", "9"), "--seconds: 9; allowed: 10 or more"),
+        (("--seconds", "nan"), "--seconds: nan; allowed: 10 or more"),
+        (
+            ("--sampling-period", "30", "--seconds", "60"),
+            "--sampling-period: 30; allowed: 0.1 to 12",
+        ),
+        (("--sampling-period", "0.05"), "--sampling-period: 0.05; allowed: 0.1 to"),
+        (("--repeat", "0"), "--repeat: 0; allowed: 1 or more"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], words: str
+) -> None:
+    assert main(probe_command(tmp_path, *options)) == 1
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_device_is_refused_with_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(probe_command(tmp_path, device="locale")) == 1
+    assert "no device 'locale'; allowed: local; did you mean 'local'?" in capsys.readouterr().err
+
+
+def test_a_launcher_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    probe, device = Probe("local", 1, 10.0, 1.0), load_cluster(LOCAL).devices["local"]
+    with pytest.raises(InputError, match="launcher: 'no-such-launcher' is not found"):
+        run_probe(probe, "no-such-launcher -n {gpus}", device, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

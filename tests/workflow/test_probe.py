@@ -1,0 +1,249 @@
+"""Idle probes on real processes: alone, on stand-in sensors, and as the workflow runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from stand_in_rapl import WATTS
+from training import CLUSTER
+from workspace import Workspace, environment
+
+from scalewatt.results.idle import ProbePowers, probe_powers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+HERE = Path(__file__).parent
+RATED = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
+
+
+def command(out: Path, **device: Any) -> list[str]:
+    """A probe of ten seconds; `device` changes the cluster's."""
+    devices = {"local": {**CLUSTER["devices"]["local"], **device}}  # type: ignore[index]
+    cluster = json.dumps({**CLUSTER, "devices": devices})
+    return [
+        *(sys.executable, "-m", "scalewatt.cli", "probe", "local", "--cluster", cluster),
+        *("--seconds", "10", "--sampling-period", "0.5", "--out", str(out)),
+    ]
+
+
+def start(arguments: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        arguments,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ranks_and_sampler(out: Path) -> list[psutil.Process]:
+    """The processes of a probe's ranks on this machine: they have its order file's name."""
+    order = str(out / ".unfinished" / "order.json")
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if order in process.cmdline() and "-m" in process.cmdline()[:2]:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    """What `condition` gives once it gives something."""
+    for _ in range(600):
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"did not come: {what}")
+
+
+def recording(out: Path) -> Callable[[], Any]:
+    """Whether a probe has begun to record."""
+    return lambda: list((out / ".unfinished" / "perun").glob("*.journal"))
+
+
+def nothing_is_left(out: Path) -> bool:
+    return not ranks_and_sampler(out)
+
+
+def test_a_probe_without_sensors_is_estimated_near_the_idle_power(tmp_path: Path) -> None:
+    process = start(command(tmp_path / "probe"))
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    found = probe_powers(tmp_path / "probe", RATED)
+    assert found.probe["torch_device"] == "cpu"
+    assert found.probe["gpus"] is None
+    cpu = found.kinds["cpu"]
+    if cpu.origin == "estimated":  # this machine may have sensors
+        assert cpu.mean_w is not None
+        assert 50 <= cpu.mean_w <= 150
+    assert {path.name for path in (tmp_path / "probe" / "perun").iterdir()} >= {"segment-000.hdf5"}
+    assert not (tmp_path / "probe" / ".unfinished").exists()
+    assert nothing_is_left(tmp_path / "probe")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> ProbePowers:
+    """A probe with stand-in counters and GPUs."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        pytest.skip("covering /sys/class/powercap needs a mount namespace (root)")
+    out = tmp_path_factory.mktemp("measured") / "probe"
+    nvml = os.pathsep.join([str(HERE / "stand_in_nvml"), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        ["unshare", "-m", sys.executable, str(HERE / "stand_in_rapl.py"), *command(out)],
+        env={**environment(), "PYTHONPATH": nvml},
+        check=True,
+    )
+    return probe_powers(out, RATED)
+
+
+def test_a_probe_measures_what_the_sensors_say(measured: ProbePowers) -> None:
+    assert {kind.origin for kind in measured.kinds.values()} == {"measured"}
+    assert measured.kinds["cpu"].devices == 2
+    assert measured.kinds["cpu"].mean_w == pytest.approx(2 * WATTS["package"], rel=0.05)
+    assert measured.kinds["ram"].mean_w == pytest.approx(2 * WATTS["dram"], rel=0.05)
+
+
+def test_a_probe_on_a_cpu_holds_no_gpu(measured: ProbePowers) -> None:
+    assert "gpu" not in measured.kinds
+    unused = measured.kinds["unused_gpu"]
+    assert unused.devices >= 2
+    assert unused.mean_w is not None and unused.mean_w > 0
+
+
+def test_a_probe_of_gpus_that_are_not_there_says_so(tmp_path: Path) -> None:
+    arguments = command(tmp_path / "probe", torch_device="cuda", gpus_per_node=1)
+    process = subprocess.run(
+        arguments,
+        env={**environment(), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode != 0
+    assert "needs GPU 0, but the node shows 0" in process.stderr
+    assert "idle probe of local repeat 1: failed" in process.stderr
+    assert not (tmp_path / "probe" / "probe.json").exists()
+    assert nothing_is_left(tmp_path / "probe")
+
+
+def test_a_probe_whose_sampler_is_lost_fails(tmp_path: Path) -> None:
+    out = tmp_path / "probe"
+    process = start(command(out))
+    wait_for(recording(out), "a journal")
+    ranks = ranks_and_sampler(out)
+    (sampler,) = (p for p in ranks if p.ppid() in {rank.pid for rank in ranks})
+    sampler.kill()
+    output, _ = process.communicate()
+    assert process.returncode == 70, output
+    assert "the power was no longer recorded" in output
+    assert not (out / "probe.json").exists()
+    assert nothing_is_left(out)
+
+
+def test_a_probe_that_is_killed_leaves_no_process_and_no_result(tmp_path: Path) -> None:
+    out = tmp_path / "probe"
+    process = start(command(out))
+    wait_for(recording(out), "a journal")
+    assert ranks_and_sampler(out)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    wait_for(lambda: nothing_is_left(out), "the end of its ranks")
+    assert not (out / "probe.json").exists()
+
+
+def test_two_probes_at_once_on_one_node_say_no_power(tmp_path: Path) -> None:
+    outs = [tmp_path / "one", tmp_path / "other"]
+    processes = [start(command(out)) for out in outs]
+    for process in processes:
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
+    for out in outs:
+        found = probe_powers(out, RATED)
+        assert found.kinds["cpu"].mean_w is None
+        assert "node_shared" in {flag["code"] for flag in found.flags}
+
+
+# --- in the workflow ----------------------------------------------------------------------------
+
+KEY = "idle_probe: {seconds: 10, repeats: 2}\n"
+PROBES = {"probe": 2, "idle_table": 1}
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The tiny campaign with the key, its probes done."""
+    workspace = Workspace.create(tmp_path_factory.mktemp("probed") / "project")
+    workspace.edit("campaigns/tiny.yaml", "protocol: corrected\n", f"protocol: corrected\n{KEY}")
+    workspace.done("idle_probe")
+    return workspace
+
+
+def test_the_target_makes_the_table_of_every_device_with_its_spread(probed: Workspace) -> None:
+    rows = pq.read_table(probed.results / "tables" / "idle.parquet").to_pylist()
+    (row,) = (row for row in rows if row["device_kind"] == "cpu")
+    assert (row["campaign"], row["device"], row["repeats"]) == ("tiny", "local", 2)
+    assert (row["window_s"], row["energy_origin"]) == (10.0, "estimated")
+    assert row["mean_w"] is not None and 50 <= row["mean_w"] <= 150
+    assert row["sd_w"] is not None and row["low_w"] <= row["mean_w"] <= row["high_w"]
+    folder = probed.results / "idle" / "local"
+    windows = [json.loads((folder / n / "probe.json").read_text())["window"] for n in ("1", "2")]
+    windows.sort(key=lambda window: window["start_s"])
+    assert windows[0]["end_s"] < windows[1]["start_s"], "one at a time"
+    assert "sd_w" in (probed.results / "tables" / "idle.csv").read_text()
+
+
+def test_finished_probes_are_not_probed_again(probed: Workspace) -> None:
+    assert probed.jobs("idle_probe") == {}
+
+
+def test_other_seconds_are_probed_and_other_repeats_are_added(
+    probed: Workspace, tmp_path: Path
+) -> None:
+    changed = probed.copy(tmp_path / "changed")
+    changed.edit("campaigns/tiny.yaml", "seconds: 10,", "seconds: 12,")
+    assert changed.jobs("idle_probe")["probe"] == 2
+    changed.edit("campaigns/tiny.yaml", "{seconds: 12, repeats: 2}", "{seconds: 10, repeats: 3}")
+    assert changed.jobs("idle_probe")["probe"] == 1
+
+
+def test_with_results_only_finished_probes_are_used_and_none_is_started(
+    probed: Workspace, tmp_path: Path
+) -> None:
+    fewer = probed.copy(tmp_path / "fewer")
+    (fewer.results / "idle" / "local" / "2" / "probe.json").unlink()
+    (fewer.results / "tables" / "idle.parquet").unlink()
+    fewer.done("idle_probe", "--config", "results_only=true")
+    rows = pq.read_table(fewer.results / "tables" / "idle.parquet").to_pylist()
+    assert {row["repeats"] for row in rows} == {1}
+    assert {row["sd_w"] for row in rows} == {None}
+
+
+def test_with_the_key_all_probes(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    before = workspace.jobs("all")
+    assert not set(PROBES) & set(before)
+    workspace.edit("campaigns/tiny.yaml", "protocol: corrected\n", f"protocol: corrected\n{KEY}")
+    after = workspace.jobs("all")
+    assert after == before | PROBES
+
+
+def test_without_the_key_the_target_says_what_to_add(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    code, output = workspace.snakemake("-n", "idle_probe")
+    assert code == 1
+    assert "campaigns/tiny.yaml: has no key 'idle_probe'" in output
+    assert "idle_probe: {seconds: 300, repeats: 3}" in output
+    assert "Traceback" not in output
