@@ -1,0 +1,218 @@
+"""The live callback in a process of its own, as perun's sampler runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scalewatt.energy.conditions import read_conditions
+from scalewatt.energy.journal import read_journal
+from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours
+from scalewatt.energy.sampler import describe_sensors
+
+HOST = socket.gethostname()
+STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
+
+# A rank that forks a sampler, which samples until it is ended.
+RANK = """
+import os, sys, time
+from pathlib import Path
+import numpy as np
+from scalewatt.energy.sampler import JournalWriter
+folder, host, samples = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+rank = os.getpid()
+sensors = {
+    "CUDA:0_POWER": {"device_kind": "gpu", "device_index": 0, "unit": "W", "dtype": "<u4",
+                     "mag": 1e-3, "valid_max": 400000, "uuid": "GPU-1"},
+    "RAM_USAGE": {"device_kind": "ram", "device_index": -1, "unit": "B"},
+}
+sampler = os.fork()
+if sampler == 0:
+    callback = JournalWriter(folder, "segment-000", 0.05, rank, sensors, "mine repeat 1")()
+    for i in range(samples):
+        power = "lost" if i == 2 else np.uint32(100_000 + i)
+        callback({f"{host}_CUDA:0_POWER": power, f"{host}_cpu_0_package-0": np.uint64(i),
+                  f"{host}_RAM_USAGE": np.uint64(7), f"{host}_odd": None})
+        time.sleep(0.05)
+    os._exit(0)
+print(sampler, flush=True)
+if samples < 1000:
+    os.waitpid(sampler, 0)
+else:
+    time.sleep(600)
+"""
+
+
+def start(folder: Path, samples: int) -> tuple[subprocess.Popen[str], int]:
+    """Start a rank; it and its sampler's process id."""
+    environment = {**os.environ, FOLDER_VARIABLE: str(folder / "samplers")}
+    environment["PYTHONPATH"] = str(STAND_IN)
+    rank = subprocess.Popen(
+        [sys.executable, "-c", RANK, str(folder), HOST, str(samples)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert rank.stdout is not None
+    return rank, int(rank.stdout.readline())
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Any) -> None:
+    """Wait until it holds; the test's own time-out ends what never does."""
+    while not condition():
+        time.sleep(0.02)
+
+
+def test_every_sample_is_on_disk_with_what_the_sensors_are(tmp_path: Path) -> None:
+    rank, _ = start(tmp_path, 5)
+    assert rank.wait() == 0
+    recording = read_journal(tmp_path / f"segment-000.{HOST}.journal")
+    assert recording.hosts == (HOST,) and recording.sampling_period_s == 0.05
+    cpu, gpu = recording.series
+    assert (cpu.sensor, gpu.sensor) == ("cpu_0_package-0", "CUDA:0_POWER")
+    assert (gpu.limit_w, gpu.uuid) == (400, "GPU-1")
+    np.testing.assert_allclose(gpu.values, [100, 100.001, np.nan, 100.003, 100.004])
+    assert np.all(np.diff(gpu.time_s) > 0.04)
+    assert recording.problems == ()
+
+
+def test_conditions_are_recorded_from_the_first_sample_on(tmp_path: Path) -> None:
+    rank, _ = start(tmp_path, 3)
+    assert rank.wait() == 0
+    series, flags = read_conditions(tmp_path / f"segment-000.{HOST}.conditions")
+    assert flags == [] and {one.quantity for one in series} >= {"temperature", "neighbours"}
+    journal = read_journal(tmp_path / f"segment-000.{HOST}.journal")
+    assert series[0].time_s[0] == pytest.approx(journal.series[0].time_s[0], abs=0.05)
+
+
+def test_neighbours_are_counted_and_named_once(tmp_path: Path) -> None:
+    other = Neighbours("other repeat 3", HOST, tmp_path / "samplers")
+    elsewhere = Neighbours("elsewhere repeat 1", f"{HOST}-2", tmp_path / "samplers")
+    assert other.usable and elsewhere.usable
+    rank, _ = start(tmp_path, 5)
+    assert rank.wait() == 0
+    lines = (tmp_path / f"segment-000.{HOST}.neighbours.json").read_text().splitlines()
+    (said,) = [json.loads(line) for line in lines]
+    assert (said["run"], said["host"], said["pid"]) == ("other repeat 3", HOST, os.getpid())
+    series, _ = read_conditions(tmp_path / f"segment-000.{HOST}.conditions")
+    (count,) = [one for one in series if one.quantity == "neighbours"]
+    assert count.values[0] == 1
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_no_sampler_survives_its_rank(tmp_path: Path, frozen: bool) -> None:
+    rank, sampler = start(tmp_path, 10**6)
+    try:
+        wait_for(lambda: list(tmp_path.glob("*.journal")))
+        if frozen:
+            os.kill(sampler, signal.SIGSTOP)
+        rank.kill()
+        rank.communicate()
+        wait_for(lambda: not is_alive(sampler))
+    finally:
+        rank.kill()
+    assert read_journal(next(tmp_path.glob("*.journal"))).series[0].time_s.size >= 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_signals_that_stop_a_training_do_not_stop_its_sampler(tmp_path: Path, number: int) -> None:
+    rank, sampler = start(tmp_path, 10**6)
+    try:
+        wait_for(lambda: list(tmp_path.glob("*.journal")))
+        os.kill(sampler, number)
+        journal = next(tmp_path.glob("*.journal"))
+        size = journal.stat().st_size
+        wait_for(lambda: journal.stat().st_size > size + 200)
+        assert is_alive(sampler)
+    finally:
+        rank.kill()
+        rank.communicate()
+
+
+def sensor(unit: str, top: Any, dtype: str, **metadata: str) -> SimpleNamespace:
+    """A sensor as perun describes it."""
+    kind = SimpleNamespace(dtype=np.dtype(dtype), max=top, mag=SimpleNamespace(value=1e-3))
+    kind.unit = SimpleNamespace(value=unit)
+    return SimpleNamespace(dataType=kind, metadata=metadata)
+
+
+class MadeBackend:
+    """A backend of made sensors; those that are None cannot be had."""
+
+    def __init__(self, sensors: dict[str, tuple[str, str, Any]]) -> None:
+        self.sensors = sensors
+        self.asked: list[str] = []
+
+    def availableSensors(self) -> dict[str, Any]:
+        """All sensors."""
+        return {
+            name: ("made", SimpleNamespace(value=kind), SimpleNamespace(value=unit))
+            for name, (kind, unit, _) in self.sensors.items()
+        }
+
+    def getSensors(self, names: set[str]) -> list[Any]:
+        """The sensors asked for."""
+        self.asked += names
+        found = [self.sensors[name][2] for name in names]
+        if None in found:
+            raise RuntimeError("lost")
+        return found
+
+
+class BrokenBackend:
+    """A backend that cannot even say what it has."""
+
+    def availableSensors(self) -> dict[str, Any]:
+        """Fails."""
+        raise RuntimeError("driver gone")
+
+
+def test_sensors_are_described_as_perun_does_and_a_bad_one_spoils_no_other() -> None:
+    backend = MadeBackend(
+        {
+            "CUDA:3_POWER": (
+                "gpu",
+                "W",
+                sensor("W", np.uint32(400_000), "uint32", uuid="GPU-1", name="A100"),
+            ),
+            "CUDA:4_POWER": ("gpu", "W", None),
+            "CUDA:5_POWER": ("gpu", "W", sensor("W", np.uint32(2**32 - 1), "uint32")),
+            "CUDA:3_MEM": ("gpu", "B", None),
+            "RAM_USAGE": ("ram", "B", None),
+        }
+    )
+    described = describe_sensors([BrokenBackend(), backend])
+    assert described["CUDA:3_POWER"] == {
+        "device_kind": "gpu",
+        "device_index": 3,
+        "unit": "W",
+        "dtype": "<u4",
+        "mag": 1e-3,
+        "valid_max": 400_000,
+        "uuid": "GPU-1",
+        "device_name": "A100",
+    }
+    assert "CUDA:4_POWER" not in described
+    assert "valid_max" not in described["CUDA:5_POWER"]
+    assert described["RAM_USAGE"]["unit"] == "B"
+    assert set(backend.asked) == {"CUDA:3_POWER", "CUDA:4_POWER", "CUDA:5_POWER"}
+    json.dumps(described, allow_nan=False)
