@@ -80,6 +80,7 @@ def part(
     devices: int = 1,
     origin: str | None = "measured",
     coverage: float = 1.0,
+    discarded_j: float = 0.0,
     flags: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """A row of an energy table."""
@@ -93,6 +94,8 @@ def part(
         "stage": stage,
         "duration_s": duration_s,
         "energy_j": energy_j,
+        "recorded_j": energy_j,
+        "discarded_j": None if energy_j is None else discarded_j,
         "energy_origin": origin,
         "coverage": coverage,
         "flags": json.dumps([{"code": code, "device": None, "detail": code} for code in flags]),
@@ -169,18 +172,16 @@ def trace(
 ) -> dict[str, Any]:
     """A row of a run's traces; times count from 2026-01-01."""
     return {
-        "configuration": NAME,
-        "repeat": 1,
         "segment": 0,
         "time": 1_767_225_600_000_000 + round(second * 1e6),
         "node": node,
         "device_kind": kind,
         "device_index": index,
-        "device": f"{kind}{index}",
+        "uuid": None,
         "power_w": power_w,
-        "utilisation": None,
         "energy_origin": "measured",
         "stage": stage,
+        "flag": "",
     }
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pytest
 import run_files
 from energy_files import (
     T0,
@@ -20,8 +20,7 @@ from energy_files import (
     write_perun,
 )
 
-from scalewatt.energy.publish import EVENTS_SCHEMA
-from scalewatt.files import write_json, write_table
+from scalewatt.files import write_json
 from scalewatt.results.runs import EnergyTotals, Facility, run_row
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
@@ -130,16 +129,59 @@ def test_ranks_that_share_a_gpu_are_flagged_and_its_power_is_not_divided(tmp_pat
     assert "gpus_shared" in codes(json.loads(row["flags"]))
 
 
-def test_work_that_a_killed_segment_lost_is_reported(tmp_path: Path) -> None:
-    energy = [run_files.part("cpu", "train", 50.0, 3500.0)]
-    segments = [{"segment": 0, "outcome": "killed"}, {"segment": 1, "outcome": "finished"}]
-    files = run_files.make_run(tmp_path, energy, segments=segments)
-    times = [("startup", 0, 10), ("train", 10, 30), ("checkpoint", 30, 31), ("train", 31, 48.5)]
-    events = [
-        {"segment": 0, "stage": stage, "epoch": None, "start_s": begin, "end_s": end}
-        for stage, begin, end in times
-    ]
-    write_table(pa.Table.from_pylist(events, EVENTS_SCHEMA), files.folder / "events.parquet")
-    flags = json.loads(run_row(files, "demo", Facility())["flags"])
-    (lost,) = [flag["detail"] for flag in flags if flag["code"] == "segment_killed"]
-    assert "17.5 s" in lost
+def test_the_energy_since_the_last_checkpoint_of_a_killed_segment_is_discarded(
+    tmp_path: Path,
+) -> None:
+    stages = [(1, "startup", 0.0, 5.0), (1, "train", 5.0, 20.0), (1, "checkpoint", 20.0, 21.0)]
+    for outcome, lost_s in (("killed", 19.0), ("failed", 19.0), ("stopped", 0.0)):
+        run = tmp_path / outcome
+        made = [{"segment": 1, "outcome": outcome}]
+        make_run(run, stages=[*stages, (1, "train", 21.0, 40.0)], segments=made)
+        record(run, 1, {"cpu_0_package-0": counter(N, 150)})
+        energy = accounted(run, make_spec(ranks_per_node=0), NO_POWERS)[1]
+        totals = EnergyTotals(energy, with_staging=True)
+        assert totals.joules("cpu") == pytest.approx(40 * 150)
+        assert totals.discarded_j("cpu") == pytest.approx(lost_s * 150)
+        details = [one["detail"] for one in totals.flags if one["code"] == "segment_killed"]
+        assert details == (
+            [f"segment 1 was killed; {lost_s} s of its work were lost and done again"]
+            if lost_s
+            else []
+        )
+
+
+def test_a_segment_killed_before_its_first_checkpoint_discards_all(tmp_path: Path) -> None:
+    made = [{"segment": 1, "outcome": "killed"}]
+    make_run(tmp_path, stages=[(1, "startup", 0.0, 5.0), (1, "train", 5.0, 40.0)], segments=made)
+    record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
+    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    assert EnergyTotals(energy, with_staging=True).discarded_j("cpu") == pytest.approx(40 * 150)
+
+
+def test_discarded_energy_is_a_column_of_the_run_and_in_its_total(tmp_path: Path) -> None:
+    energy = [run_files.part("cpu", "train", 50.0, 3600.0, discarded_j=360.0)]
+    row = run_row(run_files.make_run(tmp_path, energy), "demo", Facility())
+    assert (row["energy_kwh"], row["discarded_energy_kwh"]) == (1e-3, 1e-4)
+
+
+def test_overlapping_segments_count_once(tmp_path: Path) -> None:
+    make_run(tmp_path, stages=[(0, "train", 0.0, 40.0), (1, "train", 41.0, 70.0)])
+    sensors = {"cpu_0_package-0": counter(N, 150)}
+    for number, start in ((0, T0), (1, T0 + 30)):
+        stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
+        write_journal(stem, "n1", sensors, start=start)
+    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.joules("cpu") == pytest.approx(70 * 150)
+    assert totals.runtime_s == pytest.approx(70)
+    (detail,) = {f["detail"] for f in totals.flags if f["code"] == "segments_overlap"}
+    assert "10.0 s" in detail
+
+
+def test_a_segment_inside_of_another_counts_once(tmp_path: Path) -> None:
+    make_run(tmp_path, stages=[(0, "train", 0.0, 40.0)])
+    for number, start, n in ((0, T0, N), (1, T0 + 10, 20)):
+        stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
+        write_journal(stem, "n1", {"cpu_0_package-0": counter(n, 150)}, start=start)
+    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    assert EnergyTotals(energy, with_staging=True).joules("cpu") == pytest.approx(40 * 150)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -190,7 +191,8 @@ def _account_segment(
     flags = list(segment.flags)
     if not events:
         flags.append(flag("no_events", None, f"segment {segment.number} has no stage events"))
-    recorded_j, measured = 0.0, True
+    recorded_j, measured, lost_s = 0.0, True, 0.0
+    lost = _discarded_span(run, segment.number, events)
     nodes: list[str] = []
     for one in node_accounts(run, segment, events, done.ends):
         nodes.append(one.node)
@@ -198,7 +200,7 @@ def _account_segment(
             flags += one.flags
             continue
         opinions = node_opinions(one.recording, one.kinds, one.window)
-        lost = _discarded_span(run, segment.number, events)
+        lost_s = max(lost_s, float(np.sum(one.intervals.within(*lost).seconds)))
         for kind in sorted(one.kinds, key=lambda kind: kind.device_kind):
             own = [*kind.flags, *opinion_flags(opinions, kind.device_kind)]
             done.rows.add(segment.number, kind, one.intervals, lost, [*one.flags, *own])
@@ -207,6 +209,9 @@ def _account_segment(
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
         done.opinions += [opinion.row(segment.number) for opinion in opinions]
         done.states.append(state_table(one.recording, segment.number))
+    if lost[1] > lost[0]:
+        detail = f"segment {segment.number} was killed; {lost_s:.1f} s of its work were lost"
+        flags.append(flag("segment_killed", None, f"{detail} and done again"))
     absent, doubts = _missing_hosts(run, nodes, segment.number)
     flags += doubts
     for node in absent:
@@ -296,11 +301,14 @@ def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:
     return [flag("journal_disagrees", None, detail)]
 
 
-def _discarded_span(run: Run, number: int, events: list[Event]) -> Window | None:
-    """Return from when to when a segment worked in vain: since its last checkpoint."""
+def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
+    """Return from when to when a segment worked in vain: since its last checkpoint.
+
+    That time and its energy are in the run's totals.
+    """
     outcomes = {s["segment"]: s.get("outcome") for s in run.provenance.get("segments") or []}
     if outcomes.get(number) not in _DISCARDING:
-        return None
+        return 0.0, 0.0
     saved = [float(e["end_s"]) for e in events[:-1] if e["stage"] == "checkpoint"]
     return max(saved, default=float("-inf")), float("inf")
 

@@ -31,17 +31,14 @@ class EnergyRows:
         segment: int,
         kind: KindEnergy,
         intervals: StageIntervals,
-        lost: Window | None,
+        lost: Window,
         flags: list[Flag],
     ) -> None:
         """Add one device kind of one node; what it did in the span `lost` was done in vain."""
         recorded = kind.intervals_j(intervals)
         seconds = intervals.by_stage(intervals.seconds)
         energies = intervals.by_stage(recorded)
-        discarded = dict.fromkeys(energies, 0.0)
-        if lost is not None:
-            inside = intervals.within(*lost)
-            discarded = intervals.by_stage(kind.intervals_j(inside))
+        discarded = intervals.by_stage(kind.intervals_j(intervals.within(*lost)))
         for stage, length in seconds.items():
             self._rows.append(
                 {

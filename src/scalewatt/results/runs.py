@@ -76,7 +76,6 @@ def run_row(files: RunFiles, campaign: str, facility: Facility) -> dict[str, Any
             [
                 *energy.flags,
                 *_shared_gpus(spec, provenance),
-                *_lost_work(provenance, files.folder / "events.parquet"),
             ]
         ),
         "spec_sha256": provenance["spec_sha256"],
@@ -121,7 +120,18 @@ class EnergyTotals:
 
     def joules(self, kind: str) -> float | None:
         """Energy of a device kind over all nodes, segments and stages; null if any part is."""
-        return _sum([r["energy_j"] for r in self.rows if r["device_kind"] == kind])
+        return self._total("energy_j", kind)
+
+    def discarded_j(self, kind: str) -> float | None:
+        """The part of `joules` that killed segments spent in vain."""
+        return self._total("discarded_j", kind)
+
+    def recorded_j(self, kind: str) -> float:
+        """What was recorded of a device kind, whether or not that is enough to be stated."""
+        return sum(r["recorded_j"] or 0.0 for r in self.rows if r["device_kind"] == kind)
+
+    def _total(self, column: str, kind: str) -> float | None:
+        return _sum([r[column] for r in self.rows if r["device_kind"] == kind])
 
     def absent(self, kind: str) -> bool:
         """Whether the nodes have no such sensor at all, as opposed to one that failed."""
@@ -170,25 +180,6 @@ def _shared_gpus(spec: dict[str, Any], provenance: dict[str, Any]) -> list[Flag]
     return [flag("gpus_shared", None, detail)]
 
 
-def _lost_work(provenance: dict[str, Any], events: Path) -> list[Flag]:
-    """A flag for each killed segment: its time since the last checkpoint was spent in vain.
-
-    That time and its energy are in the run's totals.
-    """
-    killed = [s["segment"] for s in provenance["segments"] if s["outcome"] in ("killed", "failed")]
-    flags = []
-    rows = pq.read_table(events).to_pylist() if killed else []
-    for number in killed:
-        own = [row for row in rows if row["segment"] == number]
-        if not own:
-            continue
-        saved = [row["end_s"] for row in own[:-1] if row["stage"] == "checkpoint"]
-        lost_s = own[-1]["end_s"] - max(saved, default=own[0]["start_s"])
-        detail = f"segment {number} was killed; {lost_s:.1f} s of its work were lost and done again"
-        flags.append(flag("segment_killed", None, detail))
-    return flags
-
-
 def _sum(values: list[float | None]) -> float | None:
     if not values or any(v is None for v in values):
         return None
@@ -227,6 +218,8 @@ def _energy_columns(
     scope = [kind for kind in DEVICE_KINDS if not energy.absent(kind)]
     joules = {kind: energy.joules(kind) for kind in DEVICE_KINDS}
     total = _sum([joules[kind] for kind in scope])
+    recorded = _sum([energy.recorded_j(kind) for kind in scope])
+    discarded = _sum([energy.discarded_j(kind) for kind in scope])
     runtime_s = energy.runtime_s
     gpu_hours = spec["gpus"] * runtime_s / 3600
     kwh = _ratio(total, J_PER_KWH)
@@ -238,6 +231,8 @@ def _energy_columns(
         "gpu_hours": gpu_hours,
         "energy_kwh": kwh,
         **{f"{kind}_energy_kwh": _ratio(joules[kind], J_PER_KWH) for kind in DEVICE_KINDS},
+        "recorded_energy_kwh": _ratio(recorded, J_PER_KWH),
+        "discarded_energy_kwh": _ratio(discarded, J_PER_KWH),
         "unused_gpu_energy_kwh": _ratio(energy.joules("unused_gpu"), J_PER_KWH),
         "stage_data_energy_kwh": _ratio(
             _sum([r["energy_j"] for r in energy.staging if r["device_kind"] in scope]), J_PER_KWH

@@ -56,6 +56,8 @@ RUNS = pa.schema(
         ("passes", pa.int64()),
         ("runtime_s", pa.float64()),
         *((name, pa.float64()) for name in QUANTITIES),
+        ("recorded_energy_kwh", pa.float64()),
+        ("discarded_energy_kwh", pa.float64()),
         ("unused_gpu_energy_kwh", pa.float64()),
         ("stage_data_energy_kwh", pa.float64()),
         ("energy_per_update_j", pa.float64()),
