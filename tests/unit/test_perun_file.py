@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from energy_files import codes, counter, gpu, recordings, write_perun
 
-from scalewatt.energy.perun_file import read_perun_file
+from scalewatt.energy.perun_file import RunInfo, list_runs, open_perun_file, read_perun_file
 from scalewatt.energy.summary import describe
 from scalewatt.errors import InputError
 
 J_PER_KWH = 3.6e6
+
+
+@contextmanager
+def changed(path: Path, inside: str) -> Iterator[h5py.Group]:
+    """Give a group of host n1 of a file that `write_perun` made, to be changed."""
+    with h5py.File(path, "a") as handle:
+        yield handle[f"app/nodes/run/nodes/0/nodes/n1/nodes/{inside}"]
 
 
 def test_watts_counters_and_shares_are_told_apart_by_unit(tmp_path: Path) -> None:
@@ -75,36 +87,289 @@ def test_values_and_times_of_unequal_length_are_cut_and_flagged(tmp_path: Path) 
     assert codes(recording.series[0].flags) == {"length_mismatch"}
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b'{"a": 1}', b"\x89HDF\r\n\x1a\n" + b"\0" * 40], ids=["empty", "json", "cut"]
-)
-def test_a_file_that_is_no_recording_is_refused_with_its_path(
-    tmp_path: Path, content: bytes
+def test_a_hosts_series_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    sensors = {"CUDA:0_POWER": gpu(5), "cpu_0_package-0": counter(5, 150)}
+    write_perun(path, {"n2": sensors, "n1.cluster.org": sensors})
+    with open_perun_file(path) as recording:
+        assert recording.hosts == ("n1.cluster.org", "n2")
+        first, again = recording.nodes["n2"], recording.nodes["n2"]
+        assert [s.sensor for s in first] == ["cpu_0_package-0", "CUDA:0_POWER"]
+        assert first[0] is not again[0]
+        assert first[0].time_s is first[1].time_s, "equal times are kept once"
+        with pytest.raises(KeyError):
+            recording.nodes["n3"]
+    with pytest.raises(ValueError, match=r"a\.hdf5: is closed"):
+        recording.nodes["n2"]
+    eager = read_perun_file(path)
+    assert eager.nodes["n2"][1].values.tolist() == first[1].values.tolist()
+    assert replace(eager, nodes={}).problems == recording.problems == ()
+
+
+def test_an_error_of_the_caller_stays_what_it_is(tmp_path: Path) -> None:
+    write_perun(tmp_path / "a.hdf5", {"n1": {"CUDA:0_POWER": gpu(5)}})
+    with pytest.raises(OSError, match="disk full"), open_perun_file(tmp_path / "a.hdf5"):
+        raise OSError("disk full")
+
+
+def test_sensors_of_one_host_may_have_times_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
+    write_perun(path, {"n1": {"CUDA:1_POWER": gpu(3)}}, time_s=[0, 2, 5])
+    first, second = read_perun_file(path).series
+    assert first.time_s.tolist() == [0, 1, 2] and second.time_s.tolist() == [0, 2, 5]
+
+
+def test_all_runs_of_a_file_are_listed_in_the_order_of_their_start(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    hosts = {"n1": {"CUDA:0_POWER": gpu(3)}}
+    write_perun(path, hosts, run_id="b", execution_dt="2026-01-03T00:00:00")
+    write_perun(path, {"n2": hosts["n1"]}, run_id="a", execution_dt="2026-01-02T00:00:00")
+    for round_id in ("10", "2", "failed"):
+        write_perun(path, hosts, run_id="a", round_id=round_id, execution_dt="2026-01-02T00:00:00")
+    with h5py.File(path, "a") as handle:
+        handle.copy("app", "other")
+        del handle["other/nodes/a"]
+        handle["other/nodes/b"].attrs["execution_dt"] = "2026-01-04T00:00:00"
+        handle["other/nodes/b"].attrs["perun_version"] = "0.8.10"
+    first = RunInfo(
+        "app", "a", ("0", "2", "10", "failed"), "2026-01-02T00:00:00", None, ("n1", "n2")
+    )
+    second = RunInfo("app", "b", ("0",), "2026-01-03T00:00:00", None, ("n1",))
+    third = RunInfo("other", "b", ("0",), "2026-01-04T00:00:00", "0.8.10", ("n1",))
+    assert list_runs(path) == [first, second, third]
+
+
+def test_runs_of_two_applications_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
+    with h5py.File(path, "a") as handle:
+        handle.move("app", "zebra")
+    write_perun(path, {"n2": {"CUDA:0_POWER": gpu(3)}}, execution_dt="2027")
+    assert read_perun_file(path, "zebra/run").hosts == ("n1",)
+    assert read_perun_file(path, "zebra/run").problems == ()
+    both = read_perun_file(path, "run")
+    assert both.hosts == ("n2",)
+    assert [one["detail"] for one in both.problems] == [
+        "the file holds 2 runs (zebra/run, app/run); app/run is read"
+    ]
+
+
+def test_a_round_is_picked_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    for round_id, watts in (("0", 20), ("1", 100), ("failed", 1)):
+        write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3, watts)}}, round_id=round_id)
+    recording = read_perun_file(path, "run", "0")
+    assert (recording.round_id, recording.series[0].values[0]) == ("0", 20)
+    assert recording.problems == ()
+    failed = read_perun_file(path, round_id="failed")
+    assert failed.series[0].values[0] == 1 and codes(failed.problems) == {"failed_round"}
+    with pytest.raises(
+        InputError, match=r"a\.hdf5: run run holds no round '7'; it holds 0, 1, fai"
+    ):
+        read_perun_file(path, round_id="7")
+
+
+@pytest.mark.parametrize("ranks", [[[0, 1], [4, 5]], ["[0, 1]", "[4, 5]"]], ids=["array", "text"])
+def test_ranks_without_a_host_tell_that_its_recording_is_missing(
+    tmp_path: Path, ranks: list[Any]
 ) -> None:
-    path = tmp_path / "bad.hdf5"
-    path.write_bytes(content)
-    for reader in (read_perun_file, describe):
-        with pytest.raises(InputError, match=r"bad\.hdf5.*expected an HDF5 file written by perun"):
-            reader(path)
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {host: {"CUDA:0_POWER": gpu(3)} for host in ("n1", "n3")})
+    with h5py.File(path, "a") as handle:
+        hosts = handle["app/nodes/run/nodes/0/nodes"]
+        hosts["n1"].attrs["mpi_ranks"], hosts["n3"].attrs["mpi_ranks"] = ranks
+    (problem,) = read_perun_file(path).problems
+    assert problem["code"] == "missing_host" and problem["detail"].endswith("of ranks 2, 3")
+    with h5py.File(path, "a") as handle:
+        handle["app/nodes/run/nodes/0/nodes/n3"].attrs["mpi_ranks"] = "[2, 3]"
+    assert read_perun_file(path).problems == ()
 
 
-def test_a_missing_file_and_a_foreign_hdf5_are_refused(tmp_path: Path) -> None:
-    import h5py
-
-    with pytest.raises(InputError, match=r"none\.hdf5"):
-        read_perun_file(tmp_path / "none.hdf5")
-    with h5py.File(tmp_path / "foreign.hdf5", "w") as handle:
-        handle["x"] = [1, 2]
-    with pytest.raises(InputError, match=r"foreign\.hdf5: holds no run"):
-        read_perun_file(tmp_path / "foreign.hdf5")
+MAGNITUDES = [1e-3, "0.001", b"0.001", "MILLI", "MILI", "Magnitude.MILLI", "m", np.array([1e-3])]
+UNITS = ["W", b"W", "WATT", "Unit.WATT", "Watt", np.bytes_("W"), np.array(["W"], dtype=object)]
 
 
-def test_a_truncated_recording_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "cut.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(5000)}})
-    path.write_bytes(path.read_bytes()[:-4000])
-    with pytest.raises(InputError, match=r"cut\.hdf5"):
-        read_perun_file(path)
+SPELLINGS = [(unit, 1e-3) for unit in UNITS] + [("W", mag) for mag in MAGNITUDES]
+
+
+@pytest.mark.parametrize(("unit", "mag"), SPELLINGS, ids=repr)
+def test_a_unit_and_its_magnitude_are_understood_as_any_version_spells_them(
+    tmp_path: Path, unit: Any, mag: Any
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2, 250)}})
+    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
+        raw["values"].attrs["unit"], raw["values"].attrs["mag"] = unit, mag
+    (series,) = read_perun_file(path).series
+    assert (series.quantity, series.limit_w) == ("power", 400)
+    assert series.values == pytest.approx([250, 250])
+
+
+def test_a_whole_number_is_a_magnitude_and_none_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": np.full(2, 250)}})
+    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
+        raw["values"].attrs["mag"] = 1
+    assert read_perun_file(path).series[0].values.tolist() == [250, 250]
+    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
+        del raw["values"].attrs["mag"], raw["values"].attrs["fill"]
+        del raw["values"].attrs["valid_max"]
+    (series,) = read_perun_file(path).series
+    assert series.values.tolist() == [250, 250] and series.limit_w is None
+
+
+def spoil_text(raw: h5py.Group) -> None:
+    attributes = dict(raw["values"].attrs)
+    del raw["values"]
+    raw.create_dataset("values", data=["a", "b"]).attrs.update(attributes)
+
+
+def spoil_shape(raw: h5py.Group) -> None:
+    attributes = dict(raw["values"].attrs)
+    del raw["values"]
+    raw.create_dataset("values", data=5.0).attrs.update(attributes)
+
+
+def spoil_times(raw: h5py.Group) -> None:
+    del raw["timesteps"]
+
+
+def spoil_values(raw: h5py.Group) -> None:
+    del raw["values"]
+
+
+def spoil_unit(raw: h5py.Group) -> None:
+    del raw["values"].attrs["unit"]
+
+
+def spoil_magnitude(raw: h5py.Group) -> None:
+    raw["values"].attrs["mag"] = "some"
+
+
+SPOILS = [
+    (spoil_text, "its values are no list of numbers"),
+    (spoil_shape, "its values are no list of numbers"),
+    (spoil_times, "it holds no timesteps"),
+    (spoil_values, "it holds no values"),
+    (spoil_unit, "its values have no unit that perun knows"),
+    (spoil_magnitude, "its magnitude is 'some'"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "detail"), SPOILS, ids=lambda one: getattr(one, "__name__", ""))
+def test_a_sensor_that_cannot_be_read_makes_its_kind_unknown_and_is_named(
+    tmp_path: Path, spoil: Any, detail: str
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)}})
+    with changed(path, "gpu/nodes/CUDA:1_POWER/raw_data") as raw:
+        spoil(raw)
+    first, second = read_perun_file(path).series
+    assert first.values.size == 9 and first.flags == ()
+    assert second.values.size == second.time_s.size == 0
+    assert second.flags == (
+        {"code": "unreadable_sensor", "device": "CUDA:1_POWER", "detail": detail},
+    )
+    assert describe(path)["gpu_energy_kwh"] is None
+
+
+def test_a_sensor_without_samples_makes_its_kind_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9)}})
+    write_perun(path, {"n1": {"CUDA:1_POWER": []}}, time_s=[])
+    assert [s.values.size for s in read_perun_file(path).series] == [9, 0]
+    assert describe(path)["gpu_energy_kwh"] is None
+
+
+def test_samples_without_a_time_are_left_out_and_flagged(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    sensors = {"CUDA:0_POWER": gpu(4), "CUDA:1_POWER": gpu(4)}
+    write_perun(path, {"n1": sensors}, time_s=[0, np.nan, np.inf, 3])
+    for series in read_perun_file(path).series:
+        assert series.time_s.tolist() == [0, 3] and series.values.tolist() == [100, 100]
+        assert codes(series.flags) == {"missing_times"}
+
+
+def test_a_value_that_was_never_filled_in_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CPU_USAGE": [50, -1, np.nan, 100]}})
+    assert read_perun_file(path).series[0].values == pytest.approx(
+        [0.5, np.nan, np.nan, 1], nan_ok=True
+    )
+
+
+def watts_of_a_counter(path: Path, reads_j: list[float]) -> None:
+    """Write only the watts that perun computes of a counter with the package's range."""
+    top = 262_143.32885
+    steps = np.diff(np.asarray(reads_j, dtype=float))
+    steps[steps < 0] += top
+    write_perun(path, {"n1": {"cpu_0_package-0": np.zeros(len(reads_j))}})
+    with changed(path, "cpu/nodes/cpu_0_package-0/raw_data") as raw:
+        del raw["values"]
+        watts = np.concatenate((steps[:1], steps)).astype("float32")
+        raw.create_dataset("values", data=watts).attrs.update(
+            {"unit": "W", "mag": 1.0, "valid_max": np.finfo("float32").max, "fill": -1.0}
+        )
+
+
+def test_watts_that_perun_computed_of_a_counter_are_means(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    watts_of_a_counter(path, [1000, 1100, 1300, 1350])
+    (series,) = read_perun_file(path).series
+    assert (series.quantity, series.limit_w) == ("mean_power", None)
+    assert describe(path)["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(350)
+
+
+def test_a_failed_read_in_watts_alone_adds_no_phantom_energy(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    reads = [100_000 + 150.0 * i for i in range(600)]
+    reads[300] = 0.0
+    watts_of_a_counter(path, reads)
+    said = describe(path)
+    assert said["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(599 * 150, rel=1e-3)
+    assert codes(said["flags"]) == {"over_limit"}
+
+
+@pytest.mark.parametrize("as_watts", [False, True], ids=["counter", "counter beside watts"])
+def test_a_failed_read_of_a_counter_costs_nothing(tmp_path: Path, as_watts: bool) -> None:
+    path = tmp_path / "a.hdf5"
+    reads = counter(60, 150)
+    reads[30] = 0
+    write_perun(path, {"n1": {"cpu_0_package-0": reads}}, rapl_as_watts=as_watts)
+    said = describe(path)
+    assert said["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(59 * 150)
+    assert codes(said["flags"]) == {"counter_zero"}
+
+
+def test_a_gpu_states_its_identity_and_others_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2), "CUDA:1_POWER": gpu(2)}})
+    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
+        raw.parent.attrs["uuid"] = "GPU-57ca"
+    assert [s.uuid for s in read_perun_file(path).series] == ["GPU-57ca", None]
+
+
+def test_amd_gpus_are_numbered_by_their_number_or_else_by_their_uuid(tmp_path: Path) -> None:
+    for names in (
+        ("ROCM:2_POWER", "ROCM:10_POWER"),
+        ("ROCM:3aff74a1-0000_POWER", "ROCM:aaff74a1-0000_POWER"),
+    ):
+        path = tmp_path / f"{len(names[0])}.hdf5"
+        for name, watts in zip(names, (200, 300), strict=True):
+            write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2, watts)}})
+            with changed(path, "gpu/nodes") as sensors:
+                sensors.move("CUDA:0_POWER", name)
+        found = {s.device_index: (s.sensor, s.values[0]) for s in read_perun_file(path).series}
+        expected = (2, 10) if "ROCM:2_POWER" in names else (0, 1)
+        assert found == dict(zip(expected, zip(names, (200, 300), strict=True), strict=True))
+
+
+def test_an_absent_kind_has_no_series_and_no_energy(tmp_path: Path) -> None:
+    write_perun(tmp_path / "a.hdf5", {"n1": {"cpu_0_package-0": counter(9, 150)}})
+    said = describe(tmp_path / "a.hdf5")
+    assert said["gpu_energy_kwh"] is said["ram_energy_kwh"] is None and said["gpus"] == 0
+    assert said["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(8 * 150)
 
 
 def test_a_host_without_a_kind_that_others_have_is_flagged(tmp_path: Path) -> None:

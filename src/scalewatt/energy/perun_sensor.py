@@ -3,8 +3,8 @@
 Unit and magnitude decide: W is power, J is a cumulative counter, % is utilisation. From 0.8 on
 perun stores RAPL as float32 W computed from the µJ counter, and the counter as `alt_values`. The
 counter is taken: its differences are exact, a failed read (0) costs nothing, while the watts carry
-float32 rounding and 262 kJ for every failed read. Of watts alone such a step is above any limit,
-and left out at integration.
+float32 rounding and 262 kJ for every failed read. Where there are only such watts, each is the mean
+since the sample before ("mean_power"), and those of a failed read are above any limit.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class SensorReader:
         self._wholes = sorted(wholes)
         self._raw_times: NDArray[Any] | None = None
         self._time_s: Floats = np.zeros(0)
+        self._all_timed = True
 
     def read(self, kind: str, sensor: str, group: h5py.Group) -> SensorSeries | None:
         """Return the series of a sensor; None where it says nothing about power or use.
@@ -89,6 +90,9 @@ class SensorReader:
             # "%" of RAM is the memory in use, which says nothing about power.
             if quantity is None or (quantity == "utilisation" and kind == "ram"):
                 return None
+            # Sensors give whole numbers of W or its parts; fractions perun computed of a counter.
+            if quantity == "power" and kind != "gpu" and data.dtype.kind == "f":
+                quantity = "mean_power"
             return self._filled(replace(empty, quantity=quantity), data, _dataset(raw, "timesteps"))
         except _Unreadable as error:
             return replace(empty, flags=(flag("unreadable_sensor", sensor, str(error)),))
@@ -103,6 +107,12 @@ class SensorReader:
             detail = f"{values.size} values but {time_s.size} times; the longer one is cut"
             flags.append(flag("length_mismatch", series.sensor, detail))
             values, time_s = values[: time_s.size], time_s[: values.size]
+        if not self._all_timed and not (timed := np.isfinite(time_s)).all():
+            detail = (
+                f"{np.count_nonzero(~timed)} of {timed.size} samples without a time are left out"
+            )
+            flags.append(flag("missing_times", series.sensor, detail))
+            values, time_s = values[timed], time_s[timed]
         top = (_number(data, "valid_max") or 0.0) * magnitude
         if series.quantity == "power" and series.device_kind == "cpu":
             flags += self._part_flags(series)
@@ -121,6 +131,7 @@ class SensorReader:
         if self._raw_times is None or not np.array_equal(times, self._raw_times):
             self._raw_times = times
             self._time_s = np.multiply(times, _magnitude(data), dtype=np.float64)
+            self._all_timed = bool(np.isfinite(self._time_s).all())
         return self._time_s
 
     def _part_flags(self, series: SensorSeries) -> list[Flag]:
