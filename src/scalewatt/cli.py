@@ -78,9 +78,20 @@ def _parser() -> argparse.ArgumentParser:
     idle.add_argument("--out", type=Path, required=True, help="the table")
     idle.set_defaults(run=_idle)
 
-    energy = commands.add_parser("energy", help="print the energy of any perun file")
+    energy = commands.add_parser(
+        "energy", help="print the energy of any perun file, journal or run folder"
+    )
     energy.add_argument("paths", nargs="+", type=Path, metavar="PATH")
-    energy.add_argument("--json", action="store_true")
+    energy.add_argument("--json", action="store_true", help="one JSON object a line for each path")
+    energy.add_argument(
+        "--stages", type=Path, metavar="EVENTS", help="stage events (Parquet, CSV, JSON lines)"
+    )
+    energy.add_argument(
+        "--gpus-per-node", type=int, metavar="N", help="how many GPUs each node must have recorded"
+    )
+    energy.add_argument(
+        "--run", dest="run_id", metavar="RUN", help="which run of a file; default: the last"
+    )
     energy.set_defaults(run=_energy)
 
     account = commands.add_parser("account", help="a run's recordings to traces and energy tables")
@@ -190,17 +201,21 @@ def _idle(arguments: argparse.Namespace) -> int:
 
 def _energy(arguments: argparse.Namespace) -> int:
     from scalewatt.energy.summary import describe
+    from scalewatt.energy.text import energy_text
 
-    code = 0
-    for path in arguments.paths:
+    failed = 0
+    for number, path in enumerate(arguments.paths):
         try:
-            described = describe(path)
+            said = describe(path, arguments.run_id, arguments.stages, arguments.gpus_per_node)
         except InputError as error:
             print(f"scalewatt: error: {error}", file=sys.stderr)
-            code = 1
+            failed += 1
             continue
-        print(json.dumps(described, indent=1))
-    return code
+        if arguments.json:
+            print(json.dumps(said, allow_nan=False))
+        else:
+            print(("\n" if number > failed else "") + energy_text(said))
+    return 1 if failed else 0
 
 
 def _account(arguments: argparse.Namespace) -> int:
