@@ -1,0 +1,142 @@
+"""The energy of recordings as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scalewatt.energy.node import UNUSED_GPU
+from scalewatt.energy.samples import DEVICE_KINDS
+
+_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", UNUSED_GPU: "GPUs not held"}
+MOST_DEVICES = 40
+"""More devices than this are not listed; --json has them all."""
+
+
+def energy_text(said: dict[str, Any]) -> str:
+    """Return what `describe` said as lines of text. Unknown numbers are dashes."""
+    parts = [
+        [_title(said), *(f"  {line}" for line in _facts(said))],
+        _indented(_kinds(said)),
+        _indented(_devices(said)),
+        _indented(_stages(said)),
+        _indented(_epochs(said)),
+        [f"  {line}" for line in _flags(said)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _title(said: dict[str, Any]) -> str:
+    title = str(said["path"])
+    if said.get("run"):
+        title += f", run {said['run']}, round {said['round']}"
+    if said.get("segments"):
+        title += f", {len(said['segments'])} segments"
+    return title
+
+
+def _facts(said: dict[str, Any]) -> list[str]:
+    energy = f"{_number(said['energy_kwh'], 6)} kWh = {_number(said['energy_j'], 1)} J"
+    if said["energy_scope"]:
+        energy += f" ({said['origin']}, {said['energy_scope']})"
+    lines = [
+        f"energy    {energy}",
+        f"run time  {_number(said['runtime_s'], 3)} s",
+        f"hosts     {', '.join(said['hosts']) or '-'}; GPUs {said['gpus']}",
+        f"coverage  {_percent(said['coverage'])}",
+    ]
+    if said["energy_kwh"] is None and said["recorded_energy_kwh"]:
+        recorded = _number(said["recorded_energy_kwh"], 6)
+        lines.insert(
+            1, f"          {recorded} kWh were recorded; the flags say why that is not all"
+        )
+    if said.get("runs"):
+        names = ", ".join(run["run"] for run in said["runs"])
+        lines.append(f"runs      {names} (--run NAME for another)")
+    return lines
+
+
+def _kinds(said: dict[str, Any]) -> list[list[str]]:
+    rows = [["kind", "kWh", "J", "mean W of a device"]]
+    for kind in (*DEVICE_KINDS, UNUSED_GPU):
+        if kind == UNUSED_GPU and not any(d["device_kind"] == kind for d in said["devices"]):
+            continue
+        energies = said[f"{kind}_energy_kwh"], said[f"{kind}_energy_j"]
+        power = said.get(f"{kind}_mean_power_w")
+        rows.append(
+            [_WORDS[kind], _number(energies[0], 6), _number(energies[1], 1), _number(power, 1)]
+        )
+    return rows
+
+
+def _devices(said: dict[str, Any]) -> list[list[str]]:
+    devices = said["devices"]
+    if len(devices) > MOST_DEVICES:
+        return [[f"{len(devices)} devices (--json lists them)"]]
+    rows = [["host", "device", "kWh", "J", "mean W", "coverage", "samples"]]
+    for one in devices:
+        rows.append(
+            [
+                one["node"],
+                one["device"],
+                _number(one["energy_kwh"], 6),
+                _number(one["energy_j"], 1),
+                _number(one["mean_power_w"], 1),
+                _percent(one["coverage"]),
+                str(one["samples"]),
+            ]
+        )
+    return rows if len(rows) > 1 else []
+
+
+def _stages(said: dict[str, Any]) -> list[list[str]]:
+    return _parts(said["stages"], "stage")
+
+
+def _epochs(said: dict[str, Any]) -> list[list[str]]:
+    epochs = said["epochs"]
+    return _parts(epochs, "epoch") if len(epochs) <= MOST_DEVICES else []
+
+
+def _parts(rows: Sequence[dict[str, Any]], name: str) -> list[list[str]]:
+    kinds = [kind for kind in DEVICE_KINDS if any(f"{kind}_energy_j" in row for row in rows)]
+    lines = [[name, "J", *(f"{_WORDS[kind]} J" for kind in kinds)]]
+    for row in rows:
+        values = [row["energy_j"], *(row.get(f"{kind}_energy_j") for kind in kinds)]
+        lines.append([str(row[name]), *(_number(value, 1) for value in values)])
+    return lines if rows else []
+
+
+def _flags(said: dict[str, Any]) -> Iterable[str]:
+    return [
+        f"{one['code']}: {one['device'] + ': ' if one['device'] else ''}{one['detail']}"
+        for one in said["flags"]
+    ]
+
+
+def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as columns: words to the left, numbers to the right."""
+    if not rows:
+        return []
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    words = [not _is_number(rows[-1][i]) for i in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if left else cell.rjust(width)
+            for cell, width, left in zip(row, widths, words, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.rstrip(" %").replace(".", "").replace(" ", "").isdigit()
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return "-" if value is None else f"{value:.{decimals}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
