@@ -378,5 +378,5 @@ def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
     write_figure_table(table_definition(demo(), "figure2", []), tmp_path, out)
     schema: pa.Schema = pq.read_schema(out)
     assert set(json.loads(schema.metadata[b"scalewatt"])) == {
-        "figure", "campaign", "missing", "notes", "gpu_word",
+        "figure", "campaign", "missing", "notes", "gpu_word", "metric_name",
     }  # fmt: skip

@@ -110,9 +110,7 @@ def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
     return segment_events(rows, 0)
 
 
-def _of_folder(
-    folder: Path, events: pa.Table | None, gpus_per_node: int | None
-) -> dict[str, Any]:
+def _of_folder(folder: Path, events: pa.Table | None, gpus_per_node: int | None) -> dict[str, Any]:
     """Describe all segments of a run folder, or of a folder with a segment's files in it."""
     spec_path = folder / "spec.json"
     known = read_json(spec_path) if spec_path.exists() else {}

@@ -44,6 +44,7 @@ class _Context:
     styles: dict[str, dict[str, Any]]
     word: str
     model: str | None
+    metric_name: str | None
     dense: bool
 
 
@@ -73,6 +74,7 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
         styles={series: style.series_style(index) for index, series in enumerate(labels)},
         word=gpu_word(table),
         model=models.pop() if len(models) == 1 else None,
+        metric_name=metadata(table).get("metric_name"),
         dense=columns < 3,
     )
     n_rows = -(-len(panels) // columns)
@@ -93,11 +95,11 @@ def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context
         style.say_instead(axes, "No run of these series has finished.")
         return
     if not points:
-        sentence = no_value_sentence(panel.y_name, context.word, context.model)
+        sentence = no_value_sentence(panel.y_name, context.word, context.model, context.metric_name)
         style.say_instead(axes, sentence)
         return
     x = quantity(panel.x_name, context.word, context.model)
-    y = quantity(panel.y_name, context.word, context.model)
+    y = quantity(panel.y_name, context.word, context.model, context.metric_name)
     axes.set(xlabel=x.label, ylabel=y.label)
     for series, series_style in context.styles.items():
         for origin in (*ORIGINS, None):

@@ -33,12 +33,24 @@ METRIC_LABELS = {
 METRIC_OF_MODEL = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
 
 
-def metric_label(model: str | None) -> str:
-    """The axis label of a model's quality metric."""
-    return METRIC_LABELS.get(METRIC_OF_MODEL.get(model or "", ""), "Metric after the last epoch")
+SEVERAL = "several"
+"""Stands for the metric of runs that have different ones."""
 
 
-def quantity(name: str, gpu_word: str, model: str | None) -> Quantity:
+def metric_label(model: str | None, metric_name: str | None = None) -> str:
+    """The axis label of a quality metric, by its name or, where that is not known, by the model."""
+    name = metric_name or METRIC_OF_MODEL.get(model or "", SEVERAL)
+    if name == SEVERAL:
+        return "Metric after the last epoch"
+    if name in METRIC_LABELS:
+        return METRIC_LABELS[name]
+    words = name.removesuffix("_percent").replace("_", " ")
+    return words[:1].upper() + words[1:] + (" (%)" if name.endswith("_percent") else "")
+
+
+def quantity(
+    name: str, gpu_word: str, model: str | None, metric_name: str | None = None
+) -> Quantity:
     """The quantity in column `name`; unknown columns are shown under their own name."""
     one = "process" if gpu_word == "processes" else "GPU"
     known = {
@@ -48,7 +60,7 @@ def quantity(name: str, gpu_word: str, model: str | None) -> Quantity:
         "gpu_hours": Quantity("Process hours (h)" if one == "process" else "GPU hours (h)", "log"),
         "dataset_samples": Quantity("Training samples", "log"),
         "speedup": Quantity("Speed-up n0·T(n0)/T(n)", "log2"),
-        "metric_last": Quantity(metric_label(model)),
+        "metric_last": Quantity(metric_label(model, metric_name)),
         "energy_kwh": Quantity("Energy (kWh)", "log"),
         "runtime_h": Quantity("Run time (h)", "log"),
         "p_gpuh_kw": Quantity(f"Energy per {one} hour (kW)", from_zero=True),
@@ -60,13 +72,16 @@ def quantity(name: str, gpu_word: str, model: str | None) -> Quantity:
     return known.get(name, Quantity(name))
 
 
-def no_value_sentence(y_name: str, gpu_word: str, model: str | None) -> str:
+def no_value_sentence(
+    y_name: str, gpu_word: str, model: str | None, metric_name: str | None = None
+) -> str:
     """Why a panel whose points all lack their value is not drawn."""
     if y_name == "mean_gpu_power_w":
         return "No GPU power was measured or estimated on this device."
     if y_name == "mean_cpu_socket_power_w":
         return "No CPU power was measured or estimated on this device."
-    return f"None of these runs has a value for: {quantity(y_name, gpu_word, model).label}."
+    label = quantity(y_name, gpu_word, model, metric_name).label
+    return f"None of these runs has a value for: {label}."
 
 
 def origin_phrase(origin: str | None, scope: str | None) -> str:

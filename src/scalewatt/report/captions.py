@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -21,14 +22,37 @@ TITLES = {
 }
 
 
+_PAPERS_MODEL = {2: "resnet50", 3: "resnet50", 4: "fourcastnet", 6: "resnet50", 7: "fourcastnet"}
+_WITHOUT_MODEL = {
+    2: "speed-up, metric and energy",
+    3: "dataset growing with n",
+    4: "speed-up, metric and energy",
+    6: "power and throughput",
+    7: "power and throughput",
+}
+
+
+def title(figure: int, table: pa.Table | None) -> str:
+    """The figure's title; a campaign may show other models than the paper."""
+    models = {} if table is None else dict.fromkeys(row["model"] for row in _points(figure, table))
+    if not models or list(models) == [_PAPERS_MODEL[figure]]:
+        return TITLES[figure]
+    return f"{', '.join(models)}: {_WITHOUT_MODEL[figure]}"
+
+
+def _points(figure: int, table: pa.Table) -> list[Row]:
+    return table.select(["model"]).to_pylist() if figure in _PAPERS_MODEL else []
+
+
 def caption(figure: int, table: pa.Table) -> str:
     """What the figure shows and its main numbers, in two to five sentences."""
     rows = table.to_pylist()
     if not rows:
         return "No run of this figure has finished."
-    describe = {1: _procedures, 5: _power}.get(figure, _curves)
-    parts = describe(rows, gpu_word(table))
-    missing = len(metadata(table).get("missing", []))
+    stored = metadata(table)
+    curves = partial(_curves, metric_name=stored.get("metric_name"))
+    parts = {1: _procedures, 5: _power}.get(figure, curves)(rows, gpu_word(table))
+    missing = len(stored.get("missing", []))
     if missing:
         parts.append(f"{missing} configuration{'s' * (missing > 1)} without a finished run.")
     return " ".join(parts)
@@ -55,7 +79,7 @@ def _power(rows: Sequence[Row], word: str) -> list[str]:
     return parts
 
 
-def _curves(rows: Sequence[Row], word: str) -> list[str]:
+def _curves(rows: Sequence[Row], word: str, metric_name: str | None) -> list[str]:
     labels = series_labels(rows)
     configurations = {row["configuration"] for row in rows}
     counts = [row["gpus"] for row in rows]
@@ -71,7 +95,7 @@ def _curves(rows: Sequence[Row], word: str) -> list[str]:
     for panel in sorted({row["panel"] for row in rows}):
         inside = [row for row in rows if row["panel"] == panel]
         if not any(has_value(row) for row in inside):
-            sentence = no_value_sentence(inside[0]["y_name"], word, inside[0]["model"])
+            sentence = no_value_sentence(inside[0]["y_name"], word, inside[0]["model"], metric_name)
             parts.append(f"Panel {panel}: {sentence}")
     return [part for part in parts if part]
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from scalewatt import __version__
 from scalewatt.errors import InputError
-from scalewatt.figures.points import gpu_word
-from scalewatt.figures.words import METRIC_LABELS, origin_sentence
+from scalewatt.figures.points import gpu_word, metadata
+from scalewatt.figures.words import metric_label, origin_sentence
 from scalewatt.files import read_json, write_text
-from scalewatt.report.captions import TITLES, caption
+from scalewatt.report.captions import TITLES, caption, title
 from scalewatt.report.numbers import MISSING, flags, number, with_interval
 
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ TABLE1_COLUMNS = (
     ("energy_per_node_kwh", "energy per node (kWh)"),
     ("runtime_h", "run time (h)"),
     ("gpu_hours", "{hours} (h)"),
-    ("metric_last", "Z500 RMSE (m²/s²)"),
+    ("metric_last", "metric"),
     ("n_repeats", "runs"),
     ("energy_origin", "origin"),
 )
@@ -116,7 +116,7 @@ def write_report(
         devices=_devices(runs or []),
         basis=basis,
         figures=[_figure(number_, tables_dir, figures_dir) for number_ in TITLES],
-        table1=_grid(_rows(tables_dir / "table1.parquet"), TABLE1_COLUMNS, hours),
+        table1=_table1_grid(_table(tables_dir / "table1.parquet"), hours),
         configurations=_configuration_grid(configurations, hours),
         runs=_run_grid(runs, hours),
         learning=_learning_grid(runs),
@@ -198,7 +198,7 @@ def _devices(runs: Sequence[Row]) -> list[str]:
 def _figure(figure: int, tables_dir: Path, figures_dir: Path) -> FigureEntry:
     table = _table(tables_dir / f"figure{figure}.parquet")
     words = "This figure's table has not been made." if table is None else caption(figure, table)
-    return FigureEntry(figure, TITLES[figure], words, _image(figures_dir, figure))
+    return FigureEntry(figure, title(figure, table), words, _image(figures_dir, figure))
 
 
 def _image(figures_dir: Path, figure: int) -> str | None:
@@ -221,6 +221,15 @@ def _grid(
         return None
     texts = [[number(row.get(column)) for column, _ in columns] for row in rows]
     return Grid(_headings(columns, hours), texts)
+
+
+def _table1_grid(table: pa.Table | None, hours: str) -> Grid | None:
+    grid = _grid(None if table is None else table.to_pylist(), TABLE1_COLUMNS, hours)
+    if grid is None or table is None:
+        return grid
+    # Without any run, the paper's.
+    label = metric_label("fourcastnet", metadata(table).get("metric_name"))
+    return Grid([label if h == "metric" else h for h in grid.headings], grid.rows)
 
 
 def _configuration_grid(rows: Sequence[Row] | None, hours: str) -> Grid | None:
@@ -256,7 +265,7 @@ def _learning_grid(rows: Sequence[Row] | None) -> Grid | None:
         [
             number(row["configuration"]),
             number(row["repeat"]),
-            METRIC_LABELS.get(row["metric_name"], number(row["metric_name"])),
+            metric_label(None, row["metric_name"]),
             number(row["metric_last"]),
             number(row["metric_best"]),
             number(row["metric_persistence"]),

@@ -43,8 +43,9 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
     built = builder(figure, results)(definition, configuration_rows(rows))
     write_table_with_csv(_with(built, _metadata(definition, rows)), out)
     if figure == "table1":
-        write_text(out.with_suffix(".md"), markdown(built))
-        write_text(out.with_suffix(".tex"), latex(built))
+        metric_name = _metric_name(rows)
+        write_text(out.with_suffix(".md"), markdown(built, metric_name))
+        write_text(out.with_suffix(".tex"), latex(built, metric_name))
 
 
 def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -55,9 +56,27 @@ def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[st
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
         "missing": [] if definition.get("figure") == "figure1" else definition["missing"],
-        "notes": _notes(definition, {row["configuration"] for row in rows}),
+        "notes": _notes(definition, {row["configuration"] for row in rows})
+        + _stage_notes(definition, rows),
         "gpu_word": "processes" if counts_processes else "GPUs",
+        "metric_name": _metric_name(rows),
     }
+
+
+def _metric_name(rows: list[dict[str, Any]]) -> str | None:
+    """The metric that all runs have, `several` where they differ or do not say, null without runs."""
+    names = {row["metric_name"] for row in rows}
+    if not names:
+        return None
+    return names.pop() or "several" if len(names) == 1 else "several"
+
+
+def _stage_notes(definition: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+    """Which of figure 5's runs do not say when training began."""
+    without = sorted({r["configuration"] for r in rows if '"no_events"' in r["flags"]})
+    if definition.get("figure") != "figure5" or not without:
+        return []
+    return [f"Time counts from the start of the recording, not of training: {', '.join(without)}."]
 
 
 def _notes(definition: dict[str, Any], present: set[str]) -> list[str]:
@@ -65,7 +84,8 @@ def _notes(definition: dict[str, Any], present: set[str]) -> list[str]:
     if not any(panel.y == "speedup" for panel in PANELS.get(definition.get("figure", ""), ())):
         return []
     notes = ["n0 is a series' smallest n, where its speed-up is ideal by definition."]
-    if any(series["phase"] == "finetune" for series in definition["series"]):
+    models = {(series["model"], series["phase"]) for series in definition["series"]}
+    if ("fourcastnet", "finetune") in models:
         notes.append(
             "RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."
         )

@@ -17,6 +17,7 @@ from scalewatt.results.schema import OVERVIEW, POINTS, POWER, TABLE1, table
 
 Row = dict[str, Any]
 
+NO_STAGE = "unattributed"
 POWER_TRACE_S = 300.0
 """Length of Figure 5's power traces."""
 
@@ -190,9 +191,10 @@ def _power_panel(letter: str, label: str, row: Row, traces: pa.Table) -> pa.Tabl
     )
     own = traces.filter(chosen).sort_by("time")
     training = own.filter(pc.equal(own["stage"].cast(pa.string()), "train"))
-    if not len(training):
+    if not len(training) and pc.any(pc.not_equal(own["stage"].cast(pa.string()), NO_STAGE)).as_py():
         return POWER.empty_table()
-    start = training["time"][0].as_py()
+    # A run made elsewhere may not say when training began: all of its recording is shown.
+    start = (training if len(training) else own)["time"][0].as_py()
     seconds = [(t - start).total_seconds() for t in own["time"].to_pylist()]
     watts = own["power_w"].to_pylist()
     mean_own, mean_all = pc.mean(own["power_w"]).as_py(), pc.mean(known["power_w"]).as_py()

@@ -15,8 +15,19 @@ _COLUMNS = (
     ("energy_per_node_kwh", "Energy per node (kWh)", ".4g"),
     ("runtime_h", "Run time (h)", ".4g"),
     ("gpu_hours", "GPUh (h)", ".4g"),
-    ("metric_last", "Z500 RMSE (m²/s²)", ".4g"),
+    ("metric_last", "", ".4g"),
 )
+_METRIC_HEADS = {
+    None: "Z500 RMSE (m²/s²)",  # no run: the paper's
+    "z500_rmse_m2_s2": "Z500 RMSE (m²/s²)",
+    "top1_error_percent": "Top-1 error (%)",
+    "several": "Metric",
+}
+
+
+def _heads(metric_name: str | None) -> list[str]:
+    known = _METRIC_HEADS.get(metric_name, metric_name) or ""
+    return [head or known for _, head, _ in _COLUMNS]
 
 
 def _cells(table: pa.Table) -> list[list[str]]:
@@ -37,21 +48,21 @@ def origin_sentence(table: pa.Table) -> str:
     return f"Energy: {'; '.join(words)}." if words else "No finished run."
 
 
-def markdown(table: pa.Table) -> str:
+def markdown(table: pa.Table, metric_name: str | None = None) -> str:
     """A Markdown table, with the energies' origin under it."""
-    heads = [head for _, head, _ in _COLUMNS]
+    heads = _heads(metric_name)
     rules = ["---" if not form else "--:" for _, _, form in _COLUMNS]
     lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *_cells(table))]
     return "\n".join([*lines, "", origin_sentence(table), ""])
 
 
-def latex(table: pa.Table) -> str:
+def latex(table: pa.Table, metric_name: str | None = None) -> str:
     """A booktabs table."""
     special = str.maketrans({"–": "--", "²": "\\textsuperscript{2}", "_": "\\_", "%": "\\%"})
     align = "".join("l" if not form else "r" for _, _, form in _COLUMNS)
     body = [
         " & ".join(cells).translate(special) + r" \\"
-        for cells in ([head for _, head, _ in _COLUMNS], *_cells(table))
+        for cells in (_heads(metric_name), *_cells(table))
     ]
     return "\n".join(
         [
