@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from stand_in_rapl import WATTS
 from training import CLUSTER
 from workspace import Workspace, environment
 
+from scalewatt.energy.neighbours import FOLDER_VARIABLE
 from scalewatt.results.idle import ProbePowers, probe_powers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -27,13 +28,21 @@ HERE = Path(__file__).parent
 RATED = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
 
 
-def command(out: Path, **device: Any) -> list[str]:
+@pytest.fixture(scope="module", autouse=True)
+def among_themselves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The probes of these tests do not see what else is measured on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("samplers")))
+        yield
+
+
+def command(out: Path, period_s: float = 0.5, **device: Any) -> list[str]:
     """A probe of ten seconds; `device` changes the cluster's."""
     devices = {"local": {**CLUSTER["devices"]["local"], **device}}  # type: ignore[index]
     cluster = json.dumps({**CLUSTER, "devices": devices})
     return [
         *(sys.executable, "-m", "scalewatt.cli", "probe", "local", "--cluster", cluster),
-        *("--seconds", "10", "--sampling-period", "0.5", "--out", str(out)),
+        *("--seconds", "10", "--sampling-period", str(period_s), "--out", str(out)),
     ]
 
 
@@ -79,31 +88,15 @@ def nothing_is_left(out: Path) -> bool:
     return not ranks_and_sampler(out)
 
 
-def test_a_probe_without_sensors_is_estimated_near_the_idle_power(tmp_path: Path) -> None:
-    process = start(command(tmp_path / "probe"))
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
-    found = probe_powers(tmp_path / "probe", RATED)
-    assert found.probe["torch_device"] == "cpu"
-    assert found.probe["gpus"] is None
-    cpu = found.kinds["cpu"]
-    if cpu.origin == "estimated":  # this machine may have sensors
-        assert cpu.mean_w is not None
-        assert 50 <= cpu.mean_w <= 150
-    assert {path.name for path in (tmp_path / "probe" / "perun").iterdir()} >= {"segment-000.hdf5"}
-    assert not (tmp_path / "probe" / ".unfinished").exists()
-    assert nothing_is_left(tmp_path / "probe")
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> ProbePowers:
-    """A probe with stand-in counters and GPUs."""
+    """A probe with stand-in counters and GPUs; the counters wrap so soon that samples are close."""
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
         pytest.skip("covering /sys/class/powercap needs a mount namespace (root)")
     out = tmp_path_factory.mktemp("measured") / "probe"
     nvml = os.pathsep.join([str(HERE / "stand_in_nvml"), os.environ.get("PYTHONPATH", "")])
     subprocess.run(
-        ["unshare", "-m", sys.executable, str(HERE / "stand_in_rapl.py"), *command(out)],
+        ["unshare", "-m", sys.executable, str(HERE / "stand_in_rapl.py"), *command(out, 0.1)],
         env={**environment(), "PYTHONPATH": nvml},
         check=True,
     )
@@ -203,6 +196,18 @@ def test_the_target_makes_the_table_of_every_device_with_its_spread(probed: Work
     windows.sort(key=lambda window: window["start_s"])
     assert windows[0]["end_s"] < windows[1]["start_s"], "one at a time"
     assert "sd_w" in (probed.results / "tables" / "idle.csv").read_text()
+
+
+def test_a_probe_leaves_its_recording_and_its_log_and_nothing_else(probed: Workspace) -> None:
+    folder = probed.results / "idle" / "local" / "1"
+    probe = json.loads((folder / "probe.json").read_text())
+    assert probe["window"]["end_s"] - probe["window"]["start_s"] == pytest.approx(10.0)
+    assert (probe["repeat"], len(probe["hostnames"])) == (1, 1)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"perun", "probe.json", "probe.log", ".lock"}
+    recorded = {path.suffix for path in (folder / "perun").iterdir()}
+    assert recorded >= {".hdf5", ".journal"}
+    assert nothing_is_left(folder)
 
 
 def test_finished_probes_are_not_probed_again(probed: Workspace) -> None:
