@@ -1,6 +1,7 @@
 # Energy: perun's files to power traces and to energy per node, device kind and stage.
 #   in   a run folder, and the code that accounts for it
-#   out  traces/<configuration>/<repeat>.parquet, energy/<configuration>/<repeat>.parquet
+#   out  traces/<configuration>/<repeat>.parquet, energy/<configuration>/<repeat>.parquet and, beside
+#        the latter, .epochs.parquet, .conditions.parquet and .second-opinions.parquet
 
 
 rule energy:
@@ -13,6 +14,12 @@ rule energy:
     output:
         traces=f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet",
         energy=f"{RESULTS}/energy/{{configuration}}/{{repeat}}.parquet",
+        beside=multiext(
+            f"{RESULTS}/energy/{{configuration}}/{{repeat}}",
+            ".epochs.parquet",
+            ".conditions.parquet",
+            ".second-opinions.parquet",
+        ),
     priority: 50
     params:
         powers=lambda wildcards: canonical(
