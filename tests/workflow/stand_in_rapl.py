@@ -1,7 +1,8 @@
 """Run a command with stand-in RAPL counters: two packages at 70 W and their DRAM at 7 W.
 
 Started in a mount namespace of its own (unshare -m), where it covers /sys/class/powercap. perun's
-own RAPL backend reads the counters. They wrap after 500 J.
+own RAPL backend reads the counters. Their range is that of real ones, in which a late sample leaves
+no doubt about the number of wraps; they begin shortly before its end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import threading
 import time
 from pathlib import Path
 
-WRAP_UJ = 500_000_000
+WRAP_UJ = 262_143_328_850
+WRAPS_AFTER_S = 4.0
 WATTS = {"package": 70.0, "dram": 7.0}
 
 
@@ -62,8 +64,9 @@ def main(command: list[str]) -> int:
         while not over.is_set():
             spent = time.monotonic() - started
             for file, watts in counters:
+                reading = int(WRAP_UJ + (spent - WRAPS_AFTER_S) * watts * 1e6) % WRAP_UJ
                 # Fixed width: a reader never sees half of an older, longer number.
-                os.pwrite(file, f"{int(spent * watts * 1e6) % WRAP_UJ:>12}\n".encode(), 0)
+                os.pwrite(file, f"{reading:>12}\n".encode(), 0)
             over.wait(0.01)
 
     feeder = threading.Thread(target=feed)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from stand_in_rapl import WATTS, WRAP_UJ
+from stand_in_rapl import WATTS, WRAPS_AFTER_S
 from test_resume import WAVES
 from training import CLUSTER, Training
 from workspace import environment
 
 from scalewatt.energy.account import write_energy
+from scalewatt.energy.conditions import ConditionSeries, read_conditions
+from scalewatt.energy.integrate import series_energy
+from scalewatt.energy.journal import read_journal
+from scalewatt.energy.neighbours import FOLDER_VARIABLE
+from scalewatt.energy.perun_file import read_perun_file
+from scalewatt.energy.records import read_records
 from scalewatt.results.runs import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -28,9 +39,11 @@ SENSOR_DOUBTS = {
     "unknown_power",
     "gpu_count",
     "hdf5_unreadable",
+    "journal_damaged",
     "missing_host",
     "segment_unrecorded",
 }
+GPU_WATTS = (100, 200, 150, 250)
 HERE = Path(__file__).parent
 
 
@@ -51,24 +64,37 @@ def totals(training: Training) -> EnergyTotals:
 
 
 @pytest.fixture(scope="module")
-def measured(training: Training) -> EnergyTotals:
-    """A training with stand-in counters and GPUs."""
+def recorded(training: Training) -> Path:
+    """The recording of a training with stand-in counters and GPUs, alone on its node."""
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
         pytest.skip("covering /sys/class/powercap needs a mount namespace (root)")
     nvml = os.pathsep.join([str(HERE / "stand_in_nvml"), os.environ.get("PYTHONPATH", "")])
+    alone = {FOLDER_VARIABLE: str(training.folder / "samplers")}
     subprocess.run(
         ["unshare", "-m", sys.executable, str(HERE / "stand_in_rapl.py"), *training.command()],
-        env={**environment(), "PYTHONPATH": nvml},
+        env={**environment(), "PYTHONPATH": nvml, **alone},
         check=True,
     )
+    return training.out / "perun"
+
+
+@pytest.fixture(scope="module")
+def measured(recorded: Path, training: Training) -> EnergyTotals:
+    """Its energies."""
     return totals(training)
+
+
+def only(folder: Path, pattern: str) -> Path:
+    """The one file of a kind."""
+    (found,) = folder.glob(pattern)
+    return found
 
 
 def test_cpu_and_memory_energy_are_those_of_the_counters_across_wraps(
     measured: EnergyTotals,
 ) -> None:
     runtime = measured.runtime_s
-    assert 2 * WATTS["package"] * runtime > 2 * WRAP_UJ / 1e6, "the counters should wrap"
+    assert runtime > WRAPS_AFTER_S, "the counters should wrap"
     assert measured.origin == "measured"
     assert not {flag["code"] for flag in measured.flags} & SENSOR_DOUBTS
     assert measured.device_seconds("cpu") == pytest.approx(2 * runtime)
@@ -78,5 +104,93 @@ def test_cpu_and_memory_energy_are_those_of_the_counters_across_wraps(
 
 def test_gpus_that_a_run_does_not_hold_are_recorded_beside(measured: EnergyTotals) -> None:
     assert measured.absent("gpu")
-    expected = 300 * measured.runtime_s
+    expected = sum(GPU_WATTS) * measured.runtime_s
     assert measured.joules("unused_gpu") == pytest.approx(expected, rel=0.02)
+
+
+def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
+    journal = read_journal(only(recorded, "segment-000.*.journal"))
+    perun = read_perun_file(recorded / "segment-000.hdf5")
+    assert journal.problems == () and journal.hosts == perun.hosts
+    ours = {one.sensor: one for one in journal.series}
+    theirs = {one.sensor: one for one in perun.series}
+    assert set(ours) == set(theirs) and len(ours) == 4 + 2 + 2 + 1
+    for name, one in ours.items():
+        other = theirs[name]
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-12)
+        assert one.valid_max == pytest.approx(other.valid_max)
+        assert one.limit_w == pytest.approx(other.limit_w)
+        assert one.uuid == other.uuid
+        if one.quantity != "utilisation":
+            energies = [series_energy(s)[0].between(-np.inf, np.inf) for s in (one, other)]
+            assert energies[0] == pytest.approx(energies[1], rel=0.005), name
+
+
+def test_what_stands_beside_power_is_recorded_with_it(recorded: Path) -> None:
+    series, flags = read_conditions(recorded.glob("*.conditions"))
+    assert flags == []
+    found: dict[tuple[str, int], ConditionSeries] = {
+        (one.quantity, one.device_index): one for one in series
+    }
+    sampled = read_journal(only(recorded, "*.journal")).series[0].time_s
+    for gpu, watts in enumerate(GPU_WATTS):
+        assert set(found["temperature", gpu].values) == {50 + gpu}
+        assert set(found["clock_sm", gpu].values) == {1410}
+        assert set(found["gpu_utilisation", gpu].values) == {90 + gpu}
+        time_s = found["temperature", gpu].time_s
+        assert time_s[0] == pytest.approx(sampled[0], abs=1.0)
+        if gpu < 3:
+            joules = found["energy_total", gpu].values
+            expected = watts * (time_s[-1] - time_s[0])
+            assert joules[-1] - joules[0] == pytest.approx(expected, rel=0.02)
+    assert set(found["neighbours", 0].values) == {0}
+    assert not list(recorded.glob("*.neighbours.json"))
+
+
+def test_a_sample_of_the_node_takes_at_most_a_hundred_bytes(recorded: Path) -> None:
+    bytes_of = {}
+    for kind in ("journal", "conditions"):
+        path = only(recorded, f"*.{kind}")
+        bytes_of[kind] = read_records(path).rows.dtype.itemsize
+        assert path.stat().st_size < 3000 + bytes_of[kind] * read_records(path).rows.size
+    # At 1 Hz five samples share one record of conditions.
+    assert bytes_of["journal"] + bytes_of["conditions"] / 5 <= 100
+
+
+@pytest.fixture()
+def two_at_once(tmp_path: Path, data: Path) -> Iterator[list[Training]]:
+    """Two trainings that overlap on this machine, both stopped before their end."""
+    pair = [
+        Training.of(tmp_path / name, data, WAVES, epochs=10**5, updates=6 * 10**5, repeat=repeat)
+        for repeat, name in enumerate(("first", "second"), 1)
+    ]
+    started = []
+    try:
+        for one in pair:
+            started.append(one.start())
+            while not list(one.folder.glob("work/*/perun/*.journal")):
+                assert started[-1].poll() is None, started[-1].communicate()
+                time.sleep(0.1)
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
+        yield pair
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def test_two_runs_at_once_on_a_node_notice_each_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    pair: list[Training] = request.getfixturevalue("two_at_once")
+    for one, other in (pair, pair[::-1]):
+        folder = one.work / "perun"
+        (line,) = only(folder, "*.neighbours.json").read_text().splitlines()
+        assert json.loads(line)["run"] == f"{WAVES} repeat {other.spec['repeat']}"
+        series, _ = read_conditions(folder.glob("*.conditions"))
+        (count,) = [s.values for s in series if s.quantity == "neighbours"]
+        assert count.max() == 1
