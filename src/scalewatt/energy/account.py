@@ -191,7 +191,7 @@ def _account_segment(
     flags = list(segment.flags)
     if not events:
         flags.append(flag("no_events", None, f"segment {segment.number} has no stage events"))
-    recorded_j, measured, lost_s = 0.0, True, 0.0
+    recorded_j, recorded_s, measured, lost_s = 0.0, 0.0, True, 0.0
     lost = _discarded_span(run, segment.number, events)
     nodes: list[str] = []
     for one in node_accounts(run, segment, events, done.ends):
@@ -200,6 +200,7 @@ def _account_segment(
             flags += one.flags
             continue
         opinions = node_opinions(one.recording, one.kinds, one.window)
+        recorded_s = max(recorded_s, one.length_s)
         lost_s = max(lost_s, float(np.sum(one.intervals.within(*lost).seconds)))
         for kind in sorted(one.kinds, key=lambda kind: kind.device_kind):
             own = [*kind.flags, *opinion_flags(opinions, kind.device_kind)]
@@ -216,7 +217,8 @@ def _account_segment(
     flags += doubts
     for node in absent:
         done.rows.add_unrecorded(segment.number, node, events)
-    whole = slurm_opinion(segment.slurm, recorded_j, measured and not absent)
+    complete = measured and not absent
+    whole = slurm_opinion(segment.slurm, recorded_j if complete else None, recorded_s)
     if whole is not None:
         done.opinions.append(whole.row(segment.number))
         flags += opinion_flags([whole], "node")

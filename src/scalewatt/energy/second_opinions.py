@@ -82,20 +82,25 @@ def node_opinions(
 
 
 def slurm_opinion(
-    slurm: dict[str, Any] | None, recorded_j: float, complete: bool
+    slurm: dict[str, Any] | None, recorded_j: float | None, recorded_s: float
 ) -> Opinion | None:
-    """Return Slurm's opinion on a segment; `complete`: whether all of its energy was measured."""
+    """Return Slurm's opinion on a segment of which `recorded_j` were measured (None: not all).
+
+    Slurm's step begins before the recording and ends after it: that time adds to the tolerance.
+    """
     if slurm is None or slurm.get("consumed_energy_j") is None:
         return None
+    elapsed = float(slurm.get("elapsed_s") or recorded_s)
+    beside = abs(elapsed - recorded_s) / recorded_s if recorded_s > 0 else 0.0
     return Opinion(
         node=None,
         device_kind="node",
         device_index=None,
         source="slurm_consumed_energy",
-        duration_s=float(slurm.get("elapsed_s") or 0.0),
+        duration_s=elapsed,
         energy_j=float(slurm["consumed_energy_j"]),
-        recorded_j=recorded_j if complete else None,
-        tolerance=MAX_DIFFERENCE,
+        recorded_j=recorded_j,
+        tolerance=MAX_DIFFERENCE + beside,
     )
 
 

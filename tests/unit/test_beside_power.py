@@ -1,0 +1,299 @@
+"""What is recorded beside power reaches the tables: states, second opinions, neighbours, epochs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from energy_files import T0, accounted, codes, counter, gpu, make_run, make_spec, write_journal
+
+from scalewatt.energy.account import write_energy
+from scalewatt.energy.conditions import QUANTITIES, ConditionSeries
+from scalewatt.energy.device_state import state_flags
+from scalewatt.energy.records import Field, RecordWriter
+from scalewatt.energy.second_opinions import MAX_DIFFERENCE
+from scalewatt.energy.tables import CONDITIONS_SCHEMA, EPOCHS_SCHEMA, SECOND_OPINIONS_SCHEMA
+from scalewatt.files import write_json
+from scalewatt.results.runs import EnergyTotals
+
+NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
+N = 121
+STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 90.0), (0, "validate", 90.0, 115.0)]
+TIMES = np.arange(0.0, N, 5.0)
+"""When conditions are read."""
+
+
+def series(quantity: str, values: Any, device: int = 0, times: Any = TIMES) -> ConditionSeries:
+    kind = QUANTITIES[quantity]
+    made = np.broadcast_to(np.asarray(values, float), np.shape(times)).copy()
+    return ConditionSeries(
+        "n1", kind.device_kind, device, quantity, kind.unit, T0 + np.asarray(times), made
+    )
+
+
+def write_conditions(folder: Path, values: dict[str, Any], node: str = "n1") -> None:
+    """Write readings every 5 s: of each quantity the raw values of GPU 0 or of the node."""
+    sensors = {
+        quantity: {
+            "device_kind": QUANTITIES[quantity].device_kind,
+            "device_index": [0],
+            "unit": QUANTITIES[quantity].unit,
+            "mag": QUANTITIES[quantity].mag,
+        }
+        for quantity in values
+    }
+    fields = [Field(quantity, QUANTITIES[quantity].dtype) for quantity in values]
+    header = {"conditions": 1, "host": node, "sampling_period_s": 1.0, "started_s": T0}
+    stem = f"segment-000.{node}"
+    (folder / "perun").mkdir(parents=True, exist_ok=True)
+    writer = RecordWriter(
+        folder / "perun", stem, "conditions", {**header, "sensors": sensors}, fields
+    )
+    for i, second in enumerate(TIMES):
+        writer.append(
+            T0 + second, second, [np.broadcast_to(v, TIMES.shape)[i] for v in values.values()]
+        )
+
+
+def recorded(folder: Path, conditions: dict[str, Any], **sensors: Any) -> Path:
+    """A run of 120 s on one GPU at 100 W, one CPU at 150 W."""
+    run = make_run(folder, stages=STAGES, gpus={"n1": [0]})
+    node = {"CUDA:0_POWER": gpu(N, 100) + np.arange(N) % 7, "cpu_0_package-0": counter(N, 150)}
+    write_journal(run / "perun" / "segment-000.n1.journal", "n1", node | sensors)
+    if conditions:
+        write_conditions(run, conditions)
+    return run
+
+
+def tables(run: Path, powers: dict[str, Any] | None = None) -> dict[str, list[dict[str, Any]]]:
+    write_json(run / "spec.json", make_spec(ranks_per_node=1))
+    out = run / "energy" / "1.parquet"
+    write_energy(run, run / "spec.json", powers or NO_POWERS, run / "traces.parquet", out)
+    names = ("epochs", "conditions", "second-opinions")
+    found = {name: pq.read_table(out.with_suffix(f".{name}.parquet")) for name in names}
+    schemas = (EPOCHS_SCHEMA, CONDITIONS_SCHEMA, SECOND_OPINIONS_SCHEMA)
+    for (name, table), schema in zip(found.items(), schemas, strict=True):
+        assert table.schema.names == schema.names, name
+    rows = {name: table.to_pylist() for name, table in found.items()}
+    return rows | {"energy": pq.read_table(out).to_pylist()}
+
+
+def energy_flags(rows: list[dict[str, Any]], kind: str = "gpu") -> set[str]:
+    return set().union(*(codes(r["flags"]) for r in rows if r["device_kind"] == kind))
+
+
+# --- throttling ---------------------------------------------------------------------------------
+
+
+def test_the_seconds_of_a_slowed_down_gpu_are_told_by_reason() -> None:
+    reasons = np.where((TIMES >= 20) & (TIMES < 50), 0x20, 0) + np.where(TIMES >= 100, 0x04, 0)
+    throttled, capped = state_flags([series("throttle_reasons", reasons)], [0], (T0, T0 + 120))
+    assert (throttled["code"], capped["code"]) == ("throttled", "power_capped")
+    assert "software thermal slowdown 30 s of 120 s" in throttled["detail"]
+    assert "at its power limit for 22 s of 120 s" in capped["detail"]
+
+
+@pytest.mark.parametrize("reasons", [0x00, 0x01, 0x02, 0x10, 0x100, np.nan])
+def test_idle_and_chosen_clocks_are_no_throttling(reasons: float) -> None:
+    assert state_flags([series("throttle_reasons", reasons)], [0], (T0, T0 + 120)) == []
+
+
+def test_a_gpu_that_the_run_did_not_hold_may_be_throttled() -> None:
+    hot = [series("throttle_reasons", 0x40, device=1)]
+    assert state_flags(hot, [0], (T0, T0 + 120)) == []
+    assert codes(state_flags(hot, None, (T0, T0 + 120))) == {"throttled"}
+
+
+def test_throttled_time_is_a_flag_of_the_run_and_its_state_a_table(tmp_path: Path) -> None:
+    rows = tables(recorded(tmp_path, {"throttle_reasons": 0x08, "temperature": 91}))
+    assert "throttled" in energy_flags(rows["energy"])
+    found = {(r["quantity"], r["unit"], r["value"]) for r in rows["conditions"]}
+    assert found == {("throttle_reasons", "", 8.0), ("temperature", "°C", 91.0)}
+    assert len(rows["conditions"]) == 2 * TIMES.size
+
+
+def test_the_load_of_all_cores_is_among_the_conditions(tmp_path: Path) -> None:
+    rows = tables(recorded(tmp_path, {}, CPU_BUSY=np.full(N, 40.0)))
+    assert {(r["quantity"], r["value"]) for r in rows["conditions"]} == {("cpu_utilisation", 40.0)}
+    assert len(rows["conditions"]) == N
+
+
+# --- second opinions ----------------------------------------------------------------------------
+
+TRUE_W = 100.003
+"""Mean of the made GPU's power."""
+
+
+def opinion(tmp_path: Path, conditions: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    rows = tables(recorded(tmp_path, conditions))
+    (row,) = rows["second-opinions"]
+    return row, energy_flags(rows["energy"])
+
+
+def test_nvmls_energy_counter_is_held_against_the_power(tmp_path: Path) -> None:
+    millijoules = 5e9 + 1000 * TRUE_W * TIMES
+    row, flags = opinion(tmp_path, {"energy_total": millijoules})
+    assert (row["source"], row["device_kind"], row["device_index"]) == (
+        "nvml_energy_counter",
+        "gpu",
+        0,
+    )
+    assert row["duration_s"] == 120 and row["energy_j"] == pytest.approx(120 * TRUE_W)
+    assert abs(row["difference"]) < 1e-3 and row["tolerance"] == MAX_DIFFERENCE
+    assert "second_opinion_differs" not in flags
+
+
+@pytest.mark.parametrize(("factor", "flagged"), [(1.02, False), (1.04, True), (0.96, True)])
+def test_a_difference_over_3_percent_is_flagged(
+    tmp_path: Path, factor: float, flagged: bool
+) -> None:
+    row, flags = opinion(tmp_path, {"energy_total": 1000 * factor * TRUE_W * TIMES})
+    assert row["difference"] == pytest.approx(factor - 1, abs=2e-3)
+    assert ("second_opinion_differs" in flags) == flagged
+
+
+def test_a_power_read_now_and_then_may_differ_by_chance(tmp_path: Path) -> None:
+    wild = np.where(np.arange(TIMES.size) % 2, 1600.0, 600.0)  # 0.1 W
+    row, flags = opinion(tmp_path, {"power_instant": wild})
+    assert abs(row["difference"]) > MAX_DIFFERENCE < row["tolerance"]
+    assert "second_opinion_differs" not in flags
+    _, flags = opinion(tmp_path / "steady", {"power_average": 1100.0})
+    assert "second_opinion_differs" in flags
+
+
+def test_a_node_meter_is_held_against_all_devices(tmp_path: Path) -> None:
+    rows = tables(recorded(tmp_path, {"node_power_hwmon": 300}))
+    (row,) = rows["second-opinions"]
+    assert (row["source"], row["device_kind"], row["node"]) == ("hwmon", "node", "n1")
+    assert row["recorded_j"] == pytest.approx(120 * 250, rel=0.01)
+    for kind in ("gpu", "cpu"):
+        assert "second_opinion_differs" in energy_flags(rows["energy"], kind)
+
+
+@pytest.mark.parametrize(("joules", "flagged"), [(120 * 250.0, False), (120 * 400.0, True)])
+def test_slurms_energy_is_held_against_the_segment(
+    tmp_path: Path, joules: float, flagged: bool
+) -> None:
+    run = recorded(tmp_path, {})
+    slurm = {"job": "1", "step": "0", "consumed_energy_j": joules, "elapsed_s": 125, "nodes": 1}
+    write_json(run / "perun" / "segment-000.slurm-energy.json", slurm)
+    rows = tables(run)
+    (row,) = rows["second-opinions"]
+    assert (row["node"], row["source"]) == (None, "slurm_consumed_energy")
+    assert row["recorded_j"] == pytest.approx(120 * 250, rel=0.01)
+    assert ("second_opinion_differs" in energy_flags(rows["energy"], "cpu")) == flagged
+
+
+def test_slurm_without_a_figure_has_no_opinion(tmp_path: Path) -> None:
+    run = recorded(tmp_path, {})
+    write_json(run / "perun" / "segment-000.slurm-energy.json", {"consumed_energy_j": None})
+    assert tables(run)["second-opinions"] == []
+
+
+# --- shared nodes -------------------------------------------------------------------------------
+
+
+def test_a_node_shared_with_another_run_has_unknown_energy(tmp_path: Path) -> None:
+    met = np.where((TIMES >= 60) & (TIMES < 90), 1, 0)
+    run = recorded(tmp_path, {"neighbours": met})
+    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.joules("gpu") is None and totals.joules("cpu") is None
+    assert totals.recorded_j("cpu") == pytest.approx(120 * 150)
+    details = {f["detail"] for f in totals.flags if f["code"] == "node_shared"}
+    assert details and all("30.0 s" in detail for detail in details)
+
+
+def test_a_node_of_its_own_is_not_flagged(tmp_path: Path) -> None:
+    _, energy = accounted(
+        recorded(tmp_path, {"neighbours": 0}), make_spec(ranks_per_node=1), NO_POWERS
+    )
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.joules("cpu") == pytest.approx(120 * 150)
+    assert "node_shared" not in codes(totals.flags)
+
+
+def test_neighbours_noted_at_registration_count_where_they_overlap(tmp_path: Path) -> None:
+    for name, host, start, shared in (
+        ("a", "n1", 50, True),
+        ("b", "n2", 50, False),
+        ("c", "n1", 500, False),
+    ):
+        run = recorded(tmp_path / name, {})
+        other = {"host": host, "run": "x", "start_s": T0 + start, "end_s": T0 + start + 20}
+        write_json(
+            run / "provenance.json",
+            {"hostnames": ["n1"], "gpus": {"n1": [0]}, "neighbours": [other]},
+        )
+        _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+        totals = EnergyTotals(energy, with_staging=True)
+        assert (totals.joules("cpu") is None) == shared, name
+        assert ("node_shared" in codes(totals.flags)) == shared, name
+
+
+# --- estimates from the load of GPUs ------------------------------------------------------------
+
+
+def test_gpus_without_a_power_sensor_are_estimated_from_their_load(tmp_path: Path) -> None:
+    run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]})
+    cpu = {"cpu_0_package-0": counter(N, 150)}
+    write_journal(run / "perun" / "segment-000.n1.journal", "n1", cpu)
+    write_conditions(run, {"gpu_utilisation": 50})
+    powers = NO_POWERS | {"gpu": {"idle_w": 50, "rated_w": 250}}
+    rows = tables(run, powers)
+    found = [r for r in rows["energy"] if r["device_kind"] == "gpu"]
+    assert {r["energy_origin"] for r in found} == {"estimated"}
+    assert sum(r["energy_j"] for r in found) == pytest.approx(120 * 150)
+    cpus = [r for r in rows["energy"] if r["device_kind"] == "cpu"]
+    assert {r["energy_origin"] for r in cpus} == {"measured"}
+
+
+# --- epochs -------------------------------------------------------------------------------------
+
+
+def test_epochs_and_what_lies_outside_of_them_add_up_to_the_total(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    from scalewatt.energy.publish import EVENTS_SCHEMA
+    from scalewatt.files import write_table
+
+    run = recorded(tmp_path, {})
+    events = [
+        (0, "startup", None, 0, 10),
+        (0, "train", 0, 10, 40),
+        (0, "validate", 0, 40, 50),
+        (0, "train", 1, 50, 80),
+        (0, "checkpoint", 2, 80, 81),
+    ]
+    rows = [
+        {"segment": s, "stage": stage, "epoch": epoch, "start_s": T0 + a, "end_s": T0 + b}
+        for s, stage, epoch, a, b in events
+    ]
+    write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA), run / "events.parquet")
+    found = [r for r in tables(run)["epochs"] if r["device_kind"] == "cpu"]
+    energies = {(r["epoch"], r["stage"]): r["energy_j"] / 150 for r in found}
+    assert energies == pytest.approx(
+        {
+            (None, "startup"): 10,
+            (None, "unattributed"): 39,
+            (0, "train"): 30,
+            (0, "validate"): 10,
+            (1, "train"): 30,
+            (2, "checkpoint"): 1,
+        }
+    )
+    assert {r["energy_origin"] for r in found} == {"measured"}
+    assert sum(r["node_s"] for r in found) == pytest.approx(120)
+
+
+def test_an_epoch_with_an_unrecorded_node_has_unknown_energy(tmp_path: Path) -> None:
+    run = recorded(tmp_path, {})
+    write_json(run / "spec.json", make_spec(nodes=2))
+    out = run / "energy" / "1.parquet"
+    write_energy(run, run / "spec.json", NO_POWERS, run / "traces.parquet", out)
+    epochs = pq.read_table(out.with_suffix(".epochs.parquet")).to_pylist()
+    trained = [r for r in epochs if r["stage"] == "train"]
+    assert trained and all(r["energy_j"] is None and r["node_s"] == 160 for r in trained)
