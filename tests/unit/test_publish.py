@@ -16,6 +16,8 @@ from run_files import epochs, make_spec
 from scalewatt.energy import publish as publish_module
 from scalewatt.energy.publish import EVENTS_SCHEMA, HISTORY_SCHEMA, already_published, publish
 from scalewatt.energy.record import description_path, segment_name
+from scalewatt.energy.records import Field, RecordWriter
+from scalewatt.energy.sampler import JOURNAL_VERSION
 from scalewatt.energy.workdir import WorkDir, open_workdir
 from scalewatt.files import read_json, write_json
 
@@ -51,6 +53,7 @@ def describe(work: WorkDir, segment: int, **changes: Any) -> None:
             "torch_device": "cuda",
             "device_name": "NVIDIA A100",
             "packages": {"torch": "2.7.0"},
+            "slurm": {"job": "4711", "step": str(segment)},
         }
         | changes,
     )
@@ -158,6 +161,40 @@ def test_the_provenance_says_what_the_run_was_done_with(work: WorkDir, out: Path
     assert (found["metric_name"], found["metric_persistence"]) == ("top1_error_percent", 9.5)
     assert found["parameters"] == 23
     assert [s["outcome"] for s in found["segments"]] == ["killed", "finished"]
+
+
+def test_the_steps_of_slurm_belong_to_segments_and_not_to_the_run(work: WorkDir, out: Path) -> None:
+    note = work.perun / f"{segment_name(1)}.slurm-energy.json"
+    write_json(note, {"job": "4711", "step": "1", "consumed_energy_j": 5.0})
+    publish(work, out)
+    assert "slurm" not in read_json(out / "provenance.json")
+    assert read_json(out / "perun" / note.name)["step"] == "1"
+
+
+def test_what_is_recorded_beside_power_is_published_too(work: WorkDir, out: Path) -> None:
+    names = [f"{segment_name(0)}.n1.{suffix}" for suffix in ("conditions", "neighbours.json")]
+    for name in names:
+        (work.perun / name).write_bytes(name.encode())
+    publish(work, out)
+    for name in names:
+        assert (out / "perun" / name).read_bytes() == name.encode()
+
+
+def test_a_recording_in_binary_records_ends_with_its_last_whole_one(
+    work: WorkDir, out: Path
+) -> None:
+    (work.perun / f"{segment_name(0)}.n1.journal").unlink()
+    header = {"host": "n1", "sampling_period_s": 1.0, "started_s": T0}
+    header |= {"journal": JOURNAL_VERSION, "sensors": {}}
+    fields = [Field("CPU_BUSY", "<f4")]
+    writer = RecordWriter(work.perun, f"{segment_name(0)}.n1", "journal", header, fields)
+    for second in (1.0, 2.0, 43.5):
+        writer.append(T0 + second, second, [50.0])
+    with open(work.perun / f"{segment_name(0)}.n1.journal", "ab") as file:
+        file.write(b"torn")
+    publish(work, out)
+    cut = pq.read_table(out / "events.parquet").to_pylist()[1]
+    assert cut["end_s"] - T0 == 43.5
 
 
 def test_without_gpus_the_provenance_names_none(work: WorkDir, out: Path) -> None:

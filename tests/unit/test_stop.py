@@ -48,6 +48,12 @@ def test_the_schedulers_signal_asks_and_does_not_end_the_process(number: int) ->
     assert request.asked(), "a request is not forgotten"
 
 
+def test_the_process_itself_may_ask() -> None:
+    request = StopRequest()
+    request.ask()
+    assert request.asked()
+
+
 def test_ctrl_c_is_left_to_the_launching_process() -> None:
     request = StopRequest()
     request.install()

@@ -185,3 +185,14 @@ def test_a_segment_knows_its_times(tmp_path: Path) -> None:
         work.end_segment("finished")
         [segment] = work.segments()
     assert before <= segment["started_s"] <= segment["ended_s"] <= time.time()
+
+
+def test_a_segment_says_why_its_sampler_was_lost(tmp_path: Path) -> None:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
+        work.begin_segment()
+        work.end_segment(workdir.MONITOR_LOST, "n1: the sampler has ended")
+        work.begin_segment()
+        work.end_segment("finished")
+    first, second = work.segments()
+    assert (first["outcome"], first["detail"]) == ("monitor_lost", "n1: the sampler has ended")
+    assert "detail" not in second

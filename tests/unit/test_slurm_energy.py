@@ -1,0 +1,160 @@
+"""Slurm's ConsumedEnergy, asked of a stand-in `sacct`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalewatt.energy import slurm_energy
+from scalewatt.energy.slurm_energy import (
+    note_slurm_energy,
+    parse_elapsed,
+    parse_energy,
+    slurm_step,
+)
+from scalewatt.files import read_json, write_json
+
+STEP = {"job": "4711", "step": "0"}
+
+
+@pytest.fixture
+def sacct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in that prints what the test writes to `answer`, and notes how it was called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "sacct"
+    program.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/calls\ncat {tmp_path}/answer\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(slurm_energy, "TRIES_S", 0.0)
+    monkeypatch.setattr(slurm_energy, "PAUSE_S", 0.01)
+    return program
+
+
+def note(folder: Path, answer: str, slurm: dict[str, str] | None = STEP) -> Path:
+    (folder / "answer").write_text(answer)
+    write_json(folder / "segment-000.json", {"hostnames": ["n1"], "slurm": slurm})
+    out = folder / "segment-000.slurm-energy.json"
+    note_slurm_energy(folder / "segment-000.json", out)
+    return out
+
+
+def test_slurm_s_energy_of_the_step_is_noted(tmp_path: Path, sacct: Path) -> None:
+    out = note(tmp_path, "4711|COMPLETED|99|01:00:00|2\n4711.0|COMPLETED|1234567|00:10:05|2\n")
+    found = read_json(out)
+    assert found.pop("asked_s") > 1.7e9
+    assert found == {
+        "job": "4711",
+        "step": "0",
+        "consumed_energy_j": 1_234_567.0,
+        "elapsed_s": 605.0,
+        "nodes": 2,
+    }
+    assert (tmp_path / "calls").read_text().split("\n")[0] == (
+        "-n -P -j 4711.0 --format=JobID,State,ConsumedEnergyRaw,Elapsed,NNodes"
+    )
+
+
+@pytest.mark.parametrize("energy", ["", "0", "18446744073709551614", "4294967294"])
+def test_a_cluster_that_does_not_measure_gives_null(
+    tmp_path: Path, sacct: Path, energy: str
+) -> None:
+    found = read_json(note(tmp_path, f"4711.0|COMPLETED|{energy}|00:10:05|2\n"))
+    assert found["consumed_energy_j"] is None
+    assert found["elapsed_s"] == 605.0
+
+
+def test_the_accounting_is_asked_again_until_the_step_has_ended(
+    tmp_path: Path, sacct: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_energy, "TRIES_S", 60.0)
+    sacct.write_text(
+        f"#!/bin/sh\necho call >> {tmp_path}/calls\n"
+        f"if [ $(wc -l < {tmp_path}/calls) -gt 3 ]; then echo '4711.0|FAILED|77|00:01|1'\n"
+        f"elif [ $(wc -l < {tmp_path}/calls) -gt 1 ]; then echo '4711.0|RUNNING|5|00:00|1'; fi\n"
+    )
+    assert read_json(note(tmp_path, ""))["consumed_energy_j"] == 77.0
+    assert len((tmp_path / "calls").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize("answer", ["", "nonsense\n", "4711.1|COMPLETED|5|00:01|1\n", "4711.0|\n"])
+def test_without_an_answer_nothing_is_noted(tmp_path: Path, sacct: Path, answer: str) -> None:
+    assert not note(tmp_path, answer).exists()
+
+
+def test_a_sacct_that_hangs_is_left(
+    tmp_path: Path, sacct: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_energy, "CALL_S", 0.1)
+    sacct.write_text("#!/bin/sh\nexec sleep 600\n")
+    assert not note(tmp_path, "").exists()
+
+
+def test_outside_of_slurm_nothing_is_asked(tmp_path: Path, sacct: Path) -> None:
+    assert not note(tmp_path, "4711.0|COMPLETED|5|00:01|1\n", slurm=None).exists()
+    note_slurm_energy(tmp_path / "missing.json", tmp_path / "out.json")
+    assert not (tmp_path / "calls").exists()
+
+
+def test_without_sacct_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not note(tmp_path, "").exists()
+
+
+def test_a_second_opinion_never_fails_a_training(
+    tmp_path: Path, sacct: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "segment-000.slurm-energy.json").mkdir()  # cannot be replaced by a file
+    note(tmp_path, "4711.0|COMPLETED|5|00:01|1\n")
+    assert "not noted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "joules"),
+    [("1234", 1234.0), ("1.20K", 1200.0), ("3.5M", 3.5e6), ("2G", 2e9), (" 7 ", 7.0)],
+)
+def test_energies_are_read_with_their_suffix(text: str, joules: float) -> None:
+    assert parse_energy(text) == pytest.approx(joules)
+
+
+@pytest.mark.parametrize("text", ["", "K", "-5", "nan", "inf", "1e5", "12 J", "0", "0K", "0.00M"])
+def test_what_is_no_energy_is_null(text: str) -> None:
+    assert parse_energy(text) is None
+
+
+@given(st.text())
+def test_no_text_upsets_the_reading(text: str) -> None:
+    energy, elapsed = parse_energy(text), parse_elapsed(text)
+    assert energy is None or energy > 0
+    assert elapsed is None or elapsed >= 0
+
+
+@given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+def test_elapsed_times_are_read(days: int, hours: int, minutes: int, seconds: int) -> None:
+    text = f"{hours:02d}:{minutes:02d}:{seconds:02d}"
+    expected = 86_400 * days + 3600 * hours + 60 * minutes + seconds
+    assert parse_elapsed(f"{days}-{text}" if days else text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "5", "INVALID", "1-", "1:2:3:4", "x-00:01"])
+def test_what_is_no_time_is_null(text: str) -> None:
+    assert parse_elapsed(text) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "step"),
+    [
+        ({"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0"}, STEP),
+        ({"SLURM_JOBID": "4711", "SLURM_STEPID": "0"}, STEP),
+        ({"SLURM_JOB_ID": "4711"}, None),
+        ({}, None),
+    ],
+)
+def test_a_rank_knows_its_step(environment: dict[str, str], step: dict[str, str] | None) -> None:
+    assert slurm_step(environment) == step
