@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -16,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scalewatt.energy import condition_sources
 from scalewatt.energy.conditions import read_conditions
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours
-from scalewatt.energy.sampler import describe_sensors
+from scalewatt.energy.sampler import JournalWriter, describe_sensors
 
 HOST = socket.gethostname()
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
@@ -146,6 +148,45 @@ def test_signals_that_stop_a_training_do_not_stop_its_sampler(tmp_path: Path, nu
     finally:
         rank.kill()
         rank.communicate()
+
+
+@pytest.mark.parametrize("hours", [1, 4])
+def test_a_sample_takes_at_most_a_hundred_bytes_with_all_that_stands_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    spec = importlib.util.spec_from_file_location("pynvml", STAND_IN / "pynvml.py")
+    assert spec is not None and spec.loader is not None
+    nvml = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(nvml)
+    nvml.OLD_GPU = None
+    meter = tmp_path / "hwmon0"
+    meter.mkdir()
+    (meter / "name").write_text("power_meter\n")
+    (meter / "power1_average").write_text("1500000000\n")
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setattr(condition_sources, "HWMON", tmp_path)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "time", lambda: 1.8e9 + now[0])
+    gpu_facts = {"device_kind": "gpu", "unit": "W", "mag": 1e-3, "valid_max": 400_000}
+    gpu_facts |= {"uuid": "GPU-" + 36 * "0", "device_name": "NVIDIA A100-SXM4-40GB", "dtype": "<u4"}
+    rapl_facts = {"device_kind": "cpu", "unit": "J", "mag": 1e-6, "valid_max": 262_143_328_850}
+    rapl_facts |= {"device_name": "Intel(R) Xeon(R) Platinum 8368 CPU @ 2.40GHz", "dtype": "<u8"}
+    sensors = {f"CUDA:{i}_POWER": {**gpu_facts, "device_index": i} for i in range(4)}
+    for i in range(2):
+        sensors[f"cpu_{i}_package-{i}"] = {**rapl_facts, "device_index": i}
+        sensors[f"ram_{i}_dram"] = {**rapl_facts, "device_index": i, "device_kind": "ram"}
+    callback = JournalWriter(tmp_path, "s", 1.0, os.getppid(), sensors, "a").callback(HOST)
+    values = {f"{HOST}_{name}": 100_000 for name in sensors} | {f"{HOST}_CPU_BUSY": np.float32(9)}
+    for second in range(hours * 3600):
+        now[0] = float(second)
+        callback(values)
+    journal, conditions = tmp_path / f"s.{HOST}.journal", tmp_path / f"s.{HOST}.conditions"
+    assert read_journal(journal).series[0].time_s.size == hours * 3600
+    series, _ = read_conditions(conditions)
+    assert len(series) == 4 * 10 + 2 and series[0].time_s.size == hours * 720
+    assert (journal.stat().st_size + conditions.stat().st_size) / (hours * 3600) <= 100
 
 
 def sensor(unit: str, top: Any, dtype: str, **metadata: str) -> SimpleNamespace:

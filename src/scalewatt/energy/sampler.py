@@ -114,7 +114,11 @@ class JournalWriter:
         """Called once in the sampler; returns what is called with every sample."""
         ignore_stop_signals()
         die_with(self.training_pid)
-        return _Callback(self, socket.gethostname())
+        return self.callback(socket.gethostname())
+
+    def callback(self, host: str) -> Callable[[dict[str, Any]], None]:
+        """Return what records the samples of a host, given as {"<host>_<sensor>": raw value}."""
+        return _Callback(self, host)
 
 
 class _Callback:
