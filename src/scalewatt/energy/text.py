@@ -36,7 +36,9 @@ def _title(said: dict[str, Any]) -> str:
 
 
 def _facts(said: dict[str, Any]) -> list[str]:
-    energy = f"{_number(said['energy_kwh'], 6)} kWh = {_number(said['energy_j'], 1)} J"
+    energy = "unknown"
+    if said["energy_kwh"] is not None:
+        energy = f"{said['energy_kwh']:.6f} kWh = {said['energy_j']:.1f} J"
     if said["energy_scope"]:
         energy += f" ({said['origin']}, {said['energy_scope']})"
     lines = [
