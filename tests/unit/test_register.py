@@ -1,0 +1,696 @@
+"""`scalewatt register`: recordings from anywhere become runs like any other, or one clear message."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
+
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.registered import registered_devices
+from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.cli import main
+from scalewatt.energy.perun_file import read_perun_file
+from scalewatt.energy.summary import describe
+from scalewatt.files import read_json
+from scalewatt.registration.recordings import sha256_of
+from scalewatt.results.runs import Facility, RunFiles, run_row
+
+NO_POWERS = '{"cpu": {}, "gpu": null, "ram": null}'
+SECONDS = 40
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    """A complete description; a key set to None is left out."""
+    values = {
+        "model": "resnet50",
+        "device": "h100",
+        "gpus": 1,
+        "local_batch_size": 256,
+        "dataset_samples": 1000,
+        "epochs": 3,
+        "metric": 24.5,
+    } | changes
+    return {key: value for key, value in values.items() if value is not None}
+
+
+class Place:
+    """A folder in which recordings are made, described and registered."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.capsys = capsys
+        self.results = folder / "results" / "mine"
+        self.campaign = folder / "campaigns" / "mine.yaml"
+
+    def perun(self, name: str, gpus: int = 1, watts: float = 300.0, **more: Any) -> Path:
+        """A perun file of one node with `gpus` GPUs, one package and its memory."""
+        hosts = more.pop("hosts", ("n1",))
+        sensors: dict[str, Any] = {f"CUDA:{i}_POWER": gpu(SECONDS, watts) for i in range(gpus)}
+        sensors |= {"cpu_0_package-0": counter(SECONDS, 120), "ram_0_dram": counter(SECONDS, 20)}
+        write_perun(self.folder / name, dict.fromkeys(hosts, sensors), **more)
+        return self.folder / name
+
+    def journal(self, name: str, host: str = "n1", start: float = T0, watts: float = 300) -> Path:
+        """A journal of one GPU and one package."""
+        sensors = {"CUDA:0_POWER": gpu(SECONDS, watts), "cpu_0_package-0": counter(SECONDS, 120)}
+        write_journal(self.folder / name, host, sensors, start=start)
+        return self.folder / name
+
+    def describe(self, path: Path, /, **changes: Any) -> Path:
+        """The description beside a recording."""
+        beside = path.with_suffix(".yaml")
+        beside.write_text(yaml.safe_dump(described(**changes)))
+        return path
+
+    def register(self, *arguments: str | Path) -> tuple[int, str, str]:
+        """Exit code, standard output and error of the command."""
+        code = main(
+            [
+                *("register", "mine", *map(str, arguments)),
+                *("--results", str(self.folder / "results")),
+                *("--campaigns", str(self.folder / "campaigns")),
+            ]
+        )
+        out, err = self.capsys.readouterr()
+        return code, out, err
+
+    def done(self, *arguments: str | Path) -> str:
+        """Register, which must succeed."""
+        code, out, err = self.register(*arguments)
+        assert (code, err) == (0, "")
+        return out
+
+    def refused(self, *arguments: str | Path) -> str:
+        """The one message of a refusal, which must leave everything as it was."""
+        before = self.files()
+        code, out, err = self.register(*arguments)
+        assert (code, out) == (1, "")
+        assert err.startswith("scalewatt: error: ")
+        assert err.count("\n") == 1 and err.endswith("\n"), "not one message on one line"
+        assert self.files() == before
+        return err
+
+    def files(self) -> dict[Path, bytes]:
+        return {p: p.read_bytes() for p in sorted(self.folder.rglob("*")) if p.is_file()}
+
+    def runs(self) -> list[tuple[str, int]]:
+        found = self.results.glob("runs/*/*/provenance.json")
+        return sorted((p.parents[1].name, int(p.parent.name)) for p in found)
+
+    def row(self, configuration: str, repeat: int = 1) -> dict[str, Any]:
+        """The run's row of the runs table, as the workflow makes it."""
+        files = RunFiles(self.results, configuration, repeat)
+        tables = ("--traces", str(files.traces), "--energy", str(files.energy))
+        assert main(["account", str(files.folder), "--powers", NO_POWERS, *tables]) == 0
+        return run_row(files, "mine", Facility())
+
+    def provenance(self, configuration: str, repeat: int = 1) -> dict[str, Any]:
+        path = self.results / "runs" / configuration / str(repeat) / "provenance.json"
+        return dict(read_json(path))
+
+
+@pytest.fixture()
+def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    return Place(tmp_path, capsys)
+
+
+ONE = "resnet50-h100-n001-lbs0256-s0001000-e003"
+
+
+# --- what a registered run is -------------------------------------------------------------------
+
+
+def test_a_perun_file_becomes_a_run_with_a_row(place: Place) -> None:
+    file = place.describe(place.perun("a.hdf5"), device_name="NVIDIA H100")
+    out = place.done(file)
+    assert place.runs() == [(ONE, 1)]
+    assert f"snakemake --profile profiles/local all --config campaign={place.campaign}" in out
+    row = place.row(ONE)
+    printed = describe(file)
+    for key in ("energy_kwh", "gpu_energy_kwh", "cpu_energy_kwh", "ram_energy_kwh", "runtime_s"):
+        assert row[key] == pytest.approx(printed[key], rel=1e-9), key
+    seconds = SECONDS - 1
+    assert row["energy_kwh"] == pytest.approx(seconds * (300 + 120 + 20) / 3.6e6, rel=1e-6)
+    assert (row["samples"], row["updates"], row["metric_last"]) == (3000, 12, 24.5)
+    assert (row["gpus"], row["nodes"], row["energy_scope"]) == (1, 1, "gpu+cpu+ram")
+    assert (row["energy_origin"], row["device_name"]) == ("measured", "NVIDIA H100")
+    assert row["train_loss"] is None and row["metric_name"] == "top1_error_percent"
+
+
+def test_the_recording_is_copied_and_named_in_the_provenance(place: Place) -> None:
+    file = place.describe(place.perun("a.hdf5"))
+    before = file.read_bytes()
+    place.done(file)
+    copy = place.results / "runs" / ONE / "1" / "perun" / "segment-000.hdf5"
+    assert copy.read_bytes() == file.read_bytes() == before
+    provenance = place.provenance(ONE)
+    assert provenance["registered"] is True
+    assert provenance["recordings"] == [
+        {"file": copy.name, "original": "a.hdf5", "sha256": sha256_of(file), "part": None}
+    ]
+    spec = read_spec(copy.parents[1] / "spec.json")
+    assert provenance["spec_sha256"] == spec_sha256(spec)
+    assert provenance["gpus"] == {"n1": [0]} and provenance["hostnames"] == ["n1"]
+    # perun adds later runs to its file, which must not reach the copy.
+    write_perun(file, {"n1": {"CUDA:0_POWER": gpu(5)}}, run_id="later")
+    assert copy.read_bytes() == before
+
+
+def test_a_real_file_keeps_its_energy(place: Place) -> None:
+    file = recordings() / "kit_a100_resnet50_2gpus.hdf5"
+    table = place.folder / "runs.yaml"
+    values = described(device="a100", gpus=2, local_batch_size=64, path=str(file))
+    table.write_text(yaml.safe_dump({"runs": [values]}))
+    place.done("--table", table)
+    row = place.row("resnet50-a100-n002-lbs0064-s0001000-e003")
+    # What perun itself reports of this file.
+    assert row["energy_kwh"] * 3600 == pytest.approx(407.972, rel=1e-3)
+    assert row["energy_kwh"] == pytest.approx(describe(file)["energy_kwh"], rel=1e-12)
+
+
+def test_spec_history_and_campaign_agree(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5"), precision="bf16", variant="nvme"))
+    campaign = load_campaign(place.campaign)
+    (configuration,) = campaign.configurations.values()
+    assert configuration.id == f"{ONE}-bf16-nvme"
+    assert place.row(configuration.id)["precision"] == "bf16"
+    assert campaign.registered
+    history = pq.read_table(place.results / "runs" / configuration.id / "1" / "history.parquet")
+    assert history.to_pylist()[0]["epoch"] == 2 and len(history) == 1
+
+
+def test_samples_alone_are_one_epoch(place: Place) -> None:
+    one = place.describe(place.perun("a.hdf5"), dataset_samples=None, epochs=None, samples=5000)
+    place.done(one)
+    ((id_, _),) = place.runs()
+    assert id_.endswith("-s0005000-e001")
+    assert place.row(id_)["samples"] == 5000
+
+
+def test_a_run_without_a_metric_has_none(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5"), model="mymodel", metric=None))
+    row = place.row(ONE.replace("resnet50", "mymodel"))
+    assert (row["metric_last"], row["metric_best"], row["metric_name"]) == (None, None, None)
+
+
+def test_on_a_cpu_no_gpu_is_expected(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5", gpus=0), torch_device="cpu", gpus=2))
+    row = place.row(ONE.replace("n001", "n002"))
+    assert row["energy_scope"] == "cpu+ram" and row["energy_kwh"] is not None
+    assert row["torch_device"] == "cpu"
+
+
+def test_gpus_that_the_run_did_not_hold_stand_beside(place: Place) -> None:
+    file = place.describe(place.perun("a.hdf5", gpus=3), gpu_indices=[1])
+    place.done(file)
+    row = place.row(ONE)
+    seconds = SECONDS - 1
+    assert row["gpu_energy_kwh"] == pytest.approx(seconds * 300 / 3.6e6)
+    assert row["unused_gpu_energy_kwh"] == pytest.approx(2 * seconds * 300 / 3.6e6)
+
+
+def test_gpu_indices_may_differ_by_host(place: Place) -> None:
+    file = place.perun("a.hdf5", gpus=2, hosts=("n1.site", "n2.site"))
+    place.done(place.describe(file, gpus=2, gpu_indices={"n1": [0], "n2": [1]}))
+    ((id_, _),) = place.runs()
+    assert id_.endswith("-nodes2")
+    assert place.provenance(id_)["gpus"] == {"n1.site": [0], "n2.site": [1]}
+    assert place.row(id_)["nodes"] == 2
+
+
+def test_a_gpu_that_was_not_recorded_makes_the_energy_null(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5", gpus=1), gpus=2))
+    row = place.row(ONE.replace("n001", "n002"))
+    assert row["energy_kwh"] is None
+    assert "gpu_count" in row["flags"]
+
+
+def test_stages_put_energy_where_the_user_says(place: Place) -> None:
+    file = place.journal("a.jsonl")
+    stages = place.folder / "stages.csv"
+    stages.write_text(f"stage,start_s,end_s\nstage_data,{T0},{T0 + 9}\ntrain,{T0 + 9},{T0 + 39}\n")
+    place.done(place.describe(file, events="stages.csv"))
+    row = place.row(ONE)
+    assert row["stage_data_energy_kwh"] == pytest.approx(9 * 420 / 3.6e6, rel=1e-6)
+    assert "no_events" not in row["flags"]
+
+
+# --- journals, folders, several runs in a file ----------------------------------------------------
+
+
+def test_journals_of_several_hosts_and_segments_are_one_run(place: Place) -> None:
+    folder = place.folder / "run"
+    for number, start in enumerate((T0, T0 + 1000)):
+        for host in ("n1", "n2"):
+            place.journal(f"run/{host}-{number}.jsonl", host, start)
+    (folder / "notes.txt").write_text("nothing to read")
+    place.done(place.describe(folder, gpus=2))
+    ((id_, _),) = place.runs()
+    perun = place.results / "runs" / id_ / "1" / "perun"
+    assert sorted(p.name for p in perun.iterdir()) == [
+        f"segment-00{k}.{host}.journal" for k in (0, 1) for host in ("n1", "n2")
+    ]
+    row = place.row(id_)
+    assert (row["segments"], row["nodes"]) == (2, 2)
+    assert row["energy_kwh"] == pytest.approx(4 * (SECONDS - 1) * 420 / 3.6e6, rel=1e-6)
+
+
+def test_a_run_folder_of_ours_keeps_its_segments(place: Place) -> None:
+    place.perun("run/perun/segment-000.hdf5")
+    place.journal("run/perun/segment-000.n1.journal")
+    place.journal("run/perun/segment-002.n1.journal", start=T0 + 100)
+    place.done(place.describe(place.folder / "run"))
+    segments = place.provenance(ONE)["segments"]
+    assert [(s["segment"], s["outcome"]) for s in segments] == [(0, "stopped"), (2, "finished")]
+
+
+def test_one_run_of_several_in_a_file_is_taken_out_whole(place: Place) -> None:
+    file = place.perun("a.hdf5", run_id="2025-03-18T19:21:59.082046", watts=100)
+    place.perun("a.hdf5", run_id="second", watts=200)
+    place.perun("a.hdf5", run_id="second", round_id="1", watts=400)
+    content = {
+        **described(local_batch_size=None),
+        "runs": [
+            {"local_batch_size": 1, "run": "2025-03-18T19:21:59.082046"},
+            {"local_batch_size": 2, "run": "second", "round": 1},
+        ],
+    }
+    # As a user writes it: YAML takes the first name for a time, the round for a number.
+    text = yaml.safe_dump(content).replace("'2025", "2025").replace("082046'", "082046")
+    file.with_name("a.hdf5.yaml").write_text(text)
+    place.done(file)
+    for batch, watts in ((1, 100), (2, 400)):
+        id_ = ONE.replace("lbs0256", f"lbs000{batch}")
+        row = place.row(id_)
+        assert row["gpu_energy_kwh"] == pytest.approx((SECONDS - 1) * watts / 3.6e6)
+        assert "several" not in row["flags"]
+    copy = place.results / "runs" / id_ / "1" / "perun" / "segment-000.hdf5"
+    kept = read_perun_file(copy)
+    assert (kept.run_id, kept.round_id, kept.sampling_period_s) == ("second", "1", 1.0)
+    with h5py.File(copy) as ours, h5py.File(file) as theirs:
+        path = "app/nodes/second/nodes/1/nodes/n1/nodes/gpu/nodes/CUDA:0_POWER/raw_data/values"
+        assert np.array_equal(ours[path], theirs[path])
+        assert dict(ours[path].attrs) == dict(theirs[path].attrs)
+
+
+def test_which_of_several_runs_or_rounds_must_be_said(place: Place) -> None:
+    file = place.perun("a.hdf5", run_id="one")
+    place.perun("a.hdf5", run_id="two")
+    place.perun("a.hdf5", run_id="two", round_id="1")
+    message = place.refused(place.describe(file))
+    assert "several runs" in message and "allowed: one, two" in message
+    assert "no run 'three'" in place.refused(place.describe(file, run="three"))
+    assert "several rounds" in place.refused(place.describe(file, run="two"))
+    assert "no '7'; allowed: 0, 1" in place.refused(place.describe(file, run="two", round="7"))
+
+
+# --- repeats, and the same file again -------------------------------------------------------------
+
+
+def test_another_file_is_the_next_repeat_and_the_same_one_is_already_there(place: Place) -> None:
+    first = place.describe(place.perun("a.hdf5"))
+    second = place.describe(place.perun("b.hdf5", watts=301.0))
+    place.done(first)
+    before = place.files()
+    assert "already there" in place.done(first)
+    assert place.files() == before
+    out = place.done(first, second)
+    assert f"already there: {ONE} repeat 1" in out and f"registered: {ONE} repeat 2" in out
+    assert place.runs() == [(ONE, 1), (ONE, 2)]
+    assert load_campaign(place.campaign).repeats == {ONE: 2}
+
+
+def test_a_given_repeat_is_kept_and_one_that_is_taken_is_refused(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5"), repeat=3))
+    assert place.runs() == [(ONE, 3)]
+    other = place.describe(place.perun("b.hdf5", watts=301.0), repeat=3)
+    assert "repeat: 3" in place.refused(other)
+    place.done(place.describe(other))
+    assert place.runs() == [(ONE, 1), (ONE, 3)]
+
+
+def test_a_copy_under_another_name_is_the_same_recording(place: Place) -> None:
+    first = place.describe(place.perun("a.hdf5"))
+    copy = place.folder / "copy.hdf5"
+    copy.write_bytes(first.read_bytes())
+    message = place.refused(first, place.describe(copy))
+    assert "copy.hdf5 is the same recording as" in message
+    place.done(first)
+    assert "already there" in place.done(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"metric": 25.0}, ["metric 24.5, not 25.0"]),
+        ({"local_batch_size": 128}, [f"as {ONE} repeat 1, not as", "lbs0128"]),
+    ],
+)
+def test_the_same_file_with_another_description_is_refused(
+    place: Place, change: dict[str, Any], parts: list[str]
+) -> None:
+    file = place.describe(place.perun("a.hdf5"))
+    place.done(file)
+    message = place.refused(place.describe(file, **change))
+    assert all(part in message for part in [*parts, "delete"])
+
+
+def test_nothing_is_written_if_one_of_several_is_wrong(place: Place) -> None:
+    good = place.describe(place.perun("a.hdf5"))
+    torn = place.describe(place.perun("b.hdf5", watts=301))
+    torn.write_bytes(torn.read_bytes()[:3000])
+    assert "b.hdf5" in place.refused(good, torn)
+    assert not place.results.exists() and not place.campaign.exists()
+
+
+# --- the campaign file ----------------------------------------------------------------------------
+
+
+def test_series_follow_from_model_device_and_the_batch_size_given(place: Place) -> None:
+    files = [
+        place.describe(place.perun("a.hdf5")),
+        place.describe(place.perun("b.hdf5", gpus=2), gpus=2),
+        place.describe(
+            place.perun("c.hdf5", gpus=2, watts=9),
+            gpus=2,
+            local_batch_size=None,
+            global_batch_size=256,
+        ),
+        place.describe(place.perun("d.hdf5", gpus=3), gpus=3, series="own", label="My runs"),
+    ]
+    place.done(*files)
+    campaign = load_campaign(place.campaign)
+    points = {name: list(series.points) for name, series in campaign.series.items()}
+    assert points == {
+        "resnet50-h100-lbs0256-s0001000-e003": [1, 2],
+        "resnet50-h100-gbs0256-s0001000-e003": [2],
+        "own": [3],
+    }
+    assert campaign.series["own"].label == "My runs"
+    assert set(campaign.figures) == {"figure2", "figure5", "figure6", "table1"}
+    assert campaign.figures["figure2"]["series"] == list(points)
+
+
+def test_figures_grow_until_the_user_edits_them(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5")))
+    place.done(place.describe(place.perun("b.hdf5", gpus=2), gpus=2, series="second"))
+    content = yaml.safe_load(place.campaign.read_text())
+    assert content["figures"]["figure2"]["series"] == [*content["series"]]
+    first = next(iter(content["series"]))
+    content["series"][first]["label"] = "As I call it"
+    content["figures"] = {"figure6": {"series": [first]}}
+    place.campaign.write_text(yaml.safe_dump(content, sort_keys=False))
+    out = place.done(place.describe(place.perun("c.hdf5", watts=302)))
+    place.done(place.describe(place.perun("d.hdf5", gpus=3), gpus=3, series="third"))
+    again = yaml.safe_load(place.campaign.read_text())
+    assert again["figures"] == content["figures"]
+    assert again["series"][first]["label"] == "As I call it"
+    assert again["series"][first]["points"][0]["repeats"] == 2
+    assert "series 'second' is in no curve" in out
+
+
+def test_each_model_has_its_own_figures(place: Place) -> None:
+    values = {
+        "a": {"model": "vit", "metric_name": "top5_error_percent"},
+        "b": {"model": "fourcastnet", "phase": "pretrain"},
+        "c": {"model": "llm", "metric_name": "loss"},
+    }
+    files = [
+        place.describe(place.perun(f"{name}.hdf5", watts=300 + i), **change)
+        for i, (name, change) in enumerate(values.items())
+    ]
+    out = place.done(*files)
+    campaign = load_campaign(place.campaign)
+    shown = {
+        f: [campaign.series[s].model for s in c.get("series", ())]
+        for f, c in campaign.figures.items()
+    }
+    assert shown["figure2"] == shown["figure6"] == ["vit"]
+    assert shown["figure4"] == shown["figure7"] == ["fourcastnet"]
+    assert "series 'llm-h100-lbs0256-s0001000-e003' is in no curve" in out
+
+
+def test_a_registered_campaign_is_listed_and_its_mistakes_are_named(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.done(place.describe(place.perun("a.hdf5")))
+    assert main(["campaign", str(place.campaign)]) == 0
+    assert ONE in capsys.readouterr().out
+    text = place.campaign.read_text()
+    for old, new, parts in [
+        ("epochs: 3", "epoch: 3", ["unknown key 'epoch'", "did you mean 'epochs'"]),
+        ("figure2:", "figur2:", ["unknown key 'figur2'", "did you mean 'figure2'"]),
+        ("gpus: 1,", "gpus: 3, nodes: 2,", ["gpus 3 on 2 nodes"]),
+    ]:
+        assert text.count(old) == 1
+        place.campaign.write_text(text.replace(old, new))
+        assert main(["campaign", str(place.campaign)]) == 1
+        message = capsys.readouterr().err
+        assert all(part in message for part in [str(place.campaign), *parts]), message
+
+
+def test_a_campaign_that_trains_is_never_touched(place: Place) -> None:
+    file = place.describe(place.perun("a.hdf5"))
+    place.campaign.parent.mkdir()
+    place.campaign.write_text("name: mine\nprotocol: paper\n")
+    assert "no campaign of registered runs" in place.refused(file)
+    place.campaign.unlink()
+    trained = place.results / "runs" / ONE / "1"
+    trained.mkdir(parents=True)
+    (trained / "provenance.json").write_text("{}")
+    assert "is a trained run" in place.refused(file)
+
+
+def test_only_the_clusters_own_devices_have_rated_powers(place: Place) -> None:
+    from campaign_files import LOCAL
+
+    from scalewatt.campaign.cluster import basis, load_cluster, powers
+
+    place.done(
+        place.describe(place.perun("a.hdf5"), device="a100"),
+        place.describe(place.perun("b.hdf5", watts=301), device="local"),
+    )
+    cluster = load_cluster(LOCAL)
+    devices = registered_devices(load_campaign(place.campaign), cluster)
+    # Another profile's a100 is another machine.
+    assert not any(powers(devices["a100"]).values())
+    assert devices["local"] == cluster.devices["local"]
+    assert "No rated powers of a100" in basis(cluster, [devices["a100"]])[0]
+
+
+# --- two runs on one host -------------------------------------------------------------------------
+
+
+def test_runs_recorded_on_one_host_at_one_time_are_neighbours(place: Place) -> None:
+    place.done(place.describe(place.journal("a.jsonl", "n1.site")))
+    assert place.provenance(ONE)["neighbours"] == []
+    out = place.done(
+        place.describe(place.journal("b.jsonl", "n1", T0 + 30), gpus=1),
+        place.describe(place.journal("c.jsonl", "n2", T0 + 30, watts=301)),
+        place.describe(place.journal("d.jsonl", "n1", T0 + 500)),
+    )
+    first, second = place.provenance(ONE, 1), place.provenance(ONE, 2)
+    shared = {"start_s": T0 + 30, "end_s": T0 + SECONDS - 1}
+    assert first["neighbours"] == [{"host": "n1.site", "run": f"{ONE} repeat 2", **shared}]
+    assert second["neighbours"] == [{"host": "n1", "run": f"{ONE} repeat 1", **shared}]
+    assert place.provenance(ONE, 3)["neighbours"] == place.provenance(ONE, 4)["neighbours"] == []
+    assert f"{ONE} repeat 2 shared n1 with {ONE} repeat 1" in out
+    row = place.row(ONE)
+    assert row["energy_kwh"] is None and "node_shared" in row["flags"]
+
+
+def test_peruns_local_times_claim_no_neighbour(place: Place) -> None:
+    files = [place.describe(place.perun(f"{w}.hdf5", watts=w)) for w in (300, 301)]
+    place.done(*files)
+    assert [place.provenance(ONE, r)["neighbours"] for r in (1, 2)] == [[], []]
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _rows() -> list[dict[str, Any]]:
+    return [
+        described(path="a.hdf5"),
+        described(path="b.hdf5", gpus=2, gpu_indices=[0, 1], metric=None),
+    ]
+
+
+def test_one_table_describes_many_runs_whatever_its_format(place: Place) -> None:
+    place.perun("a.hdf5")
+    place.perun("b.hdf5", gpus=2)
+    columns = list(dict.fromkeys(key for row in _rows() for key in row))
+    with open(place.folder / "t.csv", "w", newline="") as handle:
+        writer = csv.DictWriter(handle, columns, restval="")
+        writer.writeheader()
+        writer.writerows(
+            {k: json.dumps(v) if isinstance(v, list) else v for k, v in row.items()}
+            for row in _rows()
+        )
+    frame = {key: [row.get(key) for row in _rows()] for key in columns}
+    # As pandas writes integers of which one is missing.
+    frame["epochs"] = [3.0, 3.0]
+    pq.write_table(pa.table(frame), place.folder / "t.parquet")
+    (place.folder / "t.yaml").write_text(yaml.safe_dump({"runs": _rows()}))
+    out = place.done("--table", place.folder / "t.csv")
+    assert out.count("registered: ") == 2
+    for name in ("t.parquet", "t.yaml"):
+        assert place.done("--table", place.folder / name).count("already there") == 2
+
+
+def test_with_paths_a_table_gives_their_rows_and_yaml_the_rest(place: Place) -> None:
+    place.perun("a.hdf5")
+    place.perun("b.hdf5", gpus=2)
+    third = place.describe(place.perun("c.hdf5", gpus=3), gpus=3)
+    table = place.folder / "t.yaml"
+    table.write_text(yaml.safe_dump({"runs": _rows()}))
+    place.done(place.folder / "a.hdf5", third, third.with_suffix(".yaml"), "--table", table)
+    assert [id_.split("-")[2] for id_, _ in place.runs()] == ["n001", "n003"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "parts"),
+    [
+        ("t.csv", "path,model\na.hdf5\n", ["line 2", "expected 2 cells"]),
+        ("t.csv", "model,gpus\nresnet50,1\n", ["line 2", "missing key 'path'"]),
+        (
+            "t.csv",
+            "path,gpus,model,device\na.hdf5,two,m,d\n",
+            ["line 2", "gpus", '"two"', "integer"],
+        ),
+        ("t.csv", "path\n", ["no row"]),
+        ("t.yaml", "model: resnet50\n", ["missing key 'runs'"]),
+        ("t.yaml", "runs: 3\n", ["runs: expected a list"]),
+        ("t.parquet", "no parquet", ["no readable Parquet file"]),
+        ("t.xlsx", "", ["allowed: .csv, .yaml, .parquet"]),
+    ],
+)
+def test_a_wrong_table_is_refused(place: Place, name: str, text: str, parts: list[str]) -> None:
+    place.perun("a.hdf5")
+    (place.folder / name).write_text(text)
+    message = place.refused("--table", place.folder / name)
+    assert all(part in message for part in [name, *parts]), message
+
+
+# --- wrong descriptions ---------------------------------------------------------------------------
+
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    ({"modell": "x"}, ["unknown key 'modell'", "did you mean 'model'"]),
+    ({"model": None}, ["missing key 'model'"]),
+    ({"model": "ResNet50"}, ["model", '"ResNet50"', "lower-case"]),
+    ({"gpus": None}, ["missing key 'gpus'"]),
+    ({"gpus": 0}, ["gpus: 0 is too small", "1 or more"]),
+    ({"gpus": 1.5}, ["gpus: 1.5", "integer"]),
+    ({"gpus": "1"}, ['gpus: "1"', "integer"]),
+    ({"device": "H 100"}, ["device", "lower-case"]),
+    ({"epochs": None}, ["dataset_samples given", "allowed: dataset_samples and epochs, or samples"]),
+    ({"samples": 5}, ["dataset_samples and epochs and samples given"]),
+    ({"local_batch_size": None}, ["no batch size given", "global_batch_size"]),
+    ({"global_batch_size": 300}, ["global_batch_size: 300", "allowed: 256"]),
+    ({"local_batch_size": None, "global_batch_size": 3, "gpus": 2}, ["3", "multiple of 2"]),
+    ({"metric": "good"}, ['metric: "good"', "number"]),
+    ({"metric": float("nan")}, ["metric: NaN", "number"]),
+    ({"model": "mine"}, ["missing key 'metric_name'"]),
+    ({"metric_name": "Top 1"}, ["metric_name", '"Top 1"', "lower-case"]),
+    ({"model": "fourcastnet"}, ["phase", "allowed: pretrain, finetune"]),
+    ({"phase": "finetune"}, ["phase: 'finetune' of resnet50", "allowed: train"]),
+    ({"torch_device": "gpu"}, ["torch_device", "allowed: cuda, cpu"]),
+    ({"torch_device": "cpu", "gpu_indices": [0]}, ["gpu_indices", "torch_device is cpu"]),
+    ({"gpu_indices": 0}, ["gpu_indices: 0", "a list such as [0, 1]"]),
+    ({"gpu_indices": [5]}, ["gpu_indices: [5] on n1", "1 of [0]"]),
+    ({"gpu_indices": {"n9": [0]}}, ["gpu_indices: nothing for host n1"]),
+    ({"nodes": 2}, ["gpus: 1 on 2 nodes", "multiple of 2"]),
+    ({"repeat": 0}, ["repeat: 0 is too small"]),
+    ({"protocol": "papr"}, ["protocol", "did you mean 'paper'"]),
+    ({"series": "a b"}, ["series", '"a b"', "letters"]),
+    ({"path": "a.hdf5"}, ["path: only in tables"]),
+    ({"events": "none.csv"}, ["none.csv", "CSV"]),
+    ({"run": "x"}, ["no run 'x'", "allowed: run"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "parts"), WRONG, ids=[str(c) for c, _ in WRONG])
+def test_a_wrong_description_is_refused_by_file_and_key(
+    place: Place, change: dict[str, Any], parts: list[str]
+) -> None:
+    message = place.refused(place.describe(place.perun("a.hdf5"), **change))
+    assert all(part in message for part in parts), message
+    assert str(place.folder / "a") in message or "none.csv" in message
+
+
+def test_more_hosts_than_nodes_are_refused(place: Place) -> None:
+    file = place.describe(place.perun("a.hdf5", hosts=("n1", "n2")), gpus=2, nodes=1)
+    assert "recorded 2 hosts (n1, n2); allowed: at least 2" in place.refused(file)
+
+
+def test_more_gpus_than_the_run_held_must_be_told_apart(place: Place) -> None:
+    message = place.refused(place.describe(place.perun("a.hdf5", gpus=3)))
+    assert "missing key 'gpu_indices': n1 recorded GPUs 0, 1, 2" in message
+
+
+def test_a_series_has_one_configuration_for_each_number_of_gpus(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5"), series="own"))
+    other = place.describe(place.perun("b.hdf5", watts=301), series="own", epochs=4)
+    assert f"series 'own' has at 1 GPUs {ONE}" in place.refused(other)
+    assert "metric_name: loss, but series 'own'" in place.refused(
+        place.describe(other, series="own", gpus=1, metric_name="loss")
+    )
+    message = place.refused(place.describe(other, series="another"))
+    assert f"{ONE} is in series 'own'" in message and "variant" in message
+
+
+def test_a_path_without_a_description_says_where_one_is_looked_for(place: Place) -> None:
+    file = place.perun("a.hdf5")
+    message = place.refused(file)
+    assert "a.hdf5.yaml or" in message and "a.yaml, or a row of --table" in message
+    assert "does not exist" in place.refused(place.folder / "none.hdf5")
+    assert "nothing to register" in place.refused()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x89HDF\r\n\x1a\n", b"text"])
+def test_what_is_no_recording_is_refused(place: Place, content: bytes) -> None:
+    file = place.folder / "a.hdf5"
+    file.write_bytes(content)
+    assert "a.hdf5" in place.refused(place.describe(file))
+
+
+def test_a_folder_of_nothing_or_of_a_muddle_is_refused(place: Place) -> None:
+    folder = place.folder / "run"
+    folder.mkdir()
+    place.describe(folder)
+    assert "neither a perun file nor a journal" in place.refused(folder)
+    place.perun("run/a.hdf5")
+    place.perun("run/b.hdf5")
+    place.journal("run/c.jsonl")
+    assert "2 perun files and journals of 1 segments" in place.refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"),
+    [
+        ("stage,start_s\ntrain,1\n", ["row 0", "end_s: None", "unix seconds"]),
+        ("stage,start_s,end_s\ntraining,1,2\n", ["stage: 'training'", "did you mean 'train'"]),
+        ("stage,start_s,end_s\ntrain,2,1\n", ["end_s: 1 is before start_s 2"]),
+        ("stage,start_s,end_s,segment\ntrain,1,2,1\n", ["segment: 1", "allowed: 0"]),
+        ("stage,begin,end_s\ntrain,1,2\n", ["unknown key 'begin'"]),
+        ("stage,start_s,end_s\n", ["no row"]),
+    ],
+)
+def test_wrong_stages_are_refused(place: Place, rows: str, parts: list[str]) -> None:
+    (place.folder / "stages.csv").write_text(rows)
+    message = place.refused(place.describe(place.perun("a.hdf5"), events="stages.csv"))
+    assert all(part in message for part in ["stages.csv", *parts]), message
+
+
+def test_a_campaigns_name_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["register", "../mine", str(tmp_path)]) == 1
+    assert "allowed: lower-case letters" in capsys.readouterr().err
