@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
+from scalewatt.energy import probe
 from scalewatt.energy.probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
@@ -28,6 +30,7 @@ from scalewatt.results.idle import (
     probe_powers,
     write_idle,
 )
+from scalewatt.training.world import Ranks
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
@@ -43,7 +46,7 @@ def make_probe(
     """A finished probe whose window begins 10 s after its recording."""
     folder = folder / str(repeat)
     write_journal(folder / "perun" / "segment-000.n1.journal", "n1", sensors)
-    probe = {
+    finished = {
         "device": "box",
         "repeat": repeat,
         "seconds": seconds,
@@ -53,7 +56,7 @@ def make_probe(
         "gpus": {"n1": [0, 1]},
         "window": {"start_s": T0 + 10, "end_s": T0 + 10 + seconds},
     }
-    write_json(folder / "probe.json", probe | changes)
+    write_json(folder / "probe.json", finished | changes)
     return folder
 
 
@@ -290,9 +293,9 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_campaign_asks_for_probes_or_has_none() -> None:
     assert demo({("idle_probe",): {"seconds": 60}}).idle_probe is not None
-    probe = demo({("idle_probe",): {}}).idle_probe
-    assert probe is not None
-    assert (probe.seconds, probe.repeats, probe.sampling_period_s) == (300.0, 3, 0.5)
+    wanted = demo({("idle_probe",): {}}).idle_probe
+    assert wanted is not None
+    assert (wanted.seconds, wanted.repeats, wanted.sampling_period_s) == (300.0, 3, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -311,10 +314,10 @@ def test_a_campaigns_wrong_probes_are_refused(given: Any, words: str) -> None:
 
 
 def test_a_job_holds_a_node_longer_than_the_probe_may_take() -> None:
-    probe = demo({("idle_probe",): {"seconds": 601}}).idle_probe
-    assert probe is not None
+    wanted = demo({("idle_probe",): {"seconds": 601}}).idle_probe
+    assert wanted is not None
     limits_s = START_LIMIT_S + SETTLE_S + CLOSE_LIMIT_S
-    assert 60 * probe.job_minutes > limits_s + 601
+    assert 60 * wanted.job_minutes > limits_s + 601
     device = load_cluster(LOCAL).devices["local"]
     assert replace(device, torch_device="cuda").probe_ranks == device.gpus_per_node == 4
     assert replace(device, torch_device="cpu").probe_ranks == 1
@@ -355,7 +358,53 @@ def test_an_unknown_device_is_refused_with_the_nearest(
 
 
 def test_a_launcher_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    probe, device = Probe("local", 1, 10.0, 1.0), load_cluster(LOCAL).devices["local"]
+    asked, device = Probe("local", 1, 10.0, 1.0), load_cluster(LOCAL).devices["local"]
     with pytest.raises(InputError, match="launcher: 'no-such-launcher' is not found"):
-        run_probe(probe, "no-such-launcher -n {gpus}", device, tmp_path / "out")
+        run_probe(asked, "no-such-launcher -n {gpus}", device, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("torch_device", "found", "geometry"),
+    [
+        ("auto", 0, (False, 1)),
+        ("auto", 2, (True, 2)),
+        ("auto", 8, (True, 4)),
+        ("cuda", 0, (True, 4)),
+        ("cpu", 8, (False, 1)),
+    ],
+)
+def test_there_is_a_rank_for_each_gpu_and_one_without(
+    monkeypatch: pytest.MonkeyPatch, torch_device: str, found: int, geometry: tuple[bool, int]
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: found)
+    device = replace(load_cluster(LOCAL).devices["local"], torch_device=torch_device)
+    assert probe._geometry(device) == geometry
+
+
+class Comm:
+    """MPI as rank 0 of two sees it."""
+
+    def gather(self, value: Any, root: int) -> list[Any]:
+        return [value, ("n1", 0)]
+
+    def bcast(self, value: Any, root: int) -> Any:
+        return value
+
+
+def test_the_gpus_that_were_held_are_told_with_the_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_open_gpu", lambda ranks: (3, "A100"))
+    order = {"device": "box", "repeat": 2, "seconds": 0.2, "settle_s": 0.1, "sampling_period_s": 1}
+    order |= {"torch_device": "cuda", "ranks": 2, "work": str(tmp_path)}
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    before = time.time()
+    probe.hold(order, Ranks(Comm(), 0, 2, 0, "n1", 1))  # type: ignore[arg-type]
+    told = json.loads((tmp_path / "probe.json").read_text())
+    assert (told["gpus"], told["device_name"]) == ({"n1": [0, 3]}, "A100")
+    assert told["hostnames"] == ["n1"]
+    assert told["window"]["start_s"] >= before + 0.1
+    assert told["window"]["end_s"] - told["window"]["start_s"] == pytest.approx(0.2)
+    assert sum(slept) == pytest.approx(0.3)
