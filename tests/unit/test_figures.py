@@ -97,7 +97,7 @@ def test_estimated_energy_is_called_estimated_on_the_face(number: int) -> None:
 
 def test_unequal_scopes_are_named_by_device() -> None:
     said = words(drawn(4, curve_table(4)))
-    assert "scope: gpu+cpu+ram (a100), gpu+cpu (h100)." in said
+    assert "scope: gpu+cpu+ram (a100), gpu+cpu (h100). Totals of unequal scope are" in said
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,8 @@ def test_every_origin_and_scope_is_named_once() -> None:
     h100 = row(device="h100", energy_scope="gpu+cpu")
     lost = row(energy_origin=None, energy_scope=None)
     assert origin_sentence(made(a100, a100, h100)) == (
-        "Energy: measured (gpu+cpu); measured (gpu+cpu+ram)."
+        "Energy: measured (gpu+cpu); measured (gpu+cpu+ram). "
+        "Totals of unequal scope are not comparable."
     )
     assert "unknown (no sensor)" in origin_sentence(made(a100, lost))
 

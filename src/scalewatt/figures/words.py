@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scalewatt.results.text_tables import UNEQUAL_SCOPES
+
 ORIGINS = ("measured", "estimated", "simulated", "published", "mixed")
 FILL_WORDS = {
     "measured": "filled markers",
@@ -107,7 +109,10 @@ def origin_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     if not scopes:
         return "No run, so no energy."
     several = len(scopes) > 1
-    return " ".join(_one_origin(origin, by_scope, several) for origin, by_scope in scopes.items())
+    said = [_one_origin(origin, by_scope, several) for origin, by_scope in scopes.items()]
+    if len({scope for by_scope in scopes.values() for scope in by_scope if scope}) > 1:
+        said.append(UNEQUAL_SCOPES)
+    return " ".join(said)
 
 
 def _one_origin(

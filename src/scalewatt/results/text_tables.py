@@ -38,6 +38,9 @@ def _cell(value: Any, form: str) -> str:
     return "–" if value is None else format(value, form)
 
 
+UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
+
+
 def origin_sentence(table: pa.Table) -> str:
     """In words, where the energies come from and what they contain."""
     pairs = {(r["energy_origin"], r["energy_scope"]) for r in table.to_pylist()}
@@ -45,7 +48,10 @@ def origin_sentence(table: pa.Table) -> str:
         f"{origin or 'unknown'} ({scope or 'no sensor'})"
         for origin, scope in sorted(pairs, key=str)
     ]
-    return f"Energy: {'; '.join(words)}." if words else "No finished run."
+    if not words:
+        return "No finished run."
+    unequal = len({scope for _, scope in pairs if scope}) > 1
+    return f"Energy: {'; '.join(words)}.{f' {UNEQUAL_SCOPES}' if unequal else ''}"
 
 
 def markdown(table: pa.Table, metric_name: str | None = None) -> str:
