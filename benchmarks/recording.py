@@ -1,0 +1,179 @@
+"""What recording costs: processor time of the sampler, bytes a sample, and the training's step time.
+
+    python benchmarks/recording.py [--seconds 120] [--pairs 20] [--period 1] [--json FILE]
+
+A small network is trained on one core under perun and the journal, with stand-in sensors of 4 GPUs,
+2 CPUs and their memories that perun's own backends read (needs root, for a mount namespace of its
+own; --real-sensors takes this machine's). First the sampler's processor time is measured, perun's
+own work included: the kernel's figure over --seconds. Then the training goes on in blocks of 4 s,
+in pairs with the sampler at work and with it frozen, in changing order: the ratio of a pair's step
+times, with the 95 % interval of its mean over all pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from scalewatt.energy.neighbours import FOLDER_VARIABLE
+
+STAND_INS = Path(__file__).parents[1] / "tests" / "workflow"
+TARGET_CPU, TARGET_BYTES = 0.005, 100
+SETTLE_S, BLOCK_S = 3.0, 4.0
+
+
+def processor_s(pid: int) -> float:
+    """Processor seconds of all threads of a process."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) * 1e-9
+
+
+class Training:
+    """A small network on one core."""
+
+    def __init__(self) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        self.network = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LazyLinear(10)
+        )
+        self.images, self.labels = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+        self.network(self.images)
+        self.optimiser = torch.optim.SGD(self.network.parameters(), lr=0.01)
+        self.loss = torch.nn.functional.cross_entropy
+
+    def step_times(self, seconds: float) -> list[float]:
+        """Train for some time; the time of each step in s."""
+        times, end = [], time.monotonic() + seconds
+        while (started := time.monotonic()) < end:
+            self.optimiser.zero_grad()
+            self.loss(self.network(self.images), self.labels).backward()
+            self.optimiser.step()
+            times.append(time.monotonic() - started)
+        return times
+
+
+def sampled_training(seconds: float, pairs: int) -> dict[str, Any]:
+    """What perun monitors: train, and watch what the sampler uses and costs meanwhile."""
+    (sampler,) = multiprocessing.active_children()
+    assert sampler.pid is not None
+    training = Training()
+    training.step_times(SETTLE_S)
+    used, started = processor_s(sampler.pid), time.monotonic()
+    training.step_times(seconds)
+    share = (processor_s(sampler.pid) - used) / (time.monotonic() - started)
+    ratios: dict[str, list[float]] = {"median": [], "mean": []}
+    for pair in range(pairs):
+        found = {}
+        for at_work in (pair % 2 == 0, pair % 2 == 1):
+            os.kill(sampler.pid, signal.SIGCONT if at_work else signal.SIGSTOP)
+            found[at_work] = training.step_times(BLOCK_S)
+        os.kill(sampler.pid, signal.SIGCONT)
+        ratios["median"].append(statistics.median(found[True]) / statistics.median(found[False]))
+        ratios["mean"].append(statistics.mean(found[True]) / statistics.mean(found[False]))
+    return {"sampler_share": share, "step_ratios": ratios}
+
+
+def inner(folder: Path, options: argparse.Namespace) -> None:
+    """The monitored run, in a process of its own; prints JSON."""
+    from scalewatt.energy.monitor import monitored
+    from scalewatt.energy.records import read_records
+
+    begin = time.monotonic()
+    arguments = (options.seconds, options.pairs)
+    found = monitored(sampled_training, arguments, folder, "segment-000", options.period, "bench")
+    files = {kind: next(folder.glob(f"*.{kind}")) for kind in ("journal", "conditions")}
+    read = {kind: read_records(path) for kind, path in files.items()}
+    record = {kind: records.rows.dtype.itemsize for kind, records in read.items()}
+    samples = int(read["journal"].rows.size)
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found |= {
+        "run_s": time.monotonic() - begin,
+        "sampler_s": spent.ru_utime + spent.ru_stime,
+        "sensors": len(read["journal"].rows.dtype.names or ()) - 3,
+        "samples": samples,
+        "bytes_a_sample": record["journal"] + record["conditions"] * min(options.period / 5, 1),
+        "bytes_a_sample_with_headers": sum(p.stat().st_size for p in files.values()) / samples,
+    }
+    print(json.dumps(found))
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Start the monitored run; what it prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--inner", folder, "--seconds", str(options.seconds)]
+        command += ["--pairs", str(options.pairs), "--period", str(options.period)]
+        environment = {**os.environ, FOLDER_VARIABLE: f"{folder}/samplers"}
+        if not options.real_sensors:
+            command = [
+                "unshare",
+                "-m",
+                sys.executable,
+                str(STAND_INS / "stand_in_rapl.py"),
+                *command,
+            ]
+            environment["PYTHONPATH"] = str(STAND_INS / "stand_in_nvml")
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+
+def interval(values: list[float]) -> str:
+    """Mean and 95 % interval of it."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return f"{values[0]:.4f}"
+    half = t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{statistics.mean(values):.4f} ± {half:.4f}"
+
+
+def main() -> None:
+    """Run and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=120.0, help="for the sampler's share")
+    parser.add_argument("--pairs", type=int, default=20, help="of blocks with and without sampler")
+    parser.add_argument("--period", type=float, default=1.0, help="sampling period in s")
+    parser.add_argument("--real-sensors", action="store_true", help="no stand-ins")
+    parser.add_argument("--json", type=Path, help="also write all figures to a file")
+    parser.add_argument("--inner", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inner:
+        inner(options.inner, options)
+        return
+    one = run(options)
+    blocks = f"{options.pairs} pairs of {BLOCK_S:g} s"
+    lines = [
+        ("sensors", f"{one['sensors']}, every {options.period:g} s"),
+        ("sampler, of one core", f"{one['sampler_share']:.3%} (target {TARGET_CPU:.1%})"),
+        ("  with its start and end", f"{one['sampler_s']:.2f} s in {one['run_s']:.0f} s"),
+        ("bytes a sample", f"{one['bytes_a_sample']:.1f} (target {TARGET_BYTES})"),
+        ("  with headers", f"{one['bytes_a_sample_with_headers']:.1f} of {one['samples']} samples"),
+        ("median step, with/without", f"{interval(one['step_ratios']['median'])} ({blocks})"),
+        ("mean step, with/without", f"{interval(one['step_ratios']['mean'])} ({blocks})"),
+    ]
+    for name, value in lines:
+        print(f"{name:<28}{value}")
+    if options.json:
+        options.json.write_text(json.dumps(one, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
