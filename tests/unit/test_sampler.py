@@ -150,6 +150,25 @@ def test_signals_that_stop_a_training_do_not_stop_its_sampler(tmp_path: Path, nu
         rank.communicate()
 
 
+def test_nothing_that_fails_ends_the_sampler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    other = Neighbours("other repeat 3", HOST, tmp_path / "samplers")
+    folder = tmp_path / "later"
+    bad = {"CUDA:0_POWER": {"device_kind": "gpu", "unit": "W", "dtype": "object", "mag": object()}}
+    callback = JournalWriter(folder, "s", 1.0, os.getppid(), bad, "a").callback(HOST)
+    for values in ({}, {f"{HOST}_CUDA:0_POWER": 1}, {f"{HOST}_cpu_0_package-0": 5}):
+        callback(values)
+    assert other.usable and not folder.exists()
+    folder.mkdir()
+    sound = JournalWriter(folder, "s", 1.0, os.getppid(), {}, "a").callback(HOST)
+    for value in (np.uint32(1), "odd", None, np.uint32(2)):
+        sound({f"{HOST}_CUDA:0_POWER": value})
+    values = read_journal(folder / f"s.{HOST}.journal").series[0].values
+    np.testing.assert_allclose(values, [0.001, np.nan, np.nan, 0.002])
+
+
 @pytest.mark.parametrize("hours", [1, 4])
 def test_a_sample_takes_at_most_a_hundred_bytes_with_all_that_stands_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int

@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ def _stated(sensor: Any) -> dict[str, Any]:
 
 def die_with(parent: int) -> None:
     """Have the kernel end this process when the thread that started it has died."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    with suppress(OSError, AttributeError):  # not Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before
         os._exit(0)
 
@@ -142,7 +144,11 @@ class _Callback:
     def __call__(self, values: dict[str, Any]) -> None:
         if os.getppid() != self._order.training_pid:
             os._exit(0)
-        t, mono = time.time(), time.monotonic()
+        # An error would end perun's sampler; a sample that is lost shows as a gap.
+        with suppress(Exception):
+            self._record(values, time.time(), time.monotonic())
+
+    def _record(self, values: dict[str, Any], t: float, mono: float) -> None:
         if self._journal is None:
             self._journal = self._start(values)
         self._journal.append(t, mono, [values.get(key) for key in self._keys])
@@ -174,15 +180,19 @@ class _Callback:
         others = self._neighbours.others()
         new = [one for one in others if (one["run"], one["pid"]) not in self._met]
         if new:
-            path = self._order.folder / f"{self._stem}.neighbours.json"
-            lines = "".join(
-                json.dumps({"t": time.time(), **{k: one[k] for k in ("run", "host", "pid")}}) + "\n"
-                for one in new
-            )
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(lines)
-            self._met |= {(one["run"], one["pid"]) for one in new}
+            with suppress(OSError):
+                self._note(new)
         return float(len(others))
+
+    def _note(self, met: list[dict[str, Any]]) -> None:
+        path = self._order.folder / f"{self._stem}.neighbours.json"
+        lines = [
+            json.dumps({"t": time.time(), **{key: one[key] for key in ("run", "host", "pid")}})
+            for one in met
+        ]
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("".join(line + "\n" for line in lines))
+        self._met |= {(one["run"], one["pid"]) for one in met}
 
 
 def _type_of(value: Any) -> str | None:
