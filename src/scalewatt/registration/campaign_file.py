@@ -30,7 +30,8 @@ def new_content(name: str) -> Content:
 
 def point_of(one: Description, nodes: int) -> dict[str, Any]:
     """A description's point, with the nodes that it ran on."""
-    return {**one.point, **({"nodes": nodes} if nodes > 1 else {})}
+    geometry = {"gpus": one.point["gpus"], **({"nodes": nodes} if nodes > 1 else {})}
+    return {**geometry, **one.point}
 
 
 def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Content:

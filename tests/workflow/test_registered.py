@@ -1,0 +1,179 @@
+"""Registered runs all the way: from recordings and a table to figures, without any training."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from workspace import Workspace, environment
+
+pytestmark = pytest.mark.slow
+
+T0 = 1_795_000_000.0
+SECONDS = 30
+RECORDINGS = {
+    # name: hosts, GPUs of each, W of each GPU, seconds from T0
+    "one": (("n1",), 1, 300.0, 0),
+    "one-again": (("n1",), 1, 310.0, 100),
+    "two": (("n1",), 2, 280.0, 200),
+    "four": (("n1", "n2"), 2, 260.0, 300),
+}
+TRAINING = {"train", "spec", "dataset"}
+
+
+def scalewatt(folder: Path, *arguments: str) -> str:
+    """Run one command, which must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "scalewatt.cli", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write_journal(path: Path, host: str, gpus: int, watts: float, start: float) -> None:
+    """One sample a second of `gpus` GPUs and one package of 100 W, as perun's callback gives it."""
+    lines = []
+    for second in range(SECONDS):
+        sample = {"t": start + second, "mono": float(second)}
+        sample |= {f"{host}_CUDA:{i}_POWER": 1000 * watts for i in range(gpus)}
+        sample[f"{host}_cpu_0_package-0"] = 1e6 * (500 + 100 * second)
+        lines.append(json.dumps(sample))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def make_recordings(folder: Path) -> Path:
+    """The recordings, and the table that describes them."""
+    rows: list[dict[str, Any]] = []
+    for name, (hosts, gpus, watts, offset) in RECORDINGS.items():
+        path = f"{name}.jsonl" if len(hosts) == 1 else name
+        for host in hosts:
+            file = path if len(hosts) == 1 else f"{path}/{host}.jsonl"
+            write_journal(folder / file, host, gpus, watts, T0 + offset)
+        rows.append({"path": path, "gpus": gpus * len(hosts), "metric": 20 + len(rows)})
+    common = {
+        "model": "vit",
+        "device": "gpu9000",
+        "local_batch_size": 32,
+        "dataset_samples": 960,
+        "epochs": 2,
+        "metric_name": "top5_error_percent",
+        "label": "ViT",
+    }
+    stages = folder / "stages.csv"
+    stages.write_text(f"stage,start_s,end_s\ntrain,{T0 + 205},{T0 + 229}\n")
+    with open(folder / "runs.csv", "w", newline="") as handle:
+        writer = csv.DictWriter(handle, [*rows[0], *common, "events"])
+        writer.writeheader()
+        writer.writerows(
+            {**row, **common, "events": "stages.csv" if row["path"] == "two.jsonl" else ""}
+            for row in rows
+        )
+    return folder / "runs.csv"
+
+
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace whose campaign `mine` is registered and drawn."""
+    folder = tmp_path_factory.mktemp("registered")
+    workspace = Workspace.create(folder / "project")
+    table = make_recordings(folder / "recordings")
+    scalewatt(workspace.path, "register", "mine", "--table", str(table))
+    workspace.done("all", *CAMPAIGN)
+    return workspace
+
+
+CAMPAIGN = ("--config", "campaign=campaigns/mine.yaml")
+
+
+def table(workspace: Workspace, name: str) -> list[dict[str, Any]]:
+    return pq.read_table(
+        workspace.path / "results" / "mine" / "tables" / f"{name}.parquet"
+    ).to_pylist()
+
+
+def test_figures_tables_and_report_are_there(registered: Workspace) -> None:
+    results = registered.path / "results" / "mine"
+    for figure in (2, 5, 6):
+        for suffix in ("pdf", "svg", "png", "csv"):
+            assert (results / "figures" / f"figure{figure}.{suffix}").stat().st_size > 100
+    assert "Top5 error (%)" in (results / "figures" / "figure2.svg").read_text()
+    assert "top5_error_percent" in (results / "tables" / "table1.md").read_text()
+    report = (results / "report.html").read_text()
+    assert "vit: power and throughput" in report and "vit on gpu9000" in report
+    assert registered.jobs("all", *CAMPAIGN) == {}
+
+
+def test_energies_are_those_of_scalewatt_energy(registered: Workspace) -> None:
+    rows = table(registered, "runs")
+    assert [(r["gpus"], r["repeat"]) for r in rows] == [(1, 1), (1, 2), (2, 1), (4, 1)]
+    printed = registered.path.parent / "recordings"
+    for row, (name, (hosts, gpus, watts, _)) in zip(rows, RECORDINGS.items(), strict=True):
+        truth = (SECONDS - 1) * len(hosts) * (gpus * watts + 100) / 3.6e6
+        assert row["energy_kwh"] == pytest.approx(truth, rel=1e-9)
+        assert (row["energy_origin"], row["energy_scope"]) == ("measured", "gpu+cpu")
+        if len(hosts) == 1:
+            path = str(printed / f"{name}.jsonl")
+            found = json.loads(scalewatt(registered.path, "energy", "--json", path))
+            assert row["energy_kwh"] == pytest.approx(found["energy_kwh"], rel=1e-12)
+            assert row["gpu_energy_kwh"] == pytest.approx(found["gpu_energy_kwh"], rel=1e-12)
+
+
+def test_repeats_are_averaged_and_stages_are_the_users(registered: Workspace) -> None:
+    first, *_ = table(registered, "configurations")
+    assert (first["gpus"], first["n_repeats"]) == (1, 2)
+    assert first["metric_last_mean"] == 20.5
+    energy = registered.path / "results" / "mine" / "energy"
+    (two,) = energy.glob("*-n002-*/1.parquet")
+    rows = pq.read_table(two).to_pylist()
+    assert {r["stage"] for r in rows} == {"train", "unattributed"}
+    train = sum(r["energy_j"] for r in rows if r["stage"] == "train" and r["energy_j"])
+    assert train == pytest.approx(24 * (2 * 280 + 100), rel=1e-9)
+
+
+def test_figure5_counts_from_the_recording_where_no_stages_are_known(registered: Workspace) -> None:
+    rows = table(registered, "figure5")
+    assert {r["gpus"] for r in rows} == {4}
+    assert min(r["time_s"] for r in rows) == 0
+    drawn = (registered.path / "results" / "mine" / "figures" / "figure5.svg").read_text()
+    assert "Time counts from the start of the recording" in " ".join(drawn.split())
+
+
+@pytest.mark.parametrize("profile", ["local", "horeka"])
+def test_nothing_is_ever_trained(registered: Workspace, tmp_path: Path, profile: str) -> None:
+    workspace = registered.copy(tmp_path / "project")
+    campaign = workspace.path / "campaigns" / "mine.yaml"
+    # A point without a run, and a cluster that wants to train.
+    text = campaign.read_text()
+    assert text.count("epochs: 2, repeats: 1") == 2
+    campaign.write_text(text.replace("epochs: 2, repeats: 1", "epochs: 7, repeats: 1"))
+    only = ("results_only=false",) if profile == "local" else ()
+    code, output = workspace.snakemake("-n", "all", "-F", *CAMPAIGN, *only, profile=profile)
+    assert code == 0, output
+    rules = {line.split()[0] for line in output.rsplit("Job stats:", 1)[1].splitlines() if line}
+    assert "energy" in rules and not rules & TRAINING
+
+
+def test_a_further_recording_is_the_only_one_accounted(
+    registered: Workspace, tmp_path: Path
+) -> None:
+    workspace = registered.copy(tmp_path / "project")
+    make_recordings(tmp_path / "recordings")
+    write_journal(tmp_path / "recordings" / "new.jsonl", "n1", 2, 290.0, T0 + 400)
+    (tmp_path / "recordings" / "new.yaml").write_text(
+        "{model: vit, device: gpu9000, gpus: 2, local_batch_size: 32, dataset_samples: 960, "
+        "epochs: 2, metric: 22.5, metric_name: top5_error_percent}"
+    )
+    out = scalewatt(workspace.path, "register", "mine", str(tmp_path / "recordings" / "new.jsonl"))
+    assert "-n002-lbs0032-s0000960-e002 repeat 2" in out
+    assert workspace.jobs("all", *CAMPAIGN)["energy"] == 1
