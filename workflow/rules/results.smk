@@ -39,6 +39,7 @@ rule tables:
 rule runs_table:
     input:
         files_of(runs_of(CAMPAIGN.configurations), *ROW_FILES),
+        IDLE_TABLE[:1],
         code_of("results"),
     output:
         multiext(f"{RESULTS}/tables/runs", ".parquet", ".csv"),
@@ -52,6 +53,7 @@ rule runs_table:
                     id_ for id_ in CAMPAIGN.configurations if not runs_of([id_])
                 ],
                 "facility": facility(),
+                **({"idle": True} if IDLE_TABLE else {}),
             }
         ),
     message:

@@ -20,8 +20,9 @@ METADATA_KEY = b"scalewatt"
 
 def _rows(definition: dict[str, Any], results: Path) -> list[dict[str, Any]]:
     facility = Facility(**definition.get("facility", {}))
+    idle = results / "tables" / "idle.parquet" if definition.get("idle") else None
     return [
-        run_row(RunFiles(results, configuration, repeat), definition["campaign"], facility)
+        run_row(RunFiles(results, configuration, repeat), definition["campaign"], facility, idle)
         for configuration, repeat in definition["runs"]
     ]
 

@@ -14,6 +14,7 @@ from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
+from scalewatt.results.idle import idle_energy_j
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,13 @@ class RunFiles:
         return self.results / "traces" / self.configuration / f"{self.repeat}.parquet"
 
 
-def run_row(files: RunFiles, campaign: str, facility: Facility) -> dict[str, Any]:
-    """The run's row. InputError where its files belong to another spec."""
+def run_row(
+    files: RunFiles, campaign: str, facility: Facility, idle: Path | None = None
+) -> dict[str, Any]:
+    """The run's row. InputError where its files belong to another spec.
+
+    `idle`: the table of the campaign's idle probes, where it has them.
+    """
     spec = read_spec(files.folder / "spec.json")
     provenance = read_json(files.folder / "provenance.json")
     if provenance["spec_sha256"] != spec_sha256(spec):
@@ -90,7 +96,9 @@ def run_row(files: RunFiles, campaign: str, facility: Facility) -> dict[str, Any
         "train_loss": history[-1]["train_loss"],
         "validation_loss": history[-1]["validation_loss"],
     }
-    return {**identity, **work, **_energy_columns(energy, spec, work, facility)}
+    idle_j = _idle_j(energy, spec["device"], idle)
+    columns = _energy_columns(energy, spec, work, facility)
+    return {**identity, **work, **columns, "idle_energy_kwh": _ratio(idle_j, J_PER_KWH)}
 
 
 _FROM_SPEC = (
@@ -137,6 +145,16 @@ class EnergyTotals:
         """Whether the nodes have no such sensor at all, as opposed to one that failed."""
         rows = [r for r in self.rows if r["device_kind"] == kind]
         return all(_has_flag(r, "absent") for r in rows)
+
+    @property
+    def scope(self) -> list[str]:
+        """The device kinds that count: those that the nodes have a sensor or an estimate of."""
+        return [kind for kind in DEVICE_KINDS if not self.absent(kind)]
+
+    def origin_of(self, kind: str) -> str | None:
+        """The origin of a kind's energy; null where it has none, or several."""
+        origins = {r["energy_origin"] for r in self.rows if r["device_kind"] == kind}
+        return origins.pop() if len(origins) == 1 else None
 
     @property
     def runtime_s(self) -> float:
@@ -199,6 +217,15 @@ def _flags(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def _idle_j(energy: EnergyTotals, device: str, idle: Path | None) -> float | None:
+    """What the run's devices would have used idle; null where that or their energy is unknown."""
+    scope = energy.scope
+    if idle is None or _sum([energy.joules(kind) for kind in scope]) is None:
+        return None
+    seconds = {kind: energy.device_seconds(kind) for kind in scope}
+    return idle_energy_j(idle, device, seconds, {kind: energy.origin_of(kind) for kind in scope})
+
+
 def _ratio(top: float | None, bottom: float | None) -> float | None:
     return top / bottom if top is not None and bottom else None
 
@@ -215,7 +242,7 @@ def _product(*factors: float | None) -> float | None:
 def _energy_columns(
     energy: EnergyTotals, spec: dict[str, Any], work: dict[str, Any], facility: Facility
 ) -> dict[str, Any]:
-    scope = [kind for kind in DEVICE_KINDS if not energy.absent(kind)]
+    scope = energy.scope
     joules = {kind: energy.joules(kind) for kind in DEVICE_KINDS}
     total = _sum([joules[kind] for kind in scope])
     recorded = _sum([energy.recorded_j(kind) for kind in scope])

@@ -56,6 +56,7 @@ RUNS = pa.schema(
         ("passes", pa.int64()),
         ("runtime_s", pa.float64()),
         *((name, pa.float64()) for name in QUANTITIES),
+        ("idle_energy_kwh", pa.float64()),
         ("recorded_energy_kwh", pa.float64()),
         ("discarded_energy_kwh", pa.float64()),
         ("unused_gpu_energy_kwh", pa.float64()),
