@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from scalewatt.energy import neighbours as module
 from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours, shared_folder
 
 OTHER = """
@@ -42,6 +43,12 @@ def other(
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture()
+def files_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container with a network of its own."""
+    monkeypatch.setattr(module, "_SOCKETS", tmp_path / "none")
 
 
 def runs(neighbours: Neighbours) -> list[str]:
@@ -124,32 +131,79 @@ def test_foreign_things_in_the_folder_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello", "[]", '{"run": "x"}', '{"run": 1, "pid": "x"}'])
-def test_a_locked_file_that_says_nothing_is_ignored(tmp_path: Path, text: str) -> None:
+def test_a_locked_file_that_says_nothing_is_ignored(
+    tmp_path: Path, text: str, files_only: None
+) -> None:
     first, second = (Neighbours(run, "n1", tmp_path) for run in ("a", "b"))
+    assert runs(first) == ["b"]
     for path in tmp_path.iterdir():
         path.write_text(text)
     assert first.others() == second.others() == []
 
 
-@pytest.mark.parametrize("kind", ["file", "link", "missing parent"])
-def test_a_folder_that_cannot_be_used_announces_and_finds_nobody(tmp_path: Path, kind: str) -> None:
-    folder = tmp_path / "s"
+def spoilt(folder: Path, kind: str) -> Path:
+    """A folder that cannot be used."""
     if kind == "file":
-        folder.write_text("")
+        (folder / "s").write_text("")
     elif kind == "link":
-        folder.symlink_to(tmp_path)
+        (folder / "s").symlink_to(folder)
     else:
-        folder = tmp_path / "none" / "s"
-    neighbours = Neighbours("a", "n1", folder)
+        return folder / "none" / "s"
+    return folder / "s"
+
+
+SPOILT = pytest.mark.parametrize("kind", ["file", "link", "missing parent"])
+
+
+@SPOILT
+def test_where_no_folder_can_be_used_sockets_still_tell(tmp_path: Path, kind: str) -> None:
+    folder = spoilt(tmp_path, kind)
+    first, second = (Neighbours(f"{run} repeat 1", "n1", folder) for run in "ab")
+    assert first.usable and runs(first) == ["b repeat 1"]
+    with other(folder) as process:
+        seen = {one["pid"]: one for one in first.others()}
+        assert seen[process.pid]["run"] == "b repeat 2" and seen[process.pid]["host"] == "n1"
+        process.kill()
+        process.wait()
+        assert runs(first) == ["b repeat 1"]
+    second.close()
+    assert first.others() == []
+
+
+@SPOILT
+def test_who_can_be_announced_nowhere_sees_nobody(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.socket, "socket", refuse)
+    neighbours = Neighbours("a", "n1", spoilt(tmp_path, kind))
     assert not neighbours.usable and neighbours.others() == []
     neighbours.close()
 
 
+def refuse(*_: object) -> None:
+    """Stands in for socket.socket."""
+    raise OSError("not permitted")
+
+
+@pytest.mark.parametrize("run", [500 * "x", 500 * "ü", "a\nb /c @scalewatt-sampler/", "", "\udcff"])
+def test_any_name_of_a_run_is_seen_once(tmp_path: Path, run: str) -> None:
+    first, second = Neighbours("a", "n1", tmp_path), Neighbours(run, "n1", tmp_path)
+    assert len(first.others()) == 1
+    (tmp_path / second._own).unlink()
+    assert len(first.others()) == 1
+
+
+def test_sockets_of_other_folders_and_hosts_are_not_seen(tmp_path: Path) -> None:
+    first = Neighbours("a", "n1", tmp_path / "missing" / "s")
+    second = Neighbours("b", "n1", tmp_path / "missing" / "t")
+    third = Neighbours("c", "n2", tmp_path / "missing" / "s")
+    assert first.others() == second.others() == third.others() == []
+
+
 def test_a_host_name_cannot_leave_the_folder(tmp_path: Path) -> None:
     neighbours = Neighbours("a", "../n1", tmp_path / "s")
-    assert not neighbours.usable or [p.parent for p in tmp_path.rglob("*.sampler")] == [
-        tmp_path / "s"
-    ]
+    assert neighbours.usable
+    assert list(tmp_path.rglob("*.sampler")) == []
 
 
 def test_the_folder_may_be_named_by_the_environment(
