@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scalewatt.energy import slurm_energy
 from scalewatt.energy.slurm_energy import (
-    note_slurm_energy,
+    note_slurm_energies,
     parse_elapsed,
     parse_energy,
     slurm_step,
@@ -41,7 +41,7 @@ def note(folder: Path, answer: str, slurm: dict[str, str] | None = STEP) -> Path
     (folder / "answer").write_text(answer)
     write_json(folder / "segment-000.json", {"hostnames": ["n1"], "slurm": slurm})
     out = folder / "segment-000.slurm-energy.json"
-    note_slurm_energy(folder / "segment-000.json", out)
+    note_slurm_energies([(folder / "segment-000.json", out)])
     return out
 
 
@@ -98,7 +98,7 @@ def test_a_sacct_that_hangs_is_left(
 
 def test_outside_of_slurm_nothing_is_asked(tmp_path: Path, sacct: Path) -> None:
     assert not note(tmp_path, "4711.0|COMPLETED|5|00:01|1\n", slurm=None).exists()
-    note_slurm_energy(tmp_path / "missing.json", tmp_path / "out.json")
+    note_slurm_energies([(tmp_path / "missing.json", tmp_path / "out.json")])
     assert not (tmp_path / "calls").exists()
 
 
@@ -110,9 +110,33 @@ def test_without_sacct_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_second_opinion_never_fails_a_training(
     tmp_path: Path, sacct: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "segment-000.slurm-energy.json").mkdir()  # cannot be replaced by a file
-    note(tmp_path, "4711.0|COMPLETED|5|00:01|1\n")
-    assert "not noted" in capsys.readouterr().err
+    (tmp_path / "answer").write_text("4711.0|COMPLETED|5|00:01|1\n")
+    (tmp_path / "a-file").write_text("")
+    (tmp_path / "damaged.json").write_text("{")
+    write_json(tmp_path / "segment-001.json", {"slurm": STEP})
+    outs = [tmp_path / "a-file" / "0.json", tmp_path / "1.json", tmp_path / "2.json"]
+    descriptions = ("segment-001.json", "damaged.json", "segment-001.json")
+    note_slurm_energies([(tmp_path / d, out) for d, out in zip(descriptions, outs, strict=True)])
+    assert capsys.readouterr().err.count("not noted") == 2
+    assert read_json(outs[2])["consumed_energy_j"] == 5.0
+
+
+def test_what_is_noted_is_not_asked_again(tmp_path: Path, sacct: Path) -> None:
+    first = note(tmp_path, "4711.0|COMPLETED|5|00:01|1\n").read_text()
+    assert note(tmp_path, "4711.0|COMPLETED|6|00:01|1\n").read_text() == first
+    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+
+
+def test_segments_share_the_time_for_asking(
+    tmp_path: Path, sacct: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_energy, "TRIES_S", 0.2)
+    monkeypatch.setattr(slurm_energy, "PAUSE_S", 0.15)
+    (tmp_path / "answer").write_text("")
+    write_json(tmp_path / "segment.json", {"slurm": STEP})
+    segments = [(tmp_path / "segment.json", tmp_path / f"{k}.json") for k in range(20)]
+    note_slurm_energies(segments)
+    assert len((tmp_path / "calls").read_text().splitlines()) <= 22
 
 
 @pytest.mark.parametrize(

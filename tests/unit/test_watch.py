@@ -233,11 +233,15 @@ def test_after_the_training_the_sampler_may_end(
     assert watch.lost is None
 
 
-def test_a_loss_is_told_when_the_training_ends(watch: SamplerWatch, losses: list[str]) -> None:
+def test_a_loss_is_told_when_the_training_ends(
+    watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
+) -> None:
     one = Watch(watch, PeerWatch([], pytest.fail))
     one.training_began()
-    watch.check(1.0)
+    sampler.kill()
+    sampler.join()
     assert one.training_ended() is True
+    assert len(losses) == 1
     assert Watch(None, PeerWatch([], pytest.fail)).training_ended() is False
 
 

@@ -30,7 +30,7 @@ from scalewatt.energy.record import (
     outcome_path,
     segment_name,
 )
-from scalewatt.energy.slurm_energy import note_slurm_energy
+from scalewatt.energy.slurm_energy import note_slurm_energies
 from scalewatt.energy.watch import Limits, read_losses
 from scalewatt.energy.workdir import MONITOR_LOST, WorkDir, open_workdir
 from scalewatt.errors import InputError
@@ -79,8 +79,21 @@ def run_training(
             code = _train(work, place, initial_weights, max_updates)
             if not work.finished:
                 return code
+        _note_slurm_energies(work)
         publish(work, out)
     return 0
+
+
+def _note_slurm_energies(work: WorkDir) -> None:
+    """Ask Slurm about all segments once the run is finished: its accounting may lag."""
+    numbers = [segment["segment"] for segment in work.segments()]
+    note_slurm_energies(
+        (
+            description_path(work.path, number),
+            work.perun / f"{segment_name(number)}.slurm-energy.json",
+        )
+        for number in numbers
+    )
 
 
 def _train(
@@ -238,11 +251,6 @@ class _Segment:
         return process.wait()
 
     def _conclude(self, code: int) -> int:
-        if self.times_asked_to_stop < 2:
-            note_slurm_energy(
-                description_path(self.work.path, self.number),
-                self.work.perun / f"{segment_name(self.number)}.slurm-energy.json",
-            )
         outcome = outcome_path(self.work.path, self.number)
         if outcome.exists():
             return self._end_as(outcome.read_text(encoding="utf-8"))

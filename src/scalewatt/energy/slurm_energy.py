@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
 TRIES_S = 30.0
@@ -33,35 +34,37 @@ def slurm_step(environment: Mapping[str, str]) -> dict[str, str] | None:
     return {"job": job, "step": step} if job and step else None
 
 
-def note_slurm_energy(description: Path, out: Path) -> None:
-    """Write what Slurm says of the step that a segment's description names, if it names one.
+def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
+    """Write what Slurm says of the steps that segments ran in: (description, file to write) each.
 
     JSON: job, step, consumed_energy_j (null where Slurm does not measure), elapsed_s, nodes,
-    asked_s (Unix s). Takes up to 40 s. Nothing is written where sacct is missing or gives no
-    answer; never raises.
+    asked_s (Unix s). Takes up to 40 s in all. Nothing is written where a segment ran in no step,
+    sacct is missing or gives no answer, and what is written already stays; never raises.
     """
-    try:
-        step = read_json(description).get("slurm") if description.exists() else None
-        if not step or shutil.which("sacct") is None:
-            return
-        answer = _ask_again(step["job"], step["step"])
-        if answer is None:
-            print(f"Slurm's accounting knows nothing of step {_name(step)} yet", file=sys.stderr)
-            return
-        write_json(out, {**step, **answer, "asked_s": time.time()})
-    except Exception as error:  # a second opinion is no reason to fail a training
-        print(f"Slurm's energy is not noted: {error}", file=sys.stderr)
-
-
-def _name(step: Mapping[str, str]) -> str:
-    return f"{step['job']}.{step['step']}"
-
-
-def _ask_again(job: str, step: str) -> dict[str, Any] | None:
-    """sacct's answer once the step has ended; the last one if it has not within TRIES_S."""
     until = time.monotonic() + TRIES_S
+    for description, out in segments:
+        try:
+            _note(description, out, until)
+        except Exception as error:  # a second opinion is no reason to fail a training
+            print(f"Slurm's energy is not noted: {error}", file=sys.stderr)
+
+
+def _note(description: Path, out: Path, until: float) -> None:
+    if out.exists() or not description.exists() or shutil.which("sacct") is None:
+        return
+    step = read_json(description).get("slurm")
+    if not step:
+        return
+    answer = _ask_again(f"{step['job']}.{step['step']}", until)
+    if answer is None:
+        raise InputError(f"sacct does not know step {step['job']}.{step['step']} as ended")
+    write_json(out, {**step, **answer, "asked_s": time.time()})
+
+
+def _ask_again(step: str, until: float) -> dict[str, Any] | None:
+    """sacct's answer once the step has ended, None if it has not until then; asks at least once."""
     while True:
-        row = _ask(f"{job}.{step}")
+        row = _ask(step)
         if row is not None and not row["State"].startswith(_UNFINISHED):
             return _answer(row)
         if time.monotonic() + PAUSE_S > until:

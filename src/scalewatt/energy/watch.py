@@ -75,6 +75,8 @@ class SamplerWatch:
         self.silence_s = max(limits.journal_silence_s, SILENT_PERIODS * period_s)
         self.on_loss = on_loss
         self.lost: str | None = None
+        self._lock = threading.Lock()
+        self._over = False
         self._sampler: BaseProcess | None = None
         self._training = False
         self._size: int | None = None
@@ -91,6 +93,18 @@ class SamplerWatch:
 
     def check(self, elapsed_s: float) -> None:
         """Look at the sampler `elapsed_s` after the last look; end it if it is lost."""
+        with self._lock:
+            if not self._over:
+                self._check(elapsed_s)
+
+    def ended(self) -> bool:
+        """The training has ended, and the sampler may from now on; whether it was lost before."""
+        self.check(0.0)
+        with self._lock:
+            self._over = True
+        return self.lost is not None
+
+    def _check(self, elapsed_s: float) -> None:
         if self.lost is not None:
             return
         if self._sampler is None and not self._training:
@@ -147,14 +161,12 @@ class Watch:
 
     def __init__(self, sampler: SamplerWatch | None, peers: PeerWatch) -> None:
         self.sampler, self.peers = sampler, peers
-        self._watching_sampler = threading.Event()
         self._watching = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scalewatt-watch", daemon=True)
 
     def start(self) -> None:
         """Start to watch."""
         self._watching.set()
-        self._watching_sampler.set()
         self._thread.start()
 
     def training_began(self) -> None:
@@ -164,8 +176,7 @@ class Watch:
 
     def training_ended(self) -> bool:
         """The sampler may end from now on; whether it was lost before."""
-        self._watching_sampler.clear()
-        return self.sampler is not None and self.sampler.lost is not None
+        return self.sampler is not None and self.sampler.ended()
 
     def stop(self) -> None:
         """The other ranks may end from now on."""
@@ -177,7 +188,7 @@ class Watch:
             now = time.monotonic()
             # A machine or job that was suspended has not waited for a sample.
             elapsed_s, last = min(now - last, 2 * CHECK_INTERVAL_S), now
-            if self.sampler and self._watching_sampler.is_set():
+            if self.sampler:
                 self.sampler.check(elapsed_s)
             self.peers.check()
             time.sleep(CHECK_INTERVAL_S)
