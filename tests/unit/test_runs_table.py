@@ -7,12 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, row_of
 
 from scalewatt.errors import InputError
+from scalewatt.files import write_table
 from scalewatt.results.build import write_runs
+from scalewatt.results.idle import IDLE
 from scalewatt.results.runs import Facility, run_row
 from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
 
@@ -333,3 +336,41 @@ def test_no_column_of_the_tables_can_hold_a_number_that_is_none(tmp_path: Path) 
     for row in pq.read_table(tmp_path / "tables" / "runs.parquet").to_pylist():
         assert not [k for k, v in row.items() if isinstance(v, float) and v != v]
         assert row["p_gpuh_kw"] is None and row["samples_per_gpuh"] is None
+
+
+# --- idle power ---------------------------------------------------------------------------------
+
+
+def idle_row(kind: str, watts: float | None, origin: str = "measured") -> dict[str, Any]:
+    """A row of the idle table of this run's device."""
+    return dict.fromkeys(IDLE.names) | {
+        "device": make_spec()["device"],
+        "device_kind": kind,
+        "mean_per_device_w": watts,
+        "energy_origin": origin,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected_j"),
+    [
+        (
+            [idle_row("gpu", 50.0), idle_row("cpu", 60.0), idle_row("ram", 10.0)],
+            3600 * (2 * 50 + 2 * 60 + 10),
+        ),
+        ([idle_row("gpu", 50.0), idle_row("cpu", 60.0)], None),
+        ([idle_row("gpu", None), idle_row("cpu", 60.0), idle_row("ram", 10.0)], None),
+        (
+            [idle_row("gpu", 50.0), idle_row("cpu", 60.0, "estimated"), idle_row("ram", 10.0)],
+            None,
+        ),
+    ],
+)
+def test_idle_energy_is_that_of_the_runs_devices_over_its_time(
+    tmp_path: Path, rows: list[dict[str, Any]], expected_j: float | None
+) -> None:
+    write_table(pa.Table.from_pylist(rows, IDLE), tmp_path / "idle.parquet")
+    files = make_run(tmp_path / "results", WHOLE)
+    idle = run_row(files, "made", Facility(), tmp_path / "idle.parquet")["idle_energy_kwh"]
+    assert idle == (None if expected_j is None else pytest.approx(expected_j / 3.6e6))
+    assert run_row(files, "made", Facility())["idle_energy_kwh"] is None

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from training import prepare
 from workspace import Workspace
+
+
+@pytest.fixture(scope="session", autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is measured elsewhere on this machine is none of the tests' business, nor theirs of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SCALEWATT_SAMPLERS", str(tmp_path_factory.mktemp("samplers")))
+        yield
 
 
 @pytest.fixture(scope="session")
