@@ -1,0 +1,197 @@
+"""Files that are no recordings: one line with the path and what was expected, and no more harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+from energy_files import codes, gpu, recordings, write_perun
+
+from scalewatt.energy.perun_file import list_runs, read_perun_file
+from scalewatt.energy.summary import describe
+from scalewatt.errors import InputError
+
+EXPECTED = "expected an HDF5 file written by perun"
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+MADE = Path(__file__).parent / "recordings"
+
+CONTENTS = {
+    "nothing": (b"", "is empty"),
+    "JSON": (b'{"a": 1}', "begins like JSON"),
+    "a JSON list": (b" [1, 2]", "begins like JSON"),
+    "text": (b"Perun report\n", "begins like text"),
+    "a line break": (b"\n", "begins like text"),
+    "other bytes": (bytes(range(200, 256)), "is no HDF5 file"),
+    "a signature alone": (SIGNATURE, "cannot be read"),
+    "zeros behind a signature": (SIGNATURE + b"\0" * 4000, "cannot be read"),
+    "ones behind a signature": (SIGNATURE + b"\xff" * 4000, "cannot be read"),
+    "half a signature": (SIGNATURE[:5], "is no HDF5 file"),
+}
+
+
+def energy(*paths: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user does."""
+    command = [sys.executable, "-m", "scalewatt.cli", "energy", "--json", *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def refusal(path: Path) -> str:
+    """Return the one message with which every way to read a file refuses it."""
+    messages = []
+    for read in (list_runs, read_perun_file, describe):
+        with pytest.raises(InputError) as caught:
+            read(path)
+        messages.append(str(caught.value))
+    assert "\n" not in messages[0] and messages[0].startswith(f"{path}: ")
+    assert len(set(messages)) == 1, messages
+    return messages[0]
+
+
+@pytest.mark.parametrize(("content", "words"), CONTENTS.values(), ids=CONTENTS)
+def test_a_file_is_refused_that_holds(content: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.hdf5"
+    path.write_bytes(content)
+    message = refusal(path)
+    assert words in message and EXPECTED in message
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "No such file" in refusal(tmp_path / "none.hdf5")
+
+
+def test_a_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"is a folder; {EXPECTED}"):
+        read_perun_file(tmp_path)
+    os.mkfifo(tmp_path / "pipe.hdf5")
+    with pytest.raises(InputError, match=f"is no regular file; {EXPECTED}"):
+        read_perun_file(tmp_path / "pipe.hdf5")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "secret.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
+    path.chmod(0)
+    assert "Permission denied" in refusal(path)
+
+
+def test_an_hdf5_file_of_others_holds_no_run(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.hdf5"
+    with h5py.File(path, "w") as handle:
+        handle["x"] = [1, 2]
+        handle.create_group("group/nodes")
+        handle["other/nodes"] = [1, 2]
+    assert "holds no run" in refusal(path) and EXPECTED in refusal(path)
+
+
+@pytest.mark.parametrize("inside", ["app/nodes/r1", "app/nodes/r1/nodes/0", "app/nodes/r1/nodes"])
+def test_a_run_without_hosts_is_listed_and_not_read(tmp_path: Path, inside: str) -> None:
+    path = tmp_path / "hostless.hdf5"
+    with h5py.File(path, "w") as handle:
+        handle.create_group(inside)
+    (run,) = list_runs(path)
+    assert (run.run_id, run.hosts) == ("r1", ())
+    for read in (read_perun_file, describe):
+        with pytest.raises(InputError, match=r"hostless\.hdf5: run r1 holds no host; expected"):
+            read(path)
+
+
+def test_a_file_behind_a_user_block_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "block.hdf5"
+    with h5py.File(path, "w", userblock_size=1024):
+        pass
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
+    with path.open("r+b") as file:
+        file.write(b"a note of mine")
+    assert read_perun_file(path).hosts == ("n1",)
+
+
+def cuts(size: int) -> list[int]:
+    """Return lengths from one byte to all but one, close to both ends and between."""
+    ends = [1, 7, 8, 9, 47, 48, 95, 96, 97, 512, 800, 2048]
+    return ends + [size * i // 16 for i in range(1, 16)] + [size - n for n in (4096, 512, 8, 1)]
+
+
+@pytest.mark.parametrize("name", ["perun-0.8.10-node", "perun-0.9.1-runs"])
+def test_a_recording_cut_short_anywhere_is_refused(tmp_path: Path, name: str) -> None:
+    whole = (MADE / f"{name}.hdf5").read_bytes()
+    path = tmp_path / "cut.hdf5"
+    for length in cuts(len(whole)):
+        path.write_bytes(whole[:length])
+        assert EXPECTED in refusal(path), length
+
+
+def test_the_real_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
+    whole = (recordings() / "kit_a100_resnet50_2gpus.hdf5").read_bytes()
+    path = tmp_path / "cut.hdf5"
+    for length in cuts(len(whole)):
+        path.write_bytes(whole[:length])
+        assert EXPECTED in refusal(path), length
+
+
+HOLDS = """
+import fcntl, h5py, sys
+path, how = sys.argv[1:]
+if how == "writing":
+    held = h5py.File(path, "r+", locking=True)
+else:
+    held = open(path, "r+b")
+    (fcntl.flock if how == "flock" else fcntl.lockf)(held, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["writing", "flock", "lockf"])
+def test_a_file_that_another_process_has_locked_is_read(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "held.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
+    command = [sys.executable, "-c", HOLDS, str(path), how]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        recording = read_perun_file(path)
+        assert holder.poll() is None
+        holder.communicate("")
+    assert recording.series[0].values.tolist() == [100, 100, 100]
+    # HDF5 locks whole files; a lock on their bytes is none of its.
+    assert codes(recording.problems) == (set() if how == "lockf" else {"file_locked"})
+
+
+def test_a_locked_file_that_cannot_be_read_is_said_to_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "held.hdf5"
+    with h5py.File(path, "w", libver="latest", locking=True) as handle:
+        handle["x"] = [1]
+        handle.flush()
+        code = f"from scalewatt.energy.perun_file import *\nread_perun_file({str(path)!r})"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert f"{path}: is being written by another program" in last and EXPECTED in last
+
+
+def test_other_files_of_the_call_are_read_and_the_exit_code_is_one(tmp_path: Path) -> None:
+    good, empty, note = tmp_path / "good.hdf5", tmp_path / "empty.hdf5", tmp_path / "note.hdf5"
+    write_perun(good, {"n1": {"CUDA:0_POWER": gpu(9)}})
+    empty.write_bytes(b"")
+    note.write_text('{"energy": 5}')
+    done = energy(empty, good, note, tmp_path / "none.hdf5")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) == 3, lines
+    for line, path in zip(lines, (empty, note, tmp_path / "none.hdf5"), strict=True):
+        assert str(path) in line
+    assert str(good) not in done.stderr and '"n1"' in done.stdout
+    assert "Traceback" not in done.stderr and "NaN" not in done.stdout
+
+
+def test_good_files_alone_leave_with_zero(tmp_path: Path) -> None:
+    write_perun(tmp_path / "good.hdf5", {"n1": {"CUDA:0_POWER": gpu(9)}})
+    done = energy(tmp_path / "good.hdf5")
+    assert (done.returncode, done.stderr) == (0, "")
+    json.loads(done.stdout)

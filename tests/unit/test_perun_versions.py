@@ -1,0 +1,190 @@
+"""Files that perun itself recorded on stand-in sensors, against the energies that were true.
+
+recordings/README.md says how they were made. Bounds: a counter is exact but for the stand-in's own
+steps and perun's time stamps (0.2 %); a power is sampled every 0.25 s while it swings (0.2 %).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from energy_files import codes
+
+from scalewatt.energy.integrate import series_energy
+from scalewatt.energy.perun_file import list_runs, open_perun_file, read_perun_file
+from scalewatt.energy.samples import SensorSeries
+from scalewatt.energy.summary import describe
+
+MADE = Path(__file__).parent / "recordings"
+TRUTH: dict[str, Any] = json.loads((MADE / "truth.json").read_text())
+BOUND = 2e-3
+OLD = ("0.8.10", "0.9.1")
+ROUNDS = [
+    (name, run_id, round_id)
+    for name, runs in TRUTH.items()
+    for run_id, rounds in runs.items()
+    for round_id in rounds
+]
+# Parts and wholes of what is counted; perun adds none of them up either.
+NOT_COUNTED = ("grace_power", "module_power", "sysio_power")
+J_PER_KWH = 3.6e6
+
+
+def made(name: str) -> Path:
+    """Return a recording's path."""
+    return MADE / f"{name}.hdf5"
+
+
+def true_energies(name: str, run_id: str, round_id: str) -> dict[tuple[str, str], float]:
+    """Return the true energy in J of each host's sensors that count."""
+    return {
+        (host, sensor): energy
+        for host, energies in TRUTH[name][run_id][round_id].items()
+        for sensor, energy in energies.items()
+        if sensor != "seconds" and not sensor.startswith(NOT_COUNTED)
+    }
+
+
+def energy_j(series: SensorSeries, period_s: float | None) -> float:
+    """Return the energy of a whole series."""
+    curve, _ = series_energy(series, period_s)
+    return float(curve.between(curve.time_s[0], curve.time_s[-1]))
+
+
+@pytest.mark.parametrize(("name", "run_id", "round_id"), ROUNDS)
+def test_every_sensors_energy_is_the_true_one(name: str, run_id: str, round_id: str) -> None:
+    with open_perun_file(made(name), run_id, round_id) as recording:
+        assert recording.sampling_period_s == 0.25
+        found = {
+            (series.node, series.sensor): energy_j(series, recording.sampling_period_s)
+            for series in recording.series
+            if series.quantity != "utilisation"
+        }
+    assert found == pytest.approx(true_energies(name, run_id, round_id), rel=BOUND)
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_every_counter_wraps_while_it_is_recorded(name: str) -> None:
+    counters = [s for s in read_perun_file(made(name)).series if s.quantity == "counter"]
+    assert all(np.any(np.diff(s.values) < 0) for s in counters)
+    assert len(counters) >= 2 or not any("cpu_0_package" in str(one) for one in TRUTH[name])
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_a_node_of_an_older_perun_has_all_kinds_and_no_doubt(version: str) -> None:
+    said = describe(made(f"perun-{version}-node"))
+    true = true_energies(f"perun-{version}-node", "run1", "0")
+    for kind, begin in (("gpu", "CUDA:"), ("cpu", "cpu_"), ("ram", "ram_")):
+        expected = sum(energy for (_, name), energy in true.items() if name.startswith(begin))
+        assert said[f"{kind}_energy_kwh"] * J_PER_KWH == pytest.approx(expected, rel=BOUND)
+    assert said["energy_kwh"] * J_PER_KWH == pytest.approx(sum(true.values()), rel=BOUND)
+    assert (said["gpus"], said["flags"]) == (2, [])
+    gpus = [s for s in read_perun_file(made(f"perun-{version}-node")).series if s.limit_w]
+    assert [s.uuid for s in gpus] == ["GPU-stand-in-0", "GPU-stand-in-1"]
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_two_hosts_with_domains_are_both_read(version: str) -> None:
+    name = f"perun-{version}-hosts"
+    (run,) = list_runs(made(name))
+    assert run.hosts == ("node0.cluster", "node1.cluster")
+    assert (run.perun_version, run.round_ids, run.app) == (version, ("0",), "app")
+    assert read_perun_file(made(name)).problems == ()
+    said = describe(made(name))
+    assert said["ram_energy_kwh"] is None, "its hosts had no DRAM counters"
+    expected = sum(true_energies(name, "run1", "0").values())
+    assert said["energy_kwh"] * J_PER_KWH == pytest.approx(expected, rel=BOUND)
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_a_host_whose_sampler_was_too_late_is_missed(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "one.hdf5"
+    shutil.copy(made(f"perun-{version}-hosts"), path)
+    with h5py.File(path, "a") as handle:
+        del handle["app/nodes/run1/nodes/0/nodes/node0.cluster"]
+    assert codes(read_perun_file(path).problems) == {"missing_host"}
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_runs_and_rounds_of_one_file_are_listed_and_the_last_is_read(version: str) -> None:
+    path = made(f"perun-{version}-runs")
+    runs = list_runs(path)
+    assert [(run.run_id, run.round_ids) for run in runs] == [
+        ("run1", ("0", "1")),
+        ("run2", ("0", "1")),
+    ]
+    recording = read_perun_file(path)
+    assert (recording.run_id, recording.round_id) == ("run2", "1")
+    assert recording.execution_dt == runs[1].execution_dt
+    assert codes(recording.problems) == {"several_runs", "several_rounds"}
+    assert read_perun_file(path, "run1", "0").problems == ()
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_a_failed_round_is_all_there_is_and_is_flagged(version: str) -> None:
+    recording = read_perun_file(made(f"perun-{version}-failed"))
+    assert recording.round_id == "failed" and codes(recording.problems) == {"failed_round"}
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_failed_reads_cost_nothing_where_perun_counts_the_counters_whole_range(
+    version: str,
+) -> None:
+    path = made(f"perun-{version}-unreadable")
+    (spoilt,) = [s for s in read_perun_file(path).series if s.sensor == "cpu_0_package-0"]
+    assert np.count_nonzero(spoilt.values == 0) >= 2
+    _, flags = series_energy(spoilt, 0.25)
+    assert codes(flags) == {"counter_zero"}
+    with h5py.File(path) as handle:
+        own = handle["app/nodes/run1/nodes/0/metrics/CPU_ENERGY"].attrs["value"]
+    assert own > 260_000 > 1000 > energy_j(spoilt, 0.25)
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_without_the_counter_perun_s_watts_are_as_good(tmp_path: Path, version: str) -> None:
+    name = f"perun-{version}-node"
+    path = tmp_path / "watts.hdf5"
+    shutil.copy(made(name), path)
+    with h5py.File(path, "a") as handle:
+        host = handle["app/nodes/run1/nodes/0/nodes"]
+        counters: list[str] = []
+        host.visit(lambda one: counters.append(one) if one.endswith("alt_values") else None)
+        for one in counters:
+            del host[one]
+    series = [s for s in read_perun_file(path).series if s.device_kind != "gpu"]
+    means = {(s.node, s.sensor): s for s in series if s.quantity == "mean_power"}
+    true = true_energies(name, "run1", "0")
+    assert len(means) == len(counters) == 4
+    for one, mean in means.items():
+        assert energy_j(mean, 0.25) == pytest.approx(true[one], rel=BOUND)
+
+
+def test_a_machine_of_amd_has_gpus_by_uuid_and_no_memory() -> None:
+    series = read_perun_file(made("perun-1.0.0-amd")).series
+    gpus = [s for s in series if s.device_kind == "gpu"]
+    assert [s.device_index for s in gpus] == [0, 1]
+    assert [s.sensor for s in gpus] == [f"ROCM:{s.uuid}_POWER" for s in gpus]
+    assert {s.limit_w for s in gpus} == {560}
+    said = describe(made("perun-1.0.0-amd"))
+    assert said["ram_energy_kwh"] is None and said["gpus"] == 2 and said["flags"] == []
+
+
+def test_of_grace_the_cpu_counts_once_and_it_is_said_that_the_socket_draws_more() -> None:
+    recording = read_perun_file(made("perun-1.0.0-grace"))
+    sensors = [s for s in recording.series if s.quantity != "utilisation"]
+    assert [(s.device_kind, s.device_index) for s in sensors] == [
+        ("cpu", 0),
+        ("gpu", 0),
+        ("gpu", 1),
+    ]
+    (doubt,) = sensors[0].flags
+    assert doubt["code"] == "part_of_socket" and "grace_power_socket_0" in doubt["detail"]
+    with h5py.File(made("perun-1.0.0-grace")) as handle:
+        own = handle["app/nodes/run1/nodes/0/metrics/ENERGY"].attrs["value"]
+    assert sum(energy_j(s, 0.25) for s in sensors) == pytest.approx(own, rel=1e-3)
