@@ -6,8 +6,9 @@ A small network is trained on one core under perun and the journal, with stand-i
 2 CPUs and their memories that perun's own backends read (needs root, for a mount namespace of its
 own; --real-sensors takes this machine's). First the sampler's processor time is measured, perun's
 own work included: the kernel's figure over --seconds. Then the training goes on in blocks of 4 s,
-in pairs with the sampler at work and with it frozen, in changing order: the ratio of a pair's step
-times, with the 95 % interval of its mean over all pairs.
+in pairs with the sampler at work and with it frozen, in changing order: the ratio of a pair's median
+step times, with the 95 % interval of its mean over all pairs. Other programs on the machine disturb
+the wall times, much less the processor times.
 """
 
 from __future__ import annotations
@@ -55,15 +56,17 @@ class Training:
         self.optimiser = torch.optim.SGD(self.network.parameters(), lr=0.01)
         self.loss = torch.nn.functional.cross_entropy
 
-    def step_times(self, seconds: float) -> list[float]:
-        """Train for some time; the time of each step in s."""
-        times, end = [], time.monotonic() + seconds
+    def step_times(self, seconds: float) -> tuple[list[float], list[float]]:
+        """Train for some time; each step's wall time and its own processor time in s."""
+        walls, processors, end = [], [], time.monotonic() + seconds
         while (started := time.monotonic()) < end:
+            used = time.thread_time()
             self.optimiser.zero_grad()
             self.loss(self.network(self.images), self.labels).backward()
             self.optimiser.step()
-            times.append(time.monotonic() - started)
-        return times
+            walls.append(time.monotonic() - started)
+            processors.append(time.thread_time() - used)
+        return walls, processors
 
 
 def sampled_training(seconds: float, pairs: int) -> dict[str, Any]:
@@ -75,15 +78,15 @@ def sampled_training(seconds: float, pairs: int) -> dict[str, Any]:
     used, started = processor_s(sampler.pid), time.monotonic()
     training.step_times(seconds)
     share = (processor_s(sampler.pid) - used) / (time.monotonic() - started)
-    ratios: dict[str, list[float]] = {"median": [], "mean": []}
+    ratios: dict[str, list[float]] = {"wall": [], "processor": []}
     for pair in range(pairs):
         found = {}
         for at_work in (pair % 2 == 0, pair % 2 == 1):
             os.kill(sampler.pid, signal.SIGCONT if at_work else signal.SIGSTOP)
             found[at_work] = training.step_times(BLOCK_S)
         os.kill(sampler.pid, signal.SIGCONT)
-        ratios["median"].append(statistics.median(found[True]) / statistics.median(found[False]))
-        ratios["mean"].append(statistics.mean(found[True]) / statistics.mean(found[False]))
+        for ratio, with_, without in zip(ratios.values(), found[True], found[False], strict=True):
+            ratio.append(statistics.median(with_) / statistics.median(without))
     return {"sampler_share": share, "step_ratios": ratios}
 
 
@@ -166,8 +169,8 @@ def main() -> None:
         ("  with its start and end", f"{one['sampler_s']:.2f} s in {one['run_s']:.0f} s"),
         ("bytes a sample", f"{one['bytes_a_sample']:.1f} (target {TARGET_BYTES})"),
         ("  with headers", f"{one['bytes_a_sample_with_headers']:.1f} of {one['samples']} samples"),
-        ("median step, with/without", f"{interval(one['step_ratios']['median'])} ({blocks})"),
-        ("mean step, with/without", f"{interval(one['step_ratios']['mean'])} ({blocks})"),
+        ("step time, with/without", f"{interval(one['step_ratios']['wall'])} ({blocks})"),
+        ("  its processor time", interval(one["step_ratios"]["processor"])),
     ]
     for name, value in lines:
         print(f"{name:<28}{value}")

@@ -266,3 +266,11 @@ def test_a_header_of_another_kind_is_refused_in_one_line(tmp_path: Path, header:
     with pytest.raises(InputError, match=r"j: .*expected") as caught:
         read_journal(tmp_path / "j")
     assert "\n" not in str(caught.value)
+    write_record_journal(tmp_path / "s.journal", "n2", SENSORS)
+    recording = read_journal([tmp_path / "j", tmp_path / "s.journal"])
+    assert recording.hosts == ("n2",) and codes(recording.problems) == {"journal_unreadable"}
+    assert last_sample_s(tmp_path / "j") is None
+
+
+def test_a_missing_journal_has_no_last_sample(tmp_path: Path) -> None:
+    assert last_sample_s(tmp_path / "none") is None

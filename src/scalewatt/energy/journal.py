@@ -81,15 +81,20 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     """Read the journals of one segment; several of one host are joined in order of time.
 
     Times are unix seconds. A torn end is left out; other unreadable samples are left out and
-    counted as `journal_damaged`. Raises InputError where a file cannot be read or none holds a
-    sample.
+    counted as `journal_damaged`, one file of several with `journal_unreadable`. Raises InputError
+    where none holds a sample.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     parts: dict[tuple[str, str], list[SensorSeries]] = {}
     problems: list[Flag] = []
     periods = []
+    errors: list[InputError] = []
     for path in files:
-        content = _read(path)
+        try:
+            content = _read(path)
+        except InputError as error:
+            errors.append(error)
+            continue
         found, doubts = _series(content, path)
         problems += doubts
         if content.period_s:
@@ -97,6 +102,9 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
         for one in found:
             parts.setdefault((one.node, one.sensor), []).append(one)
     source = ", ".join(str(path) for path in files)
+    if errors and not parts:
+        raise errors[0]
+    problems += [flag("journal_unreadable", None, str(error)) for error in errors]
     if not parts:
         raise InputError(
             f"{source}: no samples; expected a journal, which is records or JSON lines "
@@ -112,19 +120,19 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
 
 
 def last_sample_s(path: Path | str) -> float | None:
-    """Return the unix time of a journal's last intact sample, None without one.
+    """Return the unix time of a journal's last intact sample; None without one, whatever the file.
 
     Only the end of the file is read.
     """
     path = Path(path)
-    if _version(path) >= _NEWEST:
-        return last_record_s(path)
     try:
+        if _version(path) >= _NEWEST:
+            return last_record_s(path)
         with open(path, "rb") as handle:
             handle.seek(max(os.fstat(handle.fileno()).st_size - _TAIL_BYTES, 0))
             lines = handle.read().split(b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
+    except (OSError, InputError):
+        return None
     for line in reversed(lines):
         value = _json(line)
         if isinstance(value, dict) and _is_number(value.get("t")):
