@@ -24,9 +24,14 @@ from scalewatt.energy.samples import Floats
 
 # Seconds that a counter's content may be old: a shorter step may hold more energy than the limit.
 LAG_S = 0.1
-# A counter that changes at every second sample only, or less often, is slow.
-SLOW_PERIODS = 1.5
+# A counter that changes at every second read only, or less often, is slow. What it has not told at
+# the beginning and the end is not much more than its usual step.
+SLOW_READS = 2
+LAG_STEPS = 1.5
+# A long step's mean power is not below this share of the power on both sides, if the counter stood
+# still, and not above this multiple of the largest of all usual steps.
 CAUGHT_UP = 0.5
+RESET = 2.0
 # The smallest range at which counters of power are known to wrap, where theirs is not recorded.
 LEAST_RANGE_J = 65_000.0
 
@@ -132,15 +137,16 @@ class _Steps:
         return outer
 
     @property
-    def too_long(self) -> Bools:
-        """Mark the steps in which the counter stood still for longer than it usually does."""
-        return self.still & (self.step_s > GAP_PERIODS * self.usual_s * (1 + 1e-6))
+    def long(self) -> Bools:
+        """Mark the steps much longer than usual."""
+        return self.step_s > GAP_PERIODS * self.usual_s * (1 + 1e-6)
 
 
 def _steps(time_s: Floats, difference: Floats, period_s: float) -> _Steps:
     """Join each time without a change to the change after it; `time_s` (m,), the other (m-1,)."""
     ends = np.concatenate(([0], np.flatnonzero(difference != 0) + 1))
     usual = float(np.median(np.diff(time_s[ends]))) if ends.size > 1 else 0.0
+    slow = ends.size > 1 and float(np.median(np.diff(ends))) >= SLOW_READS
     open_end = bool(ends[-1] < time_s.size - 1)
     if open_end:
         ends = np.concatenate((ends, [time_s.size - 1]))
@@ -153,7 +159,7 @@ def _steps(time_s: Floats, difference: Floats, period_s: float) -> _Steps:
         still,
         open_end,
         max(usual, period_s),
-        usual > SLOW_PERIODS * period_s,
+        slow,
     )
 
 
@@ -164,20 +170,28 @@ def _judge_differences(
     period = sampling_period(time_s, device.period_s)
     in_order = np.flatnonzero(marks.codes != code_of("clock_backwards"))
     gaps = in_order[after_gaps(time_s[in_order], period)]
+    words = {
+        "over_limit": f"samples above {device.limit_w:g} W or next to one",
+        "gap": f"samples after a gap over {GAP_PERIODS * period:g} s",
+    }
     if usable.size == 0:
         marks.mark("gap", gaps)
-        flags = doubt_flags(time_s, marks, usable, usable.astype(np.uint8), device.sensor, {})
+        flags = doubt_flags(time_s, marks, usable, usable.astype(np.uint8), device.sensor, words)
         return Judged(cumulate(time_s[:0], time_s[:0]), flags, time_s * np.nan, marks.codes)
     steps = _steps(time_s[usable], difference, period)
     energy, step = steps.energy_j, steps.step_s
+    power = energy / step
     possible = (energy > 0) & (energy <= device.limit_w * (step + LAG_S)) & ~steps.outer
+    usual = power[possible & ~steps.long]
+    if usual.size:
+        possible &= ~steps.long | (power <= RESET * usual.max())
     ambiguous = possible & (
         energy + (device.valid_max or LEAST_RANGE_J) <= device.limit_w * step
         if np.isfinite(device.limit_w)
         else False
     )
-    exact = _caught_up(possible & ~ambiguous, energy / step, steps.too_long)
-    power, bridged = _bridged(exact, ambiguous, energy / step, steps, period)
+    exact = _caught_up(possible & ~ambiguous, power, steps.still & steps.long)
+    power, bridged = _bridged(exact, ambiguous, power, steps, period)
     state = np.where(exact, EXACT, np.where(bridged, BRIDGED, UNCOVERED)).astype(np.uint8)
     known = exact | bridged
     knots = usable[steps.ends]
@@ -186,10 +200,6 @@ def _judge_differences(
     marks.mark("counter_reset", knots[1:][reset])
     marks.mark("counter_ambiguous", knots[1:][ambiguous])
     marks.mark("gap", gaps)
-    words = {
-        "over_limit": f"samples above {device.limit_w:g} W or next to one",
-        "gap": f"samples after a gap over {GAP_PERIODS * period:g} s",
-    }
     flags = doubt_flags(time_s, marks, knots, state, device.sensor, words)
     curve = cumulate(time_s[knots], np.where(known, power * step, 0.0), np.where(known, step, 0.0))
     samples = np.full(time_s.size, np.nan)
@@ -226,7 +236,7 @@ def _bridged(
     unknown = ~exact & ~ambiguous
     bridged = unknown & _inside(exact) & (_run_length(steps.step_s, exact) <= bridge_s(period_s))
     if steps.slow:
-        bridged |= unknown & steps.outer & (steps.step_s <= SLOW_PERIODS * steps.usual_s)
+        bridged |= unknown & steps.outer & (steps.step_s <= LAG_STEPS * steps.usual_s)
     middle = np.cumsum(steps.step_s) - 0.5 * steps.step_s
     across = np.interp(middle, middle[exact], power_w[exact])
     return np.where(bridged, across, power_w), bridged
@@ -234,7 +244,7 @@ def _bridged(
 
 def _repeats(steps: _Steps) -> Indices:
     """Return the places of the samples at which the counter stood still for too long."""
-    long = steps.too_long
+    long = steps.still & steps.long
     if not long.any():
         return np.zeros(0, dtype=np.intp)
     begins, ends = steps.ends[:-1][long] + 1, steps.ends[1:][long]

@@ -13,7 +13,7 @@ counter_zero       a failed read: left out, the difference over it is exact
 frozen             of a power: a stretch repeating one value for longer than chance allows, its
                    samples after the first left out. Of a counter: a stretch over GAP_PERIODS times
                    its usual step without a change. If the next difference makes up for it (mean
-                   power at least CAUGHT_UP of that on both sides) it is exact, else unknown
+                   power at least half of the power on both sides) it is exact, else unknown
 constant           as frozen, where it may as well be a steady device: counted
 counter_reset      a difference that the counter cannot have made: unknown
 counter_ambiguous  a difference that a further wrap could hide in: left out
@@ -23,9 +23,12 @@ Time between true samples that is left out or unknown is bridged up to BRIDGE_S 
 periods, if that is longer): of power by the trapezoid, of a counter by the power on both sides.
 Beyond that, and before the first and after the last true sample, it is uncovered and adds nothing.
 A difference of a counter is exact over any time in which its range leaves only one possible value.
-A reset is seen only if the difference it feigns is over the limit: one that comes less than
-limit · step (and the counter's lag) below the end of the range passes for a wrap, and costs at most
-that.
+A counter that changes less often than it is read is exact from its first change to its last; its
+lag before and after is bridged.
+
+What passes unseen. A frozen power sensor of under 60 s or 30 samples. A counter that lost up to
+GAP_PERIODS usual steps. A reset where the difference that it feigns is possible: at most limit ·
+(step + LAG_S), over long steps twice the largest power of the usual ones · step.
 """
 
 from __future__ import annotations
@@ -61,6 +64,13 @@ __all__ = [
 # Short peaks above a device's limit are real; twice the limit is not.
 LIMIT_FACTOR = 2.0
 
+# Per quantity the quick way for samples without a doubt, and the close look at all others.
+_WAYS = {
+    "power": (clean_power, judge_power),
+    "mean_power": (clean_means, judge_means),
+    "counter": (clean_counter, judge_counter),
+}
+
 
 def judge(series: SensorSeries, period_s: float | None = None) -> Judged:
     """Return energy, power and doubts of a series of power, mean power or a counter.
@@ -78,11 +88,10 @@ def judge(series: SensorSeries, period_s: float | None = None) -> Judged:
     )
     time = np.asarray(series.time_s, dtype=np.float64)
     values = np.asarray(series.values, dtype=np.float64)
-    if series.quantity == "counter":
-        return clean_counter(time, values, device) or judge_counter(time, values, device)
-    if series.quantity == "mean_power":
-        return clean_means(time, values, device) or judge_means(time, values, device)
-    return clean_power(time, values, device) or judge_power(time, values, device)
+    clean, close = _WAYS.get(series.quantity, _WAYS["power"])
+    # Absurd values are judged, not warned of.
+    with np.errstate(all="ignore"):
+        return clean(time, values, device) or close(time, values, device)
 
 
 def series_energy(

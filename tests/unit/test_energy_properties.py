@@ -1,0 +1,406 @@
+"""Any true power, read by any sensor: the energy's error stays below a stated bound.
+
+S is the steepest slope of the true power in W/s, P its largest value in W, h the time in s between
+neighbouring true samples. The bounds count only covered time; all else must be uncovered.
+
+- power: |error| <= sum(S h²/4) over the covered intervals. A function of slope at most S is at most
+  S h²/4 away from the trapezoid through both its ends. A bridged gap is an interval like any other.
+- power that stands still for T s, unnoticed: S T²/2 + S T h/2 more.
+- counter: exact to two quanta (and what the rounding of unix time, 0.24 µs, is worth) per step,
+  however long it is.
+- counter bridged over H s from intervals of h1 and h2 on both sides: S H (H + h1 + h2) more; their
+  mean powers occur in them, so nothing bridged is further away in time than H + h1 + h2.
+- counter reset unnoticed: limit · (h + 0.1 s) more.
+- counter that stopped counting, unnoticed: P times three steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from energy_files import codes
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from true_power import (
+    NOISE_W,
+    UNIX,
+    TruePower,
+    compare,
+    read_counter,
+    read_power,
+    rng,
+    sampling_times,
+    stretches,
+    true_powers,
+)
+
+from scalewatt.energy.counter import LAG_S
+from scalewatt.energy.curve import BRIDGE_S, Device
+from scalewatt.energy.integrate import DOUBTS, Judged, judge
+from scalewatt.energy.node import node_kinds, node_window
+from scalewatt.energy.power import judge_power
+from scalewatt.energy.samples import PLAUSIBLE_W, SensorSeries
+
+LIMIT_W = PLAUSIBLE_W["cpu"]
+ROUNDING_J = 1e-3
+
+quick = settings(
+    deadline=None,
+    max_examples=600,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def gpu(time_s: np.ndarray, power_w: np.ndarray, **more: object) -> SensorSeries:
+    series = SensorSeries("n", "CUDA:0_POWER", "gpu", 0, "power", UNIX + time_s, power_w)
+    return replace(series, limit_w=700.0, **more)  # type: ignore[arg-type]
+
+
+def cpu(time_s: np.ndarray, counter_j: np.ndarray, range_j: float | None) -> SensorSeries:
+    time = UNIX + time_s
+    return SensorSeries("n", "cpu_0", "cpu", 0, "counter", time, counter_j, range_j)
+
+
+def trapezoid_bound(step_s: np.ndarray, slope: float) -> float:
+    return float(np.sum(slope * step_s**2 / 4 + NOISE_W * 1.02 * step_s)) + ROUNDING_J
+
+
+@quick
+@given(st.data(), true_powers())
+def test_power_is_within_the_trapezoids_bound_whatever_samples_are_lost(
+    data: st.DataObject, truth: TruePower
+) -> None:
+    time, period = data.draw(sampling_times(truth.seconds))
+    power = read_power(truth, time, rng(data.draw))
+    lost = np.zeros(time.size, dtype=bool)
+    for bad_w in (0.0, np.nan, 1e6, -5.0):
+        where = data.draw(stretches(time.size, most=2))
+        power[where] = bad_w
+        lost |= where
+    judged = judge(gpu(time, power), period)
+    # What is true and how far apart is known here, without asking the code under test.
+    step = np.diff(time[~lost])
+    covered = step[step <= BRIDGE_S - 1e-6]
+    if not np.any(np.abs(step - BRIDGE_S) < 1e-6):
+        assert judged.curve.covered_s(-np.inf, np.inf) == pytest.approx(covered.sum(), abs=1e-3)
+    assert compare(judged.curve, truth).error_j <= trapezoid_bound(covered, truth.slope)
+    assert np.array_equal(np.isnan(judged.power_w), lost)
+    assert np.array_equal((judged.doubts > 0) & (judged.doubts != DOUBTS.index("gap")), lost)
+    assert bool(codes(judged.flags) - {"gap"}) == bool(lost.any())
+
+
+@quick
+@given(st.data(), true_powers(stretches=20))
+def test_a_frozen_power_sensor_is_left_out_or_costs_what_its_time_allows(
+    data: st.DataObject, truth: TruePower
+) -> None:
+    assume(truth.seconds > 200)
+    period = data.draw(st.sampled_from((0.5, 1.0, 2.0)))
+    time = np.arange(0.0, truth.seconds, period)
+    power = read_power(truth, time, rng(data.draw))
+    begin = data.draw(st.integers(35, time.size - 40))
+    end = data.draw(st.integers(begin, time.size - 1))
+    power[begin : end + 1] = power[begin]
+    judged = judge(gpu(time, power), period)
+    held = time[end] - time[begin]
+    if held >= 60 and end - begin >= 30:
+        assert codes(judged.flags) == {"frozen"}
+        assert np.isnan(judged.power_w[begin + 1 : end + 1]).all()
+        after = time[min(end + 1, time.size - 1)] - time[begin]
+        uncovered = time[-1] - float(judged.curve.covered_s(-np.inf, np.inf))
+        # A neighbour may happen to read the same.
+        assert after - 1e-3 <= uncovered <= after + 3 * period
+        held = 0.0
+    assert codes(judged.flags) <= {"frozen"}
+    found = compare(judged.curve, truth)
+    bound = trapezoid_bound(found.step_s[found.covered], truth.slope)
+    drift = truth.slope * held**2 / 2 + truth.slope * held * period / 2 + NOISE_W * (held + period)
+    assert found.error_j <= bound + drift
+
+
+@quick
+@given(st.data(), true_powers(), st.floats(1.0, 262_000.0), st.sampled_from((3000.0, 65e3, 262e3)))
+def test_a_counter_is_exact_to_its_quantum_over_wraps_failed_reads_and_gaps(
+    data: st.DataObject, truth: TruePower, start_j: float, range_j: float
+) -> None:
+    time, period = data.draw(sampling_times(truth.seconds))
+    quantum = data.draw(st.sampled_from((1e-6, 61e-6)))
+    counter = read_counter(truth, time, start_j, range_j, quantum)
+    lost = np.zeros(time.size, dtype=bool)
+    for bad_j in (0.0, np.nan):
+        where = data.draw(stretches(time.size, most=2))
+        counter[where] = bad_j
+        lost |= where
+    lost |= counter == 0
+    judged = judge(cpu(time, counter, range_j), period)
+    assert "frozen" not in codes(judged.flags)
+    found = compare(judged.curve, truth)
+    error = np.abs(found.energy_j - found.true_j)
+    stated = ~np.isnan(judged.power_w[np.isin(UNIX + time, judged.curve.time_s)][1:])
+    assert np.all(error[stated] <= 2 * quantum + 5e-7 * truth.power_w.max())
+    bridged = found.covered & ~stated
+    assert np.all(error[bridged] <= np.ptp(truth.power_w) * found.step_s[bridged] + ROUNDING_J)
+    # Left out only where one more wrap is possible, or more power than ever seen.
+    step = np.diff(time[~lost])
+    true = np.diff(truth.energy_until(time[~lost]))
+    one_value = true % range_j + range_j > LIMIT_W * step + ROUNDING_J
+    usual = step <= 2.9 * period
+    likely = true / step < 1.99 * np.max((true / step)[usual], initial=0.0)
+    surely = step[one_value & (usual | likely)].sum()
+    assert judged.curve.covered_s(-np.inf, np.inf) >= surely - 1e-3
+
+
+@quick
+@given(st.data(), true_powers())
+def test_counter_resets_cost_what_bridging_them_may_cost(
+    data: st.DataObject, truth: TruePower
+) -> None:
+    period = data.draw(st.sampled_from((0.5, 1.0, 2.0)))
+    time = np.arange(0.0, truth.seconds, period)
+    places = data.draw(st.lists(st.integers(1, time.size - 1), max_size=3, unique=True))
+    total = 1e5 + truth.energy_until(time)
+    for place in places:
+        total[place:] -= total[place] - data.draw(st.floats(0.01, 100.0))
+    judged = judge(cpu(time, total, 262e3), period)
+    assert codes(judged.flags) <= {"counter_reset"}
+    found = compare(judged.curve, truth)
+    bridged = len(places) * period
+    bound = truth.slope * bridged * (bridged + 2 * period)
+    unnoticed = LIMIT_W * (period + LAG_S)
+    assert found.error_j <= len(places) * unnoticed + ROUNDING_J
+    if all("counter_reset" in DOUBTS[judged.doubts[place]] for place in places):
+        assert found.error_j <= bound + ROUNDING_J
+    assert found.step_s[~found.covered].sum() <= bridged + 1e-6
+
+
+@quick
+@given(st.data(), true_powers(), st.sampled_from((1.0, 2.0, 5.0)), st.floats(0.0, 1.0))
+def test_a_slow_counter_read_often_is_exact_from_its_first_change_to_its_last(
+    data: st.DataObject, truth: TruePower, update_s: float, phase: float
+) -> None:
+    period = 0.1
+    time = np.arange(0.0, truth.seconds, period)
+    noise = rng(data.draw)
+    time = time + noise.uniform(0.0, 0.02, time.size)
+    content = np.floor(time / update_s + phase)
+    updated = np.clip((content - phase) * update_s, 0.0, None)
+    counter = (200e3 + truth.energy_until(updated)) % 262e3
+    judged = judge(cpu(time, counter, 262e3), period)
+    assert judged.flags == []
+    changes = np.flatnonzero(np.diff(counter)) + 1
+    assume(changes.size > 4)
+    ends = UNIX + time[changes[[1, -1]]]
+    true = float(np.diff(truth.energy_until(ends - UNIX))[0])
+    most = float(truth.power_w.max())
+    # A change is seen within a step of its happening, at both ends.
+    step = float(np.diff(time).max())
+    assert abs(float(judged.curve.between(*ends)) - true) <= 2 * most * step + ROUNDING_J
+    # Before the first and after the last change its lag is bridged.
+    assert judged.curve.covered_s(-np.inf, np.inf) == pytest.approx(time[-1] - time[0], abs=1e-3)
+
+
+@quick
+@given(st.data(), true_powers(), st.integers(2, 90))
+def test_a_counter_that_was_read_stale_is_exact_or_bridged_or_uncovered(
+    data: st.DataObject, truth: TruePower, length: int
+) -> None:
+    time = np.arange(0.0, truth.seconds, 1.0)
+    assume(time.size > length + 10)
+    counter = 1000 + truth.energy_until(time)
+    begin = data.draw(st.integers(1, time.size - length - 2))
+    counter[begin : begin + length] = counter[begin]
+    judged = judge(cpu(time, counter, 262e3), 1.0)
+    found = compare(judged.curve, truth)
+    stale = np.argmax(found.step_s)
+    if length > 3:
+        assert "frozen" in codes(judged.flags)
+        seconds = float(length)
+        if not found.covered[stale]:
+            assert length > BRIDGE_S
+        else:
+            bound = truth.slope * seconds * (seconds + 2)
+            assert abs(found.energy_j[stale] - found.true_j[stale]) <= bound + ROUNDING_J
+    rest = np.delete(found.energy_j - found.true_j, stale)
+    assert np.all(np.abs(rest) <= ROUNDING_J)
+
+
+@quick
+@given(st.data(), true_powers(low=200.0, high=260.0), st.integers(1, 200))
+def test_a_counter_that_stopped_counting_is_noticed(
+    data: st.DataObject, truth: TruePower, length: int
+) -> None:
+    time = np.arange(0.0, truth.seconds, 1.0)
+    assume(time.size > length + 10)
+    begin = data.draw(st.integers(1, time.size - length - 3))
+    micro = np.round(1e9 + 1e6 * truth.energy_until(time)).astype(np.int64)
+    micro[begin + length :] -= micro[begin + length] - micro[begin]
+    micro[begin : begin + length] = micro[begin]
+    judged = judge(cpu(time, 1e-6 * micro, 262e3), 1.0)
+    found = compare(judged.curve, truth)
+    if length < 3:
+        assert found.error_j <= 260 * length + ROUNDING_J
+        return
+    assert "frozen" in codes(judged.flags) and "counter_reset" not in codes(judged.flags)
+    unknown = length + 1.0
+    assert (found.covered.all()) == (unknown <= BRIDGE_S)
+    assert found.error_j <= truth.slope * unknown * (unknown + 2) + ROUNDING_J
+
+
+@quick
+@given(st.data(), true_powers(), st.floats(1.0, 262_000.0))
+def test_mean_powers_are_as_exact_as_the_counter_they_come_of(
+    data: st.DataObject, truth: TruePower, start_j: float
+) -> None:
+    time = np.arange(0.0, truth.seconds, 1.0)
+    range_j = 262e3
+    counter = read_counter(truth, time, start_j, range_j, 61e-6)
+    failed = data.draw(st.integers(2, time.size - 3))
+    if data.draw(st.booleans()):
+        counter[failed] = 0.0
+    difference = np.diff(counter)
+    difference[difference < 0] += range_j
+    mean = np.concatenate((difference[:1], difference)).astype(np.float32).astype(np.float64)
+    series = replace(cpu(time, mean, None), quantity="mean_power")
+    judged = judge(series, 1.0)
+    found = compare(judged.curve, truth)
+    if codes(judged.flags):
+        assert codes(judged.flags) == {"over_limit"}
+        assert found.error_j <= truth.slope * 4 * 6 + 0.1
+        assert found.step_s[~found.covered].sum() <= 4.001
+    else:
+        assert found.error_j <= 0.1 and found.covered.all()
+
+
+anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
+
+
+@pytest.mark.filterwarnings("error")
+@quick
+@given(
+    st.lists(st.tuples(anything, anything), max_size=120),
+    st.sampled_from(("power", "counter", "mean_power")),
+    st.sampled_from(("gpu", "cpu", "ram")),
+    st.sampled_from((None, 100.0, 65e3)),
+    st.booleans(),
+    st.sampled_from((None, 1.0)),
+)
+def test_whatever_the_samples_are_energy_is_never_negative_and_never_nan(
+    samples: list[tuple[float, float]],
+    quantity: str,
+    kind: str,
+    valid_max: float | None,
+    regular: bool,
+    period_s: float | None,
+) -> None:
+    time = np.array([pair[0] for pair in samples], dtype=np.float64)
+    values = np.array([pair[1] for pair in samples], dtype=np.float64)
+    if regular:
+        time = UNIX + np.arange(float(time.size))
+    judged = judge(SensorSeries("n", "s", kind, 0, quantity, time, values, valid_max), period_s)
+    assert judged.power_w.shape == judged.doubts.shape == time.shape
+    assert np.all(judged.power_w[~np.isnan(judged.power_w)] >= 0)
+    assert np.all(np.isfinite(judged.curve.energy_j))
+    assert np.all(np.diff(judged.curve.energy_j) >= 0)
+    assert np.all(np.diff(judged.curve.cumulated_s) >= 0)
+    finite = time[np.isfinite(time)]
+    span = np.ptp(finite) if finite.size else 0.0
+    assert 0 <= judged.curve.covered_s(-np.inf, np.inf) <= span * (1 + 1e-9) + 1e-6
+    if np.any(judged.doubts):
+        assert {DOUBTS[c] for c in np.unique(judged.doubts)} - {""} <= codes(judged.flags)
+
+
+def _energy(judged: Judged) -> float:
+    return float(judged.curve.between(-np.inf, np.inf))
+
+
+@st.composite
+def faulty_series(draw: st.DrawFn) -> SensorSeries:
+    truth = draw(true_powers(stretches=6))
+    time, _ = draw(sampling_times(truth.seconds))
+    if draw(st.booleans()):
+        values = read_power(truth, time, rng(draw))
+        series = gpu(time, values)
+    else:
+        values = read_counter(truth, time, draw(st.floats(1.0, 65e3)), 65e3, 1e-6)
+        series = cpu(time, values, 65e3)
+    values[draw(stretches(time.size, most=2))] = draw(st.sampled_from((0.0, np.nan)))
+    return series
+
+
+@quick
+@given(faulty_series(), st.lists(st.floats(-0.1, 1.1), min_size=1, max_size=8))
+def test_energy_and_covered_time_are_additive_over_any_split(
+    series: SensorSeries, places: list[float]
+) -> None:
+    curve = judge(series, 1.0).curve
+    span = series.time_s[-1] - series.time_s[0]
+    cuts = np.sort(np.concatenate(([-0.2], places, [1.2]))) * span + series.time_s[0]
+    for part in (curve.between, curve.covered_s):
+        parts = part(cuts[:-1], cuts[1:])
+        assert np.all(parts >= 0)
+        assert parts.sum() == pytest.approx(float(part(-np.inf, np.inf)), abs=1e-5)
+
+
+@quick
+@given(faulty_series(), st.integers(-(2**30), 2**30))
+def test_energy_does_not_depend_on_when_it_was_used(series: SensorSeries, shift_s: int) -> None:
+    judged = judge(series, 1.0)
+    shifted = judge(replace(series, time_s=series.time_s + shift_s), 1.0)
+    assert codes(shifted.flags) == codes(judged.flags)
+    assert _energy(shifted) == pytest.approx(_energy(judged), rel=1e-5, abs=1e-2)
+
+
+@quick
+@given(faulty_series(), st.floats(0.6, 1.6))
+def test_twice_the_power_is_twice_the_energy(series: SensorSeries, factor: float) -> None:
+    top = series.valid_max
+    scaled = replace(
+        series, values=series.values * factor, valid_max=None if top is None else top * factor
+    )
+    judged, other = judge(series, 1.0), judge(scaled, 1.0)
+    # A counter's limit does not scale: only what is known of both can be compared.
+    covered = [float(one.curve.covered_s(-np.inf, np.inf)) for one in (judged, other)]
+    assume(codes(judged.flags) == codes(other.flags) and covered[0] == covered[1])
+    assert _energy(other) == pytest.approx(factor * _energy(judged), rel=1e-9, abs=1e-6)
+
+
+@quick
+@given(st.lists(faulty_series(), min_size=2, max_size=5), st.randoms(use_true_random=False))
+def test_the_order_of_hosts_and_sensors_changes_nothing(
+    found: list[SensorSeries], random: object
+) -> None:
+    series = [
+        replace(one, node=f"n{i % 2}", device_index=i, sensor=f"{one.sensor}{i}")
+        for i, one in enumerate(found)
+    ]
+    shuffled = list(series)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+
+    def energies(ordered: list[SensorSeries]) -> dict[tuple[str, str], float]:
+        result = {}
+        for node in dict.fromkeys(one.node for one in ordered):
+            own = [one for one in ordered if one.node == node]
+            window = node_window(own)
+            assert window is not None
+            for kind in node_kinds(node, own, powers={}, period_s=1.0):
+                result[node, kind.device_kind] = kind.recorded_j(window)
+        return result
+
+    assert energies(shuffled) == pytest.approx(energies(series), rel=1e-12)
+
+
+@quick
+@given(faulty_series())
+def test_the_quick_way_for_clean_samples_gives_what_the_close_look_gives(
+    series: SensorSeries,
+) -> None:
+    assume(series.quantity == "power")
+    quick_look = judge(series, 1.0)
+    device = Device("CUDA:0_POWER", 1400.0, True, True, None, 1.0)
+    close_look = judge_power(series.time_s, series.values, device)
+    assert _energy(quick_look) == pytest.approx(_energy(close_look), rel=1e-12)
+    assert quick_look.flags == close_look.flags
+    assert np.array_equal(quick_look.power_w, close_look.power_w, equal_nan=True)
