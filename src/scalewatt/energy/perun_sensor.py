@@ -130,7 +130,7 @@ class SensorReader:
         times = _numbers(data)
         if self._raw_times is None or not np.array_equal(times, self._raw_times):
             self._raw_times = times
-            self._time_s = np.multiply(times, _magnitude(data), dtype=np.float64)
+            self._time_s = _scaled(times, _magnitude(data))
             self._all_timed = bool(np.isfinite(self._time_s).all())
         return self._time_s
 
@@ -157,11 +157,18 @@ def _values(data: h5py.Dataset, quantity: str, magnitude: float) -> Floats:
     """Return W, J or a fraction; what perun marks as never filled in becomes NaN."""
     raw = _numbers(data)
     scale = magnitude / 100.0 if quantity == "utilisation" else magnitude
-    values: Floats = np.multiply(raw, scale, dtype=np.float64)
+    values = _scaled(raw, scale)
     # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
     # Whether a device can draw 0 W is judged at integration.
     if raw.dtype.kind == "f":
         values[raw == _number(data, "fill")] = np.nan
+    return values
+
+
+def _scaled(raw: NDArray[Any], scale: float) -> Floats:
+    values = raw.astype(np.float64)
+    if scale != 1:
+        values *= scale
     return values
 
 
@@ -171,8 +178,7 @@ def _numbers(data: h5py.Dataset) -> NDArray[Any]:
     return np.asarray(data[()])
 
 
-# h5py's own way from a group to what is in it takes several times as long, which counts where a
-# file holds thousands of sensors. The same is true of attributes that are numbers.
+# As with groups, h5py's own ways to datasets and numbers take several times as long.
 def _dataset(group: h5py.Group, name: str) -> h5py.Dataset:
     try:
         return h5py.Dataset(h5py.h5d.open(group.id, name.encode()))
