@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from campaign_files import LOCAL, ROOT
 from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
 
+from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.registered import registered_devices
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.campaign.validation import schema
 from scalewatt.cli import main
 from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.energy.summary import describe
@@ -472,10 +476,6 @@ def test_a_campaign_that_trains_is_never_touched(place: Place) -> None:
 
 
 def test_only_the_clusters_own_devices_have_rated_powers(place: Place) -> None:
-    from campaign_files import LOCAL
-
-    from scalewatt.campaign.cluster import basis, load_cluster, powers
-
     place.done(
         place.describe(place.perun("a.hdf5"), device="a100"),
         place.describe(place.perun("b.hdf5", watts=301), device="local"),
@@ -694,3 +694,32 @@ def test_wrong_stages_are_refused(place: Place, rows: str, parts: list[str]) -> 
 def test_a_campaigns_name_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["register", "../mine", str(tmp_path)]) == 1
     assert "allowed: lower-case letters" in capsys.readouterr().err
+
+
+# --- the document ---------------------------------------------------------------------------------
+
+
+def _blocks(language: str) -> list[str]:
+    text = (ROOT / "docs" / "register.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_of_the_document_are_three_ways_to_say_the_same(place: Place) -> None:
+    alone, together = _blocks("yaml")
+    (rows,) = _blocks("csv")
+    for name, gpus in (("vit_1gpu", 3), ("vit_1gpu_again", 3), ("vit_2gpus", 2)):
+        place.perun(f"runs/{name}.hdf5", gpus=gpus, watts=200 + len(name))
+    for name, text in (("vit_2gpus.yaml", alone), ("runs.csv", rows), ("runs.yaml", together)):
+        (place.folder / "runs" / name).write_text(text)
+    runs = place.folder / "runs"
+    assert place.done(runs / "vit_2gpus.hdf5").count("registered: ") == 1
+    assert place.done("--table", runs / "runs.csv").count("registered: ") == 2
+    assert place.done("--table", runs / "runs.yaml").count("already there: ") == 2
+    assert [repeat for _, repeat in place.runs()] == [1, 2, 1]
+
+
+def test_the_document_explains_every_key() -> None:
+    table = (ROOT / "docs" / "register.md").read_text().split("| key |")[1].split("\n\n")[0]
+    first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = [key for cell in first for key in re.findall(r"`(\w+)`", cell)]
+    assert sorted(named) == sorted(schema("registration")["properties"])

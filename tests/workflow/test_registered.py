@@ -146,7 +146,7 @@ def test_figure5_counts_from_the_recording_where_no_stages_are_known(registered:
     assert {r["gpus"] for r in rows} == {4}
     assert min(r["time_s"] for r in rows) == 0
     drawn = (registered.path / "results" / "mine" / "figures" / "figure5.svg").read_text()
-    assert "Time counts from the start of the recording" in " ".join(drawn.split())
+    assert "Time since the recording began" in " ".join(drawn.split())
 
 
 @pytest.mark.parametrize("profile", ["local", "horeka"])

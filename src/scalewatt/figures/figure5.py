@@ -28,7 +28,8 @@ def draw(table: pa.Table) -> Figure:
         grid = figure.subplots(n_rows, min(len(letters), 2), squeeze=False).ravel().tolist()
         for letter, axes in zip(letters, grid, strict=False):
             style.panel_letter(axes, letter, above=24)
-            _draw_panel(axes, [r for r in rows if r["panel"] == letter], gpu_word(table))
+            own = [r for r in rows if r["panel"] == letter]
+            _draw_panel(axes, own, gpu_word(table), _time_label(table, own))
         for axes in grid[len(letters) :]:
             axes.set_axis_off()
         _share_limits(grid, rows)
@@ -36,7 +37,14 @@ def draw(table: pa.Table) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, rows: Sequence[Row], word: str) -> None:
+def _time_label(table: pa.Table, rows: Sequence[Row]) -> str:
+    """What time counts from: a run made elsewhere may not say when training began."""
+    unknown = metadata(table).get("no_stages", [])
+    began = "the recording" if any(row["configuration"] in unknown for row in rows) else "training"
+    return f"Time since {began} began (s)"
+
+
+def _draw_panel(axes: Axes, rows: Sequence[Row], word: str, time_label: str) -> None:
     ordered = sorted(rows, key=lambda row: row["time_s"])
     if not ordered:
         style.say_instead(axes, "No run of this figure has finished.")
@@ -62,7 +70,7 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], word: str) -> None:
     _draw_mean(axes, first["mean_power_w"], f"mean of this {kind} over the run", 1, (0, (5, 2)))
     every = f"mean of all {kind}s of the run" if kind != "memory" else "mean of all memory"
     _draw_mean(axes, first["mean_power_all_w"], every, 4, (0, (2, 2)))
-    axes.set(xlabel="Time since training began (s)", ylabel=f"{kind} power (W)")
+    axes.set(xlabel=time_label, ylabel=f"{kind} power (W)")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), fontsize=6.5, labelspacing=0.3)
 
 

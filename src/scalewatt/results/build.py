@@ -57,10 +57,10 @@ def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[st
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
         "missing": [] if definition.get("figure") == "figure1" else definition["missing"],
-        "notes": _notes(definition, {row["configuration"] for row in rows})
-        + _stage_notes(definition, rows),
+        "notes": _notes(definition, {row["configuration"] for row in rows}),
         "gpu_word": "processes" if counts_processes else "GPUs",
         "metric_name": _metric_name(rows),
+        **_without_stages(definition, rows),
     }
 
 
@@ -72,12 +72,10 @@ def _metric_name(rows: list[dict[str, Any]]) -> str | None:
     return names.pop() or "several" if len(names) == 1 else "several"
 
 
-def _stage_notes(definition: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
-    """Which of figure 5's runs do not say when training began."""
+def _without_stages(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Figure 5's configurations whose runs do not say when training began, where there are such."""
     without = sorted({r["configuration"] for r in rows if '"no_events"' in r["flags"]})
-    if definition.get("figure") != "figure5" or not without:
-        return []
-    return [f"Time counts from the start of the recording, not of training: {', '.join(without)}."]
+    return {"no_stages": without} if definition.get("figure") == "figure5" and without else {}
 
 
 def _notes(definition: dict[str, Any], present: set[str]) -> list[str]:
