@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +17,13 @@ import pytest
 from scalewatt.energy import neighbours as module
 from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours, shared_folder
 
+NOBODY = 65534
 OTHER = """
-import sys
+import os, sys
 from pathlib import Path
 from scalewatt.energy.neighbours import Neighbours
+if sys.argv[4]:
+    os.setuid(int(sys.argv[4]))
 one = Neighbours(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
 print(len(one.others()), flush=True)
 sys.stdin.read()
@@ -28,11 +32,11 @@ sys.stdin.read()
 
 @contextmanager
 def other(
-    folder: Path, run: str = "b repeat 2", host: str = "n1"
+    folder: Path, run: str = "b repeat 2", host: str = "n1", user: int | None = None
 ) -> Iterator[subprocess.Popen[str]]:
     """Another process that measures; killed at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", OTHER, run, host, str(folder)],
+        [sys.executable, "-c", OTHER, run, host, str(folder), str(user or "")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -86,6 +90,21 @@ def test_a_frozen_one_still_measures(tmp_path: Path) -> None:
     with other(tmp_path) as process:
         process.send_signal(signal.SIGSTOP)
         assert runs(first) == ["b repeat 2"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start processes of another user")
+def test_users_see_each_other_and_only_the_owner_removes_what_is_dead(files_only: None) -> None:
+    with tempfile.TemporaryDirectory() as parent:
+        os.chmod(parent, 0o755)
+        folder = Path(parent) / "samplers"
+        first = Neighbours("a repeat 1", "n1", folder)
+        with other(folder, run="dead repeat 3"):
+            pass
+        with other(folder, user=NOBODY):
+            assert len(list(folder.iterdir())) == 3
+            assert runs(first) == ["b repeat 2"]
+            assert len(list(folder.iterdir())) == 2
+        assert first.others() == []
 
 
 def test_other_host_names_are_other_nodes(tmp_path: Path) -> None:
