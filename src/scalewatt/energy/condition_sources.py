@@ -25,8 +25,8 @@ _IPMI_ATTEMPTS = 3
 
 _POWER_AVERAGE, _POWER_INSTANT = 185, 186
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
-# NVML's value types, by number: double, unsigned int, long, long long, long long, int.
-_VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal")
+# By the number of NVML's value types: double; unsigned int, long, long long; long long, int; short.
+_VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 Reading = Sequence[float | None]
 
@@ -83,9 +83,10 @@ def _nvml_questions(
         return lambda: (nvml.nvmlDeviceGetClockInfo(handle, kind),)
 
     def throttling() -> Reading:
-        ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-        ask = ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
-        reasons = int(ask(handle))
+        try:
+            reasons = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+        except Exception:  # a binding or a driver that knows only the older name
+            reasons = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
         # Reasons that NVML may add one day share the last bit.
         return ((reasons & 0x7FFF) | (0x8000 if reasons >> 15 else 0),)
 
