@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from energy_files import codes
@@ -10,8 +12,12 @@ from hypothesis import strategies as st
 
 from scalewatt.energy.integrate import (
     BRIDGE_S,
+    DOUBTS,
+    Judged,
     counter_energy,
+    judge,
     power_samples,
+    sample_doubts,
     series_energy,
     trapezoid_energy,
 )
@@ -197,3 +203,206 @@ def test_a_counters_trace_is_the_mean_power_since_the_sample_before() -> None:
     power = power_samples(series)
     assert power[1] == 100 and power[3] == 150
     assert np.isnan(power[[0, 2, 4]]).all()
+
+
+def gpu(power_w: np.ndarray, time_s: np.ndarray | None = None) -> SensorSeries:
+    time = np.arange(float(power_w.size)) if time_s is None else time_s
+    return SensorSeries("n", "CUDA:0_POWER", "gpu", 0, "power", time, power_w, limit_w=400)
+
+
+def cpu(counter_j: np.ndarray, time_s: np.ndarray, quantity: str = "counter") -> SensorSeries:
+    range_j = RANGE_J if quantity == "counter" else None
+    return SensorSeries("n", "cpu_0", "cpu", 0, quantity, time_s, counter_j, range_j)
+
+
+def total(judged: Judged) -> float:
+    return float(judged.curve.between(-np.inf, np.inf))
+
+
+def covered(judged: Judged) -> float:
+    return float(judged.curve.covered_s(-np.inf, np.inf))
+
+
+def noisy(size: int) -> np.ndarray:
+    return 300 + np.round(5 * np.sin(np.arange(size) ** 2.0), 3)
+
+
+def doubts(series: SensorSeries) -> list[str]:
+    return [DOUBTS[code] for code in sample_doubts(series, 1.0)]
+
+
+def test_every_sample_carries_its_first_doubt() -> None:
+    power = np.array([100.0, 0, np.nan, 900, 100, 100, 100])
+    series = gpu(power, np.array([0.0, 1, 2, 3, 4, 3.5, 60]))
+    assert doubts(series) == [
+        "",
+        "zero_power",
+        "missing_samples",
+        "over_limit",
+        "",
+        "clock_backwards",
+        "gap",
+    ]
+    assert codes(judge(series, 1.0).flags) == set(doubts(series)) - {""}
+
+
+def test_every_flag_says_its_samples_and_its_seconds() -> None:
+    power = np.full(200, 100.0) + np.arange(200) % 2
+    power[10:14] = 0
+    power[60:120] = np.nan
+    judged = judge(gpu(power), 1.0)
+    said = {one["code"]: one["detail"] for one in judged.flags}
+    assert said == {
+        "zero_power": "4 of 200 samples of 0 W, 5.0 s: 5.0 s bridged, 0.0 s uncovered",
+        "missing_samples": "60 of 200 samples without a value, 61.0 s: 0.0 s bridged, 61.0 s uncovered",
+    }
+    assert covered(judged) == 199 - 61
+
+
+def test_a_doubt_at_an_end_is_uncovered() -> None:
+    power = noisy(50)
+    power[:3] = np.nan
+    power[-5:] = 0
+    details = " ".join(one["detail"] for one in judge(gpu(power), 1.0).flags)
+    assert "3.0 s: 0.0 s bridged, 3.0 s uncovered" in details
+    assert "5.0 s: 0.0 s bridged, 5.0 s uncovered" in details
+
+
+def test_one_stamp_in_the_future_costs_one_sample() -> None:
+    time = np.arange(100.0)
+    time[40] = 5000
+    judged = judge(gpu(noisy(100), time), 1.0)
+    assert covered(judged) == 99 and codes(judged.flags) == {"clock_backwards"}
+
+
+@pytest.mark.parametrize(("length", "found"), [(50, set()), (62, {"frozen"}), (400, {"frozen"})])
+def test_a_power_sensor_that_stands_still_is_frozen(length: int, found: set[str]) -> None:
+    power = noisy(600)
+    power[100 : 100 + length] = power[100]
+    judged = judge(gpu(power), 1.0)
+    assert codes(judged.flags) == found
+    assert covered(judged) == 599 - (length if found else 0)
+    marked = np.flatnonzero(judged.doubts)
+    assert marked.size == (length - 1 if found else 0)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.99])
+def test_a_sensor_that_often_repeats_itself_is_not_frozen_by_chance(share: float) -> None:
+    updates = np.random.default_rng(1).random(5000) > share
+    power = np.round(noisy(5000)[np.cumsum(updates)], 3)
+    assert judge(gpu(power), 1.0).flags == []
+
+
+def test_whole_watts_under_steady_load_are_counted() -> None:
+    power = np.concatenate((np.round(noisy(300)), np.full(300, 90.0), np.round(noisy(300))))
+    judged = judge(gpu(power), 1.0)
+    assert codes(judged.flags) == {"constant"}
+    assert covered(judged) == 899 and not np.isnan(judged.power_w).any()
+
+
+@pytest.mark.parametrize(("size", "found"), [(50, set()), (100, {"constant"})])
+def test_a_sensor_that_never_moves_cannot_be_judged_and_is_counted(
+    size: int, found: set[str]
+) -> None:
+    judged = judge(gpu(np.full(size, 90.0)), 1.0)
+    assert codes(judged.flags) == found
+    assert total(judged) == pytest.approx(90 * (size - 1))
+
+
+def test_estimated_power_may_be_constant_and_zero() -> None:
+    power = np.concatenate((np.full(100, 90.0), np.zeros(100)))
+    series = SensorSeries(
+        "n", "rated", "cpu", 0, "power", np.arange(200.0), power, origin="estimated"
+    )
+    assert judge(series, 1.0).flags == []
+
+
+def test_a_stale_counter_that_catches_up_is_exact_and_one_that_does_not_is_unknown() -> None:
+    time = np.arange(100.0)
+    stale = 5000 + 200.0 * time
+    stale[20:60] = stale[20]
+    judged = judge(cpu(stale, time), 1.0)
+    assert total(judged) == pytest.approx(200 * 99) and covered(judged) == 99
+    assert "40.0 s exact" in judged.flags[0]["detail"]
+    lost = stale.copy()
+    lost[60:] -= 39 * 200
+    judged = judge(cpu(lost, time), 1.0)
+    assert codes(judged.flags) == {"frozen"}
+    assert covered(judged) == 99 - 40 and total(judged) == pytest.approx(200 * 59)
+
+
+def test_a_counter_that_never_moves_has_no_known_power() -> None:
+    judged = judge(cpu(np.full(50, 7.0), np.arange(50.0)), 1.0)
+    assert covered(judged) == 0 and codes(judged.flags) == {"frozen"}
+    assert "49.0 s: 0.0 s bridged, 49.0 s uncovered" in judged.flags[0]["detail"]
+    assert np.isnan(judged.power_w).all()
+
+
+def test_a_dead_memory_counter_at_zero_has_no_known_power() -> None:
+    judged = judge(cpu(np.zeros(50), np.arange(50.0)), 1.0)
+    assert covered(judged) == 0 and codes(judged.flags) == {"counter_zero"}
+
+
+def test_a_counter_updated_every_second_and_read_ten_times_is_exact() -> None:
+    time = np.arange(1001) / 10
+    counter_j = 5000 + 150.0 * np.floor(time + 0.35)
+    judged = judge(cpu(counter_j, time), 0.1)
+    assert judged.flags == [] and covered(judged) == pytest.approx(100)
+    assert total(judged) == pytest.approx(15_000, rel=1e-3)
+    assert judged.power_w[20:900] == pytest.approx(150)
+
+
+def test_a_closing_sample_right_after_the_last_may_see_a_whole_update() -> None:
+    time = np.array([0.0, 1, 2, 3, 3.002])
+    counter_j = 5000 + 150 * np.array([0, 1, 2, 3, 3.05])
+    judged = judge(cpu(counter_j, time), 1.0)
+    assert judged.flags == [] and total(judged) == pytest.approx(457.5)
+    assert judged.power_w[-1] < 200
+
+
+def test_a_reset_within_a_gap_is_not_taken_for_a_wrap() -> None:
+    time = np.concatenate((np.arange(50.0), 149 + np.arange(50.0)))
+    counter_j = 150_000 + 200 * time
+    counter_j[50:] -= counter_j[50] - 10
+    judged = judge(cpu(counter_j, time), 1.0)
+    assert codes(judged.flags) == {"gap", "counter_reset"}
+    assert covered(judged) == 98 and total(judged) == pytest.approx(98 * 200)
+
+
+def test_a_device_known_to_draw_less_makes_smaller_resets_visible() -> None:
+    time = np.arange(20.0)
+    counter_j = 5000 + 150.0 * time
+    counter_j[10:] += 1500
+    assert judge(cpu(counter_j, time), 1.0).flags == []
+    known = replace(cpu(counter_j, time), limit_w=270.0)
+    assert codes(judge(known, 1.0).flags) == {"counter_reset"}
+
+
+def test_mean_powers_belong_to_the_time_before_them() -> None:
+    time = np.array([0.0, 1, 3, 4])
+    judged = judge(cpu(np.array([100.0, 100, 200, 50]), time, "mean_power"), 1.0)
+    assert total(judged) == 100 + 2 * 200 + 50
+    assert np.array_equal(judged.power_w, [np.nan, 100, 200, 50], equal_nan=True)
+    assert judged.flags == []
+
+
+@pytest.mark.parametrize("before_j", [5000.0, 262_000.0])
+def test_the_phantom_energy_of_a_failed_read_is_left_out(before_j: float) -> None:
+    time = np.arange(40.0)
+    counter_j = (before_j + 100.0 * time) % RANGE_J
+    counter_j[20] = 0
+    difference = np.diff(counter_j)
+    difference[difference < 0] += RANGE_J
+    mean = np.concatenate((difference[:1], difference))
+    assert mean.sum() > RANGE_J
+    judged = judge(cpu(mean, time, "mean_power"), 1.0)
+    assert total(judged) == pytest.approx(3900) and covered(judged) == 39
+    assert codes(judged.flags) == {"over_limit"}
+
+
+def test_a_zero_among_mean_powers_is_a_counter_not_yet_updated() -> None:
+    mean = np.full(60, 100.0)
+    mean[20], mean[21] = 0, 200
+    judged = judge(cpu(mean, np.arange(60.0), "mean_power"), 1.0)
+    assert total(judged) == 5900 and judged.flags == []
+    assert judged.power_w[20:22] == pytest.approx(100)
