@@ -184,6 +184,7 @@ def test_a_journal_of_a_second_start_counts(
     tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess
 ) -> None:
     watch.began()
+    grow(tmp_path)
     for _ in range(62):
         grow(tmp_path, suffix=".1")
         look(watch, 1)

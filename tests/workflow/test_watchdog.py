@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from test_resume import WAVES, assert_same_training
 from training import Training
 from workspace import environment
 
+from scalewatt.energy.account import write_energy
 from scalewatt.energy.journal import last_sample_s, read_journal
 from scalewatt.files import read_json
 
@@ -100,6 +103,16 @@ class Watched:
         return [s["outcome"] for s in read_json(self.training.work / "segments.json")]
 
 
+def coverage_by_segment(training: Training) -> dict[int, float]:
+    """Share of each segment's time for which the CPU's power is known."""
+    (training.out / "spec.json").write_text((training.folder / "spec.json").read_text())
+    powers = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
+    tables = training.folder / "traces.parquet", training.folder / "energy.parquet"
+    write_energy(training.out, training.out / "spec.json", powers, *tables)
+    rows = pq.read_table(tables[1]).to_pylist()
+    return {row["segment"]: row["coverage"] for row in rows if row["device_kind"] == "cpu"}
+
+
 def wait_for(condition: Callable[[], Any], what: str) -> None:
     until = time.monotonic() + PATIENCE_S
     while not condition():
@@ -163,6 +176,9 @@ def test_a_training_whose_sampler_is_lost_goes_on_from_a_checkpoint_with_another
         assert len(read_journal(journal).series[0].time_s) > 1
     assert not (recorded / "segment-000.hdf5").exists()
     assert (recorded / "segment-001.hdf5").exists()
+    coverage = coverage_by_segment(watched.training)
+    assert coverage[0] > 0
+    assert coverage[1] > 0.95
     (first, second) = read_json(watched.training.out / "provenance.json")["segments"]
     assert str(sampler.pid) in first["detail"]
     assert first["ended_s"] <= second["started_s"]
@@ -201,3 +217,22 @@ def test_when_a_rank_dies_the_others_end_also_where_the_launcher_does_not_end_th
     wait_for(lambda: not watched.processes(), "end of all processes")
     (journal,) = (watched.training.work / "perun").glob("*.journal")
     assert last_sample_s(journal) is not None
+
+
+def test_a_run_in_a_slurm_step_carries_slurm_s_own_energy(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "sacct"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho '4711.3|COMPLETED|123456|00:01:05|1'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    training = Training.of(tmp_path / "run", data, WAVES, epochs=1, updates=6)
+    watched = Watched(training, {})
+    watched.launcher = "mpiexec -genv SLURM_JOB_ID 4711 -genv SLURM_STEP_ID 3 -n {gpus}"
+    watched.start()
+    output = watched.output()
+    assert watched.process.returncode == 0, output
+    found = read_json(training.out / "perun" / "segment-000.slurm-energy.json")
+    assert (found["job"], found["step"], found["consumed_energy_j"]) == ("4711", "3", 123456.0)
+    assert found["elapsed_s"] == 65.0

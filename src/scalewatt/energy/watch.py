@@ -2,10 +2,10 @@
 
 What may hang ends within these times (defaults of `Limits`; a check takes place every second):
 
-- A sampler that does not come to its first sample: 60 s after it was started and perun waits for
-  it, or 60 s after the training has begun. One that stops writing (killed, frozen,
-  disk full): 30 s, or ten sampling periods if that is longer; at once if it has ended. The rank
-  that started it ends it and asks the training to stop at a checkpoint.
+- A sampler that takes no first sample: 60 s after its start, if training cannot begin for want of
+  it, else 60 s after that. One that stops writing (frozen, disk full): 30 s, or ten sampling
+  periods if that is longer. One that has ended: at once. The rank that started it ends it and asks
+  the training to stop at a checkpoint.
 - perun after training: 120 s, by the rank itself; `launch` ends what is left 10 s later.
 - Ranks whose fellow on the same node has died: 2 s to notice, and at most 10 s more to end. A death
   on another node is the launcher's to notice: mpiexec ends the others, and so does srun, which
@@ -28,7 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from glob import escape
+from itertools import chain, count, takewhile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -49,7 +49,7 @@ class Limits:
     """After how many seconds something is taken to hang."""
 
     journal_start_s: float = 60.0
-    """From the sampler's start to the training's, and from there to the journal."""
+    """Without a journal, from the sampler's start and again from the training's."""
     journal_silence_s: float = 30.0
     """Without a new sample; ten sampling periods if that is longer."""
     closing_s: float = 120.0
@@ -133,10 +133,10 @@ class SamplerWatch:
         return None
 
     def _journal_size(self) -> int | None:
-        """Bytes of this host's journals of the segment; None without any."""
-        stem = escape(f"{self.stem}.{socket.gethostname()}")
-        patterns = (f"{stem}.journal", f"{stem}.*.journal")
-        sizes = [_size(path) for pattern in patterns for path in self.folder.glob(pattern)]
+        """Bytes of this host's journals of the segment, <stem>.<host>[.<n>].journal; None without."""
+        stem = f"{self.stem}.{socket.gethostname()}"
+        names = chain([f"{stem}.journal"], (f"{stem}.{n}.journal" for n in count(1)))
+        sizes = list(takewhile(lambda size: size >= 0, (_size(self.folder / n) for n in names)))
         return sum(sizes) if sizes else None
 
 
@@ -250,10 +250,11 @@ def _only_child() -> BaseProcess | None:
 
 
 def _size(path: Path) -> int:
+    """Bytes of a file; -1 without one."""
     try:
         return path.stat().st_size
     except OSError:
-        return 0
+        return -1
 
 
 def _process(pid: int) -> psutil.Process | None:
