@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +307,44 @@ def test_one_run_of_several_in_a_file_is_taken_out_whole(place: Place) -> None:
         path = "app/nodes/second/nodes/1/nodes/n1/nodes/gpu/nodes/CUDA:0_POWER/raw_data/values"
         assert np.array_equal(ours[path], theirs[path])
         assert dict(ours[path].attrs) == dict(theirs[path].attrs)
+
+
+@pytest.mark.parametrize("version", ["0.8.10", "0.9.1"])
+@pytest.mark.parametrize("run", ["run1", "run2"])
+def test_a_run_is_taken_out_of_older_files_as_it_is(place: Place, version: str, run: str) -> None:
+    file = Path(__file__).parent / "recordings" / f"perun-{version}-runs.hdf5"
+    table = place.folder / "t.yaml"
+    values = described(path=str(file), run=run, round="0", gpu_indices=[0])
+    table.write_text(yaml.safe_dump({"runs": [values]}))
+    place.done("--table", table)
+    ours = read_perun_file(place.results / "runs" / ONE / "1" / "perun" / "segment-000.hdf5")
+    theirs = read_perun_file(file, run, "0")
+    assert ours.execution_dt == theirs.execution_dt
+    assert ours.sampling_period_s == theirs.sampling_period_s
+    assert len(ours.series) == len(theirs.series) == 3
+    for a, b in zip(ours.series, theirs.series, strict=True):
+        assert (a.sensor, a.device_index, a.valid_max) == (b.sensor, b.device_index, b.valid_max)
+        assert np.array_equal(a.values, b.values, equal_nan=True)
+        assert np.array_equal(a.time_s, b.time_s)
+
+
+def test_doubts_about_a_recording_are_told(place: Place) -> None:
+    failed = place.describe(place.perun("a.hdf5", round_id="failed"), gpus=2)
+    out = place.done(failed)
+    assert "a.hdf5: perun recorded that the program failed" in out
+    assert "n1: power of fewer GPUs was recorded than the run held (2)" in out
+
+
+def test_two_calls_at_once_lose_nothing(place: Place) -> None:
+    files = [place.describe(place.perun(f"{w}.hdf5", watts=w), gpus=1) for w in (300, 301, 302)]
+    where = [f"--{name}={place.folder / name}" for name in ("results", "campaigns")]
+    calls = [
+        subprocess.Popen([sys.executable, "-m", "scalewatt.cli", "register", "mine", file, *where])
+        for file in files
+    ]
+    assert [call.wait() for call in calls] == [0, 0, 0]
+    assert place.runs() == [(ONE, 1), (ONE, 2), (ONE, 3)]
+    assert load_campaign(place.campaign).repeats == {ONE: 3}
 
 
 def test_which_of_several_runs_or_rounds_must_be_said(place: Place) -> None:

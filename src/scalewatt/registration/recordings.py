@@ -15,7 +15,7 @@ from scalewatt.energy.journal import read_journal
 from scalewatt.energy.node import node_window
 from scalewatt.energy.perun_file import list_runs, open_perun_file
 from scalewatt.energy.perun_layout import RunInfo
-from scalewatt.energy.samples import SensorSeries
+from scalewatt.energy.samples import Flag, SensorSeries
 from scalewatt.errors import InputError
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
@@ -62,6 +62,8 @@ class Recorded:
     """Indices of the GPUs whose power or energy was recorded, by host."""
     windows: tuple[Window, ...]
     """Where the files state wall-clock times."""
+    doubts: tuple[str, ...] = ()
+    """What reading the files put in doubt, in sentences."""
 
     @property
     def identity(self) -> list[str]:
@@ -89,6 +91,7 @@ class _Read:
     gpus: dict[str, list[int]]
     windows: tuple[Window, ...]
     started: str
+    problems: tuple[Flag, ...]
     part: tuple[str, str, str] | None = None
 
 
@@ -174,12 +177,13 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
         recording = read_journal(path)
         windows, gpus = _facts(recording.nodes.items(), recording.t0_known)
-        return _Read(path, True, recording.hosts, gpus, windows, "")
+        return _Read(path, True, recording.hosts, gpus, windows, "", recording.problems)
     chosen, round_, part = _choice(list_runs(path), path, run, round_)
     with open_perun_file(path, f"{chosen.app}/{chosen.run_id}", round_) as recording:
         windows, gpus = _facts(recording.nodes.items(), recording.t0_known)
         started = recording.execution_dt or ""
-        return _Read(path, False, recording.hosts, gpus, windows, started, part)
+        problems = recording.problems
+        return _Read(path, False, recording.hosts, gpus, windows, started, problems, part)
 
 
 def _choice(
@@ -263,6 +267,7 @@ def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recor
         hosts=tuple(tuple(sorted(hosts[number])) for number in sorted(hosts)),
         gpus={host: sorted(indices) for host, indices in sorted(gpus.items())},
         windows=tuple(w for _, read in found for w in read.windows),
+        doubts=tuple(f"{read.path}: {one['detail']}" for _, read in found for one in read.problems),
     )
 
 

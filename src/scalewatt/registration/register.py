@@ -5,8 +5,12 @@ Everything is read and checked before anything is written.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,9 +50,16 @@ def register(
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
-    path, folder = campaigns / f"{name}.yaml", results / name
+    with _alone_in(campaigns):
+        return _register(name, read_descriptions(paths, table), results / name, campaigns)
+
+
+def _register(
+    name: str, descriptions: list[Description], folder: Path, campaigns: Path
+) -> list[str]:
+    path = campaigns / f"{name}.yaml"
     before = _campaign(path, name)
-    wanted = [_wanted(one) for one in read_descriptions(paths, table)]
+    wanted = [_wanted(one) for one in descriptions]
     _check_once(wanted)
     known = known_runs(folder)
     content, repeats = before, _repeats(wanted, known, folder)
@@ -64,9 +75,26 @@ def register(
             continue
         _write(folder, campaign, one, repeat)
         lines.append(f"registered: {where} ({one.one.path})")
+        lines += [f"note: {doubt}" for doubt in _doubts(one)]
     write_neighbours(folder)
     campaign_file.write_campaign(path, content)
     return [*lines, *_notes(folder, content), _command(path)]
+
+
+@contextmanager
+def _alone_in(campaigns: Path) -> Iterator[None]:
+    """Wait for another `register` that writes there: both change the same file."""
+    try:
+        campaigns.mkdir(parents=True, exist_ok=True)
+        handle = os.open(campaigns, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"{campaigns}: cannot be written ({error.strerror})") from error
+    try:
+        with suppress(OSError):  # not every network file system knows locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _campaign(path: Path, name: str) -> dict[str, Any]:
@@ -213,6 +241,16 @@ def _write(folder: Path, campaign: Campaign, one: _Wanted, repeat: int) -> None:
         description_of(one),
         source=one.one.path,
     )
+
+
+def _doubts(one: _Wanted) -> list[str]:
+    """What the user should know of the recording."""
+    per_node = one.one.point["gpus"] // one.nodes
+    few = [host for host, found in one.recorded.gpus.items() if len(found) < per_node]
+    if one.one.torch_device == "cpu" or not few:
+        return list(one.recorded.doubts)
+    shown = f"{', '.join(few)}: power of fewer GPUs was recorded than the run held ({per_node})"
+    return [*one.recorded.doubts, f"{one.one.path}: {shown}"]
 
 
 def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
