@@ -13,6 +13,7 @@ from scalewatt.energy.doubts import (
     GAP_PERIODS,
     UNCOVERED,
     Bools,
+    Codes,
     Indices,
     Marks,
     after_gaps,
@@ -145,8 +146,10 @@ class _Steps:
 def _steps(time_s: Floats, difference: Floats, period_s: float) -> _Steps:
     """Join each time without a change to the change after it; `time_s` (m,), the other (m-1,)."""
     ends = np.concatenate(([0], np.flatnonzero(difference != 0) + 1))
-    usual = float(np.median(np.diff(time_s[ends]))) if ends.size > 1 else 0.0
-    slow = ends.size > 1 and float(np.median(np.diff(ends))) >= SLOW_READS
+    usual, slow = 0.0, False
+    if 1 < ends.size < time_s.size:
+        usual = float(np.median(np.diff(time_s[ends])))
+        slow = float(np.median(np.diff(ends))) >= SLOW_READS
     open_end = bool(ends[-1] < time_s.size - 1)
     if open_end:
         ends = np.concatenate((ends, [time_s.size - 1]))
@@ -179,34 +182,57 @@ def _judge_differences(
         flags = doubt_flags(time_s, marks, usable, usable.astype(np.uint8), device.sensor, words)
         return Judged(cumulate(time_s[:0], time_s[:0]), flags, time_s * np.nan, marks.codes)
     steps = _steps(time_s[usable], difference, period)
+    verdict = _verdict(steps, device, period)
+    knots = usable[steps.ends]
+    marks.mark("frozen", usable[_repeats(steps)])
+    marks.mark("counter_reset", knots[1:][verdict.impossible])
+    marks.mark("counter_ambiguous", knots[1:][verdict.ambiguous])
+    marks.mark("gap", gaps)
+    flags = doubt_flags(time_s, marks, knots, verdict.state, device.sensor, words)
+    covered = np.where(verdict.known, steps.step_s, 0.0)
+    energy = np.where(verdict.known, verdict.power_w, 0.0) * covered
+    shown = _resolved(np.where(verdict.exact, verdict.power_w, np.nan), steps, device.limit_w)
+    samples = np.full(time_s.size, np.nan)
+    samples[usable[1:]] = np.repeat(shown, np.diff(steps.ends))
+    return Judged(cumulate(time_s[knots], energy, covered), flags, samples, marks.codes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Verdict:
+    """What the k steps of a counter are taken for; all arrays (k,)."""
+
+    power_w: Floats
+    exact: Bools
+    bridged: Bools
+    ambiguous: Bools
+    impossible: Bools
+
+    @property
+    def known(self) -> Bools:
+        return self.exact | self.bridged
+
+    @property
+    def state(self) -> Codes:
+        state = np.where(self.bridged, BRIDGED, UNCOVERED)
+        return np.where(self.exact, EXACT, state).astype(np.uint8)
+
+
+def _verdict(steps: _Steps, device: Device, period_s: float) -> _Verdict:
     energy, step = steps.energy_j, steps.step_s
     power = energy / step
     possible = (energy > 0) & (energy <= device.limit_w * (step + LAG_S)) & ~steps.outer
-    usual = power[possible & ~steps.long]
+    # The mean power of a very short step is mostly the counter's lag.
+    usual = power[possible & ~steps.long & (step >= 0.5 * steps.usual_s)]
     if usual.size:
         possible &= ~steps.long | (power <= RESET * usual.max())
-    ambiguous = possible & (
-        energy + (device.valid_max or LEAST_RANGE_J) <= device.limit_w * step
-        if np.isfinite(device.limit_w)
-        else False
-    )
+    ambiguous = np.zeros_like(possible)
+    if np.isfinite(device.limit_w):
+        further = energy + (device.valid_max or LEAST_RANGE_J)
+        ambiguous = possible & (further <= device.limit_w * step)
     exact = _caught_up(possible & ~ambiguous, power, steps.still & steps.long)
-    power, bridged = _bridged(exact, ambiguous, power, steps, period)
-    state = np.where(exact, EXACT, np.where(bridged, BRIDGED, UNCOVERED)).astype(np.uint8)
-    known = exact | bridged
-    knots = usable[steps.ends]
-    marks.mark("frozen", usable[_repeats(steps)])
-    reset = ~possible & np.isfinite(energy) & ~steps.outer
-    marks.mark("counter_reset", knots[1:][reset])
-    marks.mark("counter_ambiguous", knots[1:][ambiguous])
-    marks.mark("gap", gaps)
-    flags = doubt_flags(time_s, marks, knots, state, device.sensor, words)
-    curve = cumulate(time_s[knots], np.where(known, power * step, 0.0), np.where(known, step, 0.0))
-    samples = np.full(time_s.size, np.nan)
-    shown = np.where(exact, _resolved(power, step, exact, device.limit_w), np.nan)
-    of_step = np.searchsorted(steps.ends, np.arange(1, usable.size)) - 1
-    samples[usable[1:]] = shown[of_step]
-    return Judged(curve, flags, samples, marks.codes)
+    power, bridged = _bridged(exact, ambiguous, power, steps, period_s)
+    impossible = ~possible & np.isfinite(energy) & ~steps.outer
+    return _Verdict(power, exact, bridged, ambiguous, impossible)
 
 
 def _caught_up(possible: Bools, power_w: Floats, too_long: Bools) -> Bools:
@@ -253,16 +279,17 @@ def _repeats(steps: _Steps) -> Indices:
     return np.concatenate((places, last)).astype(np.intp)
 
 
-def _resolved(power_w: Floats, step_s: Floats, exact: Bools, limit_w: float) -> Floats:
+def _resolved(power_w: Floats, steps: _Steps, limit_w: float) -> Floats:
     """Return the power to show: a step too short to resolve it shares the one before."""
-    short = np.flatnonzero(exact & (power_w > limit_w))
+    short = np.flatnonzero(power_w > limit_w)
     short = short[short > 0]
-    if short.size == 0:
-        return power_w
-    shown = power_w.copy()
-    both = power_w[short] * step_s[short] + power_w[short - 1] * step_s[short - 1]
-    shown[short] = both / (step_s[short] + step_s[short - 1])
-    return shown
+    if short.size:
+        before = short - 1
+        energy = power_w * steps.step_s
+        both = steps.step_s[short] + steps.step_s[before]
+        power_w = power_w.copy()
+        power_w[short] = (energy[short] + energy[before]) / both
+    return power_w
 
 
 def _run_length(step: Floats, good: Bools) -> Floats:
