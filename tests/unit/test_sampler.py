@@ -150,8 +150,8 @@ def test_signals_that_stop_a_training_do_not_stop_its_sampler(tmp_path: Path, nu
         rank.communicate()
 
 
-def test_nothing_that_fails_ends_the_sampler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_nothing_that_fails_ends_the_sampler_and_it_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
     other = Neighbours("other repeat 3", HOST, tmp_path / "samplers")
@@ -160,6 +160,8 @@ def test_nothing_that_fails_ends_the_sampler(
     callback = JournalWriter(folder, "s", 1.0, os.getppid(), bad, "a").callback(HOST)
     for values in ({}, {f"{HOST}_CUDA:0_POWER": 1}, {f"{HOST}_cpu_0_package-0": 5}):
         callback(values)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"scalewatt: {HOST}: a sample could not be recorded: FileNotFoundError")
     assert other.usable and not folder.exists()
     folder.mkdir()
     sound = JournalWriter(folder, "s", 1.0, os.getppid(), {}, "a").callback(HOST)

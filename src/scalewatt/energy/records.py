@@ -8,6 +8,7 @@ or an integer with all bits set.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
@@ -102,6 +103,8 @@ class RecordWriter:
         self._good, self._torn = 0, False
         self.failures = 0
         """Records that could not be written, as on a full disk."""
+        self.error: OSError | None = None
+        """Why the last of them could not."""
 
     @property
     def record_bytes(self) -> int:
@@ -119,8 +122,8 @@ class RecordWriter:
             if self._good == 0:
                 self._write(self._file, self._header)
             self._write(self._file, packed + struct.pack("<I", zlib.crc32(packed)))
-        except OSError:
-            self.failures += 1
+        except OSError as error:
+            self.failures, self.error = self.failures + 1, error
             return False
         return True
 
@@ -136,7 +139,7 @@ class RecordWriter:
         with suppress(OSError):
             os.ftruncate(file, self._good)
             self._torn = False
-        raise OSError("short write")
+        raise OSError(errno.ENOSPC, "no space left for a record")
 
 
 def _fitting(value: Any, dtype: str) -> int | float:

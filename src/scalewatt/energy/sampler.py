@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -134,6 +135,7 @@ class _Callback:
         }
         self._journal: RecordWriter | None = None
         self._keys: list[str] = []
+        self._said = False
         self._last = -np.inf
         self._neighbours = Neighbours(order.run, host)
         self._met: set[tuple[str, int]] = set()
@@ -144,20 +146,30 @@ class _Callback:
     def __call__(self, values: dict[str, Any]) -> None:
         if os.getppid() != self._order.training_pid:
             os._exit(0)
-        # An error would end perun's sampler; a sample that is lost shows as a gap.
-        with suppress(Exception):
+        try:
             self._record(values, time.time(), time.monotonic())
+        except Exception as error:  # it would end perun's sampler; a lost sample shows as a gap
+            self._say(error)
+
+    def _say(self, error: Exception | None) -> None:
+        """Say the first trouble; the journal shows how long it lasts."""
+        if error is not None and not self._said:
+            self._said = True
+            text = f"scalewatt: {self._host}: a sample could not be recorded: {error!r}"
+            with suppress(OSError, ValueError):
+                print(text, file=sys.stderr, flush=True)
 
     def _record(self, values: dict[str, Any], t: float, mono: float) -> None:
         if self._journal is None:
             self._journal = self._start(values)
-        self._journal.append(t, mono, [values.get(key) for key in self._keys])
+        if not self._journal.append(t, mono, [values.get(key) for key in self._keys]):
+            self._say(self._journal.error)
         early = mono - self._last < _EARLY * self._order.period_s
         self._last = mono
         self._conditions.sample(closing=early)
 
     def _start(self, values: dict[str, Any]) -> RecordWriter:
-        sensors, fields = {}, []
+        sensors, fields, keys = {}, [], []
         for key in sorted(values):
             name = key.removeprefix(f"{self._host}_")
             facts = dict(self._order.sensors.get(name, {}))
@@ -167,9 +179,10 @@ class _Callback:
             if dtype is None or not is_packable(dtype):
                 continue
             fields.append(Field(name, dtype))
-            self._keys.append(key)
+            keys.append(key)
             if facts:
                 sensors[name] = facts
+        self._keys = keys
         header = {"journal": JOURNAL_VERSION, **self._header, "sensors": sensors}
         return RecordWriter(self._order.folder, self._stem, "journal", header, fields)
 
