@@ -16,7 +16,11 @@ from scalewatt.files import write_json
 
 
 def start(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, outcomes: list[str], lost: list[bool]
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    outcomes: list[str],
+    lost: list[bool],
+    ended_with: int = 0,
 ) -> tuple[int, WorkDir]:
     """Start a run whose segments end as told, with or without the loss of their sampler."""
     ends = iter(zip(outcomes, lost, strict=True))
@@ -28,7 +32,7 @@ def start(
         if loses:
             loss = {"host": "n1", "reason": f"lost in {number}", "t": 0.0}
             write_json(lost_path(work, segment_name(number), "n1"), loss)
-        return segment._conclude(0)
+        return segment._conclude(ended_with)
 
     monkeypatch.setattr(launch._Segment, "run", ranks)
     place = launch.Place(folder, folder, "mpiexec", "cpu", 1)
@@ -88,3 +92,14 @@ def test_a_run_that_finished_is_finished_whatever_became_of_its_sampler(
     assert code == 0
     (segment,) = work.segments()
     assert (segment["outcome"], segment["detail"]) == ("finished", "n1: lost in 0")
+
+
+def test_a_segment_whose_perun_did_not_close_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, work = start(tmp_path, monkeypatch, ["finished"], [False], ended_with=1)
+    assert code == 0
+    (segment,) = work.segments()
+    assert segment["outcome"] == "finished"
+    assert "perun did not close" in segment["detail"]
+    assert segment["detail"] in capsys.readouterr().err

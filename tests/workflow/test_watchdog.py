@@ -192,6 +192,7 @@ def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Wat
     sampler.suspend()
     output = watched.output()
     assert watched.process.returncode == 0, output
+    assert "perun did not close" in output
     assert watched.outcomes() == ["finished"]
     wait_for(lambda: not watched.processes(), "end of all processes")
     assert len(watched.training.history()) == EPOCHS

@@ -64,7 +64,8 @@ def run_training(
 ) -> int:
     """Train one segment of the run in `spec_path`; when it is the last, publish to `out`.
 
-    Returns 0 when the run is finished, EXIT_STOPPED when it waits at a checkpoint.
+    A segment whose energy is no longer recorded is followed by another at once. Returns 0 when the
+    run is finished, EXIT_STOPPED when it waits at a checkpoint.
     """
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, initial_weights)
@@ -253,7 +254,7 @@ class _Segment:
     def _conclude(self, code: int) -> int:
         outcome = outcome_path(self.work.path, self.number)
         if outcome.exists():
-            return self._end_as(outcome.read_text(encoding="utf-8"))
+            return self._end_as(outcome.read_text(encoding="utf-8"), code)
         self.work.end_segment("failed")
         log = self.work.path / "train.log"
         print(_last_lines(log), file=sys.stderr)
@@ -264,18 +265,19 @@ class _Segment:
         )
         return EXIT_INPUT if code == EXIT_INPUT else EXIT_FAILURE
 
-    def _end_as(self, outcome: str) -> int:
+    def _end_as(self, outcome: str, code: int) -> int:
         """Note an outcome that the ranks gave; a stop for want of a sampler has its own name."""
+        name = self.work.spec["configuration"]
         losses = read_losses(self.work.path, segment_name(self.number))
-        detail = "; ".join(f"{loss['host']}: {loss['reason']}" for loss in losses)
+        details = [f"{loss['host']}: {loss['reason']}" for loss in losses]
         if outcome == "stopped" and losses and not self.times_asked_to_stop:
             outcome = MONITOR_LOST
-        self.work.end_segment(outcome, detail or None)
+        if code not in (0, EXIT_STOPPED):
+            details.append(f"perun did not close (exit code {code}); its journal is kept")
+            print(f"{name}: {details[-1]}", file=sys.stderr)
+        self.work.end_segment(outcome, "; ".join(details) or None)
         if outcome == "stopped":
-            print(
-                f"{self.work.spec['configuration']}: stopped at a checkpoint; start it again to go on",
-                file=sys.stderr,
-            )
+            print(f"{name}: stopped at a checkpoint; start it again to go on", file=sys.stderr)
         return 0 if outcome == "finished" else EXIT_STOPPED
 
 

@@ -51,7 +51,7 @@ class WorkDir:
         """The segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
 
         Outcomes: finished, stopped, failed, killed, monitor_lost, and running. `detail` says more
-        where a sampler was lost.
+        where a sampler was lost or perun did not close.
         """
         path = self.path / "segments.json"
         return read_json(path) if path.exists() else []
