@@ -7,7 +7,7 @@ A small network is trained on one core under perun and the journal, with stand-i
 own; --real-sensors takes this machine's). First the sampler's processor time is measured, perun's
 own work included: the kernel's figure over --seconds. Then the training goes on in blocks of 4 s,
 in pairs with the sampler at work and with it frozen, in changing order: the ratio of a pair's median
-step times, with the 95 % interval of its mean over all pairs. Other programs on the machine disturb
+step times, as the median over all pairs with its 95 % interval. Other programs on the machine disturb
 the wall times, much less the processor times.
 """
 
@@ -137,13 +137,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def interval(values: list[float]) -> str:
-    """Mean and 95 % interval of it."""
-    from scipy.stats import t
+    """Median and its 95 % interval, which assumes no distribution and bears outliers."""
+    from scipy.stats import binom
 
-    if len(values) < 2:
-        return f"{values[0]:.4f}"
-    half = t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
-    return f"{statistics.mean(values):.4f} ± {half:.4f}"
+    ordered = sorted(values)
+    low = int(binom.ppf(0.025, len(ordered), 0.5))
+    bounds = f"{ordered[max(low - 1, 0)]:.4f} to {ordered[min(len(ordered) - low, len(ordered) - 1)]:.4f}"
+    return f"{statistics.median(ordered):.4f}, {bounds}"
 
 
 def main() -> None:
