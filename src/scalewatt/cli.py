@@ -128,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--figures", type=Path, required=True)
     report.add_argument("--campaign", required=True, help="the campaign's name")
     report.add_argument("--profile", required=True, help="the profile, for the commands shown")
+    report.add_argument("--campaign-file", type=Path, help="the campaign, for the commands shown")
     report.add_argument("--basis", type=json.loads, default=[], help="JSON list of sentences")
     report.add_argument("--provenance", type=Path, help="provenance.json of a run")
     report.add_argument("--out", type=Path, required=True)
@@ -259,6 +260,7 @@ def _report(arguments: argparse.Namespace) -> int:
         arguments.campaign,
         provenance_path=arguments.provenance,
         profile=arguments.profile,
+        campaign_file=arguments.campaign_file,
         basis=arguments.basis,
     )
     return 0

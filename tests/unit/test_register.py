@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from energy_files import T0, counter, gpu, recordings, write_journal, write_peru
 
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.registered import registered_devices
+from scalewatt.campaign.registered import registered_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.campaign.validation import schema
 from scalewatt.cli import main
@@ -526,6 +527,11 @@ def test_only_the_clusters_own_devices_have_rated_powers(place: Place) -> None:
     assert not any(powers(devices["a100"]).values())
     assert devices["local"] == cluster.devices["local"]
     assert "No rated powers of a100" in basis(cluster, [devices["a100"]])[0]
+    campaign = load_campaign(place.campaign)
+    elsewhere = registered_cluster(campaign, cluster)
+    assert (elsewhere.pue, elsewhere.carbon_intensity, elsewhere.price) == (None, None, None)
+    with_a100 = replace(cluster, devices={**cluster.devices, "a100": cluster.devices["local"]})
+    assert registered_cluster(campaign, with_a100) == with_a100
 
 
 # --- two runs on one host -------------------------------------------------------------------------

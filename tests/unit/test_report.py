@@ -126,6 +126,11 @@ def test_flags_persistence_and_commands_are_on_the_page(tables: Path, tmp_path: 
     assert run_rows()[0]["spec_sha256"] in text
 
 
+def test_the_commands_name_the_campaign(tables: Path, tmp_path: Path) -> None:
+    text = Page(report(tables, tmp_path / "a.html", campaign_file=Path("campaigns/mine.yaml"))).text
+    assert "snakemake --profile profiles/local table1 --config campaign=campaigns/mine.yaml" in text
+
+
 def test_packages_come_from_a_runs_provenance(tables: Path, tmp_path: Path) -> None:
     (tmp_path / "provenance.json").write_text(json.dumps({"packages": {"torch": "2.7.0"}}))
     provenance = tmp_path / "provenance.json"

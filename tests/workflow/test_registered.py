@@ -111,6 +111,9 @@ def test_figures_tables_and_report_are_there(registered: Workspace) -> None:
     assert "top5_error_percent" in (results / "tables" / "table1.md").read_text()
     report = (results / "report.html").read_text()
     assert "vit: power and throughput" in report and "vit on gpu9000" in report
+    assert "profiles/local figure2 --config campaign=campaigns/mine.yaml" in report
+    # This machine's PUE and carbon say nothing of another.
+    assert {row["facility_energy_kwh"] for row in table(registered, "runs")} == {None}
     assert registered.jobs("all", *CAMPAIGN) == {}
 
 

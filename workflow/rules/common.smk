@@ -9,7 +9,7 @@ from pathlib import Path
 from scalewatt.campaign.cluster import basis, known_devices, parse_cluster, powers
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import check_devices, load_campaign
-from scalewatt.campaign.registered import registered_devices
+from scalewatt.campaign.registered import registered_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
 
@@ -38,6 +38,7 @@ CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
 DEVICES = checked(known_devices, CLUSTER)
 RESULTS_ONLY = CLUSTER.results_only
 if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is trained
+    CLUSTER = registered_cluster(CAMPAIGN, CLUSTER)
     DEVICES = registered_devices(CAMPAIGN, CLUSTER)
     RESULTS_ONLY = True
 elif RESULTS_ONLY is None:

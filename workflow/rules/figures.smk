@@ -70,6 +70,7 @@ rule report:
         f"{RESULTS}/report.html",
     params:
         campaign=CAMPAIGN.name,
+        campaign_file=str(CAMPAIGN.path),
         cluster=CLUSTER.name,
         basis=canonical(
             basis(CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())])
@@ -81,4 +82,5 @@ rule report:
         "report"
     shell:
         "scalewatt report --tables {RESULTS}/tables --figures {RESULTS}/figures"
-        " --campaign {params.campaign:q} --profile profiles/{params.cluster} {params.provenance} --basis {params.basis:q} --out {output:q}"
+        " --campaign {params.campaign:q} --profile profiles/{params.cluster}"
+        " --campaign-file {params.campaign_file:q} {params.provenance} --basis {params.basis:q} --out {output:q}"

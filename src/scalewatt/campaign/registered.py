@@ -5,6 +5,7 @@ Every point of a series is written out, as nothing is derived from a dataset or 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,13 @@ def extras(point: Point) -> list[str]:
         *filter(None, (point.get("precision"), point.get("variant"))),
         *([f"protocol{protocol}"] if protocol != OTHER_PROTOCOL else []),
     ]
+
+
+def registered_cluster(campaign: Campaign, cluster: Cluster) -> Cluster:
+    """The cluster without PUE, carbon and price where not all runs were made on its devices."""
+    if campaign.devices() <= set(cluster.devices):
+        return cluster
+    return replace(cluster, pue=None, carbon_intensity=None, price=None)
 
 
 def registered_devices(campaign: Campaign, cluster: Cluster) -> dict[str, Device]:

@@ -86,13 +86,15 @@ def write_report(
     campaign_name: str,
     provenance_path: Path | None = None,
     profile: str = "profiles/local",
+    campaign_file: Path | None = None,
     basis: Sequence[str] = (),
 ) -> None:
     """Write the campaign's report to `out`, one HTML file without any reference outside itself.
 
     Tables and figures that do not exist are named as missing on the page. `provenance_path`:
-    provenance.json of one run, for the packages; `profile`: for the commands shown; `basis`:
-    sentences on what the cluster file put into the numbers.
+    provenance.json of one run, for the packages; `profile` and `campaign_file` (None: the
+    profile's own): for the commands shown; `basis`: sentences on what the cluster file put into
+    the numbers.
     InputError: a table that exists cannot be read.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -124,6 +126,7 @@ def write_report(
         packages=_packages(provenance_path),
         counts=f"n counts {word}.",
         command=f"snakemake --profile {profile}",
+        choice=f" --config campaign={campaign_file}" if campaign_file else "",
         version=__version__,
     )
     write_text(out, page)
