@@ -28,9 +28,12 @@ from scalewatt.campaign.validation import schema
 from scalewatt.cli import main
 from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.energy.summary import describe
+from scalewatt.figures.words import metric_label
 from scalewatt.files import read_json
 from scalewatt.registration.recordings import sha256_of
 from scalewatt.results.runs import Facility, RunFiles, run_row
+from scalewatt.results.schema import TABLE1
+from scalewatt.results.text_tables import latex, markdown
 
 NO_POWERS = '{"cpu": {}, "gpu": null, "ram": null}'
 SECONDS = 40
@@ -334,6 +337,43 @@ def test_doubts_about_a_recording_are_told(place: Place) -> None:
     out = place.done(failed)
     assert "a.hdf5: perun recorded that the program failed" in out
     assert "n1: power of fewer GPUs was recorded than the run held (2)" in out
+
+
+def test_a_node_that_was_not_recorded_makes_the_energy_null(place: Place) -> None:
+    out = place.done(place.describe(place.perun("a.hdf5"), gpus=2, nodes=2))
+    assert "1 of 2 nodes were recorded" in out
+    ((id_, _),) = place.runs()
+    row = place.row(id_)
+    assert row["energy_kwh"] is None and "missing_host" in row["flags"]
+
+
+def test_a_hosts_name_is_never_a_path(place: Place) -> None:
+    place.done(place.describe(place.journal("a.jsonl", host="../../n1")))
+    (copy,) = (place.results / "runs" / ONE / "1" / "perun").iterdir()
+    assert copy.name == "segment-000..._.._n1.journal"
+    assert place.row(ONE)["energy_kwh"] is not None
+
+
+def test_a_lost_campaign_file_comes_back(place: Place) -> None:
+    files = [place.describe(place.perun(f"{w}.hdf5", watts=w)) for w in (300, 301)]
+    place.done(*files)
+    before = place.campaign.read_bytes()
+    place.campaign.unlink()
+    assert place.done(*files).count("already there") == 2
+    assert place.campaign.read_bytes() == before
+
+
+def test_a_metric_is_named_wherever_it_is_shown() -> None:
+    assert metric_label("resnet50", "top5_error_percent") == "Top5 error (%)"
+    assert metric_label("resnet50", "top1_error_percent") == "Top-1 error (%)"
+    assert metric_label("resnet50") == "Top-1 error (%)"
+    assert (
+        metric_label("resnet50", "several") == metric_label(None) == "Metric after the last epoch"
+    )
+    empty = TABLE1.empty_table()
+    assert "| loss_nats |" in markdown(empty, "loss_nats").splitlines()[0]
+    assert "loss\\_nats" in latex(empty, "loss_nats")
+    assert "Top-1 error (\\%)" in latex(empty, "top1_error_percent")
 
 
 def test_two_calls_at_once_lose_nothing(place: Place) -> None:

@@ -275,7 +275,7 @@ def _target(number: int, read: _Read, taken: set[str]) -> str:
     stem = f"segment-{number:03d}"
     if not read.journal:
         return f"{stem}.hdf5"
-    host = read.hosts[0]
+    host = re.sub(r"[^A-Za-z0-9._-]", "_", read.hosts[0])  # what a file says is no path
     names = (f"{stem}.{host}{f'.{k}' if k else ''}.journal" for k in range(len(taken) + 1))
     return next(name for name in names if name not in taken)
 

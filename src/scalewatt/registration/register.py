@@ -245,12 +245,16 @@ def _write(folder: Path, campaign: Campaign, one: _Wanted, repeat: int) -> None:
 
 def _doubts(one: _Wanted) -> list[str]:
     """What the user should know of the recording."""
+    doubts = list(one.recorded.doubts)
+    hosts = min(len(names) for names in one.recorded.hosts)
+    if hosts < one.nodes:
+        doubts.append(f"{one.one.path}: {hosts} of {one.nodes} nodes were recorded")
     per_node = one.one.point["gpus"] // one.nodes
     few = [host for host, found in one.recorded.gpus.items() if len(found) < per_node]
-    if one.one.torch_device == "cpu" or not few:
-        return list(one.recorded.doubts)
-    shown = f"{', '.join(few)}: power of fewer GPUs was recorded than the run held ({per_node})"
-    return [*one.recorded.doubts, f"{one.one.path}: {shown}"]
+    if few and one.one.torch_device != "cpu":
+        missing = f"power of fewer GPUs was recorded than the run held ({per_node})"
+        doubts.append(f"{one.one.path}: {', '.join(few)}: {missing}")
+    return doubts
 
 
 def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
