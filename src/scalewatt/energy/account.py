@@ -26,7 +26,8 @@ from scalewatt.energy.samples import Flag, flag, short_name
 from scalewatt.energy.second_opinions import node_opinions, opinion_flags, slurm_opinion
 from scalewatt.energy.segments import NodeRecording, Segment, open_segment, segment_numbers
 from scalewatt.energy.stages import StageIntervals, read_events, segment_events, tile_window
-from scalewatt.energy.tables import Accounts, TraceWriter
+from scalewatt.energy.tables import Accounts
+from scalewatt.energy.traces import TraceWriter
 from scalewatt.files import read_json, write_table
 
 JOURNAL_TOLERANCE = 0.005

@@ -14,6 +14,7 @@ from scalewatt.energy.estimate import (
     estimated_ram,
     node_utilisation,
 )
+from scalewatt.energy.doubts import forward
 from scalewatt.energy.integrate import EnergyCurve, Judged, judge
 from scalewatt.energy.samples import DEVICE_KINDS, Flag, Floats, SensorSeries, flag
 from scalewatt.energy.stages import StageIntervals
@@ -63,11 +64,15 @@ class KindEnergy:
 
 
 def node_window(series: Sequence[SensorSeries]) -> Window | None:
-    """Return first and last sample time of a node over all its sensors; None without samples."""
-    timed = [s.time_s for s in series if s.time_s.size]
+    """Return first and last sample time of a node over all its sensors; None without samples.
+
+    Stamps that a clock running forward cannot have made do not count.
+    """
+    different = {id(s.time_s): s.time_s for s in series if s.time_s.size}.values()
+    timed = [t[forward(t)] for t in different]
     if not timed:
         return None
-    return min(float(t.min()) for t in timed), max(float(t.max()) for t in timed)
+    return min(float(t[0]) for t in timed), max(float(t[-1]) for t in timed)
 
 
 def node_kinds(
