@@ -247,6 +247,10 @@ def spoil_magnitude(raw: h5py.Group) -> None:
     raw["values"].attrs["mag"] = "some"
 
 
+def spoil_magnitudes(raw: h5py.Group) -> None:
+    raw["values"].attrs["mag"] = np.full(5000, 1e-3)
+
+
 SPOILS = [
     (spoil_text, "its values are no list of numbers"),
     (spoil_shape, "its values are no list of numbers"),
@@ -254,6 +258,7 @@ SPOILS = [
     (spoil_values, "it holds no values"),
     (spoil_unit, "its values have no unit that perun knows"),
     (spoil_magnitude, "its magnitude is 'some'"),
+    (spoil_magnitudes, "its magnitude is '[0.001 0.001 0.001 0'"),
 ]
 
 

@@ -156,8 +156,7 @@ def _data_and_unit(raw: h5py.Group) -> tuple[h5py.Dataset, str]:
 def _values(data: h5py.Dataset, quantity: str, magnitude: float) -> Floats:
     """Return W, J or a fraction; what perun marks as never filled in becomes NaN."""
     raw = _numbers(data)
-    scale = magnitude / 100.0 if quantity == "utilisation" else magnitude
-    values = _scaled(raw, scale)
+    values = _scaled(raw, magnitude / 100.0 if quantity == "utilisation" else magnitude)
     # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
     # Whether a device can draw 0 W is judged at integration.
     if raw.dtype.kind == "f":
@@ -165,17 +164,18 @@ def _values(data: h5py.Dataset, quantity: str, magnitude: float) -> Floats:
     return values
 
 
+def _numbers(data: h5py.Dataset) -> NDArray[Any]:
+    raw = np.asarray(data[()])
+    if raw.dtype.kind not in "iuf" or raw.ndim != 1:
+        raise _Unreadable(f"its {str(data.name).rpartition('/')[2]} are no list of numbers")
+    return raw
+
+
 def _scaled(raw: NDArray[Any], scale: float) -> Floats:
     values = raw.astype(np.float64)
     if scale != 1:
         values *= scale
     return values
-
-
-def _numbers(data: h5py.Dataset) -> NDArray[Any]:
-    if data.dtype.kind not in "iuf" or data.ndim != 1:
-        raise _Unreadable(f"its {str(data.name).rpartition('/')[2]} are no list of numbers")
-    return np.asarray(data[()])
 
 
 # As with groups, h5py's own ways to datasets and numbers take several times as long.
@@ -188,17 +188,22 @@ def _dataset(group: h5py.Group, name: str) -> h5py.Dataset:
 
 def _number(data: h5py.Dataset, name: str) -> float | None:
     """Return a numerical attribute, which may be written as text; None where there is none."""
-    found = np.empty(())
     try:
-        h5py.h5a.open(data.id, name.encode()).read(found, h5py.h5t.NATIVE_DOUBLE)
-        return float(found)
+        attribute = h5py.h5a.open(data.id, name.encode())
     except KeyError:
         return None
+    try:
+        # HDF5 writes as much as there is, however small the array: only a single number is safe.
+        if attribute.shape == ():
+            found = np.empty(())
+            attribute.read(found, h5py.h5t.NATIVE_DOUBLE)
+            return float(found)
+    except (TypeError, OSError):
+        pass
+    try:
+        return float(_scalar(data.attrs[name]))
     except (TypeError, ValueError, OSError):
-        try:
-            return float(_scalar(data.attrs[name]))
-        except (TypeError, ValueError):
-            return None
+        return None
 
 
 def _unit(data: h5py.Dataset) -> str | None:
@@ -218,7 +223,7 @@ def _magnitude(data: h5py.Dataset) -> float:
         return found
     word = (text(_scalar(data.attrs.get("mag"))) or "").removeprefix("Magnitude.")
     if word not in _MAGNITUDES:
-        raise _Unreadable(f"its magnitude is {word!r}")
+        raise _Unreadable(f"its magnitude is {word[:20]!r}")
     return _MAGNITUDES[word]
 
 
