@@ -184,6 +184,44 @@ def test_a_training_whose_sampler_is_lost_goes_on_from_a_checkpoint_with_another
     assert first["ended_s"] <= second["started_s"]
 
 
+TWO_HOSTS = """#!/bin/sh
+exec unshare -u sh -c 'hostname "127.0.0.$((PMI_RANK + 1))"; exec "$@"' sh "$@"
+"""
+
+
+def test_a_sampler_lost_on_a_second_node_stops_all_ranks(
+    watched: Watched, tmp_path: Path, data: Path
+) -> None:
+    if subprocess.run(["unshare", "-u", "true"], capture_output=True).returncode != 0:
+        pytest.skip("a second host name on one machine needs a namespace of its own (root)")
+    script = tmp_path / "two-hosts"
+    script.write_text(TWO_HOSTS)
+    script.chmod(0o755)
+    two = {"nodes": 2, "ranks_per_node": 1, "epochs": EPOCHS, "updates": EPOCHS * 6}
+    watched.training = Training.of(tmp_path / "two", data, WAVES, **two)
+    watched.launcher = f"mpiexec -n {{gpus}} {script}"
+    watched.start()
+    watched.wait_for_checkpoint()
+    _, samplers = watched.ranks_and_samplers()
+    journals = (watched.training.work / "perun").glob("segment-000.*.journal")
+    assert sorted(path.name for path in journals) == [
+        "segment-000.127.0.0.1.journal", "segment-000.127.0.0.2.journal",
+    ]  # fmt: skip
+    (second,) = [s for s in samplers if has_open(s, "segment-000.127.0.0.2.journal")]
+    second.kill()
+    output = watched.output()
+    assert watched.process.returncode == 0, output
+    assert "127.0.0.2: the sampler" in output
+    assert watched.outcomes() == ["monitor_lost", "finished"]
+    wait_for(lambda: not watched.processes(), "end of all processes")
+    assert len(watched.training.history()) == EPOCHS
+
+
+def has_open(process: psutil.Process, name: str) -> bool:
+    """Whether a process holds a file of this name open."""
+    return any(Path(file.path).name == name for file in process.open_files())
+
+
 def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Watched) -> None:
     watched.limits = {"journal_silence_s": 600, "closing_s": 3}
     watched.start()
@@ -221,19 +259,18 @@ def test_when_a_rank_dies_the_others_end_also_where_the_launcher_does_not_end_th
 
 
 def test_a_run_in_a_slurm_step_carries_slurm_s_own_energy(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+    watched: Watched, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "bin" / "sacct"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho '4711.3|COMPLETED|123456|00:01:05|1'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=1, updates=6)
-    watched = Watched(training, {})
+    watched.training = Training.of(tmp_path / "short", data, WAVES, epochs=1, updates=6)
     watched.launcher = "mpiexec -genv SLURM_JOB_ID 4711 -genv SLURM_STEP_ID 3 -n {gpus}"
     watched.start()
     output = watched.output()
     assert watched.process.returncode == 0, output
-    found = read_json(training.out / "perun" / "segment-000.slurm-energy.json")
+    found = read_json(watched.training.out / "perun" / "segment-000.slurm-energy.json")
     assert (found["job"], found["step"], found["consumed_energy_j"]) == ("4711", "3", 123456.0)
     assert found["elapsed_s"] == 65.0

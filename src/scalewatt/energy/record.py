@@ -168,7 +168,10 @@ def note_loss(work: Path, segment: int, host: str, stop: StopRequest, reason: st
     stop.ask()
     print(f"scalewatt: {host}: {reason}", file=sys.stderr, flush=True)
     loss = {"host": host, "reason": reason, "t": time.time()}
-    write_json(lost_path(work, segment_name(segment), host), loss)
+    try:
+        write_json(lost_path(work, segment_name(segment), host), loss)
+    except OSError as error:  # the disk may be full, and the watch must go on
+        print(f"scalewatt: {host}: the loss is not noted ({error})", file=sys.stderr, flush=True)
 
 
 def main(argv: list[str]) -> NoReturn:
