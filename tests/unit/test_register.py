@@ -27,6 +27,7 @@ from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.campaign.validation import schema
 from scalewatt.cli import main
 from scalewatt.energy.perun_file import read_perun_file
+from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.summary import describe
 from scalewatt.figures.words import metric_label
 from scalewatt.files import read_json
@@ -279,7 +280,11 @@ def test_a_run_folder_of_ours_keeps_its_segments(place: Place) -> None:
     place.perun("run/perun/segment-000.hdf5")
     place.journal("run/perun/segment-000.n1.journal")
     place.journal("run/perun/segment-002.n1.journal", start=T0 + 100)
+    stage = {"segment": 2, "stage": "train", "epoch": 0, "start_s": T0 + 101, "end_s": T0 + 139}
+    table = pa.Table.from_pylist([stage], schema=EVENTS_SCHEMA)
+    pq.write_table(table, place.folder / "run" / "events.parquet")
     place.done(place.describe(place.folder / "run"))
+    assert pq.read_table(place.results / "runs" / ONE / "1" / "events.parquet").equals(table)
     segments = place.provenance(ONE)["segments"]
     assert [(s["segment"], s["outcome"]) for s in segments] == [(0, "stopped"), (2, "finished")]
 

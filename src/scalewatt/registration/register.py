@@ -38,6 +38,7 @@ class _Wanted:
     recorded: Recorded
     nodes: int
     gpus: dict[str, list[int]] | None
+    events: Path | None
     id: str
 
 
@@ -125,10 +126,12 @@ def _wanted(one: Description) -> _Wanted:
             f"{one.where}: gpus: {gpus} on {nodes} nodes; allowed: a multiple of {nodes} (nodes: "
             "by default the hosts in the recording)"
         )
-    read_stages(one.events, recorded.segments)
+    own = one.path / "events.parquet"  # a run folder of ours has its stages
+    events = one.events or (own if (one.path / "perun").is_dir() and own.exists() else None)
+    read_stages(events, recorded.segments)
     point = campaign_file.point_of(one, nodes)
     held = _held_gpus(one, recorded, gpus // nodes)
-    return _Wanted(one, recorded, nodes, held, configuration_id(one.entry, point))
+    return _Wanted(one, recorded, nodes, held, events, configuration_id(one.entry, point))
 
 
 def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:
@@ -227,12 +230,12 @@ def description_of(one: _Wanted) -> dict[str, Any]:
         "torch_device": one.one.torch_device,
         "device_name": one.one.given.get("device_name"),
         "gpus": one.gpus,
-        "events": sha256_of(one.one.events) if one.one.events else None,
+        "events": sha256_of(one.events) if one.events else None,
     }
 
 
 def _write(folder: Path, campaign: Campaign, one: _Wanted, repeat: int) -> None:
-    events = read_stages(one.one.events, one.recorded.segments)
+    events = read_stages(one.events, one.recorded.segments)
     write_run(
         folder / "runs" / one.id / str(repeat),
         campaign,
