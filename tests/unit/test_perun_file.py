@@ -243,6 +243,10 @@ def spoil_unit(raw: h5py.Group) -> None:
     del raw["values"].attrs["unit"]
 
 
+def spoil_unit_by_another(raw: h5py.Group) -> None:
+    raw["values"].attrs["unit"] = "kWh"
+
+
 def spoil_magnitude(raw: h5py.Group) -> None:
     raw["values"].attrs["mag"] = "some"
 
@@ -257,8 +261,9 @@ SPOILS = [
     (spoil_times, "it holds no timesteps"),
     (spoil_values, "it holds no values"),
     (spoil_unit, "its values have no unit that perun knows"),
+    (spoil_unit_by_another, "its values have no unit that perun knows"),
     (spoil_magnitude, "its magnitude is 'some'"),
-    (spoil_magnitudes, "its magnitude is '[0.001 0.001 0.001 0'"),
+    (spoil_magnitudes, "its magnitude is '[0.001 0.001 0.001 .'"),
 ]
 
 
@@ -277,6 +282,15 @@ def test_a_sensor_that_cannot_be_read_makes_its_kind_unknown_and_is_named(
         {"code": "unreadable_sensor", "device": "CUDA:1_POWER", "detail": detail},
     )
     assert describe(path)["gpu_energy_kwh"] is None
+
+
+@pytest.mark.parametrize("unit", ["B", "Hz", "°C", "", "RPM", "Unit.HZ"])
+def test_a_sensor_of_something_else_is_passed_over(tmp_path: Path, unit: str) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)}})
+    with changed(path, "gpu/nodes/CUDA:1_POWER/raw_data") as raw:
+        raw["values"].attrs["unit"] = unit
+    assert [s.sensor for s in read_perun_file(path).series] == ["CUDA:0_POWER"]
 
 
 def test_a_sensor_without_samples_makes_its_kind_unknown(tmp_path: Path) -> None:

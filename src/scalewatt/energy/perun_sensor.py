@@ -29,9 +29,7 @@ from scalewatt.energy.samples import (
     index_in_name,
 )
 
-# What perun's sensors state besides; nothing of it is power.
-_OTHER_UNITS = ("B", "B/s", "s", "", "g", "Hz", "°C", "V", "A")
-_UNIT_NAMES = {"WATT": "W", "JOULE": "J", "PERCENT": "%", "BYTE": "B", "HZ": "Hz", "SCALAR": ""}
+_UNIT_NAMES = {"WATT": "W", "JOULE": "J", "PERCENT": "%"}
 _MAGNITUDES = {
     **dict.fromkeys(("PICO", "p"), 1e-12),
     **dict.fromkeys(("NANO", "n"), 1e-9),
@@ -207,13 +205,14 @@ def _number(data: h5py.Dataset, name: str) -> float | None:
 
 
 def _unit(data: h5py.Dataset) -> str | None:
-    """Return the symbol of a unit that perun knows, however it is spelled; else None."""
+    """Return a unit's symbol, however it is spelled; None where power may hide in a foreign one."""
     word = text(_scalar(data.attrs.get("unit")))
     if word is None:
         return None
     word = word.removeprefix("Unit.")
-    known = word in QUANTITIES or word in _OTHER_UNITS
-    return word if known else _UNIT_NAMES.get(word.upper())
+    symbol = _UNIT_NAMES.get(word.upper(), word)
+    foreign = symbol not in QUANTITIES and ("W" in symbol.upper() or "J" in symbol.upper())
+    return None if foreign else symbol
 
 
 def _magnitude(data: h5py.Dataset) -> float:
