@@ -1,0 +1,267 @@
+"""The sensors of perun's files: what a series is follows from what its datasets say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from energy_files import codes, counter, gpu, write_perun
+
+from scalewatt.energy.perun_file import read_perun_file
+from scalewatt.energy.summary import describe
+
+J_PER_KWH = 3.6e6
+
+
+@contextmanager
+def changed(path: Path, inside: str) -> Iterator[h5py.Group]:
+    """Give a group of host n1 of a file that `write_perun` made, to be changed."""
+    with h5py.File(path, "a") as handle:
+        yield handle[f"app/nodes/run/nodes/0/nodes/n1/nodes/{inside}"]
+
+
+def test_watts_counters_and_shares_are_told_apart_by_unit(tmp_path: Path) -> None:
+    sensors = {
+        "CUDA:1_POWER": gpu(5, 101),
+        "CUDA:0_MEM": gpu(5),
+        "cpu_0_package-0": counter(5, 150),
+        "CPU_USAGE": np.full(5, 50.0),
+        "RAM_USAGE": np.full(5, 0.2),
+    }
+    write_perun(tmp_path / "a.hdf5", {"n1": sensors})
+    recording = read_perun_file(tmp_path / "a.hdf5")
+    found = {s.sensor: s for s in recording.series}
+    assert set(found) == {"CUDA:1_POWER", "cpu_0_package-0", "CPU_USAGE"}
+    assert found["CUDA:1_POWER"].values.tolist() == [101.0] * 5
+    assert (found["CUDA:1_POWER"].device_kind, found["CUDA:1_POWER"].device_index) == ("gpu", 1)
+    assert found["CUDA:1_POWER"].limit_w == 400
+    assert found["cpu_0_package-0"].quantity == "counter"
+    assert found["cpu_0_package-0"].valid_max == pytest.approx(262_143.32885)
+    assert np.diff(found["cpu_0_package-0"].values) == pytest.approx(150)
+    assert found["CPU_USAGE"].values.tolist() == [0.5] * 5
+    assert not recording.t0_known and recording.sampling_period_s == 1
+
+
+def test_the_counter_beside_perun_1_watts_is_preferred(tmp_path: Path) -> None:
+    hosts = {"n1": {"cpu_0_package-0": counter(5, 150)}}
+    write_perun(tmp_path / "a.hdf5", hosts, rapl_as_watts=True)
+    (series,) = read_perun_file(tmp_path / "a.hdf5").series
+    assert series.quantity == "counter" and np.diff(series.values) == pytest.approx(150)
+
+
+def test_values_and_times_of_unequal_length_are_cut_and_flagged(tmp_path: Path) -> None:
+    write_perun(tmp_path / "a.hdf5", {"n1": {"CUDA:0_POWER": gpu(5)}}, time_s=np.arange(4))
+    recording = read_perun_file(tmp_path / "a.hdf5")
+    assert recording.series[0].values.size == recording.series[0].time_s.size == 4
+    assert codes(recording.series[0].flags) == {"length_mismatch"}
+
+
+def test_sensors_of_one_host_may_have_times_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
+    write_perun(path, {"n1": {"CUDA:1_POWER": gpu(3)}}, time_s=[0, 2, 5])
+    first, second = read_perun_file(path).series
+    assert first.time_s.tolist() == [0, 1, 2] and second.time_s.tolist() == [0, 2, 5]
+
+
+MAGNITUDES = [1e-3, "0.001", b"0.001", "MILLI", "MILI", "Magnitude.MILLI", "m", np.array([1e-3])]
+UNITS = ["W", b"W", "WATT", "Unit.WATT", "Watt", np.bytes_("W"), np.array(["W"], dtype=object)]
+
+
+SPELLINGS = [(unit, 1e-3) for unit in UNITS] + [("W", mag) for mag in MAGNITUDES]
+
+
+@pytest.mark.parametrize(("unit", "mag"), SPELLINGS, ids=repr)
+def test_a_unit_and_its_magnitude_are_understood_as_any_version_spells_them(
+    tmp_path: Path, unit: Any, mag: Any
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2, 250)}})
+    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
+        raw["values"].attrs["unit"], raw["values"].attrs["mag"] = unit, mag
+    (series,) = read_perun_file(path).series
+    assert (series.quantity, series.limit_w) == ("power", 400)
+    assert series.values == pytest.approx([250, 250])
+
+
+def test_a_whole_number_is_a_magnitude_and_none_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": np.full(2, 250)}})
+    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
+        raw["values"].attrs["mag"] = 1
+    assert read_perun_file(path).series[0].values.tolist() == [250, 250]
+    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
+        del raw["values"].attrs["mag"], raw["values"].attrs["fill"]
+        del raw["values"].attrs["valid_max"]
+    (series,) = read_perun_file(path).series
+    assert series.values.tolist() == [250, 250] and series.limit_w is None
+
+
+def spoil_text(raw: h5py.Group) -> None:
+    attributes = dict(raw["values"].attrs)
+    del raw["values"]
+    raw.create_dataset("values", data=["a", "b"]).attrs.update(attributes)
+
+
+def spoil_shape(raw: h5py.Group) -> None:
+    attributes = dict(raw["values"].attrs)
+    del raw["values"]
+    raw.create_dataset("values", data=5.0).attrs.update(attributes)
+
+
+def spoil_times(raw: h5py.Group) -> None:
+    del raw["timesteps"]
+
+
+def spoil_values(raw: h5py.Group) -> None:
+    del raw["values"]
+
+
+def spoil_unit(raw: h5py.Group) -> None:
+    del raw["values"].attrs["unit"]
+
+
+def spoil_unit_by_another(raw: h5py.Group) -> None:
+    raw["values"].attrs["unit"] = "kWh"
+
+
+def spoil_magnitude(raw: h5py.Group) -> None:
+    raw["values"].attrs["mag"] = "some"
+
+
+def spoil_magnitudes(raw: h5py.Group) -> None:
+    raw["values"].attrs["mag"] = np.full(5000, 1e-3)
+
+
+SPOILS = [
+    (spoil_text, "its values are no list of numbers"),
+    (spoil_shape, "its values are no list of numbers"),
+    (spoil_times, "it holds no timesteps"),
+    (spoil_values, "it holds no values"),
+    (spoil_unit, "its values have no unit that perun knows"),
+    (spoil_unit_by_another, "its values have no unit that perun knows"),
+    (spoil_magnitude, "its magnitude is 'some'"),
+    (spoil_magnitudes, "its magnitude is '[0.001 0.001 0.001 .'"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "detail"), SPOILS, ids=lambda one: getattr(one, "__name__", ""))
+def test_a_sensor_that_cannot_be_read_makes_its_kind_unknown_and_is_named(
+    tmp_path: Path, spoil: Any, detail: str
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)}})
+    with changed(path, "gpu/nodes/CUDA:1_POWER/raw_data") as raw:
+        spoil(raw)
+    first, second = read_perun_file(path).series
+    assert first.values.size == 9 and first.flags == ()
+    assert second.values.size == second.time_s.size == 0
+    assert second.flags == (
+        {"code": "unreadable_sensor", "device": "CUDA:1_POWER", "detail": detail},
+    )
+    assert describe(path)["gpu_energy_kwh"] is None
+
+
+@pytest.mark.parametrize("unit", ["B", "Hz", "°C", "", "RPM", "Unit.HZ"])
+def test_a_sensor_of_something_else_is_passed_over(tmp_path: Path, unit: str) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)}})
+    with changed(path, "gpu/nodes/CUDA:1_POWER/raw_data") as raw:
+        raw["values"].attrs["unit"] = unit
+    assert [s.sensor for s in read_perun_file(path).series] == ["CUDA:0_POWER"]
+
+
+def test_a_sensor_without_samples_makes_its_kind_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9)}})
+    write_perun(path, {"n1": {"CUDA:1_POWER": []}}, time_s=[])
+    assert [s.values.size for s in read_perun_file(path).series] == [9, 0]
+    assert describe(path)["gpu_energy_kwh"] is None
+
+
+def test_samples_without_a_time_are_left_out_and_flagged(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    sensors = {"CUDA:0_POWER": gpu(4), "CUDA:1_POWER": gpu(4)}
+    write_perun(path, {"n1": sensors}, time_s=[0, np.nan, np.inf, 3])
+    for series in read_perun_file(path).series:
+        assert series.time_s.tolist() == [0, 3] and series.values.tolist() == [100, 100]
+        assert codes(series.flags) == {"missing_times"}
+
+
+def test_a_value_that_was_never_filled_in_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CPU_USAGE": [50, -1, np.nan, 100]}})
+    assert read_perun_file(path).series[0].values == pytest.approx(
+        [0.5, np.nan, np.nan, 1], nan_ok=True
+    )
+
+
+def watts_of_a_counter(path: Path, reads_j: list[float]) -> None:
+    """Write only the watts that perun computes of a counter with the package's range."""
+    top = 262_143.32885
+    steps = np.diff(np.asarray(reads_j, dtype=float))
+    steps[steps < 0] += top
+    write_perun(path, {"n1": {"cpu_0_package-0": np.zeros(len(reads_j))}})
+    with changed(path, "cpu/nodes/cpu_0_package-0/raw_data") as raw:
+        del raw["values"]
+        watts = np.concatenate((steps[:1], steps)).astype("float32")
+        raw.create_dataset("values", data=watts).attrs.update(
+            {"unit": "W", "mag": 1.0, "valid_max": np.finfo("float32").max, "fill": -1.0}
+        )
+
+
+def test_watts_that_perun_computed_of_a_counter_are_means(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    watts_of_a_counter(path, [1000, 1100, 1300, 1350])
+    (series,) = read_perun_file(path).series
+    assert (series.quantity, series.limit_w) == ("mean_power", None)
+    assert describe(path)["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(350)
+
+
+def test_a_failed_read_in_watts_alone_adds_no_phantom_energy(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    reads = [100_000 + 150.0 * i for i in range(600)]
+    reads[300] = 0.0
+    watts_of_a_counter(path, reads)
+    said = describe(path)
+    assert said["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(599 * 150, rel=1e-3)
+    assert codes(said["flags"]) == {"over_limit"}
+
+
+@pytest.mark.parametrize("as_watts", [False, True], ids=["counter", "counter beside watts"])
+def test_a_failed_read_of_a_counter_costs_nothing(tmp_path: Path, as_watts: bool) -> None:
+    path = tmp_path / "a.hdf5"
+    reads = counter(60, 150)
+    reads[30] = 0
+    write_perun(path, {"n1": {"cpu_0_package-0": reads}}, rapl_as_watts=as_watts)
+    said = describe(path)
+    assert said["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(59 * 150)
+    assert codes(said["flags"]) == {"counter_zero"}
+
+
+def test_a_gpu_states_its_identity_and_others_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2), "CUDA:1_POWER": gpu(2)}})
+    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
+        raw.parent.attrs["uuid"] = "GPU-57ca"
+    assert [s.uuid for s in read_perun_file(path).series] == ["GPU-57ca", None]
+
+
+def test_amd_gpus_are_numbered_by_their_number_or_else_by_their_uuid(tmp_path: Path) -> None:
+    for names in (
+        ("ROCM:2_POWER", "ROCM:10_POWER"),
+        ("ROCM:3aff74a1-0000_POWER", "ROCM:aaff74a1-0000_POWER"),
+    ):
+        path = tmp_path / f"{len(names[0])}.hdf5"
+        for name, watts in zip(names, (200, 300), strict=True):
+            write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2, watts)}})
+            with changed(path, "gpu/nodes") as sensors:
+                sensors.move("CUDA:0_POWER", name)
+        found = {s.device_index: (s.sensor, s.values[0]) for s in read_perun_file(path).series}
+        expected = (2, 10) if "ROCM:2_POWER" in names else (0, 1)
+        assert found == dict(zip(expected, zip(names, (200, 300), strict=True), strict=True))
