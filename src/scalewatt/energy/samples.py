@@ -37,7 +37,8 @@ class SensorSeries:
     """The samples of one sensor of one node.
 
     `time_s` and `values` have the same length n; a missing sample is NaN. `values` are W for
-    "power", J for "counter" (cumulative, wrapping at `valid_max`), a fraction for "utilisation".
+    "power" and for "mean_power" (the mean since the sample before), J for "counter" (cumulative,
+    wrapping at `valid_max`), a fraction for "utilisation".
     """
 
     node: str
