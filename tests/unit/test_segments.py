@@ -185,3 +185,16 @@ def test_a_segment_inside_of_another_counts_once(tmp_path: Path) -> None:
         write_journal(stem, "n1", {"cpu_0_package-0": counter(n, 150)}, start=start)
     energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
     assert EnergyTotals(energy, with_staging=True).joules("cpu") == pytest.approx(40 * 150)
+
+
+def test_one_bad_segment_of_a_long_run_leaves_its_energy_known(tmp_path: Path) -> None:
+    stages = [(0, "train", 0.0, 40.0), (1, "train", 100.0, 1100.0)]
+    make_run(tmp_path, stages=stages)
+    for number, start, n in ((0, T0, 25), (1, T0 + 100, 1001)):
+        stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
+        write_journal(stem, "n1", {"cpu_0_package-0": counter(n, 150)}, start=start)
+    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.joules("cpu") == pytest.approx(1024 * 150)
+    assert totals.coverage == pytest.approx(1024 / 1040)
+    assert {"recording_short", "coverage"} <= codes(totals.flags)

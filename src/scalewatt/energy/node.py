@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from scalewatt.energy.doubts import forward
 from scalewatt.energy.estimate import (
     estimated_cpu,
     estimated_gpu,
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energy.doubts import forward
 from scalewatt.energy.integrate import EnergyCurve, Judged, judge
 from scalewatt.energy.samples import DEVICE_KINDS, Flag, Floats, SensorSeries, flag
 from scalewatt.energy.stages import StageIntervals
@@ -40,12 +40,14 @@ class KindEnergy:
     coverage: float | None
     """Share of device seconds with a known power; None where the kind is absent."""
     flags: tuple[Flag, ...]
+    device_s: float = 0.0
+    """Device seconds of which the power should be known."""
     shared: bool = False
     """Whether another run was measured on the node at the same time."""
 
     @property
     def known(self) -> bool:
-        """Whether the energy may be stated."""
+        """Whether the energy of this node in this segment may be stated by itself."""
         return not self.shared and self.coverage is not None and self.coverage >= 1 - MAX_UNCOVERED
 
     @property
@@ -195,9 +197,9 @@ def _measure(
     for own, verdict in zip(series, judged, strict=True):
         flags = [*flags, *own.flags, *verdict.flags]
     length = window[1] - window[0] + lost_s
+    device_s = max(len(series), expected or 0) * length
     covered = sum(float(curve.covered_s(*window)) for curve in curves)
-    coverage = covered / (max(len(series), expected or 0) * length) if length > 0 else 0.0
-    coverage = min(coverage, 1.0)
+    coverage = min(covered / device_s, 1.0) if device_s > 0 else 0.0
     if coverage < 1 - MAX_UNCOVERED:
         recorded = sum(float(curve.between(*window)) for curve in curves)
         detail = (
@@ -209,7 +211,9 @@ def _measure(
     devices = len(series)
     if origin == "estimated" and kind == "cpu":
         devices = int(powers["cpu"]["sockets"])
-    return KindEnergy(node, kind, tuple(series), judged, devices, origin, coverage, tuple(flags))
+    return KindEnergy(
+        node, kind, tuple(series), judged, devices, origin, coverage, tuple(flags), device_s
+    )
 
 
 def _without_series(node: str, kind: str, flags: list[Flag], exists: bool) -> KindEnergy:

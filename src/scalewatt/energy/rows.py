@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.node import KindEnergy, Window
+from scalewatt.energy.node import MAX_UNCOVERED, KindEnergy, Window
 from scalewatt.energy.samples import DEVICE_KINDS, Flag
 from scalewatt.energy.stages import STAGES, StageIntervals, tile_window
 from scalewatt.energy.tables import (
@@ -19,10 +19,51 @@ from scalewatt.energy.tables import (
 )
 
 
+class Known:
+    """Decides, over all nodes and segments of a run, which device kinds' energy may be stated.
+
+    Up to MAX_UNCOVERED of a kind's device seconds may be without a known power. A kind is unknown
+    where a node's is altogether, or where another run was measured beside.
+    """
+
+    def __init__(self) -> None:
+        self._unknown: set[str] = set()
+        self._device_s: dict[str, float] = {}
+        self._covered_s: dict[str, float] = {}
+
+    def add(self, kind: KindEnergy) -> None:
+        """Take one node in one segment into account."""
+        name = kind.device_kind
+        if kind.shared or (kind.coverage is not None and not kind.series):
+            self._unknown.add(name)
+        self._device_s[name] = self._device_s.get(name, 0.0) + kind.device_s
+        covered = (kind.coverage or 0.0) * kind.device_s
+        self._covered_s[name] = self._covered_s.get(name, 0.0) + covered
+
+    def lose(self, device_kind: str) -> None:
+        """Note a kind of a node that nothing was recorded of."""
+        self._unknown.add(device_kind)
+        self._device_s.setdefault(device_kind, 0.0)
+
+    def coverage(self, device_kind: str) -> float:
+        """Share of the kind's device seconds with a known power."""
+        device_s = self._device_s.get(device_kind, 0.0)
+        return self._covered_s.get(device_kind, 0.0) / device_s if device_s > 0 else 0.0
+
+    def enough(self, device_kind: str) -> bool:
+        """Whether enough is covered to state what was recorded of the kind."""
+        return self.coverage(device_kind) >= 1 - MAX_UNCOVERED
+
+    def __call__(self, device_kind: str) -> bool:
+        """Whether the kind's energy over all nodes and segments may be stated."""
+        return self.enough(device_kind) and device_kind not in self._unknown
+
+
 class EnergyRows:
     """Collects rows per segment, node, device kind and stage, and sums per epoch."""
 
     def __init__(self) -> None:
+        self._known = Known()
         self._rows: list[dict[str, Any]] = []
         self._epochs: dict[tuple[int | None, str, str], dict[str, Any]] = {}
 
@@ -39,6 +80,7 @@ class EnergyRows:
         seconds = intervals.by_stage(intervals.seconds)
         energies = intervals.by_stage(recorded)
         discarded = intervals.by_stage(kind.intervals_j(intervals.within(*lost)))
+        self._known.add(kind)
         for stage, length in seconds.items():
             self._rows.append(
                 {
@@ -48,11 +90,11 @@ class EnergyRows:
                     "devices": kind.devices,
                     "stage": stage,
                     "duration_s": length,
-                    "energy_j": energies[stage] if kind.known else None,
                     "recorded_j": energies[stage] if kind.series else None,
-                    "discarded_j": discarded[stage] if kind.known else None,
+                    "discarded_j": discarded[stage] if kind.series else None,
                     "energy_origin": kind.origin,
-                    "coverage": kind.coverage,
+                    "absent": kind.coverage is None,
+                    "unknown": kind.shared or not kind.series,
                     "flags": list(flags),
                 }
             )
@@ -70,8 +112,7 @@ class EnergyRows:
             key = epoch, stage, kind.device_kind
             row = self._epochs.setdefault(key, {"node_s": 0.0, "energy_j": 0.0, "origins": set()})
             row["node_s"] += length
-            known = kind.known and row["energy_j"] is not None
-            row["energy_j"] = row["energy_j"] + energies[epoch, stage] if known else None
+            row["energy_j"] += energies[epoch, stage]
             row["origins"].add(kind.origin)
 
     def add_unrecorded(self, segment: int, node: str, events: list[dict[str, Any]]) -> None:
@@ -89,10 +130,11 @@ class EnergyRows:
             for row in self._rows
             if row["segment"] == segment and row["energy_origin"] is not None
         }
-        unknown = ("devices", "energy_j", "recorded_j", "discarded_j", "energy_origin")
+        unknown = ("devices", "recorded_j", "discarded_j", "energy_origin")
         for kind in DEVICE_KINDS:
             if present and kind not in present:
                 continue
+            self._known.lose(kind)
             for stage, length in intervals.by_stage(intervals.seconds).items():
                 self._rows.append(
                     dict.fromkeys(unknown)
@@ -102,16 +144,16 @@ class EnergyRows:
                         "device_kind": kind,
                         "stage": stage,
                         "duration_s": length,
-                        "coverage": 0.0,
+                        "absent": False,
+                        "unknown": True,
                         "flags": [],
                     }
                 )
             for (epoch, stage), length in intervals.by_epoch(intervals.seconds).items():
                 row = self._epochs.setdefault(
-                    (epoch, stage, kind), {"node_s": 0.0, "origins": set()}
+                    (epoch, stage, kind), {"node_s": 0.0, "energy_j": 0.0, "origins": set()}
                 )
                 row["node_s"] += length
-                row["energy_j"] = None
 
     def flag_segment(self, segment: int, flags: list[Flag]) -> None:
         """Put flags in front of those of all rows of a segment."""
@@ -134,13 +176,12 @@ class EnergyRows:
                 STAGES.index(row["stage"]),
             ),
         )
-        energy = [
-            run | row | {"flags": json.dumps(row["flags"], ensure_ascii=False)} for row in rows
-        ]
+        energy = [run | self._stated(row) for row in rows]
         epochs = [
             run
             | {"epoch": epoch, "stage": stage, "device_kind": kind}
             | row
+            | {"energy_j": row["energy_j"] if self._known(kind) else None}
             | {"energy_origin": _origin(row["origins"])}
             for (epoch, stage, kind), row in sorted(self._epochs.items(), key=_epoch_order)
         ]
@@ -152,6 +193,17 @@ class EnergyRows:
                 [run | row for row in opinions], schema=SECOND_OPINIONS_SCHEMA
             ),
         )
+
+    def _stated(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row with what may be stated of it."""
+        kind, absent = row["device_kind"], row["absent"]
+        known = self._known.enough(kind) and not row["unknown"]
+        return row | {
+            "energy_j": row["recorded_j"] if known else None,
+            "discarded_j": row["discarded_j"] if known else None,
+            "coverage": None if absent else self._known.coverage(kind),
+            "flags": json.dumps(row["flags"], ensure_ascii=False),
+        }
 
 
 def _epoch_order(item: tuple[tuple[int | None, str, str], Any]) -> tuple[int, int, str]:

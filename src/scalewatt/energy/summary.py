@@ -16,6 +16,7 @@ from scalewatt.energy.conditions import read_conditions
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.node import UNUSED_GPU, KindEnergy
 from scalewatt.energy.perun_file import list_runs, open_perun_file
+from scalewatt.energy.rows import Known
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, Recording, flag
 from scalewatt.energy.segments import Segment, open_segment, segment_numbers
 from scalewatt.energy.stages import STAGES, read_events, segment_events
@@ -165,7 +166,8 @@ class _Summary:
         self._kinds: list[KindEnergy] = []
         self._times: dict[int, float] = {}
         self._recorded: dict[str, float] = dict.fromkeys((*DEVICE_KINDS, UNUSED_GPU), 0.0)
-        self._known: dict[str, bool] = {}
+        self._known = Known()
+        self._scope: set[str] = set()
         self._device_s: dict[str, float] = {}
         self._devices: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._stages: dict[str, dict[str, Any]] = {}
@@ -179,12 +181,13 @@ class _Summary:
         self.flags += node.flags
         for kind in node.kinds:
             self._kinds.append(kind)
+            self._known.add(kind)
             if kind.series:
                 self._add_kind(kind, node)
 
     def _add_kind(self, kind: KindEnergy, node: NodeAccount) -> None:
         name = kind.device_kind
-        self._known[name] = self._known.get(name, True) and kind.known
+        self._scope.add(name)
         self._recorded[name] += kind.recorded_j(node.window)
         for series, curve in zip(kind.series, kind.curves, strict=True):
             covered = float(curve.covered_s(*node.window))
@@ -197,14 +200,12 @@ class _Summary:
                     "device_index": series.device_index,
                     "device": series.sensor,
                     "uuid": series.uuid,
-                    "known": True,
                     "recorded_j": 0.0,
                     "covered_s": 0.0,
                     "window_s": 0.0,
                     "samples": 0,
                 },
             )
-            row["known"] &= kind.known
             row["recorded_j"] += float(curve.between(*node.window))
             row["covered_s"] += covered
             row["window_s"] += node.length_s
@@ -222,8 +223,8 @@ class _Summary:
 
     def result(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
-        scope = [kind for kind in DEVICE_KINDS if kind in self._known]
-        coverages = [k.coverage for k in self._kinds if k.series and k.coverage is not None]
+        scope = [kind for kind in DEVICE_KINDS if kind in self._scope]
+        coverages = [self._known.coverage(kind) for kind in scope]
         flags = [*self.flags, *_kind_flags(self._kinds)]
         if not scope:
             detail = "no sensor of power or energy was recorded"
@@ -245,24 +246,34 @@ class _Summary:
             "origin": "measured" if scope else None,
             "coverage": min(coverages, default=None),
             "flags": _once(flags),
-            "devices": [_device_row(row) for row in self._devices.values()],
-            "stages": [
-                self._stages[s] for s in STAGES if s in self._stages and len(self._stages) > 1
+            "devices": [
+                _device_row(row, self._known(row["device_kind"])) for row in self._devices.values()
             ],
-            "epochs": [self._epochs[epoch] for epoch in sorted(self._epochs)],
+            "stages": [
+                self._part(self._stages[s])
+                for s in STAGES
+                if s in self._stages and len(self._stages) > 1
+            ],
+            "epochs": [self._part(self._epochs[epoch]) for epoch in sorted(self._epochs)],
         }
 
+    def _part(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the energies of a stage or an epoch, as far as they may be stated."""
+        found = {k: row[f"{k}_energy_j"] for k in DEVICE_KINDS if f"{k}_energy_j" in row}
+        stated = {f"{k}_energy_j": e if self._known(k) else None for k, e in found.items()}
+        whole = None if None in stated.values() else sum(found.values())
+        return row | stated | {"energy_j": whole}
+
     def _energy_j(self, kinds: Sequence[str]) -> float | None:
-        if not kinds or not all(self._known.get(kind, False) for kind in kinds):
+        if not kinds or not all(kind in self._scope and self._known(kind) for kind in kinds):
             return None
         return sum(self._recorded[kind] for kind in kinds)
 
 
 def _count(row: dict[str, Any], kind: KindEnergy, energy_j: float) -> None:
-    """Add a kind's energy to its own and to the sum in a row; unknown makes both unknown."""
-    for name in ("energy_j", f"{kind.device_kind}_energy_j"):
-        before = row.get(name, 0.0)
-        row[name] = before + energy_j if kind.known and before is not None else None
+    """Add a kind's recorded energy to its own in a row."""
+    name = f"{kind.device_kind}_energy_j"
+    row[name] = row.get(name, 0.0) + energy_j
 
 
 def _kind_flags(kinds: Sequence[KindEnergy]) -> list[Flag]:
@@ -287,8 +298,8 @@ def _once(flags: Sequence[Flag]) -> list[Flag]:
     return list({(f["code"], f["device"], f["detail"]): f for f in flags}.values())
 
 
-def _device_row(row: dict[str, Any]) -> dict[str, Any]:
-    energy = row["recorded_j"] if row["known"] else None
+def _device_row(row: dict[str, Any], known: bool) -> dict[str, Any]:
+    energy = row["recorded_j"] if known else None
     coverage = _ratio(row["covered_s"], row["window_s"])
     return {
         **{k: row[k] for k in ("node", "device_kind", "device_index", "device", "uuid")},
