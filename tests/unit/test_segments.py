@@ -198,3 +198,14 @@ def test_one_bad_segment_of_a_long_run_leaves_its_energy_known(tmp_path: Path) -
     assert totals.joules("cpu") == pytest.approx(1024 * 150)
     assert totals.coverage == pytest.approx(1024 / 1040)
     assert {"recording_short", "coverage"} <= codes(totals.flags)
+
+
+def test_a_segment_whose_sampler_was_lost_discards_nothing_and_says_so(tmp_path: Path) -> None:
+    made = [{"segment": 1, "outcome": "monitor_lost", "detail": "n1: the sampler has ended"}]
+    make_run(tmp_path, stages=STAGES, segments=made)
+    record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
+    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.discarded_j("cpu") == 0
+    (detail,) = {f["detail"] for f in totals.flags if f["code"] == "monitor_lost"}
+    assert "segment 1" in detail and "n1: the sampler has ended" in detail

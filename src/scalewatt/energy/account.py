@@ -76,6 +76,11 @@ class Run:
         """Names of the hosts that the run had, as it wrote them down."""
         return list(dict.fromkeys(self.provenance.get("hostnames") or []))
 
+    def segment(self, number: int) -> dict[str, Any]:
+        """Return what the run noted of one of its segments; nothing where it noted none."""
+        noted = self.provenance.get("segments") or []
+        return next((one for one in noted if one["segment"] == number), {})
+
     def used_gpus(self, node: str) -> list[int] | None:
         """Return the indices of the GPUs that the run held on a node; None where not recorded."""
         if self.provenance.get("torch_device") == "cpu":
@@ -211,6 +216,12 @@ def _account_segment(
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
         done.opinions += [opinion.row(segment.number) for opinion in opinions]
         done.states.append(state_table(one.recording, segment.number))
+    ended = run.segment(segment.number)
+    if ended.get("outcome") == "monitor_lost":
+        detail = (
+            f"segment {segment.number} stopped at a checkpoint, because it was not recorded any"
+        )
+        flags.append(flag("monitor_lost", None, f"{detail} more: {ended.get('detail')}"))
     if lost[1] > lost[0]:
         detail = f"segment {segment.number} was killed; {lost_s:.1f} s of its work were lost"
         flags.append(flag("segment_killed", None, f"{detail} and done again"))
@@ -309,8 +320,7 @@ def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
 
     That time and its energy are in the run's totals.
     """
-    outcomes = {s["segment"]: s.get("outcome") for s in run.provenance.get("segments") or []}
-    if outcomes.get(number) not in _DISCARDING:
+    if run.segment(number).get("outcome") not in _DISCARDING:
         return 0.0, 0.0
     saved = [float(e["end_s"]) for e in events[:-1] if e["stage"] == "checkpoint"]
     return max(saved, default=float("-inf")), float("inf")
