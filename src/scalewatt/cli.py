@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from scalewatt import __version__
 from scalewatt.errors import InputError
@@ -91,6 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     energy.add_argument(
         "--run", dest="run_id", metavar="RUN", help="which run of a file; default: the last"
+    )
+    energy.add_argument(
+        "--cluster", type=Path, help="cluster file with rated powers, to estimate of run folders"
     )
     energy.set_defaults(run=_energy)
 
@@ -201,13 +205,24 @@ def _idle(arguments: argparse.Namespace) -> int:
 
 
 def _energy(arguments: argparse.Namespace) -> int:
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.cluster import powers as rated_powers
     from scalewatt.energy.summary import describe
     from scalewatt.energy.text import energy_text
+
+    def powers(spec: dict[str, Any]) -> dict[str, Any]:
+        return rated_powers(cluster_of_run(str(arguments.cluster), spec)[1])
 
     failed = 0
     for number, path in enumerate(arguments.paths):
         try:
-            said = describe(path, arguments.run_id, arguments.stages, arguments.gpus_per_node)
+            said = describe(
+                path,
+                arguments.run_id,
+                arguments.stages,
+                arguments.gpus_per_node,
+                powers if arguments.cluster else None,
+            )
         except InputError as error:
             print(f"scalewatt: error: {error}", file=sys.stderr)
             failed += 1

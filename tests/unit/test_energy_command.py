@@ -207,3 +207,18 @@ def test_peruns_own_totals_of_the_real_file_are_met() -> None:
     for kind, expected in published.items():
         assert joules(said, kind) == pytest.approx(expected, rel=1e-3), kind
     assert said["flags"] == [] and said["coverage"] == 1.0
+
+
+def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, stages=[(0, "train", 0.0, 100.0)], torch_device="cpu")
+    write_json(run / "spec.json", make_spec(device="local"))
+    node = {"CPU_BUSY": np.full(N, 50.0)}
+    write_journal(run / "perun" / "segment-000.n1.journal", "n1", node)
+    (said,) = printed(capsys, run)
+    assert (said["energy_kwh"], said["origin"]) == (None, None)
+    assert "no_power_sensors" in codes(said["flags"])
+    cluster = Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml"
+    (said,) = printed(capsys, "--cluster", cluster, run)
+    assert (joules(said), said["origin"]) == (pytest.approx(100 * 100), "estimated")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +51,7 @@ def describe(
     run_id: str | None = None,
     stages: Path | None = None,
     gpus_per_node: int | None = None,
+    powers: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return the energy of one recording by device kind, device and stage, ready for JSON.
 
@@ -58,12 +59,13 @@ def describe(
     was recorded of it stands in `recorded_energy_kwh`. `runtime_s` is the longest of the hosts,
     summed over segments, `coverage` the smallest of a kind. `stages`: a file of stage events;
     `gpus_per_node`: how many GPUs each node must have recorded. Of a run folder all segments count,
-    with the run's own stages. Raises InputError.
+    with the run's own stages, and `powers` may give the rated powers of its spec's device, to
+    estimate from where nothing was measured. Raises InputError.
     """
     path = Path(path)
     events = read_events(stages) if stages else None
     if path.is_dir():
-        return {"path": str(path), **_of_folder(path, events, gpus_per_node)}
+        return {"path": str(path), **_of_folder(path, events, gpus_per_node, powers)}
     with _opened(path, run_id) as segment:
         run = _unknown_run(path, segment, events, gpus_per_node)
         summary = _Summary()
@@ -111,11 +113,16 @@ def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
     return segment_events(rows, 0)
 
 
-def _of_folder(folder: Path, events: pa.Table | None, gpus_per_node: int | None) -> dict[str, Any]:
+def _of_folder(
+    folder: Path,
+    events: pa.Table | None,
+    gpus_per_node: int | None,
+    powers: Callable[[dict[str, Any]], dict[str, Any]] | None,
+) -> dict[str, Any]:
     """Describe all segments of a run folder, or of a folder with a segment's files in it."""
     spec_path = folder / "spec.json"
     known = read_json(spec_path) if spec_path.exists() else {}
-    run = Run.of(folder, known, {})
+    run = Run.of(folder, known, powers(known) if powers and known else {})
     if events is not None:
         run = replace(run, events=events)
     if gpus_per_node is not None:
@@ -227,7 +234,7 @@ class _Summary:
         coverages = [self._known.coverage(kind) for kind in scope]
         flags = [*self.flags, *_kind_flags(self._kinds)]
         if not scope:
-            detail = "no sensor of power or energy was recorded"
+            detail = "no sensor of power or energy was recorded, and nothing is estimated"
             flags.append(flag("no_power_sensors", None, detail))
         totals = {"": scope, **{f"{kind}_": [kind] for kind in (*DEVICE_KINDS, UNUSED_GPU)}}
         energies = {prefix: self._energy_j(kinds) for prefix, kinds in totals.items()}
@@ -243,7 +250,7 @@ class _Summary:
             "runtime_s": sum(self._times.values()) if self._times else None,
             "hosts": sorted(self.hosts),
             "gpus": sum(1 for _, kind, _ in self._devices if kind == "gpu"),
-            "origin": "measured" if scope else None,
+            "origin": self._origin(),
             "coverage": min(coverages, default=None),
             "flags": _once(flags),
             "devices": [
@@ -263,6 +270,11 @@ class _Summary:
         stated = {f"{k}_energy_j": e if self._known(k) else None for k, e in found.items()}
         whole = None if None in stated.values() else sum(found.values())
         return row | stated | {"energy_j": whole}
+
+    def _origin(self) -> str | None:
+        counted = (kind for kind in self._kinds if kind.device_kind in DEVICE_KINDS)
+        origins = {kind.origin for kind in counted if kind.origin is not None}
+        return origins.pop() if len(origins) == 1 else ("mixed" if origins else None)
 
     def _energy_j(self, kinds: Sequence[str]) -> float | None:
         if not kinds or not all(kind in self._scope and self._known(kind) for kind in kinds):
