@@ -94,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
         "--run", dest="run_id", metavar="RUN", help="which run of a file; default: the last"
     )
     energy.add_argument(
+        "--round", dest="round_id", metavar="ROUND", help="which round of a run; default: the last"
+    )
+    energy.add_argument(
         "--cluster", type=Path, help="cluster file with rated powers, to estimate of run folders"
     )
     energy.set_defaults(run=_energy)
@@ -219,6 +222,7 @@ def _energy(arguments: argparse.Namespace) -> int:
             said = describe(
                 path,
                 arguments.run_id,
+                arguments.round_id,
                 arguments.stages,
                 arguments.gpus_per_node,
                 powers if arguments.cluster else None,

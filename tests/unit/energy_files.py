@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scalewatt.energy.account import account
+from scalewatt.energy.account import Run, account
 from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.traces import TraceWriter
 from scalewatt.files import write_json, write_table
@@ -180,5 +180,5 @@ def accounted(run: Path, spec: dict[str, Any], powers: dict[str, Any]) -> tuple[
     """Return the traces and the energy table of a run folder."""
     path = run / "made-traces.parquet"
     with TraceWriter(path, spec) as traces:
-        energy = account(run, spec, powers, traces).energy
+        energy = account(Run.of(run, spec, powers), traces).energy
     return pq.read_table(path), energy

@@ -1,11 +1,11 @@
 """The energy of a run: perun's files, journals and stage events to traces and energy tables.
 
 The accounted window of a node is [first, last sample] of all its sensors; nothing is extrapolated.
-Where two segments overlap on a node, the earlier one keeps the time. A kind without sensor or
-estimate has rows with null energy and the flag `absent` (outside of the run's scope); null energy
-with any other flag means that energy was used and is not known: what was recorded of it stands in
-`recorded_j`. The flags of a row are those of its segment, node and device kind, the same in each
-of its stages; `coverage` likewise.
+Where two segments overlap on a node, the earlier one keeps the time. A kind that no node has a
+sensor or an estimate of has rows with null energy and the flag `absent` (outside of the run's
+scope); null energy with any other flag means that energy was used and is not known: what was
+recorded of it stands in `recorded_j`. The flags of a row are those of its segment, node and device
+kind, the same in each of its stages; `coverage` likewise.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from jsonschema import Draft202012Validator
 
 from scalewatt.energy.device_state import gpu_utilisation, state_flags, state_table
 from scalewatt.energy.node import KindEnergy, Window, node_kinds, node_window, shared_kinds
@@ -28,6 +29,7 @@ from scalewatt.energy.segments import NodeRecording, Segment, open_segment, segm
 from scalewatt.energy.stages import StageIntervals, read_events, segment_events, tile_window
 from scalewatt.energy.tables import Accounts
 from scalewatt.energy.traces import TraceWriter
+from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_table
 
 JOURNAL_TOLERANCE = 0.005
@@ -51,18 +53,18 @@ class Run:
     powers: dict[str, Any]
     provenance: dict[str, Any]
     events: pa.Table | None
+    gpus_per_node: int | None = None
+    """How many GPUs each node must have recorded, where somebody says so."""
 
     @classmethod
     def of(cls, folder: Path, spec: dict[str, Any], powers: dict[str, Any]) -> Run:
         """Read a run folder. Raises InputError for a damaged file of events or provenance."""
-        provenance = folder / "provenance.json"
+        path = folder / "provenance.json"
+        provenance = read_json(path) if path.exists() else {}
+        _check_provenance(provenance, path)
         events = folder / "events.parquet"
         return cls(
-            folder,
-            spec,
-            powers,
-            read_json(provenance) if provenance.exists() else {},
-            read_events(events) if events.exists() else None,
+            folder, spec, powers, provenance, read_events(events) if events.exists() else None
         )
 
     @property
@@ -86,7 +88,7 @@ class Run:
         if self.provenance.get("torch_device") == "cpu":
             return []
         for host, indices in (self.provenance.get("gpus") or {}).items():
-            if short_name(host) == short_name(node):
+            if short_name(host) == short_name(node) and indices is not None:
                 return [int(index) for index in indices]
         return None
 
@@ -120,8 +122,15 @@ class NodeAccount:
         return self.window[1] - self.window[0]
 
 
+class Sink(Protocol):
+    """What takes the samples of a device kind of a node as they are accounted for."""
+
+    def add(self, segment: int, kind: KindEnergy, intervals: StageIntervals) -> None:
+        """Take one device kind of one node in one segment."""
+
+
 @dataclass(eq=False)
-class _Progress:
+class Progress:
     """What has been accounted for so far."""
 
     ends: dict[str, float] = field(default_factory=dict)
@@ -131,21 +140,14 @@ class _Progress:
     states: list[pa.Table] = field(default_factory=list)
 
 
-def account(
-    run_dir: Path, spec: dict[str, Any], powers: dict[str, Any], traces: TraceWriter
-) -> Accounts:
-    """Account for one run folder; the traces are written as its nodes are read.
-
-    `powers` = {"cpu", "gpu", "ram"}: the rated powers used where nothing was measured, or None.
-    Raises InputError for a damaged events table.
-    """
-    run = Run.of(Path(run_dir), spec, powers)
-    done = _Progress()
+def account(run: Run, sink: Sink) -> Accounts:
+    """Account for one run; `sink` gets its samples node by node."""
+    done = Progress()
     numbers, idle = run_segments(run)
-    for number in numbers:
+    for number in _by_time(run, numbers):
         with open_segment(run.recordings, number) as segment:
             segment = replace(segment, flags=(*segment.flags, *idle))
-            _account_segment(run, segment, segment_events(run.events, number), done, traces)
+            account_segment(run, segment, segment_events(run.events, number), done, sink)
     return done.rows.tables(run.spec, done.states, done.opinions)
 
 
@@ -158,19 +160,20 @@ def write_energy(
 ) -> None:
     """Account for one run folder; write traces, energy and, beside the latter, the other tables.
 
+    `powers` = {"cpu", "gpu", "ram"}: the rated powers used where nothing was measured, or None.
     `energy_path` = <repeat>.parquet; beside it <repeat>.epochs.parquet, <repeat>.conditions.parquet
     and <repeat>.second-opinions.parquet.
     """
     spec = read_json(spec_path)
     with TraceWriter(traces_path, spec) as traces:
-        accounts = account(run_dir, spec, powers, traces)
+        accounts = account(Run.of(run_dir, spec, powers), traces)
     for name, table in accounts.beside().items():
         write_table(table, energy_path.with_suffix(f".{name}.parquet"))
     write_table(accounts.energy, energy_path)
 
 
 def run_segments(run: Run) -> tuple[list[int], list[Flag]]:
-    """Return the numbers of all segments by their start, and flags for those without content.
+    """Return the numbers of all segments, and flags for those without content.
 
     A start that failed before the first sample and the first update has nothing to account for.
     """
@@ -185,22 +188,38 @@ def run_segments(run: Run) -> tuple[list[int], list[Flag]]:
         return sorted(numbers) or [0], []
     detail = "segment {} ended during start-up; nothing was recorded of it and nothing is counted"
     idle = sorted(numbers - started)
-    starts = {n: noted.get(n, {}).get("started_s") for n in started}
-    known = all(start is not None for start in starts.values())
-    order = sorted(started, key=lambda n: (starts[n] if known else 0.0, n))
-    return order, [flag("segment_not_started", None, detail.format(n)) for n in idle]
+    return sorted(started), [flag("segment_not_started", None, detail.format(n)) for n in idle]
 
 
-def _account_segment(
-    run: Run, segment: Segment, events: list[Event], done: _Progress, traces: TraceWriter
+def _by_time(run: Run, numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of segments in the order of their start, as far as that is known."""
+    if len(numbers) < 2:
+        return list(numbers)
+    starts = {n: run.segment(n).get("started_s") for n in numbers}
+    if None in starts.values():
+        starts = {n: _first_sample_s(run, n) for n in numbers}
+    return sorted(numbers, key=lambda n: (starts[n], n))
+
+
+def _first_sample_s(run: Run, number: int) -> float:
+    """Return the time of a segment's first sample; infinite where none has a known time."""
+    with open_segment(run.recordings, number) as segment:
+        nodes = (segment.node(host) for host in segment.hosts)
+        windows = (node_window(node.series) for node in nodes if node.clock_known)
+        return min((window[0] for window in windows if window is not None), default=np.inf)
+
+
+def account_segment(
+    run: Run, segment: Segment, events: list[Event], done: Progress, sink: Sink
 ) -> None:
+    """Account for one segment: its rows, samples, conditions and second opinions."""
     flags = list(segment.flags)
     if not events:
         flags.append(flag("no_events", None, f"segment {segment.number} has no stage events"))
     recorded_j, recorded_s, measured, lost_s = 0.0, 0.0, True, 0.0
     lost = _discarded_span(run, segment.number, events)
     nodes: list[str] = []
-    for one in node_accounts(run, segment, events, done.ends):
+    for one in _node_accounts(run, segment, events, done):
         nodes.append(one.node)
         if one.length_s <= 0 and one.overlaps:
             flags += one.flags
@@ -211,7 +230,7 @@ def _account_segment(
         for kind in sorted(one.kinds, key=lambda kind: kind.device_kind):
             own = [*kind.flags, *opinion_flags(opinions, kind.device_kind)]
             done.rows.add(segment.number, kind, one.intervals, lost, [*one.flags, *own])
-            traces.add(segment.number, kind, one.intervals)
+            sink.add(segment.number, kind, one.intervals)
             recorded_j += kind.recorded_j(one.window)
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
         done.opinions += [opinion.row(segment.number) for opinion in opinions]
@@ -225,10 +244,10 @@ def _account_segment(
     if lost[1] > lost[0]:
         detail = f"segment {segment.number} was killed; {lost_s:.1f} s of its work were lost"
         flags.append(flag("segment_killed", None, f"{detail} and done again"))
-    absent, doubts = _missing_hosts(run, nodes, segment.number)
+    absent, doubts = _missing_hosts(run, nodes, segment)
     flags += doubts
     for node in absent:
-        done.rows.add_unrecorded(segment.number, node, events)
+        done.rows.add_unrecorded(segment.number, node, _event_intervals(events))
     complete = measured and not absent
     whole = slurm_opinion(segment.slurm, recorded_j if complete else None, recorded_s)
     if whole is not None:
@@ -237,17 +256,21 @@ def _account_segment(
     done.rows.flag_segment(segment.number, flags)
 
 
-def node_accounts(
-    run: Run, segment: Segment, events: list[Event], ends: dict[str, float]
+def _node_accounts(
+    run: Run, segment: Segment, events: list[Event], done: Progress
 ) -> Iterator[NodeAccount]:
-    """Account for the nodes of a segment, one after the other; `ends` is kept up to date."""
+    """Account for the nodes of a segment that have samples, one after the other."""
     for host in segment.hosts:
         recording = segment.node(host)
         window = node_window(recording.series)
         if window is None:
+            done.rows.flag_segment(segment.number, recording.flags)
             continue
-        begin = min(max(window[0], ends.get(host, window[0])), window[1])
-        ends[host] = max(window[1], ends.get(host, window[1]))
+        begin = window[0]
+        if recording.clock_known:
+            end = done.ends.get(short_name(host), begin)
+            begin = min(max(begin, end), window[1])
+            done.ends[short_name(host)] = max(window[1], end)
         yield _account_node(run, recording, events, window, begin)
 
 
@@ -267,11 +290,13 @@ def _account_node(
         detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording"
         flags.append(flag("recording_short", None, detail))
     held = run.used_gpus(node)
+    expected = run.spec.get("ranks_per_node") if held is None else len(held)
     facts: dict[str, Any] = {
         "powers": run.powers,
         "period_s": period_s,
         "used_gpus": held,
-        "expected_gpus": run.spec.get("ranks_per_node") if held is None else len(held),
+        "expected_gpus": expected if run.gpus_per_node is None else run.gpus_per_node,
+        "has_gpus": bool(run.gpus_per_node),
         "lost_s": lost_s,
         "window": window,
     }
@@ -315,6 +340,42 @@ def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:
     return [flag("journal_disagrees", None, detail)]
 
 
+_PROVENANCE = {
+    "type": "object",
+    "properties": {
+        "hostnames": {"type": ["array", "null"], "items": {"type": "string"}},
+        "gpus": {
+            "type": ["object", "null"],
+            "additionalProperties": {"type": ["array", "null"], "items": {"type": "integer"}},
+        },
+        "segments": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "object",
+                "required": ["segment"],
+                "properties": {"segment": {"type": "integer"}},
+            },
+        },
+        "neighbours": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "object",
+                "required": ["host", "start_s", "end_s"],
+                "properties": {"start_s": {"type": "number"}, "end_s": {"type": "number"}},
+            },
+        },
+    },
+}
+"""What the accounting reads of provenance.json."""
+
+
+def _check_provenance(provenance: Any, path: Path) -> None:
+    """Raise InputError where what the accounting reads is not of its type."""
+    for error in Draft202012Validator(_PROVENANCE).iter_errors(provenance):
+        where = ".".join(map(str, error.absolute_path)) or "its content"
+        raise InputError(f"{path}: {where}: {error.message}; expected what a training writes")
+
+
 def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
     """Return from when to when a segment worked in vain: since its last checkpoint.
 
@@ -326,11 +387,14 @@ def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
     return max(saved, default=float("-inf")), float("inf")
 
 
-def _missing_hosts(run: Run, recorded: Sequence[str], segment: int) -> tuple[list[str], list[Flag]]:
-    """Return the nodes without a recording, by name where one is known."""
-    expected = int(run.spec["nodes"])
+def _missing_hosts(
+    run: Run, recorded: Sequence[str], segment: Segment
+) -> tuple[list[str], list[Flag]]:
+    """Return the nodes without a sample, by name where one is known."""
+    expected = int(run.spec.get("nodes") or len(segment.hosts))
     known = {short_name(host) for host in recorded}
-    named = [host for host in run.hostnames if short_name(host) not in known]
+    names = {short_name(host): host for host in (*segment.hosts, *run.hostnames)}
+    named = [host for short, host in names.items() if short not in known]
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"
         return [], [flag("extra_host", None, detail)]
@@ -339,10 +403,19 @@ def _missing_hosts(run: Run, recorded: Sequence[str], segment: int) -> tuple[lis
     if not missing:
         return [], []
     if not recorded:
-        detail = f"segment {segment}: neither a readable HDF5 nor a journal"
+        detail = f"segment {segment.number}: no sample in a readable HDF5 or journal"
         return missing, [flag("segment_unrecorded", None, detail)]
     detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
     return missing, [flag("missing_host", None, detail)]
+
+
+def _event_intervals(events: list[Event]) -> StageIntervals:
+    """Return the stages of a segment as its events alone tell them."""
+    ended = [e for e in events if e["end_s"] != float("inf")]
+    window = (0.0, 0.0)
+    if ended:
+        window = float(ended[0]["start_s"]), max(float(e["end_s"]) for e in ended)
+    return tile_window(ended, window)[0]
 
 
 def _lost_seconds(events: list[Event], window: Window, period_s: float) -> float:

@@ -71,7 +71,7 @@ def node_window(series: Sequence[SensorSeries]) -> Window | None:
     Stamps that a clock running forward cannot have made do not count.
     """
     different = {id(s.time_s): s.time_s for s in series if s.time_s.size}.values()
-    timed = [t[forward(t)] for t in different]
+    timed = [t[good] for t in different if (good := forward(t)).any()]
     if not timed:
         return None
     return min(float(t[0]) for t in timed), max(float(t[-1]) for t in timed)
@@ -85,15 +85,17 @@ def node_kinds(
     period_s: float | None,
     used_gpus: Sequence[int] | None = None,
     expected_gpus: int | None = None,
+    has_gpus: bool = False,
     lost_s: float = 0.0,
     window: Window | None = None,
 ) -> list[KindEnergy]:
     """Return gpu, cpu, ram and, where there are such, unused_gpu of one node.
 
     `used_gpus` are the indices that the run held (None: all recorded), `expected_gpus` how many
-    there must be; a GPU that should be there and is not counts as uncovered. `lost_s` is known
-    run time outside of the node's recording, uncovered for every kind. `window` is the time that
-    counts (None: all that was recorded).
+    there must be (`has_gpus`: there are some, even if none was recorded); a GPU that should be
+    there and is not counts as uncovered. `lost_s` is known run time outside of the node's
+    recording, uncovered for every kind. `window` is the time that counts (None: all that was
+    recorded).
     """
     window = window or node_window(series) or (0.0, 0.0)
     kinds = []
@@ -105,7 +107,8 @@ def node_kinds(
             found = [s for s in found if s.device_index in used_gpus]
         expected = expected_gpus if kind == "gpu" else None
         # What the run held exists, with or without a sensor.
-        exists = (bool(powers.get(kind)) and expected != 0) or (kind == "gpu" and bool(used_gpus))
+        exists = bool(powers.get(kind)) and expected != 0
+        exists |= kind == "gpu" and (bool(used_gpus) or has_gpus)
         if kind == "gpu":
             flags += _gpu_count_flags(node, len(found), expected_gpus, exists)
         if found:
@@ -195,7 +198,8 @@ def _measure(
     judged = tuple(judge(one, period_s) for one in series)
     curves = [one.curve for one in judged]
     for own, verdict in zip(series, judged, strict=True):
-        flags = [*flags, *own.flags, *verdict.flags]
+        doubts = (*own.flags, *verdict.flags)
+        flags = [*flags, *({**one, "detail": f"{node}: {one['detail']}"} for one in doubts)]
     length = window[1] - window[0] + lost_s
     device_s = max(len(series), expected or 0) * length
     covered = sum(float(curve.covered_s(*window)) for curve in curves)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from scalewatt.energy.node import MAX_UNCOVERED, KindEnergy, Window
-from scalewatt.energy.samples import DEVICE_KINDS, Flag
-from scalewatt.energy.stages import STAGES, StageIntervals, tile_window
+from scalewatt.energy.samples import DEVICE_KINDS, Flag, flag
+from scalewatt.energy.stages import STAGES, StageIntervals
 from scalewatt.energy.tables import (
     CONDITIONS_SCHEMA,
     ENERGY_SCHEMA,
@@ -19,53 +22,31 @@ from scalewatt.energy.tables import (
 )
 
 
-class Known:
-    """Decides, over all nodes and segments of a run, which device kinds' energy may be stated.
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One device kind of one node in one segment; `kind` is None where nothing was recorded."""
 
-    Up to MAX_UNCOVERED of a kind's device seconds may be without a known power. A kind is unknown
-    where a node's is altogether, or where another run was measured beside.
-    """
-
-    def __init__(self) -> None:
-        self._unknown: set[str] = set()
-        self._device_s: dict[str, float] = {}
-        self._covered_s: dict[str, float] = {}
-
-    def add(self, kind: KindEnergy) -> None:
-        """Take one node in one segment into account."""
-        name = kind.device_kind
-        if kind.shared or (kind.coverage is not None and not kind.series):
-            self._unknown.add(name)
-        self._device_s[name] = self._device_s.get(name, 0.0) + kind.device_s
-        covered = (kind.coverage or 0.0) * kind.device_s
-        self._covered_s[name] = self._covered_s.get(name, 0.0) + covered
-
-    def lose(self, device_kind: str) -> None:
-        """Note a kind of a node that nothing was recorded of."""
-        self._unknown.add(device_kind)
-        self._device_s.setdefault(device_kind, 0.0)
-
-    def coverage(self, device_kind: str) -> float:
-        """Share of the kind's device seconds with a known power."""
-        device_s = self._device_s.get(device_kind, 0.0)
-        return self._covered_s.get(device_kind, 0.0) / device_s if device_s > 0 else 0.0
-
-    def enough(self, device_kind: str) -> bool:
-        """Whether enough is covered to state what was recorded of the kind."""
-        return self.coverage(device_kind) >= 1 - MAX_UNCOVERED
-
-    def __call__(self, device_kind: str) -> bool:
-        """Whether the kind's energy over all nodes and segments may be stated."""
-        return self.enough(device_kind) and device_kind not in self._unknown
+    segment: int
+    node: str
+    device_kind: str
+    kind: KindEnergy | None
+    intervals: StageIntervals
+    lost: Window
+    """The span in which it worked in vain."""
+    flags: list[Flag]
 
 
 class EnergyRows:
-    """Collects rows per segment, node, device kind and stage, and sums per epoch."""
+    """Collects what nodes used, then states it per segment, node, device kind and stage.
+
+    What may be stated is decided over the whole run: up to MAX_UNCOVERED of the device seconds of
+    a kind may be without a known power.
+    """
 
     def __init__(self) -> None:
-        self._known = Known()
-        self._rows: list[dict[str, Any]] = []
-        self._epochs: dict[tuple[int | None, str, str], dict[str, Any]] = {}
+        self._parts: list[_Part] = []
+        self._unrecorded: list[tuple[int, str, StageIntervals]] = []
+        self._flags: dict[int, list[Flag]] = {}
 
     def add(
         self,
@@ -73,120 +54,32 @@ class EnergyRows:
         kind: KindEnergy,
         intervals: StageIntervals,
         lost: Window,
-        flags: list[Flag],
+        flags: Sequence[Flag],
     ) -> None:
         """Add one device kind of one node; what it did in the span `lost` was done in vain."""
-        recorded = kind.intervals_j(intervals)
-        seconds = intervals.by_stage(intervals.seconds)
-        energies = intervals.by_stage(recorded)
-        discarded = intervals.by_stage(kind.intervals_j(intervals.within(*lost)))
-        self._known.add(kind)
-        for stage, length in seconds.items():
-            self._rows.append(
-                {
-                    "segment": segment,
-                    "node": kind.node,
-                    "device_kind": kind.device_kind,
-                    "devices": kind.devices,
-                    "stage": stage,
-                    "duration_s": length,
-                    "recorded_j": energies[stage] if kind.series else None,
-                    "discarded_j": discarded[stage] if kind.series else None,
-                    "energy_origin": kind.origin,
-                    "absent": kind.coverage is None,
-                    "unknown": kind.shared or not kind.series,
-                    "flags": list(flags),
-                }
-            )
-        self._add_epochs(kind, intervals.by_epoch(intervals.seconds), intervals.by_epoch(recorded))
+        part = _Part(segment, kind.node, kind.device_kind, kind, intervals, lost, list(flags))
+        self._parts.append(part)
 
-    def _add_epochs(
-        self,
-        kind: KindEnergy,
-        seconds: dict[tuple[int | None, str], float],
-        energies: dict[tuple[int | None, str], float],
-    ) -> None:
-        if kind.coverage is None:  # absent: out of the run's scope
-            return
-        for (epoch, stage), length in seconds.items():
-            key = epoch, stage, kind.device_kind
-            row = self._epochs.setdefault(key, {"node_s": 0.0, "energy_j": 0.0, "origins": set()})
-            row["node_s"] += length
-            row["energy_j"] += energies[epoch, stage]
-            row["origins"].add(kind.origin)
+    def add_unrecorded(self, segment: int, node: str, intervals: StageIntervals) -> None:
+        """Add a node that nothing was recorded of; its time is that of the events."""
+        self._unrecorded.append((segment, node, intervals))
 
-    def add_unrecorded(self, segment: int, node: str, events: list[dict[str, Any]]) -> None:
-        """Add a node that nothing was recorded of: seconds by the events, energy unknown.
-
-        Its kinds are those of the segment's other nodes, all three where there is no other.
-        """
-        ended = [e for e in events if e["end_s"] != float("inf")]
-        window = (0.0, 0.0)
-        if ended:
-            window = float(ended[0]["start_s"]), max(float(e["end_s"]) for e in ended)
-        intervals, _ = tile_window(ended, window)
-        present = {
-            row["device_kind"]
-            for row in self._rows
-            if row["segment"] == segment and row["energy_origin"] is not None
-        }
-        unknown = ("devices", "recorded_j", "discarded_j", "energy_origin")
-        for kind in DEVICE_KINDS:
-            if present and kind not in present:
-                continue
-            self._known.lose(kind)
-            for stage, length in intervals.by_stage(intervals.seconds).items():
-                self._rows.append(
-                    dict.fromkeys(unknown)
-                    | {
-                        "segment": segment,
-                        "node": node,
-                        "device_kind": kind,
-                        "stage": stage,
-                        "duration_s": length,
-                        "absent": False,
-                        "unknown": True,
-                        "flags": [],
-                    }
-                )
-            for (epoch, stage), length in intervals.by_epoch(intervals.seconds).items():
-                row = self._epochs.setdefault(
-                    (epoch, stage, kind), {"node_s": 0.0, "energy_j": 0.0, "origins": set()}
-                )
-                row["node_s"] += length
-
-    def flag_segment(self, segment: int, flags: list[Flag]) -> None:
-        """Put flags in front of those of all rows of a segment."""
-        for row in self._rows:
-            if row["segment"] == segment:
-                row["flags"] = [*flags, *row["flags"]]
+    def flag_segment(self, segment: int, flags: Sequence[Flag]) -> None:
+        """Add flags to all rows of a segment; of a segment without rows, to those of the run."""
+        self._flags.setdefault(segment, []).extend(flags)
 
     def tables(
         self, spec: dict[str, Any], states: list[pa.Table], opinions: list[dict[str, Any]]
     ) -> Accounts:
         """Return the tables of the run of `spec`."""
-        run = {"configuration": spec["configuration"], "repeat": spec["repeat"]}
-        order = {s: i for i, s in enumerate(dict.fromkeys(r["segment"] for r in self._rows))}
-        rows = sorted(
-            self._rows,
-            key=lambda row: (
-                order[row["segment"]],
-                row["node"],
-                row["device_kind"],
-                STAGES.index(row["stage"]),
-            ),
-        )
-        energy = [run | self._stated(row) for row in rows]
-        epochs = [
-            run
-            | {"epoch": epoch, "stage": stage, "device_kind": kind}
-            | row
-            | {"energy_j": row["energy_j"] if self._known(kind) else None}
-            | {"energy_origin": _origin(row["origins"])}
-            for (epoch, stage, kind), row in sorted(self._epochs.items(), key=_epoch_order)
-        ]
+        run = {"configuration": spec.get("configuration"), "repeat": spec.get("repeat")}
+        parts = self._in_order()
+        stated = _Stated(parts)
+        flags = self._flags_by_segment({part.segment for part in parts})
+        rows = [run | row for part in parts for row in _rows(part, stated, flags[part.segment])]
+        epochs = [run | row for row in _epoch_rows(parts, stated)]
         return Accounts(
-            energy=pa.Table.from_pylist(energy, schema=ENERGY_SCHEMA),
+            energy=pa.Table.from_pylist(rows, schema=ENERGY_SCHEMA),
             epochs=pa.Table.from_pylist(epochs, schema=EPOCHS_SCHEMA),
             conditions=pa.concat_tables([CONDITIONS_SCHEMA.empty_table(), *states]),
             second_opinions=pa.Table.from_pylist(
@@ -194,16 +87,145 @@ class EnergyRows:
             ),
         )
 
-    def _stated(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return a row with what may be stated of it."""
-        kind, absent = row["device_kind"], row["absent"]
-        known = self._known.enough(kind) and not row["unknown"]
-        return row | {
-            "energy_j": row["recorded_j"] if known else None,
-            "discarded_j": row["discarded_j"] if known else None,
-            "coverage": None if absent else self._known.coverage(kind),
-            "flags": json.dumps(row["flags"], ensure_ascii=False),
+    def _in_order(self) -> list[_Part]:
+        """Return all parts, with those of unrecorded nodes, in the order of the rows.
+
+        Their kinds are those of the run's other nodes, all three where there is no other.
+        """
+        present = {part.device_kind for part in self._parts if part.kind and part.kind.series}
+        missing = [
+            _Part(segment, node, kind, None, intervals, (0.0, 0.0), [])
+            for segment, node, intervals in self._unrecorded
+            for kind in DEVICE_KINDS
+            if kind in present or not present
+        ]
+        parts = [*self._parts, *missing]
+        order = {s: i for i, s in enumerate(dict.fromkeys(part.segment for part in parts))}
+        return sorted(parts, key=lambda part: (order[part.segment], part.node, part.device_kind))
+
+    def _flags_by_segment(self, segments: set[int]) -> dict[int, list[Flag]]:
+        """Return the flags of each segment that has rows; those of others go to all of them."""
+        others = [f for s, flags in self._flags.items() if s not in segments for f in flags]
+        return {segment: [*others, *self._flags.get(segment, [])] for segment in segments}
+
+
+class _Stated:
+    """What may be stated of each device kind of a run, by what is known of all its parts."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        kinds = {part.device_kind for part in parts}
+        self._devices = {
+            kind: max(_devices(p) for p in parts if p.device_kind == kind) for kind in kinds
         }
+        recorded = [part for part in parts if part.kind is not None and part.kind.series]
+        self.coverage = {kind: self._covered(kind, parts) for kind in kinds}
+        self._recorded = {kind: self._covered(kind, recorded) for kind in kinds}
+
+    def is_absent(self, part: _Part) -> bool:
+        """Whether a part's kind is out of the run's scope: no node has anything of it."""
+        absent = part.kind is not None and part.kind.coverage is None
+        return absent and not self._devices[part.device_kind]
+
+    def is_missing(self, part: _Part) -> bool:
+        """Whether a node lacks a kind that others of the run have."""
+        absent = part.kind is not None and part.kind.coverage is None
+        return absent and not self.is_absent(part)
+
+    def is_known(self, part: _Part) -> bool:
+        """Whether the energy of a part may be stated, whatever is unknown of other nodes."""
+        if part.kind is None or part.kind.shared or not part.kind.series:
+            return False
+        return self._recorded[part.device_kind] >= 1 - MAX_UNCOVERED
+
+    def _covered(self, device_kind: str, parts: Sequence[_Part]) -> float:
+        """Return the share of a kind's device seconds with a known power."""
+        covered_s = device_s = 0.0
+        for part in parts:
+            if part.device_kind != device_kind or self.is_absent(part):
+                continue
+            if part.kind is None or not part.kind.series:
+                seconds = float(part.intervals.seconds.sum())
+                device_s += seconds * max(self._devices[device_kind], 1)
+            else:
+                device_s += part.kind.device_s
+                covered_s += (part.kind.coverage or 0.0) * part.kind.device_s
+        return covered_s / device_s if device_s > 0 else 0.0
+
+
+def _devices(part: _Part) -> int:
+    return len(part.kind.series) if part.kind is not None else 0
+
+
+def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str, Any]]:
+    """Return the rows of ENERGY_SCHEMA of a part, without the run's name."""
+    kind, known = part.kind, stated.is_known(part)
+    seconds = part.intervals.by_stage(part.intervals.seconds)
+    recorded: dict[str, float] = {}
+    discarded: dict[str, float] = {}
+    if kind is not None and kind.series:
+        recorded = part.intervals.by_stage(kind.intervals_j(part.intervals))
+        inside = part.intervals.within(*part.lost)
+        discarded = part.intervals.by_stage(kind.intervals_j(inside))
+    same = {
+        "segment": part.segment,
+        "node": part.node,
+        "device_kind": part.device_kind,
+        "devices": None if kind is None else kind.devices,
+        "energy_origin": None if kind is None else kind.origin,
+        "coverage": None if stated.is_absent(part) else stated.coverage[part.device_kind],
+        "flags": json.dumps([*flags, *_own_flags(part, stated)], ensure_ascii=False),
+    }
+    return [
+        {
+            "stage": stage,
+            "duration_s": seconds[stage],
+            "energy_j": recorded[stage] if known else None,
+            "recorded_j": recorded.get(stage),
+            "discarded_j": discarded[stage] if known else None,
+            **same,
+        }
+        for stage in sorted(seconds, key=STAGES.index)
+    ]
+
+
+def _own_flags(part: _Part, stated: _Stated) -> list[Flag]:
+    if not stated.is_missing(part):
+        return part.flags
+    detail = f"{part.node}: no {part.device_kind} sensor, but other nodes of the run have one"
+    others = [one for one in part.flags if one["code"] != "absent"]
+    return [*others, flag("kind_missing", None, detail)]
+
+
+def _epoch_rows(parts: Sequence[_Part], stated: _Stated) -> list[dict[str, Any]]:
+    """Return the rows of EPOCHS_SCHEMA, without the run's name."""
+    sums: dict[tuple[int | None, str, str], dict[str, Any]] = {}
+    for part in parts:
+        if stated.is_absent(part):
+            continue
+        recorded = np.zeros(part.intervals.start_s.shape)
+        if part.kind is not None:
+            recorded = part.kind.intervals_j(part.intervals)
+        energies = part.intervals.by_epoch(recorded)
+        for (epoch, stage), seconds in part.intervals.by_epoch(part.intervals.seconds).items():
+            row = sums.setdefault(
+                (epoch, stage, part.device_kind),
+                {"node_s": 0.0, "energy_j": 0.0, "known": True, "origins": set()},
+            )
+            row["node_s"] += seconds
+            row["energy_j"] += energies[epoch, stage]
+            row["known"] &= stated.is_known(part)
+            row["origins"].add(part.kind.origin if part.kind is not None else None)
+    return [
+        {
+            "epoch": epoch,
+            "stage": stage,
+            "device_kind": kind,
+            "node_s": row["node_s"],
+            "energy_j": row["energy_j"] if row["known"] else None,
+            "energy_origin": _origin(row["origins"]),
+        }
+        for (epoch, stage, kind), row in sorted(sums.items(), key=_epoch_order)
+    ]
 
 
 def _epoch_order(item: tuple[tuple[int | None, str, str], Any]) -> tuple[int, int, str]:

@@ -16,7 +16,7 @@ from typing import Any
 from scalewatt.energy.conditions import ConditionSeries, read_conditions
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.perun_file import open_perun_file
-from scalewatt.energy.samples import Flag, Recording, SensorSeries, flag
+from scalewatt.energy.samples import Flag, Recording, SensorSeries, flag, short_name
 from scalewatt.energy.stages import on_wall_clock, seconds_where
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
@@ -35,6 +35,11 @@ class NodeRecording:
     period_s: float | None
     conditions: tuple[ConditionSeries, ...]
     flags: tuple[Flag, ...]
+
+    @property
+    def clock_known(self) -> bool:
+        """Whether the times are unix times, and not seconds from an unknown start."""
+        return not any(one["code"] == "clock_unknown" for one in self.flags)
 
     def shared_s(self, window: tuple[float, float]) -> float:
         """Return for how many seconds of a window another run was measured on the node."""
@@ -56,19 +61,19 @@ class Segment:
     slurm: dict[str, Any] | None = None
     """Slurm's own figure of the segment's energy, where it gave one."""
     alone: bool = False
-    """Whether the journal is all that there ever was, and stands in for nothing."""
+    """Whether this one file is all that there is: no journal stands in for damage in it."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names of all hosts that any file names, in order."""
-        found = [r.hosts for r in (self.record, self.journal) if r is not None]
-        return tuple(sorted({host for hosts in found for host in hosts}))
+        """Names of all hosts that any file names, in order; the same with a domain counts once."""
+        found = [r.hosts for r in (self.journal, self.record) if r is not None]
+        return tuple(sorted({short_name(host): host for names in found for host in names}.values()))
 
     def node(self, host: str) -> NodeRecording:
         """Read one node; its series are empty where no file has a sample of it."""
-        conditions = tuple(c for c in self.conditions if c.node == host)
+        conditions = tuple(c for c in self.conditions if short_name(c.node) == short_name(host))
         own, flags = self._of_record(host)
-        theirs = self.journal.nodes.get(host, ()) if self.journal else ()
+        theirs = _of_host(self.journal, host)
         if self.record is not None and any(s.time_s.size for s in own):
             own, doubts = on_wall_clock(self.record, own, theirs)
             theirs = _with_ranges(theirs, own)
@@ -83,8 +88,10 @@ class Segment:
     def _of_record(self, host: str) -> tuple[tuple[SensorSeries, ...], list[Flag]]:
         """Read a host of perun's file: damage shows when its samples are read."""
         try:
-            return (self.record.nodes.get(host, ()) if self.record else ()), []
+            return _of_host(self.record, host), []
         except InputError as error:
+            if self.alone:
+                raise
             return (), [flag("hdf5_unreadable", None, str(error))]
 
 
@@ -123,14 +130,39 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
         except InputError as error:
             flags.append(flag("hdf5_unreadable", None, str(error)))
     conditions, doubts = read_conditions(sorted(folder.glob(f"{stem}.*.conditions")))
-    slurm = folder / f"{stem}.slurm-energy.json"
+    told, unread = _read_slurm(folder / f"{stem}.slurm-energy.json")
     return Segment(
         number,
         record,
         journal,
         tuple(conditions),
-        (*flags, *doubts),
-        read_json(slurm) if slurm.exists() else None,
+        (*flags, *doubts, *unread),
+        told,
+    )
+
+
+def _read_slurm(path: Path) -> tuple[dict[str, Any] | None, list[Flag]]:
+    """Return what Slurm said of a segment; what cannot be read is a flag."""
+    if not path.exists():
+        return None, []
+    try:
+        told = read_json(path)
+        float(told.get("consumed_energy_j") or 0), float(told.get("elapsed_s") or 0)
+        return told, []
+    except (InputError, AttributeError, TypeError, ValueError) as error:
+        detail = f"{path.name} is left out: {' '.join(str(error).split())}"
+        return None, [flag("slurm_energy_unreadable", None, detail)]
+
+
+def _of_host(recording: Recording | None, host: str) -> tuple[SensorSeries, ...]:
+    """Return the series of a host, whether or not its name has a domain here."""
+    if recording is None:
+        return ()
+    same = [name for name in recording.hosts if short_name(name) == short_name(host)]
+    return tuple(
+        one if one.node == host else replace(one, node=host)
+        for name in same[:1]
+        for one in recording.nodes[name]
     )
 
 

@@ -58,9 +58,13 @@ class StageIntervals:
         return dict(zip(self._epochs[0], self._sums(values, self._epochs[1]), strict=True))
 
     def codes_at(self, time_s: Floats) -> NDArray[np.int8]:
-        """Return the place in STAGES of each of the ascending times, `unattributed` outside."""
+        """Return the place in STAGES of each time, `unattributed` outside of the window."""
         outside = STAGES.index(UNATTRIBUTED)
         codes = [outside, *(STAGES.index(stage) for stage in self.stage), outside]
+        if time_s.size > 1 and np.diff(time_s).min() < 0:
+            place = np.searchsorted(self.start_s, time_s, side="right")
+            place[time_s > self.end_s[-1]] = len(codes) - 1
+            return np.array(codes, dtype=np.int8)[place]
         edges = np.searchsorted(time_s, self.start_s, side="left")
         last = np.searchsorted(time_s, self.end_s[-1:], side="right")
         counts = np.diff(np.concatenate(([0], edges, last, [time_s.size])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,29 +11,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.account import NodeAccount, Run, node_accounts, run_segments
+from scalewatt.energy.account import Progress, Run, account, account_segment
 from scalewatt.energy.conditions import read_conditions
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.node import UNUSED_GPU, KindEnergy
 from scalewatt.energy.perun_file import list_runs, open_perun_file
-from scalewatt.energy.rows import Known
-from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, Recording, flag
-from scalewatt.energy.segments import Segment, open_segment, segment_numbers
-from scalewatt.energy.stages import STAGES, read_events, segment_events
+from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
+from scalewatt.energy.segments import Segment, segment_numbers
+from scalewatt.energy.stages import STAGES, StageIntervals, read_events, segment_events
+from scalewatt.energy.tables import Accounts
+from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
 
+Powers = Callable[[dict[str, Any]], dict[str, Any]]
+
 _NUMBER = re.compile(r"segment-(\d+)")
 # Without stages it does not matter when a recording was made.
-_ABOUT_CLOCKS = {"clock_from_execution_dt", "clock_unknown"}
-
-
-def read_recording(path: Path | str, run_id: str | None = None) -> Recording:
-    """Read a perun HDF5 file or, if the content begins like one, a journal, all of it at once."""
-    if is_journal(path):
-        return read_journal(path)
-    with open_perun_file(path, run_id) as recording:
-        return replace(recording, nodes=dict(recording.nodes))
+_ABOUT_STAGES = {"clock_from_execution_dt", "clock_unknown", "no_events"}
 
 
 def is_journal(path: Path | str) -> bool:
@@ -49,9 +44,10 @@ def is_journal(path: Path | str) -> bool:
 def describe(
     path: Path | str,
     run_id: str | None = None,
+    round_id: str | None = None,
     stages: Path | None = None,
     gpus_per_node: int | None = None,
-    powers: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    powers: Powers | None = None,
 ) -> dict[str, Any]:
     """Return the energy of one recording by device kind, device and stage, ready for JSON.
 
@@ -64,24 +60,31 @@ def describe(
     """
     path = Path(path)
     events = read_events(stages) if stages else None
+    named = run_id is not None or round_id is not None
     if path.is_dir():
+        _refuse_run(path, named, "a folder")
         return {"path": str(path), **_of_folder(path, events, gpus_per_node, powers)}
-    with _opened(path, run_id) as segment:
-        run = _unknown_run(path, segment, events, gpus_per_node)
-        summary = _Summary()
-        summary.flags += segment.flags
-        for node in node_accounts(run, segment, _events_of(events, path), {}):
-            summary.add(node)
-        if events is None:
-            summary.flags = [f for f in summary.flags if f["code"] not in _ABOUT_CLOCKS]
-        summary.flags += _without_samples(segment.hosts, summary.hosts)
+    if is_journal(path):
+        _refuse_run(path, named, "a journal")
+    devices, done = _Devices(), Progress()
+    with _opened(path, run_id, round_id) as segment:
+        spec = {"nodes": len(segment.hosts), "ranks_per_node": None}
+        run = Run(path.parent, spec, {}, {}, events, gpus_per_node)
+        account_segment(run, segment, _events_of(events, path), done, devices)
         record = segment.record
-        named = {"run": record.run_id, "round": record.round_id} if record else {}
-    return {"path": str(path), **named, **summary.result(), **_others(path, run_id)}
+        which = {"run": record.run_id, "round": record.round_id} if record else {}
+    accounts = done.rows.tables(spec, done.states, done.opinions)
+    said = _result(accounts, devices, with_stages=events is not None)
+    return {"path": str(path), **which, **said, **_others(path)}
+
+
+def _refuse_run(path: Path, named: bool, what: str) -> None:
+    if named:
+        raise InputError(f"{path}: {what} holds one run; expected no name of a run or a round")
 
 
 @contextmanager
-def _opened(path: Path, run_id: str | None) -> Iterator[Segment]:
+def _opened(path: Path, run_id: str | None, round_id: str | None) -> Iterator[Segment]:
     """Open a file as if it were the only segment of a run."""
     if is_journal(path):
         journal = read_journal(path)
@@ -90,67 +93,48 @@ def _opened(path: Path, run_id: str | None) -> Iterator[Segment]:
         flags = (*journal.problems, *doubts)
         yield Segment(0, None, journal, tuple(conditions), flags, alone=True)
         return
-    with open_perun_file(path, run_id) as record:
-        yield Segment(0, record, None, (), record.problems)
-
-
-def _unknown_run(
-    path: Path, segment: Segment, events: pa.Table | None, gpus_per_node: int | None
-) -> Run:
-    """A run of which nothing is known but its recording."""
-    spec = {"nodes": len(segment.hosts), "ranks_per_node": gpus_per_node}
-    return Run(path.parent, spec, {}, {}, events)
+    with open_perun_file(path, run_id, round_id) as record:
+        yield Segment(0, record, None, (), record.problems, alone=True)
 
 
 def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
-    """Return the events of a file's segment, by its name; all, where it has no such name."""
-    found = _NUMBER.search(path.name)
+    """Return the events of a file's segment, by its name; all, where one of them names none."""
     if events is None:
         return []
-    if found:
-        return segment_events(events, int(found.group(1)))
-    rows = events.set_column(0, "segment", pa.array([0] * len(events), pa.int32()))
-    return segment_events(rows, 0)
+    found = _NUMBER.search(path.name)
+    number = int(found.group(1)) if found and not events["segment"].null_count else 0
+    if found is None or events["segment"].null_count:
+        events = events.set_column(0, "segment", pa.array([0] * len(events), pa.int32()))
+    return segment_events(events, number)
 
 
 def _of_folder(
-    folder: Path,
-    events: pa.Table | None,
-    gpus_per_node: int | None,
-    powers: Callable[[dict[str, Any]], dict[str, Any]] | None,
+    folder: Path, events: pa.Table | None, gpus_per_node: int | None, powers: Powers | None
 ) -> dict[str, Any]:
     """Describe all segments of a run folder, or of a folder with a segment's files in it."""
-    spec_path = folder / "spec.json"
-    known = read_json(spec_path) if spec_path.exists() else {}
-    run = Run.of(folder, known, powers(known) if powers and known else {})
-    if events is not None:
-        run = replace(run, events=events)
-    if gpus_per_node is not None:
-        run = replace(run, spec={**known, "ranks_per_node": gpus_per_node})
+    path = folder / "spec.json"
+    spec = read_json(path) if path.exists() else {}
+    if not isinstance(spec, dict):
+        raise InputError(f"{path}: is no spec; expected a JSON object")
+    run = Run.of(folder, spec, powers(spec) if powers and spec else {})
     if not segment_numbers(run.recordings):
         raise InputError(
             f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5 or "
             "perun/segment-000.<host>.journal"
         )
-    summary = _Summary()
-    ends: dict[str, float] = {}
-    numbers, idle = run_segments(run)
-    summary.flags += idle
-    for number in numbers:
-        with open_segment(run.recordings, number) as segment:
-            summary.flags += segment.flags
-            for node in node_accounts(run, segment, segment_events(run.events, number), ends):
-                summary.add(node, number)
-            summary.flags += _without_samples(segment.hosts, summary.hosts)
-    return {"segments": numbers, **summary.result()}
+    run = replace(run, gpus_per_node=gpus_per_node)
+    if events is not None:
+        run = replace(run, events=events)
+    devices = _Devices()
+    accounts = account(run, devices)
+    segments = sorted({row["segment"] for row in accounts.energy.select(["segment"]).to_pylist()})
+    return {"segments": segments, **_result(accounts, devices, run.events is not None)}
 
 
-def _others(path: Path, run_id: str | None) -> dict[str, Any]:
+def _others(path: Path) -> dict[str, Any]:
     """Return the runs of a file that holds several, so that one of them can be asked for."""
-    if run_id is not None or is_journal(path):
-        return {}
-    runs = list_runs(path)
-    if len(runs) < 2:
+    runs = [] if is_journal(path) else list_runs(path)
+    if len(runs) < 2 and all(len(one.round_ids) < 2 for one in runs):
         return {}
     return {
         "runs": [
@@ -160,50 +144,21 @@ def _others(path: Path, run_id: str | None) -> dict[str, Any]:
     }
 
 
-def _without_samples(hosts: Iterable[str], recorded: Iterable[str]) -> list[Flag]:
-    return [flag("no_samples", None, f"{h}: no samples") for h in hosts if h not in set(recorded)]
-
-
-class _Summary:
-    """Adds up the nodes of a recording."""
+class _Devices:
+    """Adds up the devices of a recording."""
 
     def __init__(self) -> None:
-        self.flags: list[Flag] = []
-        self.hosts: list[str] = []
-        self._kinds: list[KindEnergy] = []
-        self._times: dict[int, float] = {}
-        self._recorded: dict[str, float] = dict.fromkeys((*DEVICE_KINDS, UNUSED_GPU), 0.0)
-        self._known = Known()
-        self._scope: set[str] = set()
-        self._device_s: dict[str, float] = {}
-        self._devices: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self._stages: dict[str, dict[str, Any]] = {}
-        self._epochs: dict[int, dict[str, Any]] = {}
+        self._rows: dict[tuple[str, str, str], dict[str, Any]] = {}
 
-    def add(self, node: NodeAccount, segment: int = 0) -> None:
-        """Add one node of one segment."""
-        if node.node not in self.hosts:
-            self.hosts.append(node.node)
-        self._times[segment] = max(self._times.get(segment, 0.0), node.length_s)
-        self.flags += node.flags
-        for kind in node.kinds:
-            self._kinds.append(kind)
-            self._known.add(kind)
-            if kind.series:
-                self._add_kind(kind, node)
-
-    def _add_kind(self, kind: KindEnergy, node: NodeAccount) -> None:
-        name = kind.device_kind
-        self._scope.add(name)
-        self._recorded[name] += kind.recorded_j(node.window)
+    def add(self, segment: int, kind: KindEnergy, intervals: StageIntervals) -> None:
+        """Take one device kind of one node in one segment."""
+        window = float(intervals.start_s[0]), float(intervals.end_s[-1])
         for series, curve in zip(kind.series, kind.curves, strict=True):
-            covered = float(curve.covered_s(*node.window))
-            self._device_s[name] = self._device_s.get(name, 0.0) + covered
-            row = self._devices.setdefault(
-                (kind.node, name, series.sensor),
+            row = self._rows.setdefault(
+                (kind.node, kind.device_kind, series.sensor),
                 {
                     "node": kind.node,
-                    "device_kind": name,
+                    "device_kind": kind.device_kind,
                     "device_index": series.device_index,
                     "device": series.sensor,
                     "uuid": series.uuid,
@@ -213,115 +168,102 @@ class _Summary:
                     "samples": 0,
                 },
             )
-            row["recorded_j"] += float(curve.between(*node.window))
-            row["covered_s"] += covered
-            row["window_s"] += node.length_s
+            row["recorded_j"] += float(curve.between(*window))
+            row["covered_s"] += float(curve.covered_s(*window))
+            row["window_s"] += window[1] - window[0]
             row["samples"] += int(series.time_s.size)
-        if name in DEVICE_KINDS:
-            self._add_stages(kind, node)
 
-    def _add_stages(self, kind: KindEnergy, node: NodeAccount) -> None:
-        energies = kind.intervals_j(node.intervals)
-        for stage, energy in node.intervals.by_stage(energies).items():
-            _count(self._stages.setdefault(stage, {"stage": stage}), kind, energy)
-        for (epoch, _), energy in node.intervals.by_epoch(energies).items():
-            if epoch is not None:
-                _count(self._epochs.setdefault(epoch, {"epoch": epoch}), kind, energy)
+    def rows(self, totals: EnergyTotals) -> list[dict[str, Any]]:
+        """Return a row for each device, with its energy as far as its kind's may be stated."""
+        order = (*DEVICE_KINDS, UNUSED_GPU)
+        rows = sorted(
+            self._rows.values(),
+            key=lambda r: (r["node"], order.index(r["device_kind"]), r["device_index"]),
+        )
+        return [self._stated(row, totals.joules(row["device_kind"]) is not None) for row in rows]
 
-    def result(self) -> dict[str, Any]:
-        """Return everything, ready for JSON."""
-        scope = [kind for kind in DEVICE_KINDS if kind in self._scope]
-        coverages = [self._known.coverage(kind) for kind in scope]
-        flags = [*self.flags, *_kind_flags(self._kinds)]
-        if not scope:
-            detail = "no sensor of power or energy was recorded, and nothing is estimated"
-            flags.append(flag("no_power_sensors", None, detail))
-        totals = {"": scope, **{f"{kind}_": [kind] for kind in (*DEVICE_KINDS, UNUSED_GPU)}}
-        energies = {prefix: self._energy_j(kinds) for prefix, kinds in totals.items()}
+    @staticmethod
+    def _stated(row: dict[str, Any], known: bool) -> dict[str, Any]:
+        energy = row["recorded_j"] if known else None
+        coverage = _ratio(row["covered_s"], row["window_s"]) or 0.0
+        names = ("node", "device_kind", "device_index", "device", "uuid", "recorded_j", "samples")
         return {
-            **{f"{prefix}energy_kwh": _kwh(energy) for prefix, energy in energies.items()},
-            **{f"{prefix}energy_j": energy for prefix, energy in energies.items()},
-            "recorded_energy_kwh": _kwh(sum(self._recorded[k] for k in scope)) if scope else None,
-            **{
-                f"{kind}_mean_power_w": _ratio(self._energy_j([kind]), self._device_s.get(kind))
-                for kind in DEVICE_KINDS
-            },
-            "energy_scope": "+".join(scope) or None,
-            "runtime_s": sum(self._times.values()) if self._times else None,
-            "hosts": sorted(self.hosts),
-            "gpus": sum(1 for _, kind, _ in self._devices if kind == "gpu"),
-            "origin": self._origin(),
-            "coverage": min(coverages, default=None),
-            "flags": _once(flags),
-            "devices": [
-                _device_row(row, self._known(row["device_kind"])) for row in self._devices.values()
-            ],
-            "stages": [
-                self._part(self._stages[s])
-                for s in STAGES
-                if s in self._stages and len(self._stages) > 1
-            ],
-            "epochs": [self._part(self._epochs[epoch]) for epoch in sorted(self._epochs)],
+            **{name: row[name] for name in names},
+            "energy_j": energy,
+            "energy_kwh": _kwh(energy),
+            "mean_power_w": _ratio(row["recorded_j"], row["covered_s"]),
+            "coverage": min(coverage, 1.0),
         }
 
-    def _part(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the energies of a stage or an epoch, as far as they may be stated."""
-        found = {k: row[f"{k}_energy_j"] for k in DEVICE_KINDS if f"{k}_energy_j" in row}
-        stated = {f"{k}_energy_j": e if self._known(k) else None for k, e in found.items()}
-        whole = None if None in stated.values() else sum(found.values())
-        return row | stated | {"energy_j": whole}
 
-    def _origin(self) -> str | None:
-        counted = (kind for kind in self._kinds if kind.device_kind in DEVICE_KINDS)
-        origins = {kind.origin for kind in counted if kind.origin is not None}
-        return origins.pop() if len(origins) == 1 else ("mixed" if origins else None)
+def _result(accounts: Accounts, devices: _Devices, with_stages: bool) -> dict[str, Any]:
+    totals = EnergyTotals(accounts.energy, with_staging=True)
+    scope = totals.scope
+    joules = {kind: totals.joules(kind) for kind in (*DEVICE_KINDS, UNUSED_GPU)}
+    energies = {"": totals.total_j, **{f"{kind}_": joules[kind] for kind in joules}}
+    recorded = known_sum(totals.recorded_j(kind) for kind in scope)
+    return {
+        **{f"{prefix}energy_kwh": _kwh(energy) for prefix, energy in energies.items()},
+        **{f"{prefix}energy_j": energy for prefix, energy in energies.items()},
+        "recorded_energy_kwh": _kwh(recorded),
+        "discarded_energy_kwh": _kwh(known_sum(totals.discarded_j(kind) for kind in scope)),
+        **{
+            f"{kind}_mean_power_w": _ratio(joules[kind], totals.device_seconds(kind))
+            for kind in DEVICE_KINDS
+        },
+        "energy_scope": "+".join(scope) or None,
+        "runtime_s": totals.runtime_s,
+        "hosts": sorted({row["node"] for row in totals.rows}),
+        "gpus": totals.devices("gpu"),
+        "origin": totals.origin,
+        "coverage": totals.coverage,
+        "flags": _flags(totals, with_stages),
+        "devices": devices.rows(totals),
+        "stages": _stages(totals) if with_stages else [],
+        "epochs": _epochs(accounts.epochs) if with_stages else [],
+    }
 
-    def _energy_j(self, kinds: Sequence[str]) -> float | None:
-        if not kinds or not all(kind in self._scope and self._known(kind) for kind in kinds):
-            return None
-        return sum(self._recorded[kind] for kind in kinds)
 
-
-def _count(row: dict[str, Any], kind: KindEnergy, energy_j: float) -> None:
-    """Add a kind's recorded energy to its own in a row."""
-    name = f"{kind.device_kind}_energy_j"
-    row[name] = row.get(name, 0.0) + energy_j
-
-
-def _kind_flags(kinds: Sequence[KindEnergy]) -> list[Flag]:
-    """Return the flags of all kinds; each names its host, because sensor names repeat.
-
-    A kind that no host has is no doubt; one that only some have is.
-    """
-    flags = []
-    present = {kind.device_kind for kind in kinds if kind.series}
-    for kind in kinds:
-        for one in kind.flags:
-            if one["code"] == "absent" and kind.device_kind not in present:
-                continue
-            detail = one["detail"]
-            if not detail.startswith(f"{kind.node}:"):
-                detail = f"{kind.node}: {detail}"
-            flags.append({**one, "detail": detail})
+def _flags(totals: EnergyTotals, with_stages: bool) -> list[Flag]:
+    """Return all flags but those that say no more than the scope does."""
+    out_of_scope = {"absent"} | (set() if with_stages else _ABOUT_STAGES)
+    flags = [one for one in totals.flags if one["code"] not in out_of_scope]
+    if not totals.scope:
+        detail = "no sensor of power or energy was recorded, and nothing is estimated"
+        flags.append(flag("no_power_sensors", None, detail))
     return flags
 
 
-def _once(flags: Sequence[Flag]) -> list[Flag]:
-    return list({(f["code"], f["device"], f["detail"]): f for f in flags}.values())
+def _stages(totals: EnergyTotals) -> list[dict[str, Any]]:
+    """Return duration and energies of each stage; what lies outside of all is `unattributed`."""
+    found = []
+    for stage in STAGES:
+        rows = [row for row in totals.rows if row["stage"] == stage]
+        if rows:
+            energies = {
+                kind: known_sum(row["energy_j"] for row in rows if row["device_kind"] == kind)
+                for kind in totals.scope
+            }
+            found.append({"stage": stage, **_parts(energies)})
+    return found
 
 
-def _device_row(row: dict[str, Any], known: bool) -> dict[str, Any]:
-    energy = row["recorded_j"] if known else None
-    coverage = _ratio(row["covered_s"], row["window_s"])
-    return {
-        **{k: row[k] for k in ("node", "device_kind", "device_index", "device", "uuid")},
-        "energy_j": energy,
-        "energy_kwh": _kwh(energy),
-        "recorded_j": row["recorded_j"],
-        "mean_power_w": _ratio(row["recorded_j"], row["covered_s"]),
-        "coverage": min(coverage or 0.0, 1.0),
-        "samples": row["samples"],
-    }
+def _epochs(epochs: pa.Table) -> list[dict[str, Any]]:
+    rows = epochs.to_pylist()
+    found = []
+    for epoch in sorted({row["epoch"] for row in rows if row["epoch"] is not None}):
+        own = [row for row in rows if row["epoch"] == epoch and row["device_kind"] != UNUSED_GPU]
+        energies = {
+            kind: known_sum(row["energy_j"] for row in own if row["device_kind"] == kind)
+            for kind in dict.fromkeys(row["device_kind"] for row in own)
+        }
+        found.append({"epoch": epoch, **_parts(energies)})
+    return found
+
+
+def _parts(energies: dict[str, float | None]) -> dict[str, float | None]:
+    named = {f"{kind}_energy_j": energy for kind, energy in energies.items()}
+    return {"energy_j": known_sum(energies.values()), **named}
 
 
 def _kwh(energy_j: float | None) -> float | None:

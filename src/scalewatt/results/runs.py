@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.energy.node import UNUSED_GPU
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
+from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
 from scalewatt.results.idle import idle_energy_j
@@ -117,110 +118,19 @@ _FROM_SPEC = (
 )
 
 
-class EnergyTotals:
-    """A run's energy table summed up. Under the paper's protocol staging does not count."""
-
-    def __init__(self, table: pa.Table, with_staging: bool) -> None:
-        rows = table.to_pylist()
-        self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
-        self.staging = [r for r in rows if r["stage"] == "stage_data"]
-        self.flags = _flags(rows)
-
-    def joules(self, kind: str) -> float | None:
-        """Energy of a device kind over all nodes, segments and stages; null if any part is."""
-        return self._total("energy_j", kind)
-
-    def discarded_j(self, kind: str) -> float | None:
-        """The part of `joules` that killed segments spent in vain."""
-        return self._total("discarded_j", kind)
-
-    def recorded_j(self, kind: str) -> float:
-        """What was recorded of a device kind, whether or not that is enough to be stated."""
-        return sum(r["recorded_j"] or 0.0 for r in self.rows if r["device_kind"] == kind)
-
-    def _total(self, column: str, kind: str) -> float | None:
-        return _sum([r[column] for r in self.rows if r["device_kind"] == kind])
-
-    def absent(self, kind: str) -> bool:
-        """Whether the nodes have no such sensor at all, as opposed to one that failed."""
-        rows = [r for r in self.rows if r["device_kind"] == kind]
-        return all(_has_flag(r, "absent") for r in rows)
-
-    @property
-    def scope(self) -> list[str]:
-        """The device kinds that count: those that the nodes have a sensor or an estimate of."""
-        return [kind for kind in DEVICE_KINDS if not self.absent(kind)]
-
-    def origin_of(self, kind: str) -> str | None:
-        """The origin of a kind's energy; null where it has none, or several."""
-        origins = {r["energy_origin"] for r in self.rows if r["device_kind"] == kind}
-        return origins.pop() if len(origins) == 1 else None
-
-    @property
-    def runtime_s(self) -> float:
-        """Sum over segments of the longest node's recorded time."""
-        times: dict[tuple[int, str, str], float] = {}
-        for r in self.rows:
-            key = (r["segment"], r["node"], r["device_kind"])
-            times[key] = times.get(key, 0.0) + r["duration_s"]
-        segments = {segment for segment, _, _ in times}
-        return sum(max(t for (s, _, _), t in times.items() if s == segment) for segment in segments)
-
-    def device_seconds(self, kind: str) -> float:
-        """Time recorded of each device of a kind, summed over devices, nodes and segments."""
-        rows = [r for r in self.rows if r["device_kind"] == kind]
-        return sum(r["duration_s"] * (r["devices"] or 0) for r in rows)
-
-    @property
-    def origin(self) -> str | None:
-        """measured, estimated, …, or mixed; null where there is no energy."""
-        counted = [r for r in self.rows if r["device_kind"] in DEVICE_KINDS]
-        origins = {r["energy_origin"] for r in counted if r["energy_j"] is not None}
-        origins.discard(None)
-        return origins.pop() if len(origins) == 1 else ("mixed" if origins else None)
-
-    @property
-    def coverage(self) -> float | None:
-        """The least of the device kinds that count and have sensors."""
-        counted = [
-            r for r in self.rows if r["device_kind"] in DEVICE_KINDS and not _has_flag(r, "absent")
-        ]
-        found = [r["coverage"] for r in counted]
-        return min((c for c in found if c is not None), default=None)
-
-
 def _shared_gpus(spec: dict[str, Any], provenance: dict[str, Any]) -> list[Flag]:
     """A flag where several ranks shared a GPU: n then counts processes."""
-    held = [len(indices) for indices in (provenance.get("gpus") or {}).values()]
+    held = [len(gpus) for gpus in (provenance.get("gpus") or {}).values() if gpus is not None]
     if not held or min(held) >= spec["ranks_per_node"]:
         return []
     detail = f"{spec['ranks_per_node']} ranks a node on {min(held)} GPUs"
     return [flag("gpus_shared", None, detail)]
 
 
-def _sum(values: list[float | None]) -> float | None:
-    if not values or any(v is None for v in values):
-        return None
-    return float(sum(v for v in values if v is not None))
-
-
-def _has_flag(row: dict[str, Any], code: str) -> bool:
-    return any(flag["code"] == code for flag in json.loads(row["flags"] or "[]"))
-
-
-def _flags(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every different flag of the rows once, in order."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        for one in json.loads(row["flags"] or "[]"):
-            found.setdefault(json.dumps(one, sort_keys=True), one)
-    return list(found.values())
-
-
 def _idle_j(energy: EnergyTotals, device: str, idle: Path | None) -> float | None:
     """What the run's devices would have used idle; null where that or their energy is unknown."""
     scope = energy.scope
-    if idle is None or _sum([energy.joules(kind) for kind in scope]) is None:
+    if idle is None or energy.total_j is None:
         return None
     seconds = {kind: energy.device_seconds(kind) for kind in scope}
     return idle_energy_j(idle, device, seconds, {kind: energy.origin_of(kind) for kind in scope})
@@ -244,9 +154,9 @@ def _energy_columns(
 ) -> dict[str, Any]:
     scope = energy.scope
     joules = {kind: energy.joules(kind) for kind in DEVICE_KINDS}
-    total = _sum([joules[kind] for kind in scope])
-    recorded = _sum([energy.recorded_j(kind) for kind in scope])
-    discarded = _sum([energy.discarded_j(kind) for kind in scope])
+    total = energy.total_j
+    recorded = known_sum(energy.recorded_j(kind) for kind in scope)
+    discarded = known_sum(energy.discarded_j(kind) for kind in scope)
     runtime_s = energy.runtime_s
     gpu_hours = spec["gpus"] * runtime_s / 3600
     kwh = _ratio(total, J_PER_KWH)
@@ -260,9 +170,9 @@ def _energy_columns(
         **{f"{kind}_energy_kwh": _ratio(joules[kind], J_PER_KWH) for kind in DEVICE_KINDS},
         "recorded_energy_kwh": _ratio(recorded, J_PER_KWH),
         "discarded_energy_kwh": _ratio(discarded, J_PER_KWH),
-        "unused_gpu_energy_kwh": _ratio(energy.joules("unused_gpu"), J_PER_KWH),
+        "unused_gpu_energy_kwh": _ratio(energy.joules(UNUSED_GPU), J_PER_KWH),
         "stage_data_energy_kwh": _ratio(
-            _sum([r["energy_j"] for r in energy.staging if r["device_kind"] in scope]), J_PER_KWH
+            known_sum(r["energy_j"] for r in energy.staging if r["device_kind"] in scope), J_PER_KWH
         ),
         "energy_origin": energy.origin,
         "energy_scope": "+".join(scope) or None,

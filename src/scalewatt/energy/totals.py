@@ -1,0 +1,114 @@
+"""A run's energy table summed up: totals, scope, origin, coverage, flags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.energy.samples import DEVICE_KINDS, Flag
+
+
+class EnergyTotals:
+    """Sums of a table of ENERGY_SCHEMA. Under the paper's protocol staging does not count."""
+
+    def __init__(self, table: pa.Table, with_staging: bool) -> None:
+        rows = table.to_pylist()
+        self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
+        self.staging = [r for r in rows if r["stage"] == "stage_data"]
+        self.flags = _flags(rows)
+        self._absent = {kind: self._is_absent(kind) for kind in DEVICE_KINDS}
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        """The rows of a device kind."""
+        return [r for r in self.rows if r["device_kind"] == kind]
+
+    def joules(self, kind: str) -> float | None:
+        """Energy of a device kind over all nodes, segments and stages; null if any part is."""
+        return known_sum(r["energy_j"] for r in self.of_kind(kind))
+
+    def discarded_j(self, kind: str) -> float | None:
+        """The part of `joules` that killed segments spent in vain."""
+        return known_sum(r["discarded_j"] for r in self.of_kind(kind))
+
+    def recorded_j(self, kind: str) -> float:
+        """What was recorded of a device kind, whether or not that is enough to be stated."""
+        return sum(r["recorded_j"] or 0.0 for r in self.of_kind(kind))
+
+    @property
+    def total_j(self) -> float | None:
+        """Energy of all device kinds in scope; null if one is, or none is in scope."""
+        return known_sum(self.joules(kind) for kind in self.scope)
+
+    def absent(self, kind: str) -> bool:
+        """Whether the nodes have no such sensor at all, as opposed to one that failed."""
+        return self._absent[kind]
+
+    def _is_absent(self, kind: str) -> bool:
+        flags = (json.loads(r["flags"] or "[]") for r in self.of_kind(kind))
+        return all(any(flag["code"] == "absent" for flag in found) for found in flags)
+
+    @property
+    def scope(self) -> list[str]:
+        """The device kinds that count: those that the nodes have a sensor or an estimate of."""
+        return [kind for kind in DEVICE_KINDS if not self.absent(kind)]
+
+    def origin_of(self, kind: str) -> str | None:
+        """The origin of a kind's energy; null where it has none, or several."""
+        origins = {r["energy_origin"] for r in self.of_kind(kind)}
+        return origins.pop() if len(origins) == 1 else None
+
+    @property
+    def runtime_s(self) -> float:
+        """Sum over segments of the longest node's recorded time."""
+        times: dict[tuple[int, str, str], float] = {}
+        for r in self.rows:
+            key = (r["segment"], r["node"], r["device_kind"])
+            times[key] = times.get(key, 0.0) + r["duration_s"]
+        segments = {segment for segment, _, _ in times}
+        return sum(max(t for (s, _, _), t in times.items() if s == segment) for segment in segments)
+
+    def device_seconds(self, kind: str) -> float:
+        """Time recorded of each device of a kind, summed over devices, nodes and segments."""
+        return sum(r["duration_s"] * (r["devices"] or 0) for r in self.of_kind(kind))
+
+    def devices(self, kind: str) -> int:
+        """The most devices of a kind that a segment had, over all its nodes."""
+        found = {(r["segment"], r["node"]): r["devices"] or 0 for r in self.of_kind(kind)}
+        counts: dict[int, int] = {}
+        for (segment, _), devices in found.items():
+            counts[segment] = counts.get(segment, 0) + devices
+        return max(counts.values(), default=0)
+
+    @property
+    def origin(self) -> str | None:
+        """measured, estimated, …, or mixed; null where there is no energy."""
+        counted = [r for r in self.rows if r["device_kind"] in DEVICE_KINDS]
+        origins = {r["energy_origin"] for r in counted if r["energy_j"] is not None}
+        origins.discard(None)
+        return origins.pop() if len(origins) == 1 else ("mixed" if origins else None)
+
+    @property
+    def coverage(self) -> float | None:
+        """The least of the device kinds that count and have sensors."""
+        found = [r["coverage"] for kind in self.scope for r in self.of_kind(kind)]
+        return min((c for c in found if c is not None), default=None)
+
+
+def known_sum(values: Iterable[float | None]) -> float | None:
+    """The sum; None where one value is, or there is none."""
+    found = list(values)
+    if not found or None in found:
+        return None
+    return float(sum(v for v in found if v is not None))
+
+
+def _flags(rows: list[dict[str, Any]]) -> list[Flag]:
+    """Every different flag of the rows once, in order."""
+    found: dict[str, Flag] = {}
+    for row in rows:
+        for one in json.loads(row["flags"] or "[]"):
+            found.setdefault(json.dumps(one, sort_keys=True), one)
+    return list(found.values())
