@@ -12,6 +12,7 @@ import pyarrow.csv
 import pytest
 from energy_files import (
     T0,
+    accounted,
     codes,
     counter,
     gpu,
@@ -24,6 +25,7 @@ from energy_files import (
 
 from scalewatt.cli import main
 from scalewatt.energy.summary import describe
+from scalewatt.energy.totals import EnergyTotals
 from scalewatt.files import write_json
 
 N = 101
@@ -222,3 +224,185 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
     cluster = Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml"
     (said,) = printed(capsys, "--cluster", cluster, run)
     assert (joules(said), said["origin"]) == (pytest.approx(100 * 100), "estimated")
+
+
+# --- the same as in the tables of the run -------------------------------------------------------
+
+
+def run_of(folder: Path, hosts: dict[str, dict[str, Any]], **provenance: Any) -> Path:
+    """A run of one segment with its spec."""
+    stages = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 95.0)]
+    run = make_run(folder, stages=stages, hostnames=tuple(hosts), **provenance)
+    write_json(run / "spec.json", make_spec(nodes=len(hosts)))
+    for host, sensors in hosts.items():
+        if sensors:
+            write_journal(run / "perun" / f"segment-000.{host}.journal", host, sensors)
+    return run
+
+
+CPU = {"cpu_0_package-0": counter(N, 150)}
+RAM = {"ram_0_dram": counter(N, 15)}
+RUNS = {
+    "healthy": ({"n1": NODE, "n2": NODE}, {}),
+    "a node not recorded": ({"n1": NODE, "n2": {}}, {}),
+    "a kind on one node only": ({"n1": CPU | RAM, "n2": CPU}, {"torch_device": "cpu"}),
+    "held GPUs without a sensor": ({"n1": CPU}, {"gpus": {"n1": [0, 1]}}),
+    "some GPUs held": ({"n1": NODE}, {"gpus": {"n1": [1]}}),
+    "killed": ({"n1": NODE}, {"segments": [{"segment": 0, "outcome": "killed"}]}),
+    "a segment without a recording": (
+        {"n1": NODE},
+        {"segments": [{"segment": 0, "outcome": "finished"}, {"segment": 1, "outcome": "killed"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_a_run_folder_is_described_as_its_tables_say(tmp_path: Path, case: str) -> None:
+    hosts, provenance = RUNS[case]
+    run = run_of(tmp_path, hosts, **provenance)
+    energy = accounted(run, json.loads((run / "spec.json").read_text()), {})[1]
+    totals, said = EnergyTotals(energy, with_staging=True), describe(run)
+    for kind in ("gpu", "cpu", "ram", "unused_gpu"):
+        assert said[f"{kind}_energy_j"] == totals.joules(kind), kind
+    assert said["energy_j"] == totals.total_j
+    assert said["energy_scope"] == "+".join(totals.scope)
+    assert (said["origin"], said["coverage"]) == (totals.origin, totals.coverage)
+    assert codes(said["flags"]) == codes(totals.flags) - {"absent"}
+    if case not in ("healthy", "some GPUs held", "killed", "a segment without a recording"):
+        assert said["energy_kwh"] is None and said["recorded_energy_kwh"] > 0
+        assert said["coverage"] < 1 or case == "a kind on one node only"
+
+
+def test_a_kind_that_only_some_nodes_have_is_unknown(tmp_path: Path) -> None:
+    said = describe(run_of(tmp_path, {"n1": CPU | RAM, "n2": CPU}, torch_device="cpu"))
+    assert said["ram_energy_kwh"] is None and said["energy_scope"] == "cpu+ram"
+    assert joules(said, "cpu_") == pytest.approx(2 * 15000)
+    assert "kind_missing" in codes(said["flags"])
+
+
+def test_a_host_without_a_sample_makes_the_file_unknown(tmp_path: Path) -> None:
+    write_perun(tmp_path / "a.hdf5", {"n1": NODE})
+    write_perun(tmp_path / "a.hdf5", {"n2": {name: [] for name in NODE}}, time_s=[])
+    said = describe(tmp_path / "a.hdf5")
+    assert said["energy_kwh"] is None and "missing_host" in codes(said["flags"])
+    assert said["coverage"] == pytest.approx(0.5)
+
+
+def test_a_damaged_host_of_a_file_is_an_error_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from scalewatt.energy import perun_file
+
+    write_perun(tmp_path / "a.hdf5", {"n1": NODE, "n2": NODE})
+    whole = perun_file._read_host
+
+    def torn(host: str, *rest: Any) -> Any:
+        if host == "n2":
+            raise OSError("wrong B-tree signature")
+        return whole(host, *rest)
+
+    monkeypatch.setattr(perun_file, "_read_host", torn)
+    assert main(["energy", str(tmp_path / "a.hdf5")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / "a.hdf5") in line and "B-tree" in line
+
+
+def test_gpus_that_must_be_there_and_are_not_make_the_energy_unknown(tmp_path: Path) -> None:
+    write_perun(tmp_path / "a.hdf5", {"n1": CPU})
+    assert describe(tmp_path / "a.hdf5")["energy_scope"] == "cpu"
+    said = describe(tmp_path / "a.hdf5", gpus_per_node=4)
+    assert said["energy_kwh"] is None and said["energy_scope"] == "gpu+cpu"
+    assert {"gpu_count", "unknown_power"} <= codes(said["flags"])
+
+
+def test_segments_count_by_time_and_not_by_number(tmp_path: Path) -> None:
+    for number, start in ((0, T0 + 500), (1, T0)):
+        write_journal(tmp_path / f"segment-{number:03d}.n1.journal", "n1", CPU, start=start)
+    said = describe(tmp_path)
+    assert joules(said, "cpu_") == pytest.approx(2 * 15000) and said["runtime_s"] == 200
+    assert "segments_overlap" not in codes(said["flags"])
+
+
+def test_segments_without_a_clock_are_not_taken_to_overlap(tmp_path: Path) -> None:
+    for number in (0, 1):
+        write_perun(tmp_path / f"segment-{number:03d}.hdf5", {"n1": CPU}, execution_dt="unknown")
+    said = describe(tmp_path)
+    assert joules(said, "cpu_") == pytest.approx(2 * 15000) and said["runtime_s"] == 200
+
+
+def test_a_host_with_and_without_its_domain_is_one(tmp_path: Path) -> None:
+    write_perun(tmp_path / "segment-000.hdf5", {"n1": CPU})
+    write_journal(tmp_path / "segment-000.n1.a.de.journal", "n1.a.de", CPU)
+    said = describe(tmp_path)
+    assert said["hosts"] == ["n1"] and joules(said, "cpu_") == pytest.approx(15000)
+
+
+def test_one_stage_over_everything_is_told(tmp_path: Path) -> None:
+    write_journal(tmp_path / "n1.journal", "n1", CPU)
+    rows = [{"stage": "train", "start_s": T0, "end_s": T0 + 100}]
+    pa.csv.write_csv(pa.Table.from_pylist(rows), tmp_path / "events.csv")
+    said = describe(tmp_path / "n1.journal", stages=tmp_path / "events.csv")
+    assert [(s["stage"], s["cpu_energy_j"]) for s in said["stages"]] == [("train", 15000)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("spec.json", "[]"),
+        ("provenance.json", "[]"),
+        ("provenance.json", '{"segments": [{}]}'),
+        ("provenance.json", '{"segments": 3}'),
+        ("provenance.json", '{"gpus": [1]}'),
+        ("provenance.json", '{"neighbours": [{}]}'),
+        ("provenance.json", "{"),
+    ],
+)
+def test_damaged_files_of_a_run_folder_are_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: str
+) -> None:
+    run = run_of(tmp_path, {"n1": NODE})
+    (run / name).write_text(content)
+    assert main(["energy", str(run)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(run / name) in line
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"consumed_energy_j": "many"}'])
+def test_a_torn_figure_of_slurms_is_a_flag(tmp_path: Path, content: str) -> None:
+    run = run_of(tmp_path, {"n1": NODE})
+    (run / "perun" / "segment-000.slurm-energy.json").write_text(content)
+    said = describe(run)
+    assert said["energy_kwh"] is not None and "slurm_energy_unreadable" in codes(said["flags"])
+
+
+def test_a_run_is_asked_for_only_where_there_are_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_journal(tmp_path / "segment-000.n1.journal", "n1", CPU)
+    for path in (tmp_path, tmp_path / "segment-000.n1.journal"):
+        assert main(["energy", "--run", "x", str(path)]) == 1
+        assert "holds one run" in capsys.readouterr().err
+
+
+def test_one_round_of_several_can_be_chosen(tmp_path: Path) -> None:
+    write_perun(tmp_path / "a.hdf5", {"n1": CPU})
+    write_perun(tmp_path / "a.hdf5", {"n1": {k: v[:51] for k, v in CPU.items()}}, round_id="1")
+    assert describe(tmp_path / "a.hdf5")["runtime_s"] == 50
+    said = describe(tmp_path / "a.hdf5", round_id="0")
+    assert said["runtime_s"] == 100 and said["runs"][0]["rounds"] == ["0", "1"]
+
+
+def test_mean_powers_are_those_of_one_device_also_where_they_are_estimated(
+    tmp_path: Path,
+) -> None:
+    run = run_of(tmp_path, {"n1": {"CPU_BUSY": np.full(N, 100.0)}}, torch_device="cpu")
+    powers = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}
+    said = describe(run, powers=lambda spec: powers)
+    assert said["cpu_mean_power_w"] == pytest.approx(150)
+
+
+def test_gpus_are_those_of_a_segment_not_of_all_together(tmp_path: Path) -> None:
+    for number, host in ((0, "n1"), (1, "n2")):
+        start = T0 + 500 * number
+        write_journal(tmp_path / f"segment-{number:03d}.{host}.journal", host, NODE, start=start)
+    assert describe(tmp_path)["gpus"] == 2

@@ -247,7 +247,7 @@ def account_segment(
     absent, doubts = _missing_hosts(run, nodes, segment)
     flags += doubts
     for node in absent:
-        done.rows.add_unrecorded(segment.number, node, _event_intervals(events))
+        done.rows.add_unrecorded(segment.number, node, _unrecorded(events, recorded_s))
     complete = measured and not absent
     whole = slurm_opinion(segment.slurm, recorded_j if complete else None, recorded_s)
     if whole is not None:
@@ -409,10 +409,13 @@ def _missing_hosts(
     return missing, [flag("missing_host", None, detail)]
 
 
-def _event_intervals(events: list[Event]) -> StageIntervals:
-    """Return the stages of a segment as its events alone tell them."""
+def _unrecorded(events: list[Event], others_s: float) -> StageIntervals:
+    """Return the stages of a node that nothing was recorded of, as the events tell them.
+
+    Without events it had as much time as the others of the segment (`others_s`).
+    """
     ended = [e for e in events if e["end_s"] != float("inf")]
-    window = (0.0, 0.0)
+    window = (0.0, others_s)
     if ended:
         window = float(ended[0]["start_s"]), max(float(e["end_s"]) for e in ended)
     return tile_window(ended, window)[0]

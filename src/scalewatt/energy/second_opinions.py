@@ -161,6 +161,8 @@ def _is_unused(kinds: Sequence[KindEnergy], index: int) -> bool:
 
 
 def _node_j(kinds: Sequence[KindEnergy], span: Window) -> float | None:
-    """Return what all devices of a node were measured to use; None if none was."""
-    measured = [kind for kind in kinds if kind.series and kind.origin == "measured"]
-    return sum(kind.recorded_j(span) for kind in measured) if measured else None
+    """Return what all devices of a node were measured to use; None if any was not measured."""
+    there = [kind for kind in kinds if kind.coverage is not None]
+    if not there or any(kind.origin != "measured" for kind in there):
+        return None
+    return sum(kind.recorded_j(span) for kind in there)
