@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scalewatt.energy.account import Run, account
+from scalewatt.energy.account import account
 from scalewatt.energy.records import Field, RecordWriter
+from scalewatt.energy.run import Run
 from scalewatt.energy.traces import TraceWriter
 from scalewatt.files import write_json, write_table
 

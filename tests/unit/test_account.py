@@ -324,3 +324,17 @@ def test_both_tables_are_written_with_their_schemas(tmp_path: Path) -> None:
     assert pq.read_table(energy).schema.equals(ENERGY_SCHEMA)
     assert pq.read_table(traces).num_rows == 4 * N
     assert pq.read_table(traces).schema.names == TRACES_SCHEMA.names
+
+
+def test_a_stray_stamp_moves_no_other_sample_to_another_stage(tmp_path: Path) -> None:
+    times = np.arange(N, dtype=float)
+    times[20] = 1e6
+    run = make_run(tmp_path, stages=[(0, "train", 0.0, 30.0), (0, "validate", 30.0, 40.0)])
+    stem = tmp_path / "perun" / "segment-000"
+    write_perun(stem.with_suffix(".hdf5"), {"n1": NODE}, time_s=times)
+    write_journal(stem.with_name("segment-000.n1.journal"), "n1", NODE)
+    traces, energy = accounted(run, make_spec(), NO_POWERS)
+    stages = [r["stage"] for r in traces.to_pylist() if r["device_kind"] == "cpu"]
+    assert stages == ["train"] * 20 + ["unattributed"] + ["train"] * 9 + ["validate"] * 11
+    assert sum(energy_of(energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
+    assert "clock_backwards" in flags_of(energy)

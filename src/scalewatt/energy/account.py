@@ -18,18 +18,17 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jsonschema import Draft202012Validator
 
 from scalewatt.energy.device_state import gpu_utilisation, state_flags, state_table
 from scalewatt.energy.node import KindEnergy, Window, node_kinds, node_window, shared_kinds
 from scalewatt.energy.rows import EnergyRows
+from scalewatt.energy.run import Run
 from scalewatt.energy.samples import Flag, flag, short_name
 from scalewatt.energy.second_opinions import node_opinions, opinion_flags, slurm_opinion
 from scalewatt.energy.segments import NodeRecording, Segment, open_segment, segment_numbers
-from scalewatt.energy.stages import StageIntervals, read_events, segment_events, tile_window
+from scalewatt.energy.stages import StageIntervals, segment_events, tile_window
 from scalewatt.energy.tables import Accounts
 from scalewatt.energy.traces import TraceWriter
-from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_table
 
 JOURNAL_TOLERANCE = 0.005
@@ -42,64 +41,6 @@ _DISCARDING = ("killed", "failed")
 """Outcomes of a segment that throw away what was done since its last checkpoint."""
 
 Event = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Run:
-    """What is known of a run beside its recordings."""
-
-    folder: Path
-    spec: dict[str, Any]
-    powers: dict[str, Any]
-    provenance: dict[str, Any]
-    events: pa.Table | None
-    gpus_per_node: int | None = None
-    """How many GPUs each node must have recorded, where somebody says so."""
-
-    @classmethod
-    def of(cls, folder: Path, spec: dict[str, Any], powers: dict[str, Any]) -> Run:
-        """Read a run folder. Raises InputError for a damaged file of events or provenance."""
-        path = folder / "provenance.json"
-        provenance = read_json(path) if path.exists() else {}
-        _check_provenance(provenance, path)
-        events = folder / "events.parquet"
-        return cls(
-            folder, spec, powers, provenance, read_events(events) if events.exists() else None
-        )
-
-    @property
-    def recordings(self) -> Path:
-        """The folder of its recordings: perun/, or else its own."""
-        perun = self.folder / "perun"
-        return perun if perun.is_dir() else self.folder
-
-    @property
-    def hostnames(self) -> list[str]:
-        """Names of the hosts that the run had, as it wrote them down."""
-        return list(dict.fromkeys(self.provenance.get("hostnames") or []))
-
-    def segment(self, number: int) -> dict[str, Any]:
-        """Return what the run noted of one of its segments; nothing where it noted none."""
-        noted = self.provenance.get("segments") or []
-        return next((one for one in noted if one["segment"] == number), {})
-
-    def used_gpus(self, node: str) -> list[int] | None:
-        """Return the indices of the GPUs that the run held on a node; None where not recorded."""
-        if self.provenance.get("torch_device") == "cpu":
-            return []
-        for host, indices in (self.provenance.get("gpus") or {}).items():
-            if short_name(host) == short_name(node) and indices is not None:
-                return [int(index) for index in indices]
-        return None
-
-    def neighbours(self, node: str, window: Window) -> float:
-        """Return the seconds that other runs, noted at registration, shared a node."""
-        shared = (
-            min(window[1], float(other["end_s"])) - max(window[0], float(other["start_s"]))
-            for other in self.provenance.get("neighbours") or []
-            if short_name(other["host"]) == short_name(node)
-        )
-        return max((seconds for seconds in shared), default=0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,42 +279,6 @@ def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:
         return []
     detail = f"{record.node}: {record.device_kind} HDF5 {a:.1f} J, journal {b:.1f} J"
     return [flag("journal_disagrees", None, detail)]
-
-
-_PROVENANCE = {
-    "type": "object",
-    "properties": {
-        "hostnames": {"type": ["array", "null"], "items": {"type": "string"}},
-        "gpus": {
-            "type": ["object", "null"],
-            "additionalProperties": {"type": ["array", "null"], "items": {"type": "integer"}},
-        },
-        "segments": {
-            "type": ["array", "null"],
-            "items": {
-                "type": "object",
-                "required": ["segment"],
-                "properties": {"segment": {"type": "integer"}},
-            },
-        },
-        "neighbours": {
-            "type": ["array", "null"],
-            "items": {
-                "type": "object",
-                "required": ["host", "start_s", "end_s"],
-                "properties": {"start_s": {"type": "number"}, "end_s": {"type": "number"}},
-            },
-        },
-    },
-}
-"""What the accounting reads of provenance.json."""
-
-
-def _check_provenance(provenance: Any, path: Path) -> None:
-    """Raise InputError where what the accounting reads is not of its type."""
-    for error in Draft202012Validator(_PROVENANCE).iter_errors(provenance):
-        where = ".".join(map(str, error.absolute_path)) or "its content"
-        raise InputError(f"{path}: {where}: {error.message}; expected what a training writes")
 
 
 def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.account import Progress, Run, account, account_segment
+from scalewatt.energy.account import Progress, account, account_segment
 from scalewatt.energy.conditions import read_conditions
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.node import UNUSED_GPU, KindEnergy
 from scalewatt.energy.perun_file import list_runs, open_perun_file
+from scalewatt.energy.run import Run
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.energy.segments import Segment, segment_numbers
 from scalewatt.energy.stages import STAGES, StageIntervals, read_events, segment_events

@@ -1,0 +1,110 @@
+"""What is known of a run beside its recordings: spec, provenance, stage events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from jsonschema import Draft202012Validator
+
+from scalewatt.energy.node import Window
+from scalewatt.energy.samples import short_name
+from scalewatt.energy.stages import read_events
+from scalewatt.errors import InputError
+from scalewatt.files import read_json
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a run beside its recordings."""
+
+    folder: Path
+    spec: dict[str, Any]
+    powers: dict[str, Any]
+    provenance: dict[str, Any]
+    events: pa.Table | None
+    gpus_per_node: int | None = None
+    """How many GPUs each node must have recorded, where somebody says so."""
+
+    @classmethod
+    def of(cls, folder: Path, spec: dict[str, Any], powers: dict[str, Any]) -> Run:
+        """Read a run folder. Raises InputError for a damaged file of events or provenance."""
+        path = folder / "provenance.json"
+        provenance = read_json(path) if path.exists() else {}
+        _check_provenance(provenance, path)
+        events = folder / "events.parquet"
+        return cls(
+            folder, spec, powers, provenance, read_events(events) if events.exists() else None
+        )
+
+    @property
+    def recordings(self) -> Path:
+        """The folder of its recordings: perun/, or else its own."""
+        perun = self.folder / "perun"
+        return perun if perun.is_dir() else self.folder
+
+    @property
+    def hostnames(self) -> list[str]:
+        """Names of the hosts that the run had, as it wrote them down."""
+        return list(dict.fromkeys(self.provenance.get("hostnames") or []))
+
+    def segment(self, number: int) -> dict[str, Any]:
+        """Return what the run noted of one of its segments; nothing where it noted none."""
+        noted = self.provenance.get("segments") or []
+        return next((one for one in noted if one["segment"] == number), {})
+
+    def used_gpus(self, node: str) -> list[int] | None:
+        """Return the indices of the GPUs that the run held on a node; None where not recorded."""
+        if self.provenance.get("torch_device") == "cpu":
+            return []
+        for host, indices in (self.provenance.get("gpus") or {}).items():
+            if short_name(host) == short_name(node) and indices is not None:
+                return [int(index) for index in indices]
+        return None
+
+    def neighbours(self, node: str, window: Window) -> float:
+        """Return the seconds that other runs, noted at registration, shared a node."""
+        shared = (
+            min(window[1], float(other["end_s"])) - max(window[0], float(other["start_s"]))
+            for other in self.provenance.get("neighbours") or []
+            if short_name(other["host"]) == short_name(node)
+        )
+        return max((seconds for seconds in shared), default=0.0)
+
+
+_PROVENANCE = {
+    "type": "object",
+    "properties": {
+        "hostnames": {"type": ["array", "null"], "items": {"type": "string"}},
+        "gpus": {
+            "type": ["object", "null"],
+            "additionalProperties": {"type": ["array", "null"], "items": {"type": "integer"}},
+        },
+        "segments": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "object",
+                "required": ["segment"],
+                "properties": {"segment": {"type": "integer"}},
+            },
+        },
+        "neighbours": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "object",
+                "required": ["host", "start_s", "end_s"],
+                "properties": {"start_s": {"type": "number"}, "end_s": {"type": "number"}},
+            },
+        },
+    },
+}
+"""What the accounting reads of provenance.json."""
+
+
+def _check_provenance(provenance: Any, path: Path) -> None:
+    """Raise InputError where what the accounting reads is not of its type."""
+    for error in Draft202012Validator(_PROVENANCE).iter_errors(provenance):
+        where = ".".join(map(str, error.absolute_path)) or "its content"
+        raise InputError(f"{path}: {where}: {error.message}; expected what a training writes")
