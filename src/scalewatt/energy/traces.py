@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -32,6 +33,8 @@ class TraceWriter:
 
     _ROWS = 1 << 19
     """Samples that are written at once."""
+    _AHEAD = 1
+    """How many such parts may wait to be written."""
 
     def __init__(self, path: Path | str, spec: dict[str, Any]) -> None:
         self._path, self._files = Path(path), ExitStack()
@@ -39,7 +42,7 @@ class TraceWriter:
         self._schema = TRACES_SCHEMA.with_metadata({METADATA_KEY: json.dumps(named).encode()})
         self._words: dict[str, dict[str, int]] = {"node": {}, "uuid": {}}
         self._pieces: list[_Piece] = []
-        self._written: Future[None] | None = None
+        self._waiting: deque[Future[None]] = deque()
 
     def __enter__(self) -> TraceWriter:
         temporary = self._files.enter_context(atomic_path(self._path))
@@ -49,11 +52,12 @@ class TraceWriter:
                 temporary,
                 self._schema,
                 compression="zstd",
-                compression_level=1,
+                compression_level=-5,
                 use_dictionary=words,
                 # Neighbouring samples differ little: in time by a period, in power in low bits.
                 column_encoding={"time": "DELTA_BINARY_PACKED", "power_w": "BYTE_STREAM_SPLIT"},
-                write_batch_size=1 << 18,
+                write_batch_size=1 << 20,
+                data_page_size=8 << 20,
                 write_statistics=["segment", "time"],
             )
         )
@@ -69,7 +73,7 @@ class TraceWriter:
         if error is None:
             with self._files:
                 self._flush()
-                self._wait()
+                self._wait(0)
         else:
             self._files.__exit__(kind, error, trace)
 
@@ -97,15 +101,16 @@ class TraceWriter:
         return self._words[column].setdefault(word, len(self._words[column]))
 
     def _flush(self) -> None:
-        self._wait()
         pieces, self._pieces = self._pieces, []
         words = {name: list(codes) for name, codes in self._words.items()}
         if pieces:
-            self._written = self._thread.submit(self._write, pieces, words)
+            self._waiting.append(self._thread.submit(self._write, pieces, words))
+        self._wait(self._AHEAD)
 
-    def _wait(self) -> None:
-        if self._written is not None:
-            self._written.result()
+    def _wait(self, at_most: int) -> None:
+        """Wait until at most so many pieces are still to be written; raises what went wrong."""
+        while len(self._waiting) > at_most:
+            self._waiting.popleft().result()
 
     def _write(self, pieces: list[_Piece], words: dict[str, list[str]]) -> None:
         table = _trace_table(pieces, words, self._schema)
