@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,31 @@ def test_ranks_without_a_host_tell_that_its_recording_is_missing(
     with h5py.File(path, "a") as handle:
         handle["app/nodes/run/nodes/0/nodes/n3"].attrs["mpi_ranks"] = "[2, 3]"
     assert read_perun_file(path).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "lost"),
+    [
+        ("[0, 1, 5000000]", "2, 3, 4, 5, 6, 7, 8, 9, …"),
+        (np.array([0, 1, 5000000], dtype="uint32"), "2, 3, 4, 5, 6, 7, 8, 9, …"),
+        ("[0, 1, 10]", "2, 3, 4, 5, 6, 7, 8, 9"),
+        ("9" * 5000, None),
+    ],
+    ids=["text", "array", "few", "no rank"],
+)
+def test_holes_between_ranks_cost_no_memory_however_wide(
+    tmp_path: Path, ranks: Any, lost: str | None
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
+    with h5py.File(path, "a") as handle:
+        handle["app/nodes/run/nodes/0/nodes/n1"].attrs["mpi_ranks"] = ranks
+    tracemalloc.start()
+    problems = read_perun_file(path).problems
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [one["detail"].partition("ranks ")[2] for one in problems] == ([lost] if lost else [])
+    assert most < 50e6
 
 
 def test_an_absent_kind_has_no_series_and_no_energy(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from scalewatt.energy.samples import (
 )
 from scalewatt.errors import InputError
 
-__all__ = ["RunInfo", "list_runs", "open_perun_file", "read_perun_file"]
+__all__ = ["RunInfo", "holds_runs", "list_runs", "open_perun_file", "read_perun_file"]
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # What h5py raises for damaged files, whatever the damage is.
@@ -49,6 +49,12 @@ def list_runs(path: Path | str) -> list[RunInfo]:
     if not runs:
         raise InputError(f"{path}: holds no run; {EXPECTED}")
     return runs
+
+
+def holds_runs(path: Path | str) -> bool:
+    """Whether there is a run of perun in an HDF5 file; InputError where it is damaged or none."""
+    with _opened(path) as (handle, _), _named(path):
+        return bool(runs_of(handle))
 
 
 def read_perun_file(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, pairwise
+from typing import TypeVar
 
 import h5py
 
@@ -18,6 +20,8 @@ from scalewatt.errors import InputError
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
 FAILED = "failed"
 
+_LISTED = 8
+_RANK_DIGITS = 10
 _PERIOD_KEYS = ("monitor.sampling_period", "sampling_period", "sampling_rate")
 
 
@@ -34,6 +38,11 @@ class RunInfo:
     hosts: tuple[str, ...]
     """The hosts of all rounds, sorted."""
 
+    @property
+    def name(self) -> str:
+        """The run's name, unique in its file."""
+        return f"{self.app}/{self.run_id}"
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -48,6 +57,9 @@ class Run:
     def name(self) -> str:
         """The run's name, unique in its file."""
         return f"{self.app}/{self.run_id}"
+
+
+_AnyRun = TypeVar("_AnyRun", Run, RunInfo)
 
 
 def children(group: h5py.Group) -> dict[str, h5py.Group]:
@@ -91,7 +103,13 @@ def run_info(run: Run) -> RunInfo:
     )
 
 
-def choose_run(runs: Sequence[Run], run_id: str | None) -> tuple[Run, list[Flag]]:
+def run_names(runs: Sequence[Run] | Sequence[RunInfo]) -> dict[str, str]:
+    """Return by each run's name the shortest one that no other run of the file has."""
+    short = len({run.run_id for run in runs}) == len(runs)
+    return {run.name: run.run_id if short else run.name for run in runs}
+
+
+def choose_run(runs: Sequence[_AnyRun], run_id: str | None) -> tuple[_AnyRun, list[Flag]]:
     """Return the run called `run_id` or `<app>/<run_id>`; without a name the last one.
 
     Raises InputError (without the path) where there is no such run.
@@ -100,8 +118,7 @@ def choose_run(runs: Sequence[Run], run_id: str | None) -> tuple[Run, list[Flag]
         raise InputError(f"holds no run; {EXPECTED}")
     found = [run for run in runs if run_id in (None, run.name)]
     found = found or [run for run in runs if run.run_id == run_id]
-    short = len({run.run_id for run in runs}) == len(runs)
-    names = {run.name: run.run_id if short else run.name for run in runs}
+    names = run_names(runs)
     if not found:
         raise InputError(f"holds no run {run_id!r}; it holds {', '.join(names.values())}")
     if len(found) == 1:
@@ -168,11 +185,12 @@ def _round_flags(
 
 def _lost_hosts(hosts: dict[str, h5py.Group]) -> list[Flag]:
     """Tell from holes in the ranks' numbers that a host's recording is not in the file."""
-    ranks = {rank for node in hosts.values() for rank in _ranks(node)}
-    lost = sorted(set(range(max(ranks, default=-1))) - ranks)
+    ranks = sorted({rank for node in hosts.values() for rank in _ranks(node)})
+    holes = (range(before + 1, rank) for before, rank in pairwise([-1, *ranks]))
+    lost = list(islice(chain.from_iterable(holes), _LISTED + 1))
     if not lost:
         return []
-    listed = ", ".join(map(str, lost[:8])) + (", …" if len(lost) > 8 else "")
+    listed = ", ".join(map(str, lost[:_LISTED])) + (", …" if len(lost) > _LISTED else "")
     detail = f"the file holds no recording of the hosts of ranks {listed}"
     return [flag("missing_host", None, detail)]
 
@@ -181,4 +199,5 @@ def _ranks(host: h5py.Group) -> list[int]:
     """Return a host's ranks: numbers in older files, their text "[0, 1]" in newer ones."""
     ranks = host.attrs.get("mpi_ranks", "")
     listed = ranks.tolist() if hasattr(ranks, "tolist") else ranks
-    return [int(number) for number in re.findall(r"\d+", str(listed))]
+    numbers = re.findall(r"\d+", str(listed))
+    return [int(number) for number in numbers if len(number) <= _RANK_DIGITS]
