@@ -176,6 +176,33 @@ def test_a_sensor_of_something_else_is_passed_over(tmp_path: Path, unit: str) ->
     assert [s.sensor for s in read_perun_file(path).series] == ["CUDA:0_POWER"]
 
 
+POWER_NAMES = {
+    "gpu": ["CUDA:1_POWER", "ROCM:3aff74a1-0000_POWER"],
+    "cpu": ["cpu_0_package-0", "cpu_power_socket_0_hwmon1"],
+    "ram": ["ram_0_dram"],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, names in POWER_NAMES.items() for name in names]
+)
+def test_a_sensor_of_power_that_holds_nothing_is_missed(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CPU_USAGE": np.full(9, 50.0)}})
+    with changed(path, "") as host:
+        host.require_group(f"{kind}/nodes/{name}")
+        host.require_group(f"{kind}/nodes/{kind.upper()}_SOMETHING")
+    series = {s.sensor: s for s in read_perun_file(path).series}
+    assert set(series) == {"CUDA:0_POWER", "CPU_USAGE", name}
+    assert (series[name].device_kind, series[name].values.size) == (kind, 0)
+    (doubt,) = series[name].flags
+    assert (doubt["code"], doubt["detail"]) == ("unreadable_sensor", "it holds no raw_data")
+    said = describe(path)
+    assert said[f"{kind}_energy_kwh"] is None and "unreadable_sensor" in codes(said["flags"])
+
+
 def test_a_sensor_without_samples_makes_its_kind_unknown(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
     write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9)}})

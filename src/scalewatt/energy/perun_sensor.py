@@ -45,6 +45,8 @@ _MAGNITUDES = {
 _NO_LIMIT_W = 1e5
 # The index of older ROCm names and of a Grace socket; newer ROCm names hold a UUID.
 _INDEX = re.compile(r"^ROCM:(\d{1,2})_|^[a-z_]+_socket_(\d+)_")
+# What perun calls sensors of power and energy, which are missed even where they hold nothing.
+_POWER_NAME = re.compile(r".*_POWER$|cpu_\d+_package|ram_\d+_dram|cpu_power_socket_\d")
 
 
 class _Unreadable(Exception):
@@ -69,7 +71,7 @@ class SensorReader:
 
         A sensor that cannot be read is a series without samples, flagged `unreadable_sensor`.
         """
-        if "raw_data" not in group:
+        if "raw_data" not in group and not _POWER_NAME.match(sensor):
             return None
         empty = SensorSeries(
             node=self._host,
@@ -82,6 +84,8 @@ class SensorReader:
             uuid=text(group.attrs.get("uuid")) if kind == "gpu" else None,
         )
         try:
+            if "raw_data" not in group:
+                raise _Unreadable("it holds no raw_data")
             raw = h5py.Group(h5py.h5g.open(group.id, b"raw_data"))
             data, unit = _data_and_unit(raw)
             quantity = QUANTITIES.get(unit)
