@@ -401,7 +401,9 @@ def test_which_of_several_runs_or_rounds_must_be_said(place: Place) -> None:
     assert "several runs" in message and "allowed: one, two" in message
     assert "no run 'three'" in place.refused(place.describe(file, run="three"))
     assert "several rounds" in place.refused(place.describe(file, run="two"))
-    assert "no '7'; allowed: 0, 1" in place.refused(place.describe(file, run="two", round="7"))
+    assert "no round '7'; it holds 0, 1" in place.refused(
+        place.describe(file, run="two", round="7")
+    )
 
 
 # --- repeats, and the same file again -------------------------------------------------------------
@@ -703,19 +705,70 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"repeat": 0}, ["repeat: 0 is too small"]),
     ({"protocol": "papr"}, ["protocol", "did you mean 'paper'"]),
     ({"series": "a b"}, ["series", '"a b"', "letters"]),
+    ({"samples": 10**23, "dataset_samples": None, "epochs": None}, ["samples", "at most 10000000"]),
+    ({"dataset_samples": 10**30}, ["dataset_samples: 10", "at most 1000000000000"]),
+    ({"epochs": 2**31}, ["epochs: 2147483648", "at most 1000000"]),
+    ({"gpus": 10**9}, ["gpus: 1000000000", "at most 100000"]),
+    ({"nodes": 10**9}, ["nodes: 1000000000", "at most 100000"]),
+    ({"repeat": 10**6}, ["repeat: 1000000", "at most 10000"]),
+    ({"local_batch_size": 10**8, "gpus": 64}, ["local_batch_size: 100000000", "at most 1000000000"]),
+    ({"gpu_indices": [2**31]}, ["gpu_indices", "a list such as [0, 1]"]),
+    ({"metric": 10**400}, ["metric: 1000", "at most 1e+300"]),
     ({"path": "a.hdf5"}, ["path: only in tables"]),
     ({"events": "none.csv"}, ["none.csv", "CSV"]),
-    ({"run": "x"}, ["no run 'x'", "allowed: run"]),
+    ({"run": "x"}, ["no run 'x'", "it holds run"]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "parts"), WRONG, ids=[str(c) for c, _ in WRONG])
+@pytest.mark.parametrize(("change", "parts"), WRONG, ids=[str(c)[:60] for c, _ in WRONG])
 def test_a_wrong_description_is_refused_by_file_and_key(
     place: Place, change: dict[str, Any], parts: list[str]
 ) -> None:
     message = place.refused(place.describe(place.perun("a.hdf5"), **change))
     assert all(part in message for part in parts), message
     assert str(place.folder / "a") in message or "none.csv" in message
+
+
+@pytest.mark.parametrize("key", ["run", "gpus", "gpu_indices", "metric", "model"])
+@pytest.mark.parametrize(
+    "value",
+    ["[" * 5000 + "]" * 5000, "[" * 900 + "]" * 900, "0x" + "f" * 5000, "9" * 5000, "&a [*a]"],
+    ids=["nested", "less nested", "long hexadecimal", "long", "in itself"],
+)
+def test_a_value_beyond_all_measure_is_refused(place: Place, key: str, value: str) -> None:
+    file = place.perun("a.hdf5")
+    values = {k: v for k, v in described().items() if k != key}
+    file.with_suffix(".yaml").write_text(f"{yaml.safe_dump(values)}{key}: {value}\n")
+    message = place.refused(file)
+    assert "a.yaml: " in message and len(message) < 700
+
+
+def test_a_cell_beyond_all_measure_is_refused(place: Place) -> None:
+    place.perun("a.hdf5")
+    values = described(path="a.hdf5") | {"gpu_indices": "[" * 5000}
+    with open(place.folder / "t.csv", "w", newline="") as handle:
+        writer = csv.DictWriter(handle, values)
+        writer.writeheader()
+        writer.writerow(values)
+    message = place.refused("--table", place.folder / "t.csv")
+    assert "t.csv: line 2: gpu_indices" in message and "a list such as [0, 1]" in message
+
+
+def test_a_metric_may_be_a_large_whole_number(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5"), metric=10**20))
+    assert place.row(ONE)["metric_last"] == 1e20
+
+
+def test_a_folder_may_be_named_from_within(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.folder / "run" / "within").mkdir(parents=True)
+    monkeypatch.chdir(place.folder / "run")
+    assert f"{place.folder / 'run.yaml'}, or a row of --table" in place.refused(".")
+    assert "/: is not described; allowed: a row of --table" in place.refused("/")
+    place.perun("run/a.hdf5")
+    place.describe(place.folder / "run")
+    place.done(".")
+    monkeypatch.chdir(place.folder / "run" / "within")
+    assert "already there" in place.done("..")
 
 
 def test_more_hosts_than_nodes_are_refused(place: Place) -> None:
@@ -763,6 +816,28 @@ def test_a_folder_of_nothing_or_of_a_muddle_is_refused(place: Place) -> None:
     place.perun("run/b.hdf5")
     place.journal("run/c.jsonl")
     assert "2 perun files and journals of 1 segments" in place.refused(folder)
+
+
+def test_files_of_others_are_left_alone_in_a_folder(place: Place) -> None:
+    place.perun("run/a.hdf5")
+    place.journal("run/a.jsonl")
+    (place.folder / "run" / "a.conditions").write_text('{"conditions": 1}\n')
+    for name in ("model.h5", "foreign.hdf5", "weights"):
+        with h5py.File(place.folder / "run" / name, "w") as handle:
+            handle["weights"] = [1.0, 2.0]
+    place.done(place.describe(place.folder / "run"))
+    found = {one["original"] for one in place.provenance(ONE)["recordings"]}
+    assert found == {"a.hdf5", "a.jsonl"}
+
+
+def test_a_damaged_recording_in_a_folder_is_no_file_of_others(place: Place) -> None:
+    place.journal("run/a.jsonl")
+    place.describe(place.folder / "run")
+    torn = place.perun("run/a.hdf5")
+    torn.write_bytes(torn.read_bytes()[:3000])
+    assert "a.hdf5: cannot be read" in place.refused(place.folder / "run")
+    torn.write_bytes(b"")
+    assert "a.hdf5: is empty" in place.refused(place.folder / "run")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from scalewatt.errors import InputError
 
 # scalewatt runs from its checkout (an editable install): the schemas stand beside the workflow.
 PROJECT_ROOT = Path(__file__).resolve().parents[3]
+_SHOWN = 100
+"""Characters of a wrong value in a message."""
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -42,8 +44,10 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({reason})") from error
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: is nested too deeply; expected keys and values") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected keys and values (a YAML mapping)")
     return content
@@ -87,9 +91,16 @@ def check(content: Any, part: dict[str, Any], where: str, root: dict[str, Any]) 
     )
     strict = extend(Draft202012Validator, type_checker=types)
     validator = strict({**part, "$defs": root.get("$defs", {})})
-    errors = sorted(validator.iter_errors(content), key=lambda e: (len(e.path), str(list(e.path))))
+    try:
+        errors = list(validator.iter_errors(content))
+    except (RecursionError, ValueError) as error:  # Python shows no number of 4300 digits
+        raise InputError(
+            f"{where}: a value is nested too deeply or has too many digits; allowed: what "
+            "the documents show"
+        ) from error
     if errors:
-        raise InputError(_message(errors[0], where))
+        first = min(errors, key=lambda e: (len(e.path), str(list(e.path))))
+        raise InputError(_message(first, where))
 
 
 def _message(error: Any, where: str) -> str:
@@ -98,7 +109,7 @@ def _message(error: Any, where: str) -> str:
         error = _deepest(error)
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
     place = f"{where}: {key.lstrip('.')}" if key else where
-    value = json.dumps(error.instance, default=str)
+    value = _shown(error.instance)
     rule = error.validator_value
     match error.validator:
         case "additionalProperties":
@@ -132,6 +143,15 @@ def _message(error: Any, where: str) -> str:
         case _:
             hint = error.schema.get("description", "")
             return f"{place}: {error.message}{f'; allowed: {hint}' if hint else ''}"
+
+
+def _shown(value: Any) -> str:
+    """A value in a message, cut to a length that can be read."""
+    try:
+        text = json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        return "what is given"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _allowed(part: dict[str, Any], key: str) -> str:

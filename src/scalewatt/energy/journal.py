@@ -39,6 +39,7 @@ CLOCK_JUMP_S = 1.0
 _NEWEST = 2
 _STAMPS = ("t", "mono", "crc32")
 _TAIL_BYTES = 1 << 16
+_BEGINNINGS = (b'{"t"', b'{"journal"', b'{"mono"')
 
 # Sensor name -> device kind, unit, magnitude of the raw value (perun 1.0.0).
 _KNOWN = (
@@ -117,6 +118,16 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
         source=source,
         problems=tuple(problems),
     )
+
+
+def is_journal(path: Path | str) -> bool:
+    """Whether a file's content begins like a journal."""
+    try:
+        with open(path, "rb") as handle:
+            begin = handle.read(64)
+    except OSError:
+        return False
+    return begin.lstrip().startswith(_BEGINNINGS)
 
 
 def last_sample_s(path: Path | str) -> float | None:

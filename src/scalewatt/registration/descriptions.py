@@ -16,6 +16,7 @@ from scalewatt.figures.words import METRIC_OF_MODEL
 from scalewatt.registration.tables import shared_rows, table_rows
 
 _POINT_KEYS = ("gpus", "precision", "variant")
+_LONGEST = 10**20
 _KEPT = ("series", "label", "repeat", "run", "round", "gpu_indices", "nodes", "device_name")
 
 
@@ -65,7 +66,10 @@ def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Descrip
 
 
 def _candidates(path: Path) -> list[Path]:
-    return [path.with_name(path.name + ".yaml"), path.with_suffix(".yaml")]
+    """Where a path's description may lie: beside it, so nowhere for `/`."""
+    if path.name in ("", ".."):
+        path = path.resolve()
+    return [path.with_name(path.name + ".yaml"), path.with_suffix(".yaml")] if path.name else []
 
 
 def _beside(path: Path) -> list[Description]:
@@ -74,7 +78,8 @@ def _beside(path: Path) -> list[Description]:
     file = next((c for c in _candidates(path) if c.is_file() and c != path), None)
     if file is None:
         names = " or ".join(str(c) for c in _candidates(path) if c != path)
-        raise InputError(f"{path}: is not described; allowed: {names}, or a row of --table")
+        allowed = f"{names}, or a row of --table" if names else "a row of --table"
+        raise InputError(f"{path}: is not described; allowed: {allowed}")
     content = read_yaml(file)
     rows = [(str(file), content)]
     if "runs" in content:
@@ -108,7 +113,7 @@ def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> 
         point=point,
         constant=constant,
         samples=dataset_samples * epochs,
-        metric=values.get("metric"),
+        metric=float(values["metric"]) if "metric" in values else None,
         torch_device=values.get("torch_device", "cuda"),
         events=base / events if events else None,
         given={key: values[key] for key in _KEPT if key in values},
@@ -119,7 +124,8 @@ def _as_text(value: Any) -> Any:
     """perun calls runs by their time and rounds by a number, which YAML takes for such."""
     if isinstance(value, date):
         return value.isoformat()
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if number and abs(value) < _LONGEST else value
 
 
 def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
@@ -152,6 +158,12 @@ def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
             "global_batch_size (over all GPUs)"
         )
     if total is None:
+        largest = schema("registration")["properties"]["global_batch_size"]["maximum"]
+        if values["local_batch_size"] * gpus > largest:
+            raise InputError(
+                f"{where}: local_batch_size: {local} on {gpus} GPUs is too large; allowed: at most "
+                f"{largest} samples per update over all GPUs"
+            )
         return int(values["local_batch_size"]), "local_batch_size"
     if total % gpus:
         raise InputError(

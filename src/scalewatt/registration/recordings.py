@@ -11,16 +11,14 @@ from pathlib import Path
 
 import h5py
 
-from scalewatt.energy.journal import read_journal
+from scalewatt.energy.journal import is_journal, read_journal
 from scalewatt.energy.node import node_window
-from scalewatt.energy.perun_file import list_runs, open_perun_file
-from scalewatt.energy.perun_layout import RunInfo
+from scalewatt.energy.perun_file import RunInfo, holds_runs, list_runs, open_perun_file
+from scalewatt.energy.perun_layout import choose_run, run_names
 from scalewatt.energy.samples import Flag, SensorSeries
 from scalewatt.errors import InputError
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-_JOURNAL = (b'{"t"', b'{"journal"', b'{"mono"')
 _NAMES = "segment-000.hdf5, segment-000.<host>.journal, segment-001.hdf5, …"
 
 
@@ -149,20 +147,11 @@ def sha256_of(path: Path) -> str:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _begin(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as handle:
-            return handle.read(64)
-    except OSError:
-        return b""
-
-
-def _is_journal(path: Path) -> bool:
-    return path.suffix != ".conditions" and _begin(path).lstrip().startswith(_JOURNAL)
-
-
 def _is_recording(path: Path) -> bool:
-    return _is_journal(path) or _begin(path).startswith(_HDF5) or path.suffix in (".hdf5", ".h5")
+    """Whether a file is a journal, or HDF5 with a run; InputError where it is damaged HDF5."""
+    if is_journal(path):
+        return True
+    return (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)) and holds_runs(path)
 
 
 def _number(path: Path) -> int:
@@ -172,41 +161,38 @@ def _number(path: Path) -> int:
 
 
 def _read(path: Path, run: str | None, round_: str | None) -> _Read:
-    if _is_journal(path):
+    if is_journal(path):
         if run is not None or round_ is not None:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
         recording = read_journal(path)
         windows, gpus = _facts(recording.nodes.items(), recording.t0_known)
         return _Read(path, True, recording.hosts, gpus, windows, "", recording.problems)
-    chosen, round_, part = _choice(list_runs(path), path, run, round_)
-    with open_perun_file(path, f"{chosen.app}/{chosen.run_id}", round_) as recording:
+    runs = list_runs(path)
+    chosen = _chosen(runs, path, run)
+    with open_perun_file(path, chosen.name, round_) as recording:
+        problems = recording.problems
+        if any(one["code"] == "several_rounds" for one in problems):
+            rounds = ", ".join(chosen.round_ids)
+            raise InputError(
+                f"{path}: run {chosen.run_id} holds several rounds, the key round says which; "
+                f"allowed: {rounds}"
+            )
+        others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
+        part = (chosen.app, chosen.run_id, recording.round_id or "") if others else None
         windows, gpus = _facts(recording.nodes.items(), recording.t0_known)
         started = recording.execution_dt or ""
-        problems = recording.problems
         return _Read(path, False, recording.hosts, gpus, windows, started, problems, part)
 
 
-def _choice(
-    runs: list[RunInfo], path: Path, run: str | None, round_: str | None
-) -> tuple[RunInfo, str | None, tuple[str, str, str] | None]:
-    """The run and round to read, and the part to keep if the file holds more."""
-    found = [r for r in runs if run in (None, r.run_id, f"{r.app}/{r.run_id}")]
-    if len(found) != 1:
-        unique = len({r.run_id for r in runs}) == len(runs)
-        names = ", ".join(r.run_id if unique else f"{r.app}/{r.run_id}" for r in runs)
-        problem = "holds several runs, the key run says which" if found else f"holds no run '{run}'"
-        raise InputError(f"{path}: {problem}; allowed: {names}")
-    chosen = found[0]
-    rounds = chosen.round_ids
-    numbered = [name for name in rounds if name.isdecimal()]
-    if round_ not in (None, *rounds) or (round_ is None and len(numbered) > 1):
-        problem = "several rounds, the key round says which" if round_ is None else f"no '{round_}'"
-        raise InputError(
-            f"{path}: run {chosen.run_id} has {problem}; allowed: {', '.join(rounds) or 'nothing'}"
-        )
-    kept = round_ or (numbered or [*rounds, ""])[0]
-    others = len(runs) > 1 or (round_ is not None and len(rounds) > 1)
-    return chosen, round_, (chosen.app, chosen.run_id, kept) if others else None
+def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
+    try:
+        chosen, several = choose_run(runs, run)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    if several:
+        names = ", ".join(run_names(runs).values())
+        raise InputError(f"{path}: holds several runs, the key run says which; allowed: {names}")
+    return chosen
 
 
 def _facts(

@@ -111,7 +111,7 @@ def _typed(key: str, value: Any) -> Any:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)  # a column of integers with empty cells is one of floats
