@@ -176,15 +176,7 @@ def account_segment(
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
         done.opinions += [opinion.row(segment.number) for opinion in opinions]
         done.states.append(state_table(one.recording, segment.number))
-    ended = run.segment(segment.number)
-    if ended.get("outcome") == "monitor_lost":
-        detail = (
-            f"segment {segment.number} stopped at a checkpoint, because it was not recorded any"
-        )
-        flags.append(flag("monitor_lost", None, f"{detail} more: {ended.get('detail')}"))
-    if lost[1] > lost[0]:
-        detail = f"segment {segment.number} was killed; {lost_s:.1f} s of its work were lost"
-        flags.append(flag("segment_killed", None, f"{detail} and done again"))
+    flags += _outcome_flags(run, segment.number, lost_s)
     absent, doubts = _missing_hosts(run, nodes, segment)
     flags += doubts
     for node in absent:
@@ -195,6 +187,18 @@ def account_segment(
         done.opinions.append(whole.row(segment.number))
         flags += opinion_flags([whole], "node")
     done.rows.flag_segment(segment.number, flags)
+
+
+def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
+    """Tell of a segment that did not end as it should; `lost_s` is what it did in vain."""
+    ended = run.segment(number)
+    if ended.get("outcome") == "monitor_lost":
+        detail = f"segment {number} stopped at a checkpoint, because it was not recorded any more"
+        return [flag("monitor_lost", None, f"{detail}: {ended.get('detail')}")]
+    if ended.get("outcome") in _DISCARDING:
+        detail = f"segment {number} was killed; {lost_s:.1f} s of its work were lost and done again"
+        return [flag("segment_killed", None, detail)]
+    return []
 
 
 def _node_accounts(

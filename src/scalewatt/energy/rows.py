@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from scalewatt.energy.node import MAX_UNCOVERED, KindEnergy, Window
-from scalewatt.energy.samples import DEVICE_KINDS, Flag, flag
+from scalewatt.energy.samples import DEVICE_KINDS, Flag, Floats, flag
 from scalewatt.energy.stages import STAGES, StageIntervals
 from scalewatt.energy.tables import (
     CONDITIONS_SCHEMA,
@@ -24,16 +24,23 @@ from scalewatt.energy.tables import (
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One device kind of one node in one segment; `kind` is None where nothing was recorded."""
+    """One device kind of one node in one segment, without its samples."""
 
     segment: int
     node: str
     device_kind: str
-    kind: KindEnergy | None
     intervals: StageIntervals
-    lost: Window
-    """The span in which it worked in vain."""
-    flags: list[Flag]
+    recorded_j: Floats | None = None
+    """What was recorded in each interval; None without a sensor or an estimate."""
+    discarded_j: Floats | None = None
+    """The part of it that was done in vain."""
+    devices: int | None = None
+    sensors: int = 0
+    origin: str | None = None
+    coverage: float | None = 0.0
+    device_s: float = 0.0
+    shared: bool = False
+    flags: tuple[Flag, ...] = ()
 
 
 class EnergyRows:
@@ -57,8 +64,23 @@ class EnergyRows:
         flags: Sequence[Flag],
     ) -> None:
         """Add one device kind of one node; what it did in the span `lost` was done in vain."""
-        part = _Part(segment, kind.node, kind.device_kind, kind, intervals, lost, list(flags))
-        self._parts.append(part)
+        self._parts.append(
+            _Part(
+                segment,
+                kind.node,
+                kind.device_kind,
+                intervals,
+                recorded_j=kind.intervals_j(intervals) if kind.series else None,
+                discarded_j=kind.intervals_j(intervals.within(*lost)) if kind.series else None,
+                devices=kind.devices,
+                sensors=len(kind.series),
+                origin=kind.origin,
+                coverage=kind.coverage,
+                device_s=kind.device_s,
+                shared=kind.shared,
+                flags=tuple(flags),
+            )
+        )
 
     def add_unrecorded(self, segment: int, node: str, intervals: StageIntervals) -> None:
         """Add a node that nothing was recorded of; its time is that of the events."""
@@ -92,9 +114,9 @@ class EnergyRows:
 
         Their kinds are those of the run's other nodes, all three where there is no other.
         """
-        present = {part.device_kind for part in self._parts if part.kind and part.kind.series}
+        present = {part.device_kind for part in self._parts if part.sensors}
         missing = [
-            _Part(segment, node, kind, None, intervals, (0.0, 0.0), [])
+            _Part(segment, node, kind, intervals)
             for segment, node, intervals in self._unrecorded
             for kind in DEVICE_KINDS
             if kind in present or not present
@@ -114,26 +136,24 @@ class _Stated:
 
     def __init__(self, parts: Sequence[_Part]) -> None:
         kinds = {part.device_kind for part in parts}
-        self._devices = {
-            kind: max(_devices(p) for p in parts if p.device_kind == kind) for kind in kinds
+        self._sensors = {
+            kind: max(part.sensors for part in parts if part.device_kind == kind) for kind in kinds
         }
-        recorded = [part for part in parts if part.kind is not None and part.kind.series]
+        recorded = [part for part in parts if part.sensors]
         self.coverage = {kind: self._covered(kind, parts) for kind in kinds}
         self._recorded = {kind: self._covered(kind, recorded) for kind in kinds}
 
     def is_absent(self, part: _Part) -> bool:
         """Whether a part's kind is out of the run's scope: no node has anything of it."""
-        absent = part.kind is not None and part.kind.coverage is None
-        return absent and not self._devices[part.device_kind]
+        return part.coverage is None and not self._sensors[part.device_kind]
 
     def is_missing(self, part: _Part) -> bool:
         """Whether a node lacks a kind that others of the run have."""
-        absent = part.kind is not None and part.kind.coverage is None
-        return absent and not self.is_absent(part)
+        return part.coverage is None and not self.is_absent(part)
 
     def is_known(self, part: _Part) -> bool:
         """Whether the energy of a part may be stated, whatever is unknown of other nodes."""
-        if part.kind is None or part.kind.shared or not part.kind.series:
+        if part.shared or not part.sensors:
             return False
         return self._recorded[part.device_kind] >= 1 - MAX_UNCOVERED
 
@@ -143,35 +163,27 @@ class _Stated:
         for part in parts:
             if part.device_kind != device_kind or self.is_absent(part):
                 continue
-            if part.kind is None or not part.kind.series:
-                seconds = float(part.intervals.seconds.sum())
-                device_s += seconds * max(self._devices[device_kind], 1)
+            if part.sensors:
+                device_s += part.device_s
+                covered_s += (part.coverage or 0.0) * part.device_s
             else:
-                device_s += part.kind.device_s
-                covered_s += (part.kind.coverage or 0.0) * part.kind.device_s
+                seconds = float(part.intervals.seconds.sum())
+                device_s += seconds * max(self._sensors[device_kind], 1)
         return covered_s / device_s if device_s > 0 else 0.0
-
-
-def _devices(part: _Part) -> int:
-    return len(part.kind.series) if part.kind is not None else 0
 
 
 def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str, Any]]:
     """Return the rows of ENERGY_SCHEMA of a part, without the run's name."""
-    kind, known = part.kind, stated.is_known(part)
-    seconds = part.intervals.by_stage(part.intervals.seconds)
-    recorded: dict[str, float] = {}
-    discarded: dict[str, float] = {}
-    if kind is not None and kind.series:
-        recorded = part.intervals.by_stage(kind.intervals_j(part.intervals))
-        inside = part.intervals.within(*part.lost)
-        discarded = part.intervals.by_stage(kind.intervals_j(inside))
+    known, intervals = stated.is_known(part), part.intervals
+    seconds = intervals.by_stage(intervals.seconds)
+    recorded = {} if part.recorded_j is None else intervals.by_stage(part.recorded_j)
+    discarded = {} if part.discarded_j is None else intervals.by_stage(part.discarded_j)
     same = {
         "segment": part.segment,
         "node": part.node,
         "device_kind": part.device_kind,
-        "devices": None if kind is None else kind.devices,
-        "energy_origin": None if kind is None else kind.origin,
+        "devices": part.devices,
+        "energy_origin": part.origin,
         "coverage": None if stated.is_absent(part) else stated.coverage[part.device_kind],
         "flags": json.dumps([*flags, *_own_flags(part, stated)], ensure_ascii=False),
     }
@@ -190,7 +202,7 @@ def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str,
 
 def _own_flags(part: _Part, stated: _Stated) -> list[Flag]:
     if not stated.is_missing(part):
-        return part.flags
+        return list(part.flags)
     detail = f"{part.node}: no {part.device_kind} sensor, but other nodes of the run have one"
     others = [one for one in part.flags if one["code"] != "absent"]
     return [*others, flag("kind_missing", None, detail)]
@@ -202,9 +214,8 @@ def _epoch_rows(parts: Sequence[_Part], stated: _Stated) -> list[dict[str, Any]]
     for part in parts:
         if stated.is_absent(part):
             continue
-        recorded = np.zeros(part.intervals.start_s.shape)
-        if part.kind is not None:
-            recorded = part.kind.intervals_j(part.intervals)
+        nothing = np.zeros(part.intervals.start_s.shape)
+        recorded = nothing if part.recorded_j is None else part.recorded_j
         energies = part.intervals.by_epoch(recorded)
         for (epoch, stage), seconds in part.intervals.by_epoch(part.intervals.seconds).items():
             row = sums.setdefault(
@@ -214,7 +225,7 @@ def _epoch_rows(parts: Sequence[_Part], stated: _Stated) -> list[dict[str, Any]]
             row["node_s"] += seconds
             row["energy_j"] += energies[epoch, stage]
             row["known"] &= stated.is_known(part)
-            row["origins"].add(part.kind.origin if part.kind is not None else None)
+            row["origins"].add(part.origin)
     return [
         {
             "epoch": epoch,
