@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 from energy_files import T0, codes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scalewatt.energy import condition_sources as sources_module
 from scalewatt.energy import conditions as module
@@ -27,7 +33,7 @@ from scalewatt.energy.conditions import ConditionSeries, ConditionsWriter, read_
 from scalewatt.energy.records import Field, RecordWriter
 
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml" / "pynvml.py"
-FACTS = {"host": "n1", "sampling_period_s": 1.0, "started_s": T0}
+FACTS = {"host": "n1", "sampling_period_s": 1.0}
 
 
 @pytest.fixture
@@ -139,10 +145,17 @@ def test_a_machine_without_anything_counts_its_neighbours(bare: None, tmp_path: 
     assert list(record(tmp_path, condition_sources(lambda: 1))) == [("neighbours", 0)]
 
 
-def test_a_machine_without_even_neighbours_writes_no_conditions(bare: None, tmp_path: Path) -> None:
-    writer = ConditionsWriter(tmp_path, "s.n1", FACTS, condition_sources(lambda: None))
-    writer.sample()
-    assert list(tmp_path.iterdir()) == []
+def test_neighbours_that_cannot_be_seen_are_missing_and_not_left_out(
+    bare: None, tmp_path: Path
+) -> None:
+    found = record(tmp_path, condition_sources(lambda: None))
+    assert np.isnan(found["neighbours", 0].values).tolist() == [True]
+
+
+def test_a_record_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    writer = ConditionsWriter(tmp_path / "none", "s.n1", FACTS, [temperature(lambda: (40.0,))])
+    assert not writer.sample() and isinstance(writer.error, FileNotFoundError)
+    assert writer.sample(), "the next one is not due"
 
 
 def test_a_source_that_breaks_is_missing_and_the_others_are_not(
@@ -182,16 +195,27 @@ def test_a_costly_reading_is_repeated_more_seldom(
     assert series.time_s[0] == pytest.approx(T0 + 1000 + cost_s)
 
 
-def test_the_closing_sample_is_recorded_before_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@settings(max_examples=30, deadline=None)
+@given(costs_ms=st.lists(st.floats(0.01, 60), min_size=1, max_size=7), seed=st.integers(0, 99))
+def test_readings_of_any_costs_take_a_thousandth_of_a_core(
+    tmp_path_factory: pytest.TempPathFactory, costs_ms: list[float], seed: int
 ) -> None:
-    clock = Clock(monkeypatch, 0.001)
-    writer = ConditionsWriter(tmp_path, "s.n1", FACTS, [temperature(clock.read)])
-    for second, closing in [(0, False), (1, False), (2, False), (2.3, True)]:
-        clock.now = 1000.0 + second
-        writer.sample(closing)
-    (series,), _ = read_conditions(tmp_path / "s.n1.conditions")
-    assert np.diff(series.time_s) == pytest.approx([2.3])
+    jitter, costs = np.random.default_rng(seed), []
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        clock = Clock(monkeypatch)
+
+        def read() -> tuple[float]:
+            costs.append(costs_ms[len(costs) % len(costs_ms)] * 1e-3)
+            clock.now += costs[-1]
+            return (40.0,)
+
+        folder = tmp_path_factory.mktemp("costs")
+        writer = ConditionsWriter(folder, "s.n1", FACTS, [temperature(read)])
+        while clock.now < 4600:
+            clock.now += 0.3 * jitter.uniform(0.1, 1.9)
+            writer.sample()
+    # The last of them have an interval's time yet to be paid off.
+    assert sum(costs[:-5]) <= 1e-3 * 3600
 
 
 @pytest.mark.parametrize(
@@ -250,6 +274,65 @@ def test_a_controller_that_hangs_is_not_waited_for_and_ended() -> None:
     while asked.returncode is None:
         assert list(ipmi()) == [None]
     assert asked.returncode == -9
+
+
+# A sampler that ignores what stops a training, and asks one who never answers.
+ASKING = """
+import sys, time
+from scalewatt.energy.condition_sources import IpmiPower
+from scalewatt.training.stop import ignore_stop_signals
+ignore_stop_signals()
+ipmi = IpmiPower([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"])
+ipmi()
+ipmi._asked.stdout.readline()
+print(ipmi._asked.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture()
+def asked() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A sampler, and the process id of whom it asks."""
+    sampler = subprocess.Popen([sys.executable, "-c", ASKING], stdout=subprocess.PIPE, text=True)
+    assert sampler.stdout is not None
+    pid = int(sampler.stdout.readline())
+    try:
+        yield sampler, pid
+    finally:
+        sampler.kill()
+        sampler.communicate()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_question_in_flight_ends_with_its_sampler(
+    asked: tuple[subprocess.Popen[str], int],
+) -> None:
+    sampler, pid = asked
+    sampler.kill()
+    sampler.wait()
+    while is_alive(pid):
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_question_in_flight_bears_no_signal_that_its_sampler_ignores(
+    asked: tuple[subprocess.Popen[str], int], number: int
+) -> None:
+    sampler, pid = asked
+    for each in (sampler.pid, pid):
+        os.kill(each, number)
+    while is_alive(pid):
+        time.sleep(0.02)
+    assert sampler.poll() is None
 
 
 def test_the_controller_is_asked_only_where_this_user_may(

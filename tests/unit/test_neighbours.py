@@ -4,30 +4,45 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from scalewatt.energy import neighbours as module
-from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours, shared_folder
+from scalewatt.energy.neighbours import (
+    FOLDER_VARIABLE,
+    Neighbours,
+    note_neighbours,
+    read_neighbours,
+    shared_folder,
+)
 
 NOBODY = 65534
 OTHER = """
 import os, sys
-from pathlib import Path
 from scalewatt.energy.neighbours import Neighbours
-if sys.argv[4]:
-    os.setuid(int(sys.argv[4]))
-one = Neighbours(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+if sys.argv[3]:
+    os.setuid(int(sys.argv[3]))
+one = Neighbours(sys.argv[1], sys.argv[2])
 print(len(one.others()), flush=True)
 sys.stdin.read()
 """
+
+
+def announced(run: str, host: str, folder: Path) -> Neighbours:
+    """A sampler of this process."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+        return Neighbours(run, host)
 
 
 @contextmanager
@@ -36,7 +51,8 @@ def other(
 ) -> Iterator[subprocess.Popen[str]]:
     """Another process that measures; killed at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", OTHER, run, host, str(folder), str(user or "")],
+        [sys.executable, "-c", OTHER, run, host, str(user or "")],
+        env={**os.environ, FOLDER_VARIABLE: str(folder)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -57,26 +73,27 @@ def files_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def runs(neighbours: Neighbours) -> list[str]:
     """Names of the other runs."""
-    return [one["run"] for one in neighbours.others()]
+    others = neighbours.others()
+    assert others is not None
+    return [one["run"] for one in others]
 
 
 def test_one_that_is_alone_sees_nobody(tmp_path: Path) -> None:
-    neighbours = Neighbours("a repeat 1", "n1", tmp_path / "s")
-    assert neighbours.usable and neighbours.others() == []
+    assert announced("a repeat 1", "n1", tmp_path / "s").others() == []
 
 
 def test_two_see_each_other_with_what_they_are(tmp_path: Path) -> None:
-    first = Neighbours("a repeat 1", "n1", tmp_path / "s")
+    first = announced("a repeat 1", "n1", tmp_path / "s")
     with other(tmp_path / "s") as process:
-        (seen,) = first.others()
+        (seen,) = first.others() or ()
         assert (seen["run"], seen["host"], seen["pid"]) == ("b repeat 2", "n1", process.pid)
-        second = Neighbours("c repeat 1", "n1", tmp_path / "s")
+        second = announced("c repeat 1", "n1", tmp_path / "s")
         assert sorted(runs(second)) == ["a repeat 1", "b repeat 2"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_dead_one_is_gone_and_its_file_is_removed(tmp_path: Path, number: int) -> None:
-    first = Neighbours("a repeat 1", "n1", tmp_path)
+    first = announced("a repeat 1", "n1", tmp_path)
     with other(tmp_path) as process:
         assert len(list(tmp_path.iterdir())) == 2
         process.send_signal(number)
@@ -86,7 +103,7 @@ def test_a_dead_one_is_gone_and_its_file_is_removed(tmp_path: Path, number: int)
 
 
 def test_a_frozen_one_still_measures(tmp_path: Path) -> None:
-    first = Neighbours("a repeat 1", "n1", tmp_path)
+    first = announced("a repeat 1", "n1", tmp_path)
     with other(tmp_path) as process:
         process.send_signal(signal.SIGSTOP)
         assert runs(first) == ["b repeat 2"]
@@ -97,7 +114,7 @@ def test_users_see_each_other_and_only_the_owner_removes_what_is_dead(files_only
     with tempfile.TemporaryDirectory() as parent:
         os.chmod(parent, 0o755)
         folder = Path(parent) / "samplers"
-        first = Neighbours("a repeat 1", "n1", folder)
+        first = announced("a repeat 1", "n1", folder)
         with other(folder, run="dead repeat 3"):
             pass
         with other(folder, user=NOBODY):
@@ -108,25 +125,17 @@ def test_users_see_each_other_and_only_the_owner_removes_what_is_dead(files_only
 
 
 def test_other_host_names_are_other_nodes(tmp_path: Path) -> None:
-    first = Neighbours("a repeat 1", "n1", tmp_path)
+    first = announced("a repeat 1", "n1", tmp_path)
     with other(tmp_path, host="n2"):
         assert first.others() == []
-
-
-def test_who_has_closed_is_seen_no_more(tmp_path: Path) -> None:
-    first, second = (Neighbours(run, "n1", tmp_path) for run in ("a", "b"))
-    assert runs(first) == ["b"]
-    second.close()
-    assert first.others() == [] and not second.usable and second.others() == []
 
 
 def test_the_folder_is_for_all_users_and_its_files_only_for_their_owners(tmp_path: Path) -> None:
     mask = os.umask(0o077)
     try:
-        neighbours = Neighbours("a", "n1", tmp_path / "s")
+        announced("a", "n1", tmp_path / "s")
     finally:
         os.umask(mask)
-    assert neighbours.usable
     assert (tmp_path / "s").stat().st_mode & 0o7777 == 0o1777
     (file,) = (tmp_path / "s").iterdir()
     assert file.stat().st_mode & 0o777 == 0o644
@@ -143,17 +152,17 @@ def test_foreign_things_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     os.mkfifo(folder / "1.n1.fifo.sampler")
     (folder / "notes.txt").write_text("mine")
     before = sorted(folder.iterdir())
-    neighbours = Neighbours("a", "n1", folder)
+    neighbours = announced("a", "n1", folder)
     assert neighbours.others() == []
-    neighbours.close()
-    assert sorted(folder.iterdir()) == before and target.exists()
+    assert sorted(set(folder.iterdir()) - {folder / neighbours._own}) == before
+    assert target.exists()
 
 
 @pytest.mark.parametrize("text", ["", "hello", "[]", '{"run": "x"}', '{"run": 1, "pid": "x"}'])
 def test_a_locked_file_that_says_nothing_is_ignored(
     tmp_path: Path, text: str, files_only: None
 ) -> None:
-    first, second = (Neighbours(run, "n1", tmp_path) for run in ("a", "b"))
+    first, second = (announced(run, "n1", tmp_path) for run in ("a", "b"))
     assert runs(first) == ["b"]
     for path in tmp_path.iterdir():
         path.write_text(text)
@@ -177,26 +186,29 @@ SPOILT = pytest.mark.parametrize("kind", ["file", "link", "missing parent"])
 @SPOILT
 def test_where_no_folder_can_be_used_sockets_still_tell(tmp_path: Path, kind: str) -> None:
     folder = spoilt(tmp_path, kind)
-    first, second = (Neighbours(f"{run} repeat 1", "n1", folder) for run in "ab")
-    assert first.usable and runs(first) == ["b repeat 1"]
+    first = announced("a repeat 1", "n1", folder)
     with other(folder) as process:
-        seen = {one["pid"]: one for one in first.others()}
-        assert seen[process.pid]["run"] == "b repeat 2" and seen[process.pid]["host"] == "n1"
-        process.kill()
-        process.wait()
-        assert runs(first) == ["b repeat 1"]
-    second.close()
+        expected = {"run": "b repeat 2", "host": "n1", "pid": process.pid}
+        assert first.others() == [expected]
     assert first.others() == []
 
 
 @SPOILT
-def test_who_can_be_announced_nowhere_sees_nobody(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", ["nowhere to announce", "nowhere to look"])
+def test_who_cannot_see_others_does_not_claim_to_be_alone(
+    tmp_path: Path, kind: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.socket, "socket", refuse)
-    neighbours = Neighbours("a", "n1", spoilt(tmp_path, kind))
-    assert not neighbours.usable and neighbours.others() == []
-    neighbours.close()
+    if place == "nowhere to announce":
+        monkeypatch.setattr(module.socket, "socket", refuse)
+    else:
+        monkeypatch.setattr(module, "_SOCKETS", tmp_path / "none")
+    assert announced("a", "n1", spoilt(tmp_path, kind)).others() is None
+
+
+def test_a_folder_that_vanished_tells_nothing(tmp_path: Path, files_only: None) -> None:
+    neighbours = announced("a", "n1", tmp_path / "s")
+    shutil.rmtree(tmp_path / "s")
+    assert neighbours.others() is None
 
 
 def refuse(*_: object) -> None:
@@ -206,22 +218,32 @@ def refuse(*_: object) -> None:
 
 @pytest.mark.parametrize("run", [500 * "x", 500 * "ü", "a\nb /c @scalewatt-sampler/", "", "\udcff"])
 def test_any_name_of_a_run_is_seen_once(tmp_path: Path, run: str) -> None:
-    first, second = Neighbours("a", "n1", tmp_path), Neighbours(run, "n1", tmp_path)
-    assert len(first.others()) == 1
+    first, second = announced("a", "n1", tmp_path), announced(run, "n1", tmp_path)
+    assert len(runs(first)) == 1
     (tmp_path / second._own).unlink()
-    assert len(first.others()) == 1
+    assert len(runs(first)) == 1
 
 
 def test_sockets_of_other_folders_and_hosts_are_not_seen(tmp_path: Path) -> None:
-    first = Neighbours("a", "n1", tmp_path / "missing" / "s")
-    second = Neighbours("b", "n1", tmp_path / "missing" / "t")
-    third = Neighbours("c", "n2", tmp_path / "missing" / "s")
+    first = announced("a", "n1", tmp_path / "missing" / "s")
+    second = announced("b", "n1", tmp_path / "missing" / "t")
+    third = announced("c", "n2", tmp_path / "missing" / "s")
     assert first.others() == second.others() == third.others() == []
 
 
+def test_jobs_that_share_no_folder_see_each_other_by_their_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    host, found = uuid.uuid4().hex, []
+    for name in ("shm", "tmp"):
+        monkeypatch.setattr(module, "shared_folder", lambda name=name: tmp_path / name)
+        found.append(Neighbours(f"{name} repeat 1", host))
+    assert [runs(one) for one in found] == [["tmp repeat 1"], ["shm repeat 1"]]
+
+
 def test_a_host_name_cannot_leave_the_folder(tmp_path: Path) -> None:
-    neighbours = Neighbours("a", "../n1", tmp_path / "s")
-    assert neighbours.usable
+    assert announced("a", "../n1", tmp_path / "s").others() == []
     assert list(tmp_path.rglob("*.sampler")) == []
 
 
@@ -232,3 +254,29 @@ def test_the_folder_may_be_named_by_the_environment(
     assert shared_folder().name == "scalewatt-samplers"
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     assert shared_folder() == tmp_path
+
+
+def test_who_was_met_is_read_from_all_notes_in_order_of_time(tmp_path: Path) -> None:
+    met = {"run": "b repeat 2 ü", "host": "n1", "pid": 7}
+    first, second = tmp_path / "segment-000.n1.neighbours.jsonl", tmp_path / "second"
+    note_neighbours(first, [met])
+    note_neighbours(second, [met | {"host": "n2"}])
+    note_neighbours(first, [met | {"pid": 8}, met | {"pid": 9}])
+    found = read_neighbours([second, first, tmp_path / "none"])
+    assert [(one["host"], one["pid"]) for one in found] == [
+        ("n1", 7),
+        ("n2", 7),
+        ("n1", 8),
+        ("n1", 9),
+    ]
+    assert {one["run"] for one in found} == {"b repeat 2 ü"}
+    assert all(a["t"] <= b["t"] for a, b in pairwise(found))
+
+
+def test_notes_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    note_neighbours(path, [{"run": "b", "host": "n1", "pid": 7}])
+    whole = path.read_bytes()
+    bad = (b"\n", b"[]\n", b"\xff\n", b'{"t": 1}\n', b'{"t": "x", "run": 1}\n', whole[:-9])
+    path.write_bytes(b"".join(bad[:-1]) + whole + bad[-1])
+    assert [one["run"] for one in read_neighbours([path])] == ["b"]

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 from scalewatt.energy import condition_sources
+from scalewatt.energy import sampler as module
 from scalewatt.energy.conditions import read_conditions
 from scalewatt.energy.journal import read_journal
-from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours
+from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours, read_neighbours
 from scalewatt.energy.sampler import JournalWriter, describe_sensors
 
 HOST = socket.gethostname()
@@ -106,14 +107,14 @@ def test_conditions_are_recorded_from_the_first_sample_on(tmp_path: Path) -> Non
     assert series[0].time_s[0] == pytest.approx(journal.series[0].time_s[0], abs=0.05)
 
 
-def test_neighbours_are_counted_and_named_once(tmp_path: Path) -> None:
-    other = Neighbours("other repeat 3", HOST, tmp_path / "samplers")
-    elsewhere = Neighbours("elsewhere repeat 1", f"{HOST}-2", tmp_path / "samplers")
-    assert other.usable and elsewhere.usable
+def test_neighbours_are_counted_and_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    met = [Neighbours("other repeat 3", HOST), Neighbours("elsewhere repeat 1", f"{HOST}-2")]
     rank, _ = start(tmp_path, 5)
-    assert rank.wait() == 0
-    lines = (tmp_path / f"segment-000.{HOST}.neighbours.json").read_text().splitlines()
-    (said,) = [json.loads(line) for line in lines]
+    assert rank.wait() == 0 and len(met) == 2
+    (said,) = read_neighbours(tmp_path.glob("*.neighbours.jsonl"))
     assert (said["run"], said["host"], said["pid"]) == ("other repeat 3", HOST, os.getpid())
     series, _ = read_conditions(tmp_path / f"segment-000.{HOST}.conditions")
     (count,) = [one for one in series if one.quantity == "neighbours"]
@@ -154,15 +155,19 @@ def test_nothing_that_fails_ends_the_sampler_and_it_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
-    other = Neighbours("other repeat 3", HOST, tmp_path / "samplers")
+    other = Neighbours("other repeat 3", HOST)
     folder = tmp_path / "later"
     bad = {"CUDA:0_POWER": {"device_kind": "gpu", "unit": "W", "dtype": "object", "mag": object()}}
     callback = JournalWriter(folder, "s", 1.0, os.getppid(), bad, "a").callback(HOST)
     for values in ({}, {f"{HOST}_CUDA:0_POWER": 1}, {f"{HOST}_cpu_0_package-0": 5}):
         callback(values)
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"scalewatt: {HOST}: a sample could not be recorded: FileNotFoundError")
-    assert other.usable and not folder.exists()
+    said = capsys.readouterr().err.splitlines()
+    what = ("a sample", "who else measures on this node", "what stands beside power")
+    assert len(said) == len(what)
+    for line, each in zip(said, what, strict=True):
+        start = f"scalewatt: {HOST}: {each} could not be recorded: FileNotFoundError"
+        assert line.startswith(start)
+    assert other.others() is not None and not folder.exists()
     folder.mkdir()
     sound = JournalWriter(folder, "s", 1.0, os.getppid(), {}, "a").callback(HOST)
     for value in (np.uint32(1), "odd", None, np.uint32(2)):
@@ -208,6 +213,29 @@ def test_a_sample_takes_at_most_a_hundred_bytes_with_all_that_stands_beside_it(
     series, _ = read_conditions(conditions)
     assert len(series) == 4 * 10 + 2 and series[0].time_s.size == hours * 720
     assert (journal.stat().st_size + conditions.stat().st_size) / (hours * 3600) <= 100
+
+
+@pytest.mark.parametrize("period_s", [0.1, 0.5, 1.0])
+def test_reading_conditions_takes_a_thousandth_of_a_core_however_unevenly_samples_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period_s: float
+) -> None:
+    now, cost_s, jitter = [0.0], 0.01, np.random.default_rng(1)
+    readings = []
+
+    def read() -> tuple[float]:
+        now[0] += cost_s
+        readings.append(now[0])
+        return (40.0,)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    made = [condition_sources.Source(("temperature",), 0, read)]
+    monkeypatch.setattr(module, "condition_sources", lambda count: made)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    callback = JournalWriter(tmp_path, "s", period_s, os.getppid(), {}, "a").callback(HOST)
+    while now[0] < 900:
+        now[0] += period_s * jitter.uniform(0.5, 1.5)
+        callback({f"{HOST}_CUDA:0_POWER": 1})
+    assert len(readings) > 60 and (len(readings) - 1) * cost_s <= 1e-3 * 900
 
 
 def sensor(unit: str, top: Any, dtype: str, **metadata: str) -> SimpleNamespace:

@@ -1,6 +1,7 @@
 """Where conditions come from: NVML, the node's power meters, and the other samplers of the node.
 
-A source that does not work when it is first asked is left out.
+A source that does not work when it is first asked is left out, but for the other samplers: that they
+could not be seen is a doubt.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from scalewatt.energy.lifeline import die_with
+
 HWMON = Path("/sys/class/hwmon")
 POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
 IPMI_DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
 IPMI_COMMAND = ("ipmitool", "dcmi", "power", "reading")
 IPMI_LIMIT_S = 20.0
 _IPMI_ATTEMPTS = 3
+_IGNORED_HERE = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
 _POWER_AVERAGE, _POWER_INSTANT = 185, 186
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
@@ -41,10 +46,10 @@ class Source:
 
 
 def condition_sources(count_neighbours: Callable[[], float | None]) -> list[Source]:
-    """Return the sources that work on this node."""
+    """Return the sources that work on this node, and the number of neighbours in any case."""
     neighbours = Source(("neighbours",), 0, lambda: (count_neighbours(),))
-    found = [*_nvml_sources(), *hwmon_sources(HWMON), neighbours]
-    return [source for source in found if _works(source)] + ipmi_sources(IPMI_DEVICES)
+    working = filter(_works, (*_nvml_sources(), *hwmon_sources(HWMON)))
+    return [*working, *ipmi_sources(IPMI_DEVICES), neighbours]
 
 
 def _works(source: Source) -> bool:
@@ -150,7 +155,7 @@ class IpmiPower:
     """Asks in a process of its own and returns what was answered since the last call, in W.
 
     An answer is up to one interval old. It never waits: who takes over 20 s is ended, and after
-    three failures in a row nobody is asked any more.
+    three failures in a row nobody is asked any more. Whoever is asked ends with this process.
     """
 
     def __init__(
@@ -180,8 +185,9 @@ class IpmiPower:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                preexec_fn=partial(_become_asked, os.getpid()),
             )
-        except OSError:
+        except (OSError, subprocess.SubprocessError):
             self._failures += 1
 
     def _collect(self) -> float | None:
@@ -191,3 +197,10 @@ class IpmiPower:
         found = re.search(r"Instantaneous power reading:\s*(\d+)\s*Watts", text)
         self._failures = 0 if found else self._failures + 1
         return float(found[1]) if found else None
+
+
+def _become_asked(sampler: int) -> None:
+    """In the new process: end with the sampler, and bear no signal that it ignores."""
+    die_with(sampler)
+    for number in _IGNORED_HERE:
+        signal.signal(number, signal.SIG_DFL)

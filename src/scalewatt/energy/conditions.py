@@ -1,8 +1,9 @@
 """What is recorded beside power: temperatures, clocks, throttling, loads, and second opinions.
 
-A record every CONDITIONS_PERIOD_S at most as often, and rarer where reading takes long: at most
-0.1 % of one core's time. The file is one of records (`records`); its fields are quantities, with
-one value for each device that `sensors` lists.
+A record every CONDITIONS_PERIOD_S, or rarer where reading takes long: it takes at most 0.1 % of one
+core's time, up to a record every CONDITIONS_PERIOD_LIMIT_S, which it may cost whatever it does. The
+file is one of records (`records`); its fields are quantities, with one value for each device that
+`sensors` lists.
 """
 
 from __future__ import annotations
@@ -18,19 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.condition_sources import Source, condition_sources
+from scalewatt.energy.condition_sources import Source
 from scalewatt.energy.records import Field, RecordWriter, even_clock, read_records
 from scalewatt.energy.samples import Flag, Floats, flag
 from scalewatt.errors import InputError
-
-__all__ = ["ConditionSeries", "ConditionsWriter", "condition_sources", "read_conditions"]
 
 CONDITIONS_PERIOD_S = 5.0
 CONDITIONS_PERIOD_LIMIT_S = 60.0
 CONDITIONS_VERSION = 1
 _COST_SHARE = 1e-3
-# A closing reading comes before its time, so it may cost more; it is one.
-_CLOSING_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,10 @@ QUANTITIES = {
     "node_power_ipmi": _Kind("node", "W", 1.0, "<u2"),
     "neighbours": _Kind("node", "", 1.0, "<u1"),
 }
-"""Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask."""
+"""Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask.
+
+`neighbours` is always recorded, and missing where nobody else could have been seen.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,28 +103,28 @@ class ConditionsWriter:
         header = {"conditions": CONDITIONS_VERSION, **facts, "sensors": sensors}
         self._writer = RecordWriter(folder, stem, "conditions", header, fields)
 
-    @property
-    def interval_s(self) -> float:
+    def _interval_s(self) -> float:
         """Seconds from one record to the next, by what the last ones cost."""
-        stretched = statistics.median(self._costs) / _COST_SHARE if self._costs else 0.0
+        stretched = statistics.fmean(self._costs) / _COST_SHARE if self._costs else 0.0
         return min(max(CONDITIONS_PERIOD_S, stretched), CONDITIONS_PERIOD_LIMIT_S)
 
-    def sample(self, closing: bool = False) -> None:
-        """Called with every sample; `closing` is the one after which there may be no other."""
-        if not self._sources:
-            return
+    @property
+    def error(self) -> OSError | None:
+        """Why the last record that could not be written could not."""
+        return self._writer.error
+
+    def sample(self) -> bool:
+        """Called with every sample of power; False if a record was due and could not be written."""
         started = time.monotonic()
-        interval = self.interval_s
-        if closing and self._costs:
-            interval = min(interval, statistics.median(self._costs) / _CLOSING_SHARE)
-        if started - self._last_s < interval:
-            return
+        if started - self._last_s < self._interval_s():
+            return True
         self._last_s = started
         before = _children_s()
         readings = self._read()
         values = [readings.get((q, d)) for q, devices in self._devices.items() for d in devices]
-        self._writer.append(time.time(), time.monotonic(), values)
+        written = self._writer.append(time.time(), time.monotonic(), values)
         self._costs.append(time.monotonic() - started + _children_s() - before)
+        return written
 
     def _read(self) -> dict[tuple[str, int], float]:
         """Return raw values by quantity and device; a source that fails leaves its own out."""

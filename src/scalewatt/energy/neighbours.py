@@ -4,7 +4,7 @@ One is a locked file in a folder that all jobs share: the lock is held as long a
 whatever ends it, and the file of a dead one is removed by the next sampler that sees it. The other
 is a socket with an abstract name, which is seen by jobs that have a /dev/shm of their own as well.
 Samplers that state another host name are not seen, nor are those of a container that shares neither
-files nor network with this one.
+files nor network with this one. Those that were met are noted, a JSON object a line.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ import stat
 import tempfile
 import time
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 FOLDER_VARIABLE = "SCALEWATT_SAMPLERS"
-"""Environment variable that names another folder, as tests do."""
+"""Environment variable that names another folder; samplers of other folders are not seen then."""
 
+_NOTED = {"run": str, "host": str, "pid": int}
 _SUFFIX = ".sampler"
 _SOCKETS = Path("/proc/net/unix")
 _NAME_BYTES = 107
@@ -43,82 +45,65 @@ def shared_folder() -> Path:
 
 
 class Neighbours:
-    """Announces this sampler while it lives, and lists the others.
+    """Announces this sampler while it lives, and lists the others."""
 
-    `usable` is False where it can be announced in neither place; then nobody is seen.
-    """
-
-    def __init__(self, run: str, host: str, folder: Path | None = None) -> None:
+    def __init__(self, run: str, host: str) -> None:
         self._host = host
-        self._folder = shared_folder() if folder is None else folder
+        self._folder = shared_folder()
         self._lock: int | None = None
         self._own = ""
         self._socket: socket.socket | None = None
-        # Only samplers of one host and one folder belong together.
-        place = hashlib.sha256(f"{self._folder}\0{host}".encode()).hexdigest()[:12]
-        self._prefix = f"scalewatt-sampler/{place}/"
+        # Which folder it is may differ from job to job, so it counts only where it was named.
+        place = f"{os.environ.get(FOLDER_VARIABLE, '')}\0{host}".encode()
+        self._prefix = f"scalewatt-sampler/{hashlib.sha256(place).hexdigest()[:12]}/"
         self._id = uuid.uuid4().hex[:12]
-        facts = {"run": run, "host": host, "since": time.time(), "pid": os.getpid()}
+        facts = {"run": run, "host": host, "pid": os.getpid()}
         with suppress(OSError):
             self._announce_by_file({**facts, "id": self._id})
         with suppress(OSError):
             self._announce_by_socket(facts)
 
-    @property
-    def usable(self) -> bool:
-        """Whether this sampler is announced."""
-        return self._lock is not None or self._socket is not None
+    def others(self) -> list[dict[str, Any]] | None:
+        """Return {"run", "host", "pid"} of every other live sampler of this host.
 
-    def others(self) -> list[dict[str, Any]]:
-        """Return {"run", "host", "since", "pid"} of every other live sampler of this host."""
-        if not self.usable:
-            return []
-        found = {one.pop("id"): one for one in (*self._by_socket(), *self._by_file())}
+        None where they could not be seen: neither place can be both written to and read.
+        """
+        by_socket, by_file = self._by_socket(), self._by_file()
+        if by_socket is None and by_file is None:
+            return None
+        found = {one.pop("id"): one for one in (*(by_socket or ()), *(by_file or ()))}
         found.pop(self._id, None)
         return list(found.values())
 
-    def close(self) -> None:
-        """Stop being announced."""
-        if self._own:
-            with suppress(OSError):
-                os.unlink(self._folder / self._own)
-        if self._lock is not None:
-            os.close(self._lock)
-        if self._socket is not None:
-            self._socket.close()
-        self._lock, self._own, self._socket = None, "", None
-
-    def _by_file(self) -> list[dict[str, Any]]:
+    def _by_file(self) -> list[dict[str, Any]] | None:
+        if self._lock is None:
+            return None
         try:
             names = sorted(os.listdir(self._folder))
         except OSError:
-            return []
+            return None
         of_samplers = (name for name in names if name.endswith(_SUFFIX) and name[0] != ".")
         found = [self._look(self._folder / name) for name in of_samplers if name != self._own]
         return [one for one in found if one is not None and one["host"] == self._host]
 
-    def _by_socket(self) -> list[dict[str, Any]]:
+    def _by_socket(self) -> list[dict[str, Any]] | None:
+        if self._socket is None:
+            return None
         try:
             lines = _SOCKETS.read_text(errors="replace").splitlines()
         except OSError:
-            return []
+            return None
         names = (line.partition(f" @{self._prefix}")[2] for line in lines)
-        said = (re.fullmatch(r"(\w+)/(\d+)/(\d+)/(.*)", name) for name in names if name)
+        said = (re.fullmatch(r"(\w+)/(\d+)/(.*)", name) for name in names if name)
         return [
-            {
-                "run": one[4],
-                "host": self._host,
-                "since": float(one[3]),
-                "pid": int(one[2]),
-                "id": one[1],
-            }
+            {"run": one[3], "host": self._host, "pid": int(one[2]), "id": one[1]}
             for one in said
             if one is not None
         ]
 
     def _announce_by_socket(self, facts: dict[str, Any]) -> None:
         run = " ".join(facts["run"].split())
-        name = f"{self._prefix}{self._id}/{facts['pid']}/{facts['since']:.0f}/{run}"
+        name = f"{self._prefix}{self._id}/{facts['pid']}/{run}"
         mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             mark.bind(b"\0" + name.encode(errors="replace")[:_NAME_BYTES])
@@ -184,12 +169,34 @@ def _is_free(handle: int) -> bool:
 def _facts(text: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
-        return {
-            "run": str(value["run"]),
-            "host": str(value["host"]),
-            "since": float(value["since"]),
-            "pid": int(value["pid"]),
-            "id": str(value["id"]),
-        }
+        return {"id": str(value["id"]), **{key: kind(value[key]) for key, kind in _NOTED.items()}}
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def note_neighbours(path: Path, met: Iterable[dict[str, Any]]) -> None:
+    """Add those that were met just now to the notes in `path`. Raises OSError."""
+    facts = ({"t": time.time(), **{key: one[key] for key in _NOTED}} for one in met)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(one) + "\n" for one in facts))
+
+
+def read_neighbours(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return {"t" (unix s), "run", "host", "pid"} of all who were met, in order of time.
+
+    What cannot be read is left out.
+    """
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            noted = (_noted(line) for line in path.read_bytes().splitlines())
+            found += [one for one in noted if one is not None]
+    return sorted(found, key=lambda one: one["t"])
+
+
+def _noted(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+        return {"t": float(value["t"]), **{key: kind(value[key]) for key, kind in _NOTED.items()}}
     except (ValueError, TypeError, KeyError):
         return None

@@ -5,10 +5,7 @@ It runs inside perun's sampler, one per node, and never raises into perun's loop
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
-import signal
 import socket
 import sys
 import time
@@ -19,16 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.conditions import ConditionsWriter, condition_sources
-from scalewatt.energy.neighbours import Neighbours
+from scalewatt.energy.condition_sources import condition_sources
+from scalewatt.energy.conditions import ConditionsWriter
+from scalewatt.energy.lifeline import die_with
+from scalewatt.energy.neighbours import Neighbours, note_neighbours
 from scalewatt.energy.records import Field, RecordWriter, is_packable
 from scalewatt.energy.samples import DEVICE_KINDS, NO_INDEX, QUANTITIES, index_in_name
 from scalewatt.training.stop import ignore_stop_signals
 
 JOURNAL_VERSION = 2
-_PR_SET_PDEATHSIG = 1
-# perun takes its last sample when it is told to stop, which is early.
-_EARLY = 0.9
 
 
 def describe_sensors(backends: Iterable[Any]) -> dict[str, dict[str, Any]]:
@@ -85,19 +81,11 @@ def _stated(sensor: Any) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel end this process when the thread that started it has died."""
-    with suppress(OSError, AttributeError):  # not Linux
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before
-        os._exit(0)
-
-
 class JournalWriter:
     """Makes perun's live callback; `stem` names the files, `run` says who measures.
 
     Writes `<stem>.<host>.journal`, `.conditions` and, once another sampler is met on the node,
-    `.neighbours.json` (a JSON object a line). It ends the sampler when the training has died.
+    `.neighbours.jsonl`. It ends the sampler when the training has died.
     """
 
     def __init__(
@@ -131,12 +119,10 @@ class _Callback:
         self._header = {
             "host": host,
             "sampling_period_s": order.period_s,
-            "started_s": round(time.time(), 3),
         }
         self._journal: RecordWriter | None = None
         self._keys: list[str] = []
-        self._said = False
-        self._last = -np.inf
+        self._said: set[str] = set()
         self._neighbours = Neighbours(order.run, host)
         self._met: set[tuple[str, int]] = set()
         self._conditions = ConditionsWriter(
@@ -149,13 +135,13 @@ class _Callback:
         try:
             self._record(values, time.time(), time.monotonic())
         except Exception as error:  # it would end perun's sampler; a lost sample shows as a gap
-            self._say(error)
+            self._say("a sample", error)
 
-    def _say(self, error: Exception | None) -> None:
-        """Say the first trouble; the journal shows how long it lasts."""
-        if error is not None and not self._said:
-            self._said = True
-            text = f"scalewatt: {self._host}: a sample could not be recorded: {error!r}"
+    def _say(self, what: str, error: Exception | None) -> None:
+        """Say the first trouble of a kind; the files show how long it lasts."""
+        if error is not None and what not in self._said:
+            self._said.add(what)
+            text = f"scalewatt: {self._host}: {what} could not be recorded: {error!r}"
             with suppress(OSError, ValueError):
                 print(text, file=sys.stderr, flush=True)
 
@@ -163,10 +149,9 @@ class _Callback:
         if self._journal is None:
             self._journal = self._start(values)
         if not self._journal.append(t, mono, [values.get(key) for key in self._keys]):
-            self._say(self._journal.error)
-        early = mono - self._last < _EARLY * self._order.period_s
-        self._last = mono
-        self._conditions.sample(closing=early)
+            self._say("a sample", self._journal.error)
+        if not self._conditions.sample():
+            self._say("what stands beside power", self._conditions.error)
 
     def _start(self, values: dict[str, Any]) -> RecordWriter:
         sensors, fields, keys = {}, [], []
@@ -187,25 +172,18 @@ class _Callback:
         return RecordWriter(self._order.folder, self._stem, "journal", header, fields)
 
     def _count_neighbours(self) -> float | None:
-        """Count the other samplers of this node, and note those not met before."""
-        if not self._neighbours.usable:
-            return None
+        """Count the other samplers of this node, and note those not met before; None if unseen."""
         others = self._neighbours.others()
+        if others is None:
+            return None
         new = [one for one in others if (one["run"], one["pid"]) not in self._met]
         if new:
-            with suppress(OSError):
-                self._note(new)
+            try:
+                note_neighbours(self._order.folder / f"{self._stem}.neighbours.jsonl", new)
+                self._met |= {(one["run"], one["pid"]) for one in new}
+            except OSError as error:  # they are counted nevertheless, and noted next time
+                self._say("who else measures on this node", error)
         return float(len(others))
-
-    def _note(self, met: list[dict[str, Any]]) -> None:
-        path = self._order.folder / f"{self._stem}.neighbours.json"
-        lines = [
-            json.dumps({"t": time.time(), **{key: one[key] for key in ("run", "host", "pid")}})
-            for one in met
-        ]
-        with open(path, "a", encoding="utf-8") as file:
-            file.write("".join(line + "\n" for line in lines))
-        self._met |= {(one["run"], one["pid"]) for one in met}
 
 
 def _type_of(value: Any) -> str | None:
