@@ -50,16 +50,41 @@ def test_a_record_is_as_small_as_its_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["|u1", "<u2", "<u4", "<u8", "<i4", "<i8", "<f4", "<f8"])
 @pytest.mark.parametrize("value", [None, "broken", math.nan, 1e300, -(10**30), [1]])
 def test_a_value_that_does_not_fit_is_missing(tmp_path: Path, dtype: str, value: Any) -> None:
-    writer = RecordWriter(tmp_path, "a", "records", {}, [Field("x", dtype)])
-    writer.append(1, 1, [value])
-    writer.append(2, 2, [7])
-    (column,) = [read_records(tmp_path / "a.records").column("x")]
-    fits = (
-        dtype[1] == "f"
-        and isinstance(value, float | int)
-        and abs(value) < (3e38 if dtype == "<f4" else 1e400)
-    )
-    assert column[1] == 7 and (np.isnan(column[0]) or fits)
+    fits = {"<f4": [-(10**30)], "<f8": [1e300, -(10**30)]}.get(dtype, [])
+    expected = float(np.dtype(dtype).type(value)) if value in fits else math.nan
+    np.testing.assert_equal(stored(tmp_path, dtype, [value, 7]), [expected, 7])
+
+
+def stored(folder: Path, dtype: str, values: list[Any]) -> list[float]:
+    """Values as they are read again."""
+    writer = RecordWriter(folder, "a", "records", {}, [Field("x", dtype)])
+    for i, value in enumerate(values):
+        assert writer.append(i, i, [value])
+    return [float(value) for value in read_records(folder / "a.records").column("x")]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least", "most"),
+    [
+        ("|u1", 0, 2**8 - 2),
+        ("<u2", 0, 2**16 - 2),
+        ("<u4", 0, 2**32 - 2),
+        ("<i4", -(2**31), 2**31 - 1),
+    ],
+)
+def test_the_least_and_most_that_fit_are_kept_and_what_is_beyond_is_missing(
+    tmp_path: Path, dtype: str, least: int, most: int
+) -> None:
+    found = stored(tmp_path, dtype, [least, most, least - 1, most + 1])
+    np.testing.assert_equal(found, [least, most, math.nan, math.nan])
+
+
+@given(value=st.floats(-(2.0**40), 2.0**40) | st.integers(-(2**40), 2**40))
+def test_a_fraction_is_rounded_where_only_whole_numbers_are_stored(
+    tmp_path_factory: pytest.TempPathFactory, value: float
+) -> None:
+    (found,) = stored(tmp_path_factory.mktemp("whole"), "<i8", [value])
+    assert found == round(value) or (round(value) == -1 and math.isnan(found))
 
 
 @pytest.mark.parametrize("kept", range(1, SIZE))
@@ -158,7 +183,7 @@ def test_a_full_disk_loses_samples_and_leaves_no_torn_record(
     assert not writer.append(3, 3, [3, 3, 3])
     monkeypatch.setattr(records.os, "ftruncate", truncate)
     disk.room = 10**6
-    assert writer.append(4, 4, [4, 4, 4]) and writer.failures == 2
+    assert writer.append(4, 4, [4, 4, 4]) and isinstance(writer.error, OSError)
     found = read_records(tmp_path / "a.records")
     assert found.column("t").tolist() == [1, 4] and found.damaged == 0
 

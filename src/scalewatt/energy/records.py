@@ -83,8 +83,9 @@ def new_path(folder: Path, stem: str, suffix: str) -> Path:
 class RecordWriter:
     """Appends records to a file of its own; a failed one leaves no trace in the file.
 
-    Each record is one unbuffered write, so it survives the death of the process. The file appears
-    with the first record.
+    Each record is one unbuffered write, so it survives the death of every process. It is not synced,
+    which may take seconds on a network's file system and would hold up sampling: should the node
+    itself fail, its last records may be lost. The file appears with the first record.
     """
 
     def __init__(
@@ -101,15 +102,8 @@ class RecordWriter:
         self._dtypes = [f.dtype for f in self._fields for _ in range(f.width)]
         self._file: int | None = None
         self._good, self._torn = 0, False
-        self.failures = 0
-        """Records that could not be written, as on a full disk."""
         self.error: OSError | None = None
-        """Why the last of them could not."""
-
-    @property
-    def record_bytes(self) -> int:
-        """Size of one record."""
-        return sum(int(dtype[2:]) for dtype in self._dtypes) + 4
+        """Why the last record that could not be written could not, as on a full disk."""
 
     def append(self, t: float, mono: float, values: Sequence[Any]) -> bool:
         """Write one record; False if it could not be written. Values that do not fit are missing."""
@@ -123,7 +117,7 @@ class RecordWriter:
                 self._write(self._file, self._header)
             self._write(self._file, packed + struct.pack("<I", zlib.crc32(packed)))
         except OSError as error:
-            self.failures, self.error = self.failures + 1, error
+            self.error = error
             return False
         return True
 
