@@ -1,7 +1,7 @@
 """Reading the journals that the sampler writes sample by sample.
 
 Format 2 is a file of records (`records`): its header {"journal": 2, "host", "sampling_period_s",
-"started_s", "fields", "sensors": {name: {"device_kind", "device_index", "unit", "mag", "valid_max",
+"fields", "sensors": {name: {"device_kind", "device_index", "unit", "mag", "valid_max",
 "uuid", "device_name"}}} describes one field per sensor. Format 1 is JSON lines {"t": unix s,
 "mono": s, "<host>_<sensor>": raw value, …}, with or without a first line {"journal": 1, …}. A
 sensor that the header does not describe is known by its name, as perun 1.0.0 gives it.
