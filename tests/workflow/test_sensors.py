@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from scalewatt.energy.account import write_energy
 from scalewatt.energy.conditions import ConditionSeries, read_conditions
 from scalewatt.energy.integrate import series_energy
 from scalewatt.energy.journal import read_journal
-from scalewatt.energy.neighbours import FOLDER_VARIABLE
+from scalewatt.energy.neighbours import FOLDER_VARIABLE, read_neighbours
 from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.energy.records import read_records
 from scalewatt.results.runs import EnergyTotals
@@ -145,7 +144,7 @@ def test_what_stands_beside_power_is_recorded_with_it(recorded: Path) -> None:
             expected = watts * (time_s[-1] - time_s[0])
             assert joules[-1] - joules[0] == pytest.approx(expected, rel=0.02)
     assert set(found["neighbours", 0].values) == {0}
-    assert not list(recorded.glob("*.neighbours.json"))
+    assert not list(recorded.glob("*.neighbours.jsonl"))
 
 
 def test_a_sample_of_the_node_takes_at_most_a_hundred_bytes(recorded: Path) -> None:
@@ -190,8 +189,8 @@ def test_two_runs_at_once_on_a_node_notice_each_other(
     pair: list[Training] = request.getfixturevalue("two_at_once")
     for one, other in (pair, pair[::-1]):
         folder = one.work / "perun"
-        (line,) = only(folder, "*.neighbours.json").read_text().splitlines()
-        assert json.loads(line)["run"] == f"{WAVES} repeat {other.spec['repeat']}"
+        (met,) = read_neighbours([only(folder, "*.neighbours.jsonl")])
+        assert met["run"] == f"{WAVES} repeat {other.spec['repeat']}"
         series, _ = read_conditions(folder.glob("*.conditions"))
         (count,) = [s.values for s in series if s.quantity == "neighbours"]
         assert count.max() == 1
