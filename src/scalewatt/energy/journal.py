@@ -10,6 +10,7 @@ sensor that the header does not describe is known by its name, as perun 1.0.0 gi
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -39,6 +40,7 @@ CLOCK_JUMP_S = 1.0
 _NEWEST = 2
 _STAMPS = ("t", "mono", "crc32")
 _TAIL_BYTES = 1 << 16
+_MOST_DEVICES = 1 << 16
 _BEGINNINGS = (b'{"t"', b'{"journal"', b'{"mono"')
 
 # Sensor name -> device kind, unit, magnitude of the raw value (perun 1.0.0).
@@ -146,8 +148,8 @@ def last_sample_s(path: Path | str) -> float | None:
         return None
     for line in reversed(lines):
         value = _json(line)
-        if isinstance(value, dict) and _is_number(value.get("t")):
-            return float(value["t"])
+        if isinstance(value, dict) and (time_s := _number(value.get("t"))) is not None:
+            return time_s
     return None
 
 
@@ -196,7 +198,7 @@ def _lines(path: Path) -> _Content:
         value = _json(line)
         if isinstance(value, dict) and "journal" in value:
             header = value
-        elif isinstance(value, dict) and _is_number(value.get("t")):
+        elif isinstance(value, dict) and _number(value.get("t")) is not None:
             samples.append(value)
         else:
             bad.append(number)
@@ -241,20 +243,22 @@ def _split(key: str, host: str | None) -> tuple[str | None, str]:
 
 
 def _facts(declared: Any, sensor: str) -> _Facts | None:
-    """Return what is known of a sensor; None for one of no use here."""
+    """Return what is known of a sensor; None for one of no use here.
+
+    What is declared counts only if its unit and magnitude can be read.
+    """
     index = index_in_name(sensor)
     index = NO_INDEX if index is None else index
-    if isinstance(declared, dict):
-        kind, quantity = declared.get("device_kind"), QUANTITIES.get(declared.get("unit", ""))
+    if isinstance(declared, dict) and _is_readable(declared):
+        kind, quantity = declared.get("device_kind"), QUANTITIES.get(declared["unit"])
         if kind not in DEVICE_KINDS or quantity is None:
             return None
         if quantity == "utilisation" and kind == "ram":
             return None
-        stated = _number(declared.get("device_index"))
         uuid = declared.get("uuid")
         return _Facts(
             device_kind=kind,
-            device_index=index if stated is None else int(stated),
+            device_index=_index(declared.get("device_index"), index),
             quantity=quantity,
             mag=_number(declared.get("mag")) or 1.0,
             top=_number(declared.get("valid_max")),
@@ -264,6 +268,19 @@ def _facts(declared: Any, sensor: str) -> _Facts | None:
         if pattern.match(sensor):
             return _Facts(kind, index, QUANTITIES[unit], mag)
     return None
+
+
+def _is_readable(declared: dict[str, Any]) -> bool:
+    mag = declared.get("mag")
+    return isinstance(declared.get("unit"), str) and (mag is None or _number(mag) is not None)
+
+
+def _index(stated: Any, named: int) -> int:
+    """Return a device's index as the header states it, else as its name does."""
+    number = _number(stated)
+    if number is None or not number.is_integer() or not NO_INDEX <= number < _MOST_DEVICES:
+        return named
+    return int(number)
 
 
 def _one(node: str, sensor: str, facts: _Facts, time_s: Floats, raw: Floats) -> SensorSeries:
@@ -299,8 +316,8 @@ def _joined(parts: list[SensorSeries]) -> SensorSeries:
 
 
 def _column(samples: list[dict[str, Any]], key: str) -> Floats:
-    values = (sample.get(key) for sample in samples)
-    return np.array([v if _is_number(v) else np.nan for v in values], dtype=np.float64)
+    values = (_number(sample.get(key)) for sample in samples)
+    return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
 
 
 def _json(text: bytes) -> Any:
@@ -311,8 +328,11 @@ def _json(text: bytes) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if _is_number(value) else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Return a finite number; None for anything else, also for one that no float64 can hold."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,115 @@
+"""Journals of JSON lines whose header or lines say what nobody can mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from energy_files import T0, codes, gpu, write_journal
+
+from scalewatt.energy.journal import is_journal, last_sample_s, read_journal
+from scalewatt.energy.samples import SensorSeries
+from scalewatt.energy.summary import describe
+
+SENSOR = "CUDA:1_POWER"
+HUGE = "9" * 400
+WATTS = 120.0
+
+
+def read_one(path: Path) -> SensorSeries:
+    (series,) = read_journal(path).series
+    return series
+
+
+def with_header(path: Path, **declared: Any) -> Path:
+    """A journal whose header says this of its one sensor, an NVML one of mW."""
+    facts = {"device_kind": "gpu", "device_index": 1, "unit": "W", "mag": 1e-3} | declared
+    header = {"journal": 1, "host": "n1", "sampling_period_s": 1.0, "sensors": {SENSOR: facts}}
+    write_journal(path, "n1", {SENSOR: gpu(5, WATTS)}, header=False)
+    path.write_text(json.dumps(header) + "\n" + path.read_text())
+    return path
+
+
+NO_UNIT = [["W"], {"W": 1}, 5, None]
+NO_INDEX = [float("nan"), float("inf"), 10**400, 1e300, 2.5, -7, "one", [1], None]
+NO_MAGNITUDE = [float("nan"), float("inf"), 10**400, "milli", [1e-3]]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("unit", v) for v in NO_UNIT]
+    + [("device_index", v) for v in NO_INDEX]
+    + [("mag", v) for v in NO_MAGNITUDE],
+    ids=lambda one: str(one)[:12],
+)
+def test_what_a_header_says_in_no_words_is_known_by_the_sensors_name(
+    tmp_path: Path, key: str, value: Any
+) -> None:
+    series = read_one(with_header(tmp_path / "j", **{key: value}))
+    assert (series.device_kind, series.device_index, series.quantity) == ("gpu", 1, "power")
+    assert series.values == pytest.approx([WATTS] * 5)
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), 10**400, "many"], ids=["nan", "inf", "huge", "word"]
+)
+def test_a_limit_that_is_no_number_is_none(tmp_path: Path, value: Any) -> None:
+    assert read_one(with_header(tmp_path / "j", valid_max=value)).limit_w is None
+
+
+@pytest.mark.parametrize("period", ["NaN", "Infinity", HUGE])
+def test_a_period_that_is_no_number_is_unknown(tmp_path: Path, period: str) -> None:
+    path = with_header(tmp_path / "j")
+    path.write_text(path.read_text().replace('period_s": 1.0', f'period_s": {period}'))
+    assert read_journal(path).sampling_period_s is None
+
+
+@pytest.mark.parametrize("time", ["Infinity", "-Infinity", "NaN", HUGE, '"now"', "[]", "true"])
+def test_a_line_without_a_time_is_counted_and_left_out(tmp_path: Path, time: str) -> None:
+    path = tmp_path / "j"
+    write_journal(path, "n1", {SENSOR: gpu(5, WATTS)})
+    text = path.read_text()
+    path.write_text(text.replace(f'"t": {T0 + 2}', f'"t": {time}'))
+    assert path.read_text() != text
+    recording = read_journal(path)
+    assert recording.series[0].time_s == pytest.approx(T0 + np.array([0, 1, 3, 4]))
+    assert codes(recording.problems) == {"journal_damaged"}
+
+
+@pytest.mark.parametrize("time", ["Infinity", "NaN", HUGE])
+def test_the_last_sample_is_the_last_one_with_a_time(tmp_path: Path, time: str) -> None:
+    path = tmp_path / "j"
+    write_journal(path, "n1", {SENSOR: gpu(5, WATTS)})
+    path.write_text(path.read_text().replace(f'"t": {T0 + 4}', f'"t": {time}'))
+    assert last_sample_s(path) == T0 + 3
+
+
+@pytest.mark.parametrize("value", ["Infinity", "NaN", HUGE, '"120"', "[]", "true", "null"])
+def test_a_value_that_is_no_number_is_missing(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "j"
+    raw = 1000 * WATTS + np.arange(5)
+    write_journal(path, "n1", {SENSOR: raw})
+    text = path.read_text()
+    path.write_text(text.replace(f": {raw[2]}", f": {value}"))
+    assert path.read_text() != text
+    series = read_one(path)
+    assert np.isnan(series.values).tolist() == [False, False, True, False, False]
+    assert describe(path)["gpu_energy_kwh"] * 3.6e6 == pytest.approx(4 * WATTS, rel=1e-3)
+
+
+def test_a_journal_is_known_by_its_first_words(tmp_path: Path) -> None:
+    for name, text, known in [
+        ("header", '{"journal": 2, "host"', True),
+        ("sample", '{"t": 1.0', True),
+        ("spaces", " " * 20 + '{"mono": 1.0', True),
+        ("conditions", '{"conditions": 1, "host"', False),
+        ("marks", '{"segment": 0, "stage"', False),
+        ("title", '{"title": 1', False),
+        ("nothing", "", False),
+    ]:
+        (tmp_path / name).write_text(text)
+        assert is_journal(tmp_path / name) is known, name
+    assert not is_journal(tmp_path / "none") and not is_journal(tmp_path)
