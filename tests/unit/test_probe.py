@@ -26,7 +26,6 @@ from scalewatt.results.idle import (
     IDLE,
     device_rows,
     idle_energy_j,
-    idle_power_w,
     probe_powers,
     write_idle,
 )
@@ -215,8 +214,20 @@ def test_probes_of_unlike_nodes_are_not_averaged(tmp_path: Path) -> None:
         probe_powers(make_probe(tmp_path, node(), 1), NOTHING),
         probe_powers(make_probe(tmp_path, more, 2, gpus={"n1": [0, 1, 2]}), NOTHING),
     ]
-    with pytest.raises(InputError, match=r"idle/box: .* differ in devices of gpu \(2, 3\)"):
-        device_rows("study", "box", probes)
+    rows = {row["device_kind"]: row for row in device_rows("study", "box", probes)}
+    assert unknown(rows["gpu"]) and rows["cpu"]["mean_w"] == pytest.approx(70.0)
+    assert differences(rows["cpu"]) == ["gpu: devices 2, 3: no mean of unlike nodes"]
+
+
+def unknown(row: dict[str, Any]) -> bool:
+    """Whether a row says nothing of a power."""
+    names = ("mean_w", "mean_per_device_w", "devices", "energy_origin", "within_sd_w", "sd_w")
+    return all(row[name] is None for name in names)
+
+
+def differences(row: dict[str, Any]) -> list[str]:
+    """What its flags say of unlike probes."""
+    return [f["detail"] for f in json.loads(row["flags"]) if f["code"] == "probes_differ"]
 
 
 def test_measured_and_estimated_probes_are_not_averaged(tmp_path: Path) -> None:
@@ -225,8 +236,34 @@ def test_measured_and_estimated_probes_are_not_averaged(tmp_path: Path) -> None:
         probe_powers(make_probe(tmp_path, node(), 1), RATED),
         probe_powers(make_probe(tmp_path, estimated, 2, gpus=None), RATED),
     ]
-    with pytest.raises(InputError, match=r"energy_origin of cpu \(estimated, measured\)"):
-        device_rows("study", "box", probes)
+    cpu = next(r for r in device_rows("study", "box", probes) if r["device_kind"] == "cpu")
+    assert unknown(cpu) and cpu["coverage"] > 0.9
+    assert "cpu: energy_origin estimated, measured: no mean of unlike nodes" in differences(cpu)
+
+
+def test_counters_that_one_node_does_not_show_make_their_power_unknown_and_no_other(
+    tmp_path: Path,
+) -> None:
+    gpus = {name: values for name, values in node().items() if name.startswith("CUDA")}
+    for repeat, sensors in enumerate((node(), gpus), 1):
+        make_probe(tmp_path / "idle" / "box", sensors, repeat)
+    definition = {"campaign": "study", "devices": {"box": {"repeats": [1, 2], "powers": NOTHING}}}
+    write_idle(definition, tmp_path, tmp_path / "idle.parquet")
+    rows = {row["device_kind"]: row for row in pq.read_table(tmp_path / "idle.parquet").to_pylist()}
+    assert unknown(rows["cpu"]) and unknown(rows["ram"])
+    assert rows["gpu"]["mean_w"] == pytest.approx(210.0)
+    words = [
+        f"{kind}: it is absent in repeat 2: no mean of unlike nodes" for kind in ("cpu", "ram")
+    ]
+    assert differences(rows["gpu"]) == words
+
+
+def test_a_probe_without_a_recording_is_not_unlike_the_others(tmp_path: Path) -> None:
+    probes = [probe_powers(make_probe(tmp_path, node(), i), NOTHING) for i in (1, 2)]
+    probes[1] = replace(probes[1], kinds={})
+    rows = device_rows("study", "box", probes)
+    assert [row["mean_w"] for row in rows] == [None, None, None]
+    assert not differences(rows[0]) and rows[0]["devices"] == 2
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -254,18 +291,11 @@ def test_the_table_has_a_row_per_kind_and_the_json_every_probe(idle_table: Path)
     assert described["kinds"][0]["mean_w"] == pytest.approx(212.0)
 
 
-def test_idle_power_is_that_of_a_node(idle_table: Path) -> None:
-    assert idle_power_w(idle_table, "box") == {
-        "gpu": pytest.approx(212.0),
-        "cpu": pytest.approx(70.0),
-        "ram": pytest.approx(7.0),
-    }
-
-
-def test_without_a_probe_idle_power_is_not_known(idle_table: Path) -> None:
-    assert idle_power_w(idle_table, "other") is None
-    assert idle_power_w(idle_table.with_name("none.parquet"), "box") is None
-    assert idle_energy_j(idle_table, "other", {"cpu": 1.0}, {"cpu": "measured"}) is None
+def test_without_a_probe_idle_energy_is_not_known(idle_table: Path) -> None:
+    cpu = {"cpu": 1.0}, {"cpu": "measured"}
+    assert idle_energy_j(idle_table, "box", *cpu) == pytest.approx(70.0)
+    assert idle_energy_j(idle_table, "other", *cpu) is None
+    assert idle_energy_j(idle_table.with_name("none.parquet"), "box", *cpu) is None
 
 
 def test_idle_energy_counts_the_devices_that_a_run_held(idle_table: Path) -> None:
@@ -285,7 +315,7 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "idle.parquet"
     path.write_bytes(b"no Parquet")
     with pytest.raises(InputError, match="cannot be read"):
-        idle_power_w(path, "box")
+        idle_energy_j(path, "box", {"cpu": 1.0}, {"cpu": "measured"})
 
 
 # --- asking for probes --------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The idle power of devices, from finished probes: `idle/<device>.json` and `tables/idle`.
 
 A probe's mean power is its energy over its known seconds, per device kind of the node. The mean of
-a device is that of its probes, with their spread; it is null where one of them may not be stated.
+a device is that of its probes, with their spread; it is null where one of them may not be stated,
+or where they found unlike nodes.
 """
 
 from __future__ import annotations
@@ -224,13 +225,14 @@ def _disagreements(kinds: dict[str, KindPower], journals: Sequence[KindPower]) -
 
 
 def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> list[dict[str, Any]]:
-    """Return the rows of IDLE of one device; InputError where its probes are not of one kind."""
+    """Return the rows of IDLE of one device."""
     names = list(dict.fromkeys(name for probe in probes for name in probe.kinds))
+    differences = {name: _differences(name, probes) for name in names}
     flags = [
         {**one, "detail": f"repeat {probe.probe['repeat']}: {one['detail']}"}
         for probe in probes
         for one in probe.flags
-    ]
+    ] + [one for found in differences.values() for one in found]
     device_names = {probe.probe["device_name"] for probe in probes}
     common = {
         "campaign": campaign,
@@ -240,14 +242,13 @@ def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> li
         "window_s": _mean([probe.probe["seconds"] for probe in probes]),
         "flags": json.dumps(flags),
     }
-    return [common | _kind_row(device, name, probes) for name in names]
+    return [common | _kind_row(name, probes, not differences[name]) for name in names]
 
 
-def _kind_row(device: str, name: str, probes: Sequence[ProbePowers]) -> dict[str, Any]:
+def _kind_row(name: str, probes: Sequence[ProbePowers], alike: bool) -> dict[str, Any]:
     found = [probe.kinds.get(name) for probe in probes]
-    known = [kind for kind in found if kind is not None and kind.mean_w is not None]
-    _check_alike(device, name, known)
-    s = summarise([kind.mean_w if kind else None for kind in found])
+    known = _known(name, probes) if alike else []
+    s = summarise([kind.mean_w if kind and alike else None for kind in found])
     devices = known[0].devices if known else None
     within = [kind.within_sd_w for kind in known if kind.within_sd_w is not None]
     return {
@@ -264,14 +265,26 @@ def _kind_row(device: str, name: str, probes: Sequence[ProbePowers]) -> dict[str
     }
 
 
-def _check_alike(device: str, name: str, known: list[KindPower]) -> None:
-    for what, of in (("energy_origin", lambda k: k.origin), ("devices", lambda k: k.devices)):
-        values = {of(kind) for kind in known}
-        if len(values) > 1:
-            raise InputError(
-                f"idle/{device}: the probes differ in {what} of {name} "
-                f"({', '.join(map(str, sorted(values)))}); they cannot be averaged: probe again"
-            )
+def _known(name: str, probes: Sequence[ProbePowers]) -> list[KindPower]:
+    found = [probe.kinds.get(name) for probe in probes]
+    return [kind for kind in found if kind is not None and kind.mean_w is not None]
+
+
+def _differences(name: str, probes: Sequence[ProbePowers]) -> list[Flag]:
+    """Return a flag for each way in which the probes' nodes are unlike in a device kind."""
+    known = _known(name, probes)
+    lacking = [str(p.probe["repeat"]) for p in probes if p.kinds and name not in p.kinds]
+    found = [
+        f"{what} {', '.join(map(str, sorted(values)))}"
+        for what, values in (
+            ("energy_origin", {kind.origin for kind in known}),
+            ("devices", {kind.devices for kind in known}),
+        )
+        if len(values) > 1
+    ] + ([f"it is absent in repeat {', '.join(lacking)}"] if lacking else [])
+    return [
+        flag("probes_differ", None, f"{name}: {words}: no mean of unlike nodes") for words in found
+    ]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -304,16 +317,6 @@ def _described(
             for probe in probes
         ],
     }
-
-
-def idle_power_w(table_path: Path | str, device: str) -> dict[str, float] | None:
-    """Return the idle power in W of a node by device kind; a kind that is not there is not known.
-
-    None where there is no table or no probe of the device.
-    """
-    rows = _rows_of(table_path, device)
-    known = {row["device_kind"]: row["mean_w"] for row in rows if row["mean_w"] is not None}
-    return known if rows else None
 
 
 def idle_energy_j(
