@@ -275,7 +275,7 @@ def _differences(name: str, probes: Sequence[ProbePowers]) -> list[Flag]:
     known = _known(name, probes)
     lacking = [str(p.probe["repeat"]) for p in probes if p.kinds and name not in p.kinds]
     found = [
-        f"{what} {', '.join(map(str, sorted(values)))}"
+        f"{what} {', '.join(sorted(map(str, values)))}"
         for what, values in (
             ("energy_origin", {kind.origin for kind in known}),
             ("devices", {kind.devices for kind in known}),
