@@ -2,12 +2,17 @@
 
 The total energy is that of these powers since this machine started. GPU 1 is throttled in the
 second half of each 20 s; GPU 3 states neither total energy nor field values, as old ones do.
+A question to a GPU takes STAND_IN_NVML_MS milliseconds of processor time (environment; else none).
 """
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
+from functools import wraps
 from types import SimpleNamespace
+from typing import Any
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_CLOCK_GRAPHICS = 1, 2, 0
 MILLIWATTS = (100_000, 200_000, 150_000, 250_000)
@@ -107,3 +112,19 @@ def nvmlDeviceGetFieldValues(handle: int, fields: list[int]) -> list[SimpleNames
         )
         for field in fields
     ]
+
+
+def _slow(question: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+    @wraps(question)
+    def asked(*args: Any) -> Any:
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            pass
+        return question(*args)
+
+    return asked
+
+
+if _seconds := 1e-3 * float(os.environ.get("STAND_IN_NVML_MS", "0")):
+    for _name in [name for name in globals() if name.startswith("nvmlDeviceGet")]:
+        globals()[_name] = _slow(globals()[_name], _seconds)
