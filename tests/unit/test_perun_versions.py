@@ -15,8 +15,9 @@ import h5py
 import numpy as np
 import pytest
 from energy_files import codes
+from true_power import total_j
 
-from scalewatt.energy.integrate import series_energy
+from scalewatt.energy.integrate import judge
 from scalewatt.energy.perun_file import list_runs, open_perun_file, read_perun_file
 from scalewatt.energy.samples import SensorSeries
 from scalewatt.energy.summary import describe
@@ -25,6 +26,9 @@ MADE = Path(__file__).parent / "recordings"
 TRUTH: dict[str, Any] = json.loads((MADE / "truth.json").read_text())
 BOUND = 2e-3
 OLD = ("0.8.10", "0.9.1")
+SPOILT = "cpu_0_package-0"
+# In W/s: the first package swings by 30 W, once in 6 s.
+PACKAGE_SLOPE = 30 * 2 * np.pi / 6
 ROUNDS = [
     (name, run_id, round_id)
     for name, runs in TRUTH.items()
@@ -53,8 +57,7 @@ def true_energies(name: str, run_id: str, round_id: str) -> dict[tuple[str, str]
 
 def energy_j(series: SensorSeries, period_s: float | None) -> float:
     """Return the energy of a whole series."""
-    curve, _ = series_energy(series, period_s)
-    return float(curve.between(curve.time_s[0], curve.time_s[-1]))
+    return total_j(judge(series, period_s))
 
 
 @pytest.mark.parametrize(("name", "run_id", "round_id"), ROUNDS)
@@ -137,32 +140,60 @@ def test_failed_reads_cost_nothing_where_perun_counts_the_counters_whole_range(
     version: str,
 ) -> None:
     path = made(f"perun-{version}-unreadable")
-    (spoilt,) = [s for s in read_perun_file(path).series if s.sensor == "cpu_0_package-0"]
+    (spoilt,) = [s for s in read_perun_file(path).series if s.sensor == SPOILT]
     assert np.count_nonzero(spoilt.values == 0) >= 2
-    _, flags = series_energy(spoilt, 0.25)
-    assert codes(flags) == {"counter_zero"}
+    assert codes(judge(spoilt, 0.25).flags) == {"counter_zero"}
     with h5py.File(path) as handle:
         own = handle["app/nodes/run1/nodes/0/metrics/CPU_ENERGY"].attrs["value"]
     assert own > 260_000 > 1000 > energy_j(spoilt, 0.25)
 
 
+def in_watts(name: str, copy: Path) -> tuple[SensorSeries, ...]:
+    """Return the series of a recording of which the counters were taken out of `copy`."""
+    shutil.copy(made(name), copy)
+    with h5py.File(copy, "a") as handle:
+        counters: list[str] = []
+        handle.visit(lambda one: counters.append(one) if one.endswith("alt_values") else None)
+        for one in counters:
+            del handle[one]
+    return read_perun_file(copy).series
+
+
 @pytest.mark.parametrize("version", OLD)
 def test_without_the_counter_perun_s_watts_are_as_good(tmp_path: Path, version: str) -> None:
     name = f"perun-{version}-node"
-    path = tmp_path / "watts.hdf5"
-    shutil.copy(made(name), path)
-    with h5py.File(path, "a") as handle:
-        host = handle["app/nodes/run1/nodes/0/nodes"]
-        counters: list[str] = []
-        host.visit(lambda one: counters.append(one) if one.endswith("alt_values") else None)
-        for one in counters:
-            del host[one]
-    series = [s for s in read_perun_file(path).series if s.device_kind != "gpu"]
+    series = in_watts(name, tmp_path / "watts.hdf5")
     means = {(s.node, s.sensor): s for s in series if s.quantity == "mean_power"}
     true = true_energies(name, "run1", "0")
-    assert len(means) == len(counters) == 4
+    assert set(means) == {key for key in true if not key[1].startswith("CUDA:")}
+    assert len(means) == 4
     for one, mean in means.items():
         assert energy_j(mean, 0.25) == pytest.approx(true[one], rel=BOUND)
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_without_the_counter_all_watts_that_failed_reads_spoilt_are_left_out(
+    tmp_path: Path, version: str
+) -> None:
+    name = f"perun-{version}-unreadable"
+    (counter,) = [s for s in read_perun_file(made(name)).series if s.sensor == SPOILT]
+    (mean,) = [s for s in in_watts(name, tmp_path / "watts.hdf5") if s.sensor == SPOILT]
+    judged = judge(mean, 0.25)
+    assert codes(judged.flags) == {"over_limit"}
+    failed = np.flatnonzero(counter.values == 0)
+    spoilt = set(failed) | {failed[-1] + 1}
+    assert spoilt <= set(np.flatnonzero(judged.doubts))
+    time = judged.curve.time_s
+    energy = judged.curve.between(time[:-1], time[1:])
+    true = judge(counter, 0.25).curve.between(time[:-1], time[1:])
+    covered = judged.curve.covered_s(time[:-1], time[1:]) > 0
+    exact = ~np.isnan(judged.power_w[1:])
+    assert energy[exact] == pytest.approx(true[exact], rel=1e-5)
+    # Between h before and h after, H s are bridged: wrong by slope · H (H + 2h) at most.
+    bridged_s = float(np.diff(time)[covered & ~exact].sum())
+    bound = PACKAGE_SLOPE * bridged_s * (bridged_s + 2 * 0.26)
+    assert abs((energy - true)[covered].sum()) <= bound + 0.01
+    assert np.diff(time)[~covered].sum() + bridged_s <= (failed.size + 3) * 0.26
 
 
 def test_a_machine_of_amd_has_gpus_by_uuid_and_no_memory() -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from scalewatt.energy.integrate import EnergyCurve
+from scalewatt.energy.integrate import EnergyCurve, Judged
+from scalewatt.energy.samples import SensorSeries
 
 UNIX = 1.795e9
+RANGE_J = 262_143.328850
 NOISE_W = 0.05
 
 
@@ -90,6 +92,43 @@ def stretches(draw: st.DrawFn, size: int, most: int = 3, longest: int = 60) -> n
     return mask
 
 
+def gpu(time_s: np.ndarray, power_w: np.ndarray, limit_w: float | None = 400.0) -> SensorSeries:
+    """Return the series of a GPU; limit None: only what no GPU draws is above it."""
+    return SensorSeries("n", "CUDA:0_POWER", "gpu", 0, "power", time_s, power_w, limit_w=limit_w)
+
+
+def cpu(
+    time_s: np.ndarray,
+    counter_j: np.ndarray,
+    range_j: float | None = RANGE_J,
+    limit_w: float | None = None,
+) -> SensorSeries:
+    """Return the series of a package's counter."""
+    return SensorSeries(
+        "n", "cpu_0", "cpu", 0, "counter", time_s, counter_j, range_j, limit_w=limit_w
+    )
+
+
+def cpu_means(time_s: np.ndarray, mean_w: np.ndarray) -> SensorSeries:
+    """Return the series of a package's mean powers."""
+    return SensorSeries("n", "cpu_0", "cpu", 0, "mean_power", time_s, mean_w)
+
+
+def estimated(time_s: np.ndarray, power_w: np.ndarray) -> SensorSeries:
+    """Return a series of power that no sensor measured, of which nothing but its gaps is doubted."""
+    return SensorSeries("n", "rated", "cpu", 0, "power", time_s, power_w, origin="estimated")
+
+
+def total_j(judged: Judged) -> float:
+    """Return the energy of a whole series."""
+    return float(judged.curve.between(-np.inf, np.inf))
+
+
+def covered_s(judged: Judged) -> float:
+    """Return the covered time of a whole series."""
+    return float(judged.curve.covered_s(-np.inf, np.inf))
+
+
 def read_power(truth: TruePower, time_s: np.ndarray, noise: np.random.Generator) -> np.ndarray:
     """Return what a sensor with a resolution of 1 mW reads, wrong by NOISE_W at most."""
     error = noise.uniform(-NOISE_W, NOISE_W, time_s.size)
@@ -102,6 +141,14 @@ def read_counter(
     """Return a counter that started at `start_j` and wraps at `range_j`."""
     total = start_j + truth.energy_until(time_s)
     return np.floor(total / quantum_j) * quantum_j % range_j
+
+
+def read_means(time_s: np.ndarray, counter_j: np.ndarray, range_j: float) -> np.ndarray:
+    """Return the mean powers that perun makes of a counter: float32, the first as the second."""
+    difference = np.diff(counter_j)
+    difference[difference < 0] += range_j
+    mean = difference / np.diff(time_s)
+    return np.concatenate((mean[:1], mean)).astype(np.float32).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from workspace import environment
 
 from scalewatt.energy.account import write_energy
 from scalewatt.energy.conditions import ConditionSeries, read_conditions
-from scalewatt.energy.integrate import series_energy
+from scalewatt.energy.integrate import judge
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.neighbours import FOLDER_VARIABLE, read_neighbours
 from scalewatt.energy.perun_file import read_perun_file
@@ -121,7 +121,7 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
         assert one.limit_w == pytest.approx(other.limit_w)
         assert one.uuid == other.uuid
         if one.quantity != "utilisation":
-            energies = [series_energy(s)[0].between(-np.inf, np.inf) for s in (one, other)]
+            energies = [judge(s).curve.between(-np.inf, np.inf) for s in (one, other)]
             # Our stamps come after a sample and perun's before it, apart on a loaded machine.
             assert energies[0] == pytest.approx(energies[1], rel=0.02), name
 

@@ -49,7 +49,7 @@ def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged |
 def clean_means(time_s: Floats, mean_w: Floats, device: Device) -> Judged | None:
     """Add up mean powers without any doubt; None where a closer look is needed."""
     step = np.diff(time_s)
-    if not is_even(step, device.period_s) or not float(mean_w[0]) <= device.limit_w:
+    if not is_even(step, device.period_s) or not 0 <= float(mean_w[0]) <= device.limit_w:
         return None
     return _clean_differences(time_s, step, mean_w[1:] * step, device)
 
@@ -69,8 +69,9 @@ def judge_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged:
 def judge_means(time_s: Floats, mean_w: Floats, device: Device) -> Judged:
     """Judge mean powers in W, each over the time since the sample before.
 
-    perun makes them of a counter. A failed read (0) gives two wrong ones, of which only one need
-    be above the limit: that one and both its neighbours are left out.
+    perun makes them of a counter. Failed reads (0) give a wrong one, 0 W for each further failed
+    read, and another wrong one. Only one of the two need be above the limit: all that
+    `_with_neighbours` marks is left out.
     """
     marks = Marks(np.zeros(mean_w.size, dtype=np.uint8))
     in_order = forward(time_s)
@@ -82,13 +83,25 @@ def judge_means(time_s: Floats, mean_w: Floats, device: Device) -> Judged:
     missing = ~(np.isfinite(mean) & (mean >= 0))
     over = mean == np.inf
     over[1:] |= energy > device.limit_w * (step + LAG_S)
-    beside = over.copy()
-    beside[1:] |= over[:-1]
-    beside[:-1] |= over[1:]
+    beside = _with_neighbours(over, mean != 0)
     marks.mark("over_limit", usable[beside])
     marks.mark("missing_samples", usable[missing & ~beside])
     energy[(missing | beside)[1:]] = np.nan
     return _judge_differences(time_s, energy, usable, marks, device)
+
+
+def _with_neighbours(marked: Bools, changed: Bools) -> Bools:
+    """Mark also the next changes on both sides of each marked one, and what lies between them.
+
+    All are of shape (n,); what is no change belongs to the change after it.
+    """
+    # One more change behind the last sample, for the samples after the last change.
+    among = np.append(marked[changed], False)
+    beside = among.copy()
+    beside[1:] |= among[:-1]
+    beside[:-1] |= among[1:]
+    following: Indices = np.cumsum(changed) - changed
+    return np.asarray(beside[following])
 
 
 def _differences(counter_j: Floats, valid_max: float | None) -> Floats:

@@ -55,12 +55,15 @@ class Judged:
 class Device:
     """What is known of the device behind a series."""
 
-    sensor: str | None = None
-    limit_w: float = np.inf
-    zero_is_missing: bool = False
-    may_freeze: bool = False
-    valid_max: float | None = None
-    period_s: float | None = None
+    sensor: str
+    limit_w: float
+    """What it cannot draw more than in W."""
+    measured: bool
+    """Whether a sensor stands behind it: one that may freeze, of a device that never draws 0 W."""
+    valid_max: float | None
+    """Range of the counter in J; None where unknown or no counter."""
+    period_s: float | None
+    """The declared sampling period; None where unknown."""
 
 
 def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:

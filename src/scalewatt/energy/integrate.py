@@ -8,7 +8,8 @@ clock_backwards    left out: the fewest samples that must go for the clock to ru
 missing_samples    NaN or below 0: left out
 zero_power         0 W of a device that cannot draw 0 W: left out
 over_limit         more than the device can draw: left out; of mean powers, which come of a counter,
-                   with both neighbours, which the same failed read may have spoilt
+                   with the last one before and the first one after it that are not 0, and all
+                   between: the same failed reads may have spoilt them
 counter_zero       a failed read: left out, the difference over it is exact
 frozen             of a power: a stretch repeating one value for longer than chance allows, its
                    samples after the first left out. Of a counter: a stretch over GAP_PERIODS times
@@ -28,38 +29,21 @@ lag before and after is bridged.
 
 What passes unseen. A frozen power sensor of under 60 s or 30 samples. A counter that lost up to
 GAP_PERIODS usual steps. A reset where the difference that it feigns is possible: at most limit ·
-(step + LAG_S), over long steps twice the largest power of the usual ones · step.
+(step + LAG_S), over long steps twice the largest power of the usual ones · step. Of mean powers the
+same holds of failed reads at the beginning or the end, and during a wrap.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from scalewatt.energy.counter import (
-    clean_counter,
-    clean_means,
-    judge_counter,
-    judge_means,
-)
-from scalewatt.energy.curve import BRIDGE_S, Device, EnergyCurve, Judged, sampling_period
-from scalewatt.energy.doubts import DOUBTS, GAP_PERIODS, Codes
+from scalewatt.energy.counter import clean_counter, clean_means, judge_counter, judge_means
+from scalewatt.energy.curve import Device, EnergyCurve, Judged
+from scalewatt.energy.doubts import DOUBTS
 from scalewatt.energy.power import clean_power, judge_power
-from scalewatt.energy.samples import PLAUSIBLE_W, Flag, Floats, SensorSeries
+from scalewatt.energy.samples import PLAUSIBLE_W, SensorSeries
 
-__all__ = [
-    "BRIDGE_S",
-    "DOUBTS",
-    "GAP_PERIODS",
-    "EnergyCurve",
-    "Judged",
-    "counter_energy",
-    "judge",
-    "power_samples",
-    "sample_doubts",
-    "sampling_period",
-    "series_energy",
-    "trapezoid_energy",
-]
+__all__ = ["DOUBTS", "EnergyCurve", "Judged", "judge"]
 
 # Short peaks above a device's limit are real; twice the limit is not.
 LIMIT_FACTOR = 2.0
@@ -77,12 +61,10 @@ def judge(series: SensorSeries, period_s: float | None = None) -> Judged:
 
     `period_s` is the declared sampling period.
     """
-    measured = series.origin == "measured"
     device = Device(
         sensor=series.sensor,
         limit_w=_limit(series),
-        zero_is_missing=measured,
-        may_freeze=measured,
+        measured=series.origin == "measured",
         valid_max=series.valid_max,
         period_s=period_s,
     )
@@ -92,54 +74,6 @@ def judge(series: SensorSeries, period_s: float | None = None) -> Judged:
     # Absurd values are judged, not warned of.
     with np.errstate(all="ignore"):
         return clean(time, values, device) or close(time, values, device)
-
-
-def series_energy(
-    series: SensorSeries, period_s: float | None = None
-) -> tuple[EnergyCurve, list[Flag]]:
-    """Return the energy curve of a series, with its flags."""
-    judged = judge(series, period_s)
-    return judged.curve, judged.flags
-
-
-def power_samples(series: SensorSeries) -> Floats:
-    """Return the power in W at each sample, shape (n,); NaN where unknown."""
-    return judge(series).power_w
-
-
-def sample_doubts(series: SensorSeries, period_s: float | None = None) -> Codes:
-    """Return the place in DOUBTS of each sample's doubt, shape (n,)."""
-    return judge(series, period_s).doubts
-
-
-def trapezoid_energy(
-    time_s: Floats,
-    power_w: Floats,
-    *,
-    period_s: float | None = None,
-    device: str | None = None,
-    zero_is_missing: bool = False,
-    limit_w: float = np.inf,
-) -> tuple[EnergyCurve, list[Flag]]:
-    """Integrate power in W over true time stamps in s; see the module's rules."""
-    about = Device(device, limit_w, zero_is_missing, period_s=period_s)
-    judged = judge_power(time_s, power_w, about)
-    return judged.curve, judged.flags
-
-
-def counter_energy(
-    time_s: Floats,
-    counter_j: Floats,
-    *,
-    valid_max: float | None,
-    period_s: float | None = None,
-    device: str | None = None,
-    limit_w: float = np.inf,
-) -> tuple[EnergyCurve, list[Flag]]:
-    """Take differences of a cumulative counter in J that starts again after `valid_max`."""
-    about = Device(device, limit_w, valid_max=valid_max, period_s=period_s)
-    judged = judge_counter(time_s, counter_j, about)
-    return judged.curve, judged.flags
 
 
 def _limit(series: SensorSeries) -> float:

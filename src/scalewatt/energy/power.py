@@ -25,9 +25,9 @@ def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Judged | Non
     if not is_even(step, device.period_s) or not float(power_w.max()) <= device.limit_w:
         return None
     lowest = float(power_w.min())
-    if not lowest >= 0 or (lowest == 0 and device.zero_is_missing):
+    if not lowest >= 0 or (lowest == 0 and device.measured):
         return None
-    if device.may_freeze and any(m.any() for m in standing_still(time_s, power_w)):
+    if device.measured and any(m.any() for m in standing_still(time_s, power_w)):
         return None
     energy = power_w[1:] + power_w[:-1]
     energy *= step
@@ -43,11 +43,11 @@ def judge_power(time_s: Floats, power_w: Floats, device: Device) -> Judged:
     runs_forward = forward(time_s)
     marks.mark_where("clock_backwards", ~runs_forward)
     marks.mark_where("missing_samples", ~(np.isfinite(power_w) & (power_w >= 0)))
-    if device.zero_is_missing:
+    if device.measured:
         marks.mark_where("zero_power", power_w == 0)
     marks.mark_where("over_limit", power_w > device.limit_w)
     knots = marks.usable()
-    if device.may_freeze:
+    if device.measured:
         frozen, unsure = standing_still(time_s[knots], power_w[knots])
         constant = knots[unsure]
         marks.mark("frozen", knots[frozen])
