@@ -28,6 +28,7 @@ from scalewatt.campaign.validation import schema
 from scalewatt.cli import main
 from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.energy.stage_files import STAGES_SCHEMA
 from scalewatt.energy.summary import describe
 from scalewatt.figures.words import metric_label
 from scalewatt.files import read_json
@@ -254,6 +255,54 @@ def test_stages_put_energy_where_the_user_says(place: Place) -> None:
     row = place.row(ONE)
     assert row["stage_data_energy_kwh"] == pytest.approx(9 * 420 / 3.6e6, rel=1e-6)
     assert "no_events" not in row["flags"]
+
+
+def test_stages_without_a_segment_are_of_the_only_one(place: Place) -> None:
+    place.journal("run/segment-003.n1.journal")
+    place.describe(place.folder / "run", events="stages.csv")
+    rows = f"stage,start_s,end_s\nvalidate,{T0 + 9},{T0 + 39}\ntrain,{T0},{T0 + 9}\n"
+    (place.folder / "stages.csv").write_text(rows)
+    place.done(place.folder / "run")
+    events = pq.read_table(place.results / "runs" / ONE / "1" / "events.parquet")
+    assert events.schema.equals(EVENTS_SCHEMA)
+    assert [(r["segment"], r["stage"]) for r in events.to_pylist()] == [
+        (3, "train"),
+        (3, "validate"),
+    ]
+
+
+def test_with_several_segments_each_stage_must_say_its_own(place: Place) -> None:
+    place.journal("run/segment-000.n1.journal")
+    place.journal("run/segment-003.n1.journal", start=T0 + 100)
+    place.describe(place.folder / "run", events="stages.csv")
+    (place.folder / "stages.csv").write_text(f"stage,start_s,end_s\ntrain,{T0},{T0 + 9}\n")
+    message = place.refused(place.folder / "run")
+    assert "stages.csv: missing key 'segment'; allowed: 0, 3" in message
+
+
+def test_a_trainings_own_marks_may_be_given(place: Place) -> None:
+    marks = [("stage_data", T0 + 1), (None, T0 + 9)]
+    lines = [{"segment": 0, "stage": s, "epoch": None, "start_s": at} for s, at in marks]
+    (place.folder / "events.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    place.done(place.describe(place.journal("a.jsonl"), events="events.jsonl"))
+    assert place.row(ONE)["stage_data_energy_kwh"] == pytest.approx(8 * 420 / 3.6e6, rel=1e-6)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_folder_of_ours_may_have_no_stages_or_one_that_never_ended(
+    place: Place, ended: bool
+) -> None:
+    place.journal("run/perun/segment-000.n1.journal")
+    row = {"segment": 0, "stage": "train", "epoch": 0, "start_s": T0 + 1, "end_s": None}
+    table = pa.Table.from_pylist([] if ended else [row], schema=STAGES_SCHEMA)
+    pq.write_table(table, place.folder / "run" / "events.parquet")
+    place.done(place.describe(place.folder / "run"))
+    events = pq.read_table(place.results / "runs" / ONE / "1" / "events.parquet")
+    assert events.to_pylist() == table.to_pylist()
+    # What was registered can be registered elsewhere.
+    again = place.results / "runs" / ONE / "1"
+    again.rename(place.folder / "again")
+    place.done(place.describe(place.folder / "again"))
 
 
 # --- journals, folders, several runs in a file ----------------------------------------------------
@@ -715,7 +764,8 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"gpu_indices": [2**31]}, ["gpu_indices", "a list such as [0, 1]"]),
     ({"metric": 10**400}, ["metric: 1000", "at most 1e+300"]),
     ({"path": "a.hdf5"}, ["path: only in tables"]),
-    ({"events": "none.csv"}, ["none.csv", "CSV"]),
+    ({"events": "none.csv"}, ["none.csv", "no such file"]),
+    ({"events": "none.txt"}, ["none.txt", "allowed: .parquet, .csv, .json, .jsonl"]),
     ({"run": "x"}, ["no run 'x'", "it holds run"]),
 ]  # fmt: skip
 
@@ -726,7 +776,7 @@ def test_a_wrong_description_is_refused_by_file_and_key(
 ) -> None:
     message = place.refused(place.describe(place.perun("a.hdf5"), **change))
     assert all(part in message for part in parts), message
-    assert str(place.folder / "a") in message or "none.csv" in message
+    assert str(place.folder / "a") in message or str(place.folder / "none.") in message
 
 
 @pytest.mark.parametrize("key", ["run", "gpus", "gpu_indices", "metric", "model"])
@@ -843,12 +893,14 @@ def test_a_damaged_recording_in_a_folder_is_no_file_of_others(place: Place) -> N
 @pytest.mark.parametrize(
     ("rows", "parts"),
     [
-        ("stage,start_s\ntrain,1\n", ["row 0", "end_s: None", "unix seconds"]),
-        ("stage,start_s,end_s\ntraining,1,2\n", ["stage: 'training'", "did you mean 'train'"]),
+        ("stage,start_s\ntrain,1\n", ["line 2", "missing key 'end_s'", "unix seconds"]),
+        ("stage,start_s,end_s\ntraining,1,2\n", ['stage: "training"', "did you mean 'train'"]),
         ("stage,start_s,end_s\ntrain,2,1\n", ["end_s: 1 is before start_s 2"]),
         ("stage,start_s,end_s,segment\ntrain,1,2,1\n", ["segment: 1", "allowed: 0"]),
-        ("stage,begin,end_s\ntrain,1,2\n", ["unknown key 'begin'"]),
+        ("stage,begin,end_s\ntrain,1,2\n", ['unknown key "begin"']),
         ("stage,start_s,end_s\n", ["no row"]),
+        ("stage,start_s,end_s,epoch\ntrain,1,2,99999999999\n", ["epoch: 99999999999", "from 0"]),
+        ("stage,start_s,end_s\ntrain,2026-11-18T12:00:00,2\n", ["start_s", "unix seconds"]),
     ],
 )
 def test_wrong_stages_are_refused(place: Place, rows: str, parts: list[str]) -> None:

@@ -60,6 +60,15 @@ def schema(name: str) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def shown(value: Any) -> str:
+    """A value in a message, cut to a length that can be read."""
+    try:
+        text = json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        return "what is given"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def nearest(word: object, allowed: Iterable[object]) -> str:
     """'; did you mean …?' or nothing."""
     close = difflib.get_close_matches(str(word), [str(a) for a in allowed], n=1, cutoff=0.6)
@@ -109,7 +118,7 @@ def _message(error: Any, where: str) -> str:
         error = _deepest(error)
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
     place = f"{where}: {key.lstrip('.')}" if key else where
-    value = _shown(error.instance)
+    value = shown(error.instance)
     rule = error.validator_value
     match error.validator:
         case "additionalProperties":
@@ -143,15 +152,6 @@ def _message(error: Any, where: str) -> str:
         case _:
             hint = error.schema.get("description", "")
             return f"{place}: {error.message}{f'; allowed: {hint}' if hint else ''}"
-
-
-def _shown(value: Any) -> str:
-    """A value in a message, cut to a length that can be read."""
-    try:
-        text = json.dumps(value, default=str)
-    except (RecursionError, ValueError):
-        return "what is given"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _allowed(part: dict[str, Any], key: str) -> str:

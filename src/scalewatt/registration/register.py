@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.registered import configuration_id
@@ -25,7 +27,7 @@ from scalewatt.registration import campaign_file
 from scalewatt.registration.descriptions import Description, read_descriptions
 from scalewatt.registration.recordings import Recorded, open_recording, sha256_of
 from scalewatt.registration.run_folder import Registered, known_runs, write_neighbours, write_run
-from scalewatt.registration.stages import read_stages
+from scalewatt.registration.stages import stages_of
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -39,6 +41,7 @@ class _Wanted:
     nodes: int
     gpus: dict[str, list[int]] | None
     events: Path | None
+    stages: pa.Table
     id: str
 
 
@@ -126,12 +129,10 @@ def _wanted(one: Description) -> _Wanted:
             f"{one.where}: gpus: {gpus} on {nodes} nodes; allowed: a multiple of {nodes} (nodes: "
             "by default the hosts in the recording)"
         )
-    own = one.path / "events.parquet"  # a run folder of ours has its stages
-    events = one.events or (own if (one.path / "perun").is_dir() and own.exists() else None)
-    read_stages(events, recorded.segments)
+    events, stages = stages_of(one.events, one.path, recorded.segments)
     point = campaign_file.point_of(one, nodes)
     held = _held_gpus(one, recorded, gpus // nodes)
-    return _Wanted(one, recorded, nodes, held, events, configuration_id(one.entry, point))
+    return _Wanted(one, recorded, nodes, held, events, stages, configuration_id(one.entry, point))
 
 
 def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:
@@ -235,12 +236,11 @@ def description_of(one: _Wanted) -> dict[str, Any]:
 
 
 def _write(folder: Path, campaign: Campaign, one: _Wanted, repeat: int) -> None:
-    events = read_stages(one.events, one.recorded.segments)
     write_run(
         folder / "runs" / one.id / str(repeat),
         campaign,
         one.recorded,
-        events,
+        one.stages,
         description_of(one),
         source=one.one.path,
     )

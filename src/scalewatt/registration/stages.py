@@ -2,64 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.validation import one_of
 from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.energy.stage_files import STAGES_SCHEMA, read_stages
 from scalewatt.errors import InputError
-from scalewatt.registration.tables import stage_rows
-from scalewatt.training.events import STAGES
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "segment": (int,),
-    "stage": (str,),
-    "epoch": (int, type(None)),
-    "start_s": (int, float),
-    "end_s": (int, float),
-}
 
 
-def read_stages(path: Path | None, segments: Collection[int]) -> pa.Table:
-    """The stages as EVENTS_SCHEMA has them, ordered by time; no row where there is no `path`.
+def stages_of(
+    given: Path | None, folder: Path, segments: Sequence[int]
+) -> tuple[Path | None, pa.Table]:
+    """The file that says a run's stages, None without one, and the stages ordered by time.
 
-    InputError names the row and the key: an unknown stage or segment, an end before its start.
+    The file is the `given` one, else the run folder's own. A table that states no segment is of the
+    only one. InputError names the file, the row and the key.
     """
-    rows = [] if path is None else stage_rows(path)
-    if path is not None and not rows:
-        raise InputError(f"{path}: has no row; expected one for each stage")
-    checked = [_checked(row, f"{path}: row {i}", segments) for i, row in enumerate(rows)]
-    checked.sort(key=lambda row: (row["segment"], row["start_s"]))
-    return pa.Table.from_pylist(checked, schema=EVENTS_SCHEMA)
-
-
-def _checked(row: dict[str, Any], where: str, segments: Collection[int]) -> dict[str, Any]:
-    unknown = next((key for key in row if key not in _TYPES), None)
-    if unknown is not None:
-        raise InputError(f"{where}: unknown key '{unknown}'; {one_of(unknown, _TYPES)}")
-    full = {"segment": 0, "epoch": None, **row}
-    for key, types in _TYPES.items():
-        value = full.get(key)
-        if not isinstance(value, types) or isinstance(value, bool):
-            raise InputError(f"{where}: {key}: {value!r} should be {_WORDS[key]}")
-    if full["stage"] not in STAGES:
-        raise InputError(f"{where}: stage: '{full['stage']}'; {one_of(full['stage'], STAGES)}")
-    if full["segment"] not in segments:
-        raise InputError(
-            f"{where}: segment: {full['segment']}; {one_of(full['segment'], segments)}"
-        )
-    if not full["start_s"] <= full["end_s"]:
-        raise InputError(f"{where}: end_s: {full['end_s']} is before start_s {full['start_s']}")
-    return full
-
-
-_WORDS = {
-    "segment": "a segment's number, from 0",
-    "stage": "the name of a stage",
-    "epoch": "a number of an epoch, from 0, or nothing",
-    "start_s": "a time in unix seconds",
-    "end_s": "a time in unix seconds",
-}
+    own = folder / "events.parquet"
+    path = given or (own if (folder / "perun").is_dir() and own.exists() else None)
+    if path is None:
+        return None, EVENTS_SCHEMA.empty_table()
+    rows = read_stages(path, segments=segments, own=given is None).to_pylist()
+    if len(segments) > 1 and any(row["segment"] is None for row in rows):
+        allowed = ", ".join(map(str, segments))
+        raise InputError(f"{path}: missing key 'segment'; allowed: {allowed}, as recorded")
+    full = [{**row, "segment": segments[0]} if row["segment"] is None else row for row in rows]
+    full.sort(key=lambda row: (row["segment"], row["start_s"]))
+    ended = all(row["end_s"] is not None for row in full)
+    return path, pa.Table.from_pylist(full, schema=EVENTS_SCHEMA if ended else STAGES_SCHEMA)

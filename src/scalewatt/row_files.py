@@ -1,0 +1,41 @@
+"""Files of rows as people have them: CSV and Parquet, each row with where it stands."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from scalewatt.errors import InputError
+
+Row = dict[str, Any]
+Rows = list[tuple[str, Row]]
+
+
+def csv_rows(path: Path) -> Rows:
+    """The rows of a CSV file, all cells as stripped text; InputError where the cells do not fit."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as handle:
+            reader = csv.DictReader(handle, skipinitialspace=True, strict=True)
+            rows = [(f"{path}: line {reader.line_num}", row) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: is no readable CSV file ({error})") from error
+    for where, row in rows:
+        if None in row or any(value is None for value in row.values()):
+            raise InputError(
+                f"{where}: expected {len(reader.fieldnames or ())} cells, as in the first line"
+            )
+    return [(where, {k.strip(): v.strip() for k, v in row.items()}) for where, row in rows]
+
+
+def parquet_rows(path: Path) -> Rows:
+    """The rows of a Parquet file; InputError where it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(path).to_pylist()
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: is no readable Parquet file ({reason})") from error
+    return [(f"{path}: row {i}", row) for i, row in enumerate(rows)]

@@ -1,0 +1,291 @@
+"""Tables of stages: every format says the same, and whatever is wrong is one line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scalewatt.energy.stage_files import STAGES_SCHEMA, read_stages
+from scalewatt.errors import InputError
+from scalewatt.training.events import STAGES, EventLog
+
+ROWS: list[dict[str, Any]] = [
+    {"segment": 0, "stage": "startup", "epoch": None, "start_s": 10.0, "end_s": 12.5},
+    {"segment": 0, "stage": "train", "epoch": 0, "start_s": 12.5, "end_s": 20.0},
+    {"segment": 1, "stage": "validate", "epoch": 0, "start_s": 30.0, "end_s": 31.0},
+]
+HUGE = 10**400
+DEEP = "[" * 100_000
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Write rows in the format that the suffix names."""
+    columns = {key: None for row in rows for key in row}
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist([columns | row for row in rows]), path)
+    elif path.suffix == ".csv":
+        with open(path, "w", newline="") as handle:
+            writer = csv.writer(handle)
+            writer.writerow(columns)
+            writer.writerows([_cell((columns | row)[key]) for key in columns] for row in rows)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows, indent=1))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def refusal(path: Path, **more: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        read_stages(path, **more)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ") and "\n" not in message and len(message) < 600
+    return message
+
+
+SUFFIXES = [".parquet", ".csv", ".json", ".jsonl"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format_says_the_same(tmp_path: Path, suffix: str) -> None:
+    table = read_stages(write(tmp_path / f"stages{suffix}", ROWS))
+    assert table.schema == STAGES_SCHEMA and table.to_pylist() == ROWS
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_segments_and_epochs_may_be_left_out(tmp_path: Path, suffix: str) -> None:
+    rows = [{k: row[k] for k in ("stage", "start_s", "end_s")} for row in ROWS]
+    table = read_stages(write(tmp_path / f"stages{suffix}", rows), segments=[7])
+    assert table["segment"].to_pylist() == table["epoch"].to_pylist() == [None] * 3
+    assert table["stage"].to_pylist() == [row["stage"] for row in ROWS]
+
+
+def test_one_row_may_stand_on_a_line_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "stages.json"
+    path.write_text(json.dumps(ROWS[1]))
+    assert read_stages(path).to_pylist() == [ROWS[1]]
+
+
+def test_a_column_of_numbers_with_empty_cells_is_one_of_numbers(tmp_path: Path) -> None:
+    frame = {
+        "stage": ["startup", "train"],
+        "epoch": [float("nan"), 3.0],
+        "start_s": [1, 2],
+        "end_s": [2, 3],
+    }
+    pq.write_table(pa.table(frame), tmp_path / "stages.parquet")
+    assert read_stages(tmp_path / "stages.parquet")["epoch"].to_pylist() == [None, 3]
+    (tmp_path / "s.csv").write_text("stage, epoch, start_s, end_s\nstartup,,1,2\ntrain, 3.0,2,3\n")
+    assert read_stages(tmp_path / "s.csv")["epoch"].to_pylist() == [None, 3]
+
+
+@pytest.mark.parametrize("torn", ["", '{"segment": 0, "sta'])
+def test_a_trainings_own_marks_are_stages(tmp_path: Path, torn: str) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path, 0, started_s=10.0)
+    log.enter("train", epoch=0, at_s=12.5)
+    log.end()
+    path.write_text(path.read_text() + torn)
+    first, second = read_stages(path).to_pylist()
+    assert first == ROWS[0]
+    assert (second["stage"], second["epoch"], second["start_s"]) == ("train", 0, 12.5)
+    assert second["end_s"] > 12.5
+
+
+MARK = {"segment": 0, "stage": "train", "epoch": None, "start_s": 1.0}
+WRONG_MARKS = [
+    ({"stage": "training"}, ["line 2: stage", "did you mean 'train'"]),
+    ({"start_s": "now"}, ['line 2: start_s: "now"']),
+    ({"start_s": None}, ["line 2: missing key 'start_s'"]),
+    ({"segment": "first"}, ['line 2: segment: "first"']),
+    ({"segment": None}, ["missing key 'segment'"]),
+]
+
+
+@pytest.mark.parametrize(("change", "parts"), WRONG_MARKS, ids=str)
+def test_wrong_marks_are_refused(tmp_path: Path, change: dict[str, Any], parts: list[str]) -> None:
+    message = refusal(write(tmp_path / "events.jsonl", [MARK, {**MARK, **change}, MARK]))
+    assert all(part in message for part in parts), message
+
+
+# --- what is wrong ----------------------------------------------------------------------------------
+
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    ({"stage": "training"}, ["stage", '"training"', "allowed: startup", "did you mean 'train'"]),
+    ({"stage": "unattributed"}, ["stage", "allowed: startup"]),
+    ({"stage": None}, ["missing key 'stage'"]),
+    ({"start_s": None}, ["missing key 'start_s'", "unix seconds"]),
+    ({"end_s": None}, ["missing key 'end_s'", "unix seconds"]),
+    ({"start_s": "2026-11-18T12:00:00"}, ['start_s: "2026-11-18T12:00:00"', "unix seconds"]),
+    ({"end_s": "2026-11-18"}, ['end_s: "2026-11-18"', "unix seconds"]),
+    ({"start_s": float("nan")}, ["start_s: NaN", "unix seconds"]),
+    ({"end_s": float("inf")}, ["end_s: Infinity", "unix seconds"]),
+    ({"end_s": 12.0}, ["end_s: 12.0 is before start_s 12.5"]),
+    ({"epoch": 99999999999}, ["epoch: 99999999999", "from 0"]),
+    ({"epoch": -1}, ["epoch: -1", "from 0"]),
+    ({"epoch": 1.5}, ["epoch: 1.5", "from 0"]),
+    ({"segment": 2**31}, ["segment: 2147483648", "from 0"]),
+    ({"segment": None}, ["missing key 'segment'", "in every row or in none"]),
+    ({"begin_s": 1.0}, ['unknown key "begin_s"', "did you mean"]),
+]  # fmt: skip
+
+
+WRONG_FILES = [
+    (suffix, change, parts)
+    for suffix in SUFFIXES
+    for change, parts in WRONG
+    if suffix != ".parquet" or not {"2026-11-18T12:00:00", "2026-11-18"} & set(change.values())
+]  # a column of Parquet has one type
+PLACES = {".parquet": "row 1", ".csv": "line 3", ".json": "row 1", ".jsonl": "line 2"}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "change", "parts"), WRONG_FILES, ids=lambda one: str(one).partition(", ")[0]
+)
+def test_a_wrong_row_is_refused_by_row_key_and_value(
+    tmp_path: Path, suffix: str, change: dict[str, Any], parts: list[str]
+) -> None:
+    rows = [ROWS[0], {**ROWS[1], **change}, ROWS[2]]
+    message = refusal(write(tmp_path / f"stages{suffix}", rows))
+    assert all(part in message for part in parts), message
+    # A key of which nobody knows is wrong in a table's first row.
+    assert PLACES[suffix] in message or "unknown key" in message
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_column_of_dates_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"stages{suffix}"
+    time = pa.array([10**9], pa.timestamp("s"))
+    table = pa.table({"stage": ["train"], "start_s": time, "end_s": time})
+    pa.csv.write_csv(table, path) if suffix == ".csv" else pq.write_table(table, path)
+    message = refusal(path)
+    assert 'start_s: "2001-09-09 01:46:40' in message and "a time in unix seconds" in message
+
+
+@pytest.mark.parametrize(("key", "what"), [("start_s", "unix seconds"), ("epoch", "from 0")])
+@pytest.mark.parametrize(
+    "value", [HUGE, True, [1], {"a": 1}], ids=["huge", "true", "list", "object"]
+)
+def test_a_value_that_only_json_can_hold_is_refused(
+    tmp_path: Path, key: str, what: str, value: Any
+) -> None:
+    rows = [ROWS[0], {**ROWS[1], key: value}]
+    for suffix in (".json", ".jsonl"):
+        message = refusal(write(tmp_path / f"stages{suffix}", rows))
+        assert f"{key}: {json.dumps(value)[:50]}" in message and what in message
+
+
+def csv_text(cell: str) -> str:
+    return f"stage,start_s,end_s\ntrain,{cell},2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("s.parquet", b"no", ["Parquet", "expected segment, stage, epoch, start_s, end_s"]),
+        ("s.json", b"[{", ["JSON", "expected segment, stage"]),
+        ("s.json", b"\xff[", ["JSON", "expected segment, stage"]),
+        ("s.json", DEEP.encode(), ["JSON", "recursion"]),
+        ("s.json", b'[{"stage": "train"}, 3]', ["row 1: 3 should be an object"]),
+        ("s.json", b"[]", ["has no row"]),
+        ("s.jsonl", b"", ["has no row"]),
+        ("s.jsonl", b"\n\n", ["has no row"]),
+        ("s.jsonl", b"no", ["line 1: is no readable JSON"]),
+        ("s.jsonl", b"3", ["line 1: 3 should be an object"]),
+        ("s.jsonl", b'{"stage": ' + DEEP.encode(), ["line 1: is nested too deeply"]),
+        ("s.jsonl", b'{"stage": "train"}\n', ["line 1: missing key 'start_s'"]),
+        ("s.csv", b"", ["has no row"]),
+        ("s.csv", b"stage,start_s,end_s\n", ["has no row"]),
+        ("s.csv", b"stage,start_s\ntrain,1\n", ["line 2: missing key 'end_s'"]),
+        ("s.csv", b"stage,start_s,end_s\ntrain,1\n", ["line 2: expected 3 cells"]),
+        ("s.csv", csv_text(DEEP).encode(), ["line 2: start_s", "unix seconds"]),
+        ("s.csv", csv_text("9" * 5000).encode(), ["line 2: start_s", "unix seconds"]),
+        ("s.csv", csv_text("9" * 200_000).encode(), ["CSV", "expected segment, stage"]),
+        ("s.csv", "stage\nä\n".encode("cp1252"), ["CSV", "expected segment, stage"]),
+        ("s.txt", b"", ["allowed: .parquet, .csv, .json, .jsonl"]),
+    ],
+)  # fmt: skip
+def test_what_is_no_table_is_refused(
+    tmp_path: Path, name: str, content: bytes, parts: list[str]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    message = refusal(tmp_path / name)
+    assert all(part in message for part in parts), message
+
+
+def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path / "none.parquet")
+    (tmp_path / "folder.parquet").mkdir()
+    assert "no such file" in refusal(tmp_path / "folder.parquet")
+
+
+def test_only_segments_that_were_recorded_may_be_stated(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.parquet", ROWS)
+    assert len(read_stages(path, segments={0, 1})) == 3
+    assert "row 2: segment: 1; allowed: 0, 2" in refusal(path, segments={2, 0})
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_only_a_runs_own_stages_may_be_none_or_never_end(tmp_path: Path, own: bool) -> None:
+    path = tmp_path / "events.parquet"
+    cases: list[tuple[list[dict[str, Any]], str]] = [
+        ([], "has no row"),
+        ([{**ROWS[0], "end_s": None}], "row 0: missing key 'end_s'"),
+    ]
+    for rows, reason in cases:
+        pq.write_table(pa.Table.from_pylist(rows, schema=STAGES_SCHEMA), path)
+        if own:
+            assert read_stages(path, own=True).to_pylist() == rows
+        else:
+            assert reason in refusal(path)
+    pq.write_table(pa.table({"stage": ["train"], "start_s": [1.0]}), path)
+    assert "missing key 'end_s'" in refusal(path, own=own)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_of_a_training_is_known(tmp_path: Path, stage: str) -> None:
+    path = write(tmp_path / "s.csv", [{"stage": stage, "start_s": 1, "end_s": 1}])
+    assert read_stages(path)["stage"].to_pylist() == [stage]
+
+
+CELLS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from([HUGE, *STAGES, "", "NaN", "1e999"])
+    | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=4,
+)
+KEYS = st.sampled_from([*STAGES_SCHEMA.names, "other"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(
+    st.lists(st.dictionaries(KEYS, CELLS), max_size=3), st.sampled_from([".json", ".jsonl", ".csv"])
+)
+def test_whatever_stands_in_a_row_is_a_stage_or_one_line(
+    tmp_path: Path, rows: list[dict[str, Any]], suffix: str
+) -> None:
+    path = write(tmp_path / f"stages{suffix}", rows)
+    try:
+        table = read_stages(path)
+    except InputError as error:
+        assert "\n" not in str(error)
+    else:
+        assert table.schema == STAGES_SCHEMA and len(table) > 0
+        assert all(row["start_s"] <= row["end_s"] for row in table.to_pylist())
