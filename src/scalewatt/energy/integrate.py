@@ -30,7 +30,8 @@ lag before and after is bridged.
 What passes unseen. A frozen power sensor of under 60 s or 30 samples. A counter that lost up to
 GAP_PERIODS usual steps. A reset where the difference that it feigns is possible: at most limit ·
 (step + LAG_S), over long steps twice the largest power of the usual ones · step. Of mean powers the
-same holds of failed reads at the beginning or the end, and during a wrap.
+same holds of failed reads at the beginning or the end; four or more in a row during a wrap may cost
+limit · their time, up to the longest time that is bridged.
 """
 
 from __future__ import annotations
