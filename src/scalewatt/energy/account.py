@@ -122,8 +122,9 @@ def run_segments(run: Run) -> tuple[list[int], list[Flag]]:
     recorded = segment_numbers(run.recordings)
     numbers, started = set(noted) | recorded, set(recorded)
     if run.events is not None:
-        numbers |= set(run.events["segment"].to_pylist())
-        worked = run.events.filter(pc.not_equal(run.events["stage"], "startup"))
+        named = run.events.filter(pc.is_valid(run.events["segment"]))
+        numbers |= set(named["segment"].to_pylist())
+        worked = named.filter(pc.not_equal(named["stage"], "startup"))
         started |= set(worked["segment"].to_pylist())
     if not started:
         return sorted(numbers) or [0], []

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from scalewatt.energy.node import Window
 from scalewatt.energy.samples import short_name
-from scalewatt.energy.stages import read_events
+from scalewatt.energy.stage_files import read_stages
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
 
@@ -36,7 +36,11 @@ class Run:
         _check_provenance(provenance, path)
         events = folder / "events.parquet"
         return cls(
-            folder, spec, powers, provenance, read_events(events) if events.exists() else None
+            folder,
+            spec,
+            powers,
+            provenance,
+            read_stages(events, own=True) if events.exists() else None,
         )
 
     @property

@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from scalewatt.energy.integrate import EnergyCurve
 from scalewatt.energy.samples import Flag, Floats, Recording, SensorSeries, flag
-from scalewatt.errors import InputError
 from scalewatt.training import events
 
 UNATTRIBUTED = "unattributed"
@@ -89,38 +85,17 @@ def _places(names: list[Any]) -> tuple[list[Any], list[int]]:
     return list(different), [different[name] for name in names]
 
 
-def read_events(path: Path) -> pa.Table:
-    """Read stage events: Parquet, CSV, or the training's own lines of JSON (events.jsonl).
-
-    Columns stage, start_s, end_s (unix s), and where there are such segment and epoch. Raises
-    InputError.
-    """
-    expected = "expected segment, stage, epoch, start_s, end_s"
-    try:
-        if path.suffix == ".csv":
-            table = pa.csv.read_csv(path)
-        elif path.suffix in (".json", ".jsonl"):
-            table = pa.Table.from_pylist(events.read_events(path, {}))
-        else:
-            table = pq.read_table(path)
-        for name in ("segment", "epoch"):
-            if name not in table.column_names:
-                default = pa.array([0 if name == "segment" else None] * len(table), pa.int32())
-                table = table.append_column(name, default)
-        return table.select(["segment", "stage", "epoch", "start_s", "end_s"])
-    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: cannot be read ({reason}); {expected}") from error
-
-
 def segment_events(events: pa.Table | None, segment: int) -> list[dict[str, object]]:
-    """Return the events of one segment in order of time; a stage without an end never ended."""
+    """Return the events of one segment in order of time; a stage without an end never ended.
+
+    Events that name no segment are those of any.
+    """
     if events is None:
         return []
     rows = [
         {**row, "end_s": np.inf if row["end_s"] is None else row["end_s"]}
         for row in events.to_pylist()
-        if row["segment"] == segment and row["start_s"] is not None
+        if row["segment"] in (segment, None)
     ]
     return sorted(rows, key=lambda row: row["start_s"])
 

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from scalewatt.energy.account import Progress, account, account_segment
 from scalewatt.energy.conditions import read_conditions
-from scalewatt.energy.journal import read_journal
+from scalewatt.energy.journal import is_journal, read_journal
 from scalewatt.energy.node import UNUSED_GPU, KindEnergy
 from scalewatt.energy.perun_file import list_runs, open_perun_file
 from scalewatt.energy.run import Run
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.energy.segments import Segment, segment_numbers
-from scalewatt.energy.stages import STAGES, StageIntervals, read_events, segment_events
+from scalewatt.energy.stage_files import read_stages
+from scalewatt.energy.stages import STAGES, StageIntervals, segment_events
 from scalewatt.energy.tables import Accounts
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.errors import InputError
@@ -30,16 +31,6 @@ Powers = Callable[[dict[str, Any]], dict[str, Any]]
 _NUMBER = re.compile(r"segment-(\d+)")
 # Without stages it does not matter when a recording was made.
 _ABOUT_STAGES = {"clock_from_execution_dt", "clock_unknown", "no_events"}
-
-
-def is_journal(path: Path | str) -> bool:
-    """Whether a file's content begins like a journal."""
-    try:
-        with open(path, "rb") as handle:
-            begin = handle.read(16)
-    except OSError:
-        return False
-    return begin.lstrip().startswith((b'{"t"', b'{"journal"', b'{"mono"'))
 
 
 def describe(
@@ -60,7 +51,7 @@ def describe(
     estimate from where nothing was measured. Raises InputError.
     """
     path = Path(path)
-    events = read_events(stages) if stages else None
+    events = read_stages(stages) if stages else None
     named = run_id is not None or round_id is not None
     if path.is_dir():
         _refuse_run(path, named, "a folder")
@@ -99,14 +90,12 @@ def _opened(path: Path, run_id: str | None, round_id: str | None) -> Iterator[Se
 
 
 def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
-    """Return the events of a file's segment, by its name; all, where one of them names none."""
-    if events is None:
-        return []
+    """Return the events of a file's segment, by its name; all, where it names none."""
     found = _NUMBER.search(path.name)
-    number = int(found.group(1)) if found and not events["segment"].null_count else 0
-    if found is None or events["segment"].null_count:
-        events = events.set_column(0, "segment", pa.array([0] * len(events), pa.int32()))
-    return segment_events(events, number)
+    if events is not None and found is None:
+        nothing = pa.nulls(len(events), pa.int32())
+        return segment_events(events.set_column(0, "segment", nothing), 0)
+    return segment_events(events, int(found.group(1)) if found else 0)
 
 
 def _of_folder(
