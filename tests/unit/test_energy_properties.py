@@ -258,22 +258,23 @@ def test_mean_powers_are_as_exact_as_the_counter_they_come_of(
     wraps = bool(np.any(np.diff(counter[max(failed - 1, 0) : failed + reads + 1]) < 0))
     counter[failed : failed + reads] = 0.0
     judged = judge(cpu_means(UNIX + time, read_means(time, counter, range_j)), 1.0)
-    assert codes(judged.flags) <= {"over_limit", "frozen"}
     found = compare(judged.curve, truth)
-    uncovered_s = found.step_s[~found.covered].sum()
     # Of what is left out there are as many steps as failed reads, one more, and one on both sides.
     unknown = reads + 3.0
-    bound = truth.slope * unknown * (unknown + 2) + 0.1
+    outside = failed < 2 or failed + reads > time.size - 2
+    doubted = codes(judged.flags)
     if reads == 0:
-        assert judged.flags == [] and found.error_j <= 0.1 and uncovered_s == 0
-    elif failed < 2 or failed + reads > time.size - 2:
-        assert found.error_j <= bound + LIMIT_W * (1 + LAG_S)
-    elif wraps and "over_limit" not in codes(judged.flags):
-        assert found.error_j <= (LIMIT_W * (reads + LAG_S) if judged.flags else 0.1)
+        assert not doubted and found.covered.all() and found.error_j <= 0.1
+    elif "over_limit" in doubted:
+        assert doubted == {"over_limit"}
+        assert found.error_j <= truth.slope * unknown * (unknown + 2) + 0.1
+    elif doubted:
+        assert doubted <= {"frozen", "counter_reset"} and reads > 3 and (wraps or outside)
+        assert found.error_j <= LIMIT_W * (reads + LAG_S)
     else:
-        assert codes(judged.flags) == {"over_limit"}
-        assert found.error_j <= bound
-    assert uncovered_s <= unknown + 1e-3
+        assert outside or (wraps and found.covered.all())
+        assert found.error_j <= (LIMIT_W * (1 + LAG_S) if outside else 0.1)
+    assert found.step_s[~found.covered].sum() <= unknown + 1e-3
 
 
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
