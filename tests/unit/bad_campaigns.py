@@ -286,6 +286,10 @@ VALUES = {
         {("sampling_period_s",): float("nan")},
         ["sampling_period_s"],
     ),
+    "a sampling period that would miss what a run does": (
+        {("sampling_period_s",): 10.5},
+        ["sampling_period_s", "10.5", "10"],
+    ),
     "training years in the wrong order": (
         {("datasets", "waves", "train_years"): [1982, 1979]},
         ["train_years", "1982", "1979"],
