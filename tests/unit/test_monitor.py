@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
 import pytest
+from perun.configuration import _default_config, sanitize_config
 from perun.util import filter_sensors
 
-from scalewatt.energy.monitor import EXCLUDED_SENSORS
+from scalewatt.energy.journal import read_journal
+from scalewatt.energy.monitor import EXCLUDED_SENSORS, SETTINGS, pin
+from scalewatt.energy.perun_file import read_perun_file
 
 ENERGY = [
     "CUDA:0_POWER",
@@ -35,3 +44,90 @@ def test_perun_reads_what_tells_energy_and_nothing_else(name: str) -> None:
     sensors = {name: ("backend",), "other": ("backend",)}
     kept = filter_sensors(sensors, None, EXCLUDED_SENSORS.split(" "), None, None)
     assert (name in kept) == (name in ENERGY)
+
+
+RUNTIME = {"monitor": ["sampling_period"], "output": ["app_name", "run_id", "data_out"]}
+HOSTILE = {
+    "rounds": "3",
+    "warmup_rounds": "2",
+    "include_backends": "nvml",
+    "include_sensors": "DISK_",
+    "exclude_backends": "psutil scalewatt cpu_busy",
+    "exclude_sensors": ".*",
+    "sampling_period": "60",
+    "format": "text",
+    "app_name": "other",
+    "run_id": "SLURM",
+    "data_out": "/nowhere/at/all",
+    "queue_timeout": "soon",
+    "log_file": "/nowhere/at/all/perun.log",
+    "log_lvl": "DEBUG",
+    "pue": "2",
+}
+
+
+def ini(extra: str = "") -> str:
+    """A user's settings of perun, all of which a training must not have."""
+    lines = []
+    for section, options in _default_config.items():
+        lines += [f"[{section}]", *(f"{o} = {HOSTILE[o]}" for o in options if o in HOSTILE)]
+    return "\n".join(lines) + extra
+
+
+def test_every_setting_of_perun_is_pinned() -> None:
+    pinned = {s: {*options, *RUNTIME.get(s, [])} for s, options in SETTINGS.items()}
+    assert pinned == {section: set(options) for section, options in _default_config.items()}
+
+
+def test_perun_accepts_the_settings_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for option, value in HOSTILE.items():
+        monkeypatch.setenv(f"PERUN_{option.upper()}", value)
+    config = ConfigParser(allow_no_value=True)
+    config.read_string("[DEFAULT]\nstray = 100%\n" + ini("\n[other]\nx = %(y)s\n"))
+    pin(config, tmp_path / "50% done", "segment-000", 0.5)
+    found = {s: dict(config.items(s)) for s in config.sections()}
+    sanitize_config(config)
+    assert {s: dict(config.items(s)) for s in config.sections()} == found
+    assert found.keys() == SETTINGS.keys()
+    assert found["benchmarking"]["rounds"] == "1"
+    assert found["output"]["data_out"] == str(tmp_path / "50% done")
+    assert not [name for name in os.environ if name.startswith("PERUN_")]
+
+
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from scalewatt.energy.monitor import monitored
+def work(calls): calls.write_text((calls.read_text() if calls.exists() else "") + "x"); time.sleep(1)
+folder = Path(sys.argv[1])
+monitored(work, (folder / "calls",), folder, "segment-000", 0.1, "a test")
+"""
+
+
+def test_a_user_s_own_settings_of_perun_reach_no_training(tmp_path: Path) -> None:
+    home, here, out = (tmp_path / name for name in ("home", "here", "50% out"))
+    (home / ".config").mkdir(parents=True)
+    (home / ".config" / "perun.ini").write_text(ini())
+    for folder in (here, out):
+        folder.mkdir()
+    (here / ".perun.ini").write_text(ini())
+    hostile = {f"PERUN_{option.upper()}": value for option, value in HOSTILE.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(out)],
+        cwd=here,
+        env={**os.environ, "HOME": str(home), "SCALEWATT_SAMPLERS": str(tmp_path), **hostile},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (out / "calls").read_text() == "x"
+    (journal,) = out.glob("*.journal")
+    samples = [series.time_s.size for series in read_journal(journal).series]
+    assert samples and min(samples) >= 5
+    recording = read_perun_file(out / "segment-000.hdf5")
+    assert recording.run_id == "segment-000"
+    assert recording.sampling_period_s == 0.1
+    assert [path.name for path in here.iterdir()] == [".perun.ini"]

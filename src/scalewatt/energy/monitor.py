@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,34 @@ from typing import Any
 EXCLUDED_SENSORS = (
     r"CPU_FREQ_ CPU_USAGE_ RAM_USAGE DISK_ NET_ CUDA:\d+_(?:MEM|CLOCK) ROCM:[^_]+_MEM"
 )
+# All that perun 1.0.0 asks its configuration for. What it prints is not used.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "monitor": {
+        "queue_timeout": 60,
+        "include_backends": "",
+        "include_sensors": "",
+        "exclude_backends": "",
+        "exclude_sensors": EXCLUDED_SENSORS,
+    },
+    "output": {"format": "hdf5"},
+    "benchmarking": {
+        "rounds": 1,
+        "warmup_rounds": 0,
+        "metrics": "runtime,energy",
+        "region_metrics": "runtime",
+        "group_by": "host",
+        "metric_stats": "avg",
+    },
+    "benchmarking.units": {"joule": "", "second": "", "percent": "", "watt": "", "byte": ""},
+    "post-processing": {
+        "power_overhead": 0,
+        "pue": 1.0,
+        "emissions_factor": 0.0,
+        "price_factor": 0.0,
+        "price_unit": "",
+    },
+    "debug": {"log_lvl": "WARNING", "log_file": None},
+}
 
 
 def monitored(
@@ -48,14 +77,29 @@ def monitored(
     sensors = describe_sensors(Perun(config).backends.values())
     journal = JournalWriter(folder, stem, period_s, os.getpid(), sensors, run)
     perun.register_live_callback(journal, "scalewatt-journal")
-    decorate = perun.perun(
-        configuration_file=os.devnull,
-        app_name=stem,
-        run_id=stem,
-        data_out=str(folder),
-        format="hdf5",
-        sampling_period=period_s,
-        exclude_sensors=EXCLUDED_SENSORS,
-    )
+    pin(config, folder, stem, period_s)
+    decorate = perun.perun(configuration_file=os.devnull)
     _, result = decorate(function)(*args)
     return result
+
+
+def pin(config: ConfigParser, folder: Path, stem: str, period_s: float) -> None:
+    """Have perun measure what this project needs, whatever a user's own settings of it are.
+
+    perun has read `~/.config/perun.ini` and `./.perun.ini` when it was imported, and is about to
+    read PERUN_* from the environment.
+    """
+    for name in [name for name in os.environ if name.startswith("PERUN_")]:
+        del os.environ[name]
+    for option in list(config.defaults()):
+        config.remove_option(config.default_section, option)
+    for section in config.sections():
+        config.remove_section(section)
+    config.read_dict(SETTINGS)
+    data_out = str(folder).replace("%", "%%")
+    config.read_dict(
+        {
+            "monitor": {"sampling_period": period_s},
+            "output": {"app_name": stem, "run_id": stem, "data_out": data_out},
+        }
+    )
