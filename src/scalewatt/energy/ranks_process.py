@@ -1,0 +1,149 @@
+"""The launcher of a run's ranks: started, waited for, and ended with all it started here.
+
+mpiexec gives its ranks process groups of their own, so they are known by a mark in their
+environment. On other nodes the launcher ends its ranks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import psutil
+
+from scalewatt.energy.ending import say
+from scalewatt.errors import InputError
+
+CLOSING_MARGIN_S = 10.0
+"""How much later than the ranks themselves the launching process ends what does not close."""
+GRACE_S = 10.0
+"""How long all may take to end after TERM, or after the launcher's end, and then after KILL."""
+_LOOK_S = 0.1
+_MARK = "SCALEWATT_RANKS"
+_PR_SET_PDEATHSIG = 1
+
+
+class RanksProcess:
+    """A started launcher. Leaving the context ends what is left of it and of all it started here.
+
+    It gets TERM when this process dies. `lock` is a file descriptor that all hold until they end.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: BinaryIO,
+        lock: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.mark = uuid.uuid4().hex
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={
+                **os.environ,
+                "PATH": command_path(),
+                "PYTHONUNBUFFERED": "1",
+                "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
+                **(environment or {}),
+                _MARK: self.mark,
+            },
+            start_new_session=True,  # a terminal's Ctrl-C reaches this process only
+            pass_fds=(lock,),
+            preexec_fn=_die_with_parent,
+        )
+
+    def __enter__(self) -> RanksProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def wait(self, is_to_end: Callable[[], bool]) -> int:
+        """Wait for the launcher, but end it once `is_to_end`; its exit code when all have ended."""
+        while not self._has_ended() and not is_to_end():
+            time.sleep(_LOOK_S)
+        return self.end()
+
+    def end(self) -> int:
+        """End all that still live, by TERM and after GRACE_S by KILL; the launcher's exit code."""
+        if self._process.returncode is not None:
+            return self._process.returncode
+        if not self._has_ended():
+            os.killpg(self._process.pid, signal.SIGTERM)
+        if not self._gone_within(GRACE_S):
+            for process in self._alive():
+                _kill(process)
+            if not self._gone_within(GRACE_S):
+                pids = ", ".join(str(process.pid) for process in self._alive())
+                say(f"scalewatt: cannot be ended: {pids}")
+        return self._process.wait()
+
+    def _has_ended(self) -> bool:
+        """Whether the launcher has; it stays a zombie, so that no other process gets its ids."""
+        try:
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, options) is not None
+        except ChildProcessError:
+            return True
+
+    def _gone_within(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while self._alive():
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOOK_S)
+        return True
+
+    def _alive(self) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            if os.getpgid(process.pid) == self._process.pid:
+                return True
+            return process.environ().get(_MARK) == self.mark
+        except (psutil.Error, OSError):  # it has just ended, or is somebody else's
+            return False
+
+
+def command_path() -> str:
+    """PATH with this Python's commands first: mpiexec of the environment's MPI is among them."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def require_launcher(launcher: str) -> None:
+    """InputError where the launcher's program is not on this machine."""
+    program = shlex.split(launcher)[0]
+    if shutil.which(program, path=command_path()) is None:
+        raise InputError(f"launcher: '{program}' is not found; allowed: a command of this machine")
+
+
+def last_lines(log: Path, count: int = 25) -> str:
+    """The end of a log, for whoever reads that something failed."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.Error):
+        process.kill()
+
+
+def _die_with_parent() -> None:
+    """In the launcher: get TERM when this process dies, so that no rank trains on unwatched."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

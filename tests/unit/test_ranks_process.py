@@ -1,0 +1,140 @@
+"""The launcher's process: waited for, and ended with all that it started, and with nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scalewatt.energy import ranks_process
+from scalewatt.energy.ranks_process import RanksProcess, last_lines, require_launcher
+from scalewatt.errors import InputError
+
+PATIENCE_S = 60
+SLEEP = "import time; time.sleep(600)"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
+
+
+@pytest.fixture(autouse=True)
+def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks_process, "GRACE_S", 0.5)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], RanksProcess]]:
+    """Starts a launcher: a shell script in which $PY is this Python."""
+    started: list[RanksProcess] = []
+    with open(tmp_path / "log", "ab") as log, open(tmp_path / "lock", "a") as lock:
+
+        def run(script: str) -> RanksProcess:
+            command = ["sh", "-c", script]
+            one = RanksProcess(command, log, lock.fileno(), {"PY": sys.executable})
+            started.append(one)
+            return one
+
+        yield run
+        for one in started:
+            one.end()
+
+
+def children_of(ranks: RanksProcess, count: int) -> list[psutil.Process]:
+    """The processes that a launcher has started, once there are so many, besides itself."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        python = [p for p in ranks._alive() if p.pid != ranks._process.pid and "-c" in p.cmdline()]
+        if len(python) == count:
+            return python
+        time.sleep(0.05)
+    raise AssertionError("its processes did not start")
+
+
+def never() -> bool:
+    return False
+
+
+def test_a_launcher_that_ends_gives_its_code(start: Callable[[str], RanksProcess]) -> None:
+    assert start("exit 7").wait(never) == 7
+
+
+def test_a_launcher_is_ended_once_that_is_asked_for(start: Callable[[str], RanksProcess]) -> None:
+    looks: list[int] = []
+
+    def third() -> bool:
+        looks.append(1)
+        return len(looks) == 3
+
+    assert start("exec sleep 600").wait(third) == -15
+
+
+@pytest.mark.parametrize("session", ["", "setsid "], ids=["same-group", "own-session"])
+@pytest.mark.parametrize("program", [SLEEP, DEAF], ids=["polite", "deaf"])
+def test_what_a_dead_launcher_leaves_behind_is_ended(
+    start: Callable[[str], RanksProcess], session: str, program: str
+) -> None:
+    ranks = start(f"{session}$PY -c '{program}' & {session}$PY -c '{program}' & wait")
+    left = children_of(ranks, 2)
+    ranks._process.kill()
+    assert ranks.wait(never) == -9
+    _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
+    assert not alive
+
+
+def test_what_ignores_term_is_killed_though_its_launcher_obeys(
+    start: Callable[[str], RanksProcess],
+) -> None:
+    ranks = start(f"setsid $PY -c '{DEAF}' & exec sleep 600")
+    left = children_of(ranks, 1)
+    ranks.end()
+    _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
+    assert not alive
+
+
+def test_a_launcher_that_ignores_term_is_killed(
+    start: Callable[[str], RanksProcess], tmp_path: Path
+) -> None:
+    ranks = start('trap "" TERM; echo deaf; while true; do sleep 1; done')
+    until = time.monotonic() + PATIENCE_S
+    while "deaf" not in (tmp_path / "log").read_text() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert ranks.end() == -9
+
+
+def test_others_with_the_same_command_are_left_alone(
+    start: Callable[[str], RanksProcess], tmp_path: Path
+) -> None:
+    bystander = subprocess.Popen([sys.executable, "-c", SLEEP])
+    other = start(f"setsid $PY -c '{SLEEP}' & wait")
+    kept = children_of(other, 1)
+    try:
+        ranks = start(f"setsid $PY -c '{SLEEP}' & wait")
+        children_of(ranks, 1)
+        ranks.end()
+        assert bystander.poll() is None
+        assert kept[0].is_running()
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_leaving_the_context_ends_all(start: Callable[[str], RanksProcess]) -> None:
+    with pytest.raises(KeyboardInterrupt), start(f"setsid $PY -c '{SLEEP}' & wait") as ranks:
+        left = children_of(ranks, 1)
+        raise KeyboardInterrupt
+    _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
+    assert not alive
+
+
+def test_a_launcher_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InputError, match="'mpirunx' is not found"):
+        require_launcher("mpirunx -n {gpus}")
+    require_launcher("sh -c true")
+
+
+def test_the_end_of_a_log_is_told(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"".join(b"line %d \xff\n" % n for n in range(40)))
+    assert last_lines(tmp_path / "log", 2).splitlines() == ["line 38 �", "line 39 �"]
