@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from scalewatt.energy.ending import say
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
@@ -21,9 +22,9 @@ TRIES_S = 30.0
 PAUSE_S = 3.0
 CALL_S = 10.0
 """How long one call of sacct may take."""
-FIELDS = ("JobID", "State", "ConsumedEnergyRaw", "Elapsed", "NNodes")
+# Of a task of a job array, JobID would be <array>_<task>.<step>.
+FIELDS = ("JobIDRaw", "State", "ConsumedEnergyRaw", "Elapsed", "NNodes")
 _UNFINISHED = ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED")
-_SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _NO_VALUE_32 = 0xFFFFFFFE  # Slurm's word for "not set", in 32 bits; in 64 bits it is over 2^63
 
 
@@ -38,53 +39,62 @@ def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
     """Write what Slurm says of the steps that segments ran in: (description, file to write) each.
 
     JSON: job, step, consumed_energy_j (null where Slurm does not measure), elapsed_s, nodes,
-    asked_s (Unix s). Takes up to 40 s in all. Nothing is written where a segment ran in no step,
-    sacct is missing or gives no answer, and what is written already stays; never raises.
+    asked_s (Unix s). Takes up to 40 s for all together. Nothing is written where a segment ran in
+    no step, sacct is missing, fails or gives no answer, and what is written already stays; never
+    raises.
     """
-    until = time.monotonic() + TRIES_S
+    if shutil.which("sacct") is None:
+        return
+    waiting: dict[str, list[tuple[dict[str, str], Path]]] = {}
     for description, out in segments:
-        try:
-            _note(description, out, until)
-        except Exception as error:  # a second opinion is no reason to fail a training
-            print(f"Slurm's energy is not noted: {error}", file=sys.stderr)
+        with _tolerant():
+            if not out.exists() and description.exists():
+                step = read_json(description).get("slurm")
+                if step:
+                    waiting.setdefault(f"{step['job']}.{step['step']}", []).append((step, out))
+    with _tolerant():
+        _note_once_ended(waiting)
 
 
-def _note(description: Path, out: Path, until: float) -> None:
-    if out.exists() or not description.exists() or shutil.which("sacct") is None:
-        return
-    step = read_json(description).get("slurm")
-    if not step:
-        return
-    answer = _ask_again(f"{step['job']}.{step['step']}", until)
-    if answer is None:
-        raise InputError(f"sacct does not know step {step['job']}.{step['step']} as ended")
-    write_json(out, {**step, **answer, "asked_s": time.time()})
+@contextmanager
+def _tolerant() -> Iterator[None]:
+    """A second opinion is no reason to fail a training."""
+    try:
+        yield
+    except Exception as error:
+        say(f"Slurm's energy is not noted: {error}")
 
 
-def _ask_again(step: str, until: float) -> dict[str, Any] | None:
-    """sacct's answer once the step has ended, None if it has not until then; asks at least once."""
-    while True:
-        row = _ask(step)
-        if row is not None and not row["State"].startswith(_UNFINISHED):
-            return _answer(row)
-        if time.monotonic() + PAUSE_S > until:
-            return None
-        time.sleep(PAUSE_S)
+def _note_once_ended(waiting: dict[str, list[tuple[dict[str, str], Path]]]) -> None:
+    """Ask until all steps have ended, and at least once; InputError where some have not in time."""
+    until = time.monotonic() + TRIES_S
+    while waiting:
+        for row in _ask(sorted(waiting)):
+            if row["State"].startswith(_UNFINISHED):
+                continue
+            for step, out in waiting.pop(row["JobIDRaw"], []):
+                with _tolerant():
+                    write_json(out, {**step, **_answer(row), "asked_s": time.time()})
+        if waiting and time.monotonic() + PAUSE_S > until:
+            raise InputError(f"sacct does not know as ended: step {', '.join(sorted(waiting))}")
+        if waiting:
+            time.sleep(PAUSE_S)
 
 
-def _ask(step: str) -> dict[str, str] | None:
-    command = ["sacct", "-n", "-P", "-j", step, f"--format={','.join(FIELDS)}"]
+def _ask(steps: Sequence[str]) -> list[dict[str, str]]:
+    """sacct's rows, none if it takes too long; InputError where it fails."""
+    command = ["sacct", "-n", "-P", "-j", ",".join(steps), f"--format={','.join(FIELDS)}"]
     try:
         found = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CALL_S
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    for line in found.stdout.splitlines():
-        values = line.strip().split("|")
-        if len(values) == len(FIELDS) and values[0] == step:
-            return dict(zip(FIELDS, values, strict=True))
-    return None
+    except subprocess.TimeoutExpired:
+        return []
+    if found.returncode != 0:
+        said = found.stderr.strip().splitlines() or ["it says nothing"]
+        raise InputError(f"sacct failed (exit code {found.returncode}): {said[0]}")
+    rows = [line.strip().split("|") for line in found.stdout.splitlines()]
+    return [dict(zip(FIELDS, row, strict=True)) for row in rows if len(row) == len(FIELDS)]
 
 
 def _answer(row: Mapping[str, str]) -> dict[str, Any]:
@@ -98,12 +108,10 @@ def _answer(row: Mapping[str, str]) -> dict[str, Any]:
 
 def parse_energy(text: str) -> float | None:
     """Joules; None for nothing, 0 and Slurm's fill values, which all mean "not measured"."""
-    text = text.strip()
-    factor = _SUFFIXES.get(text[-1:].upper(), 1.0)
-    value = _number(text[:-1] if factor != 1.0 else text)
+    value = _number(text)
     if value is None or not 0 < value < 2**63 or value == _NO_VALUE_32:
         return None
-    return value * factor
+    return value
 
 
 def parse_elapsed(text: str) -> float | None:
