@@ -20,6 +20,7 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
 from scalewatt.energy import probe
 from scalewatt.energy.probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
+from scalewatt.energy.provenance import Gpu
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
 from scalewatt.results.idle import (
@@ -365,8 +366,9 @@ def probe_command(tmp_path: Path, *options: str, device: str = "local") -> list[
         (("--seconds", "nan"), "--seconds: nan; allowed: 10 or more"),
         (
             ("--sampling-period", "30", "--seconds", "60"),
-            "--sampling-period: 30; allowed: 0.1 to 12",
+            "--sampling-period: 30; allowed: 0.1 to 10 (a fifth of --seconds, at most 10)",
         ),
+        (("--sampling-period", "3", "--seconds", "10"), "allowed: 0.1 to 2 (a fifth"),
         (("--sampling-period", "0.05"), "--sampling-period: 0.05; allowed: 0.1 to"),
         (("--repeat", "0"), "--repeat: 0; allowed: 1 or more"),
     ],
@@ -415,26 +417,95 @@ def test_there_is_a_rank_for_each_gpu_and_one_without(
 class Comm:
     """MPI as rank 0 of two sees it."""
 
+    def __init__(self, other: Any = None) -> None:
+        self.other = other
+
     def gather(self, value: Any, root: int) -> list[Any]:
-        return [value, ("n1", 0)]
+        return [value, self.other]
+
+    def allgather(self, value: Any) -> list[Any]:
+        return [value, self.other]
 
     def bcast(self, value: Any, root: int) -> Any:
         return value
 
 
+def ranks_of(comm: Comm) -> Ranks:
+    return Ranks(comm, 0, 2, 0, "n1", 1)  # type: ignore[arg-type]
+
+
 def test_the_gpus_that_were_held_are_told_with_the_window(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(probe, "_open_gpu", lambda ranks: (3, "A100"))
+    monkeypatch.setattr(probe, "_open_gpu", lambda ranks: (Gpu(3, "GPU-d"), "A100"))
     order = {"device": "box", "repeat": 2, "seconds": 0.2, "settle_s": 0.1, "sampling_period_s": 1}
-    order |= {"torch_device": "cuda", "ranks": 2, "work": str(tmp_path)}
+    order |= {"torch_device": "cuda", "ranks": 2}
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     before = time.time()
-    probe.hold(order, Ranks(Comm(), 0, 2, 0, "n1", 1))  # type: ignore[arg-type]
-    told = json.loads((tmp_path / "probe.json").read_text())
+    told = probe.hold(order, ranks_of(Comm(("n1", Gpu(0, "GPU-a")))))
+    assert told is not None
     assert (told["gpus"], told["device_name"]) == ({"n1": [0, 3]}, "A100")
+    assert told["gpu_uuids"] == {"n1": ["GPU-a", "GPU-d"]}
     assert told["hostnames"] == ["n1"]
     assert told["window"]["start_s"] >= before + 0.1
     assert told["window"]["end_s"] - told["window"]["start_s"] == pytest.approx(0.2)
     assert sum(slept) == pytest.approx(0.3)
+
+
+class SamplerEnd:
+    """The watch of a rank whose sampler was lost, or was not."""
+
+    def __init__(self, lost: str | None) -> None:
+        self.lost = lost
+
+    def training_began(self) -> None: ...
+
+    def training_ended(self) -> str | None:
+        return self.lost
+
+
+@pytest.mark.parametrize("own", [None, "frozen"])
+@pytest.mark.parametrize("other", [None, "frozen"])
+def test_a_result_is_written_only_when_no_rank_has_lost_its_sampler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str | None, other: str | None
+) -> None:
+    said: list[str] = []
+
+    def abort(code: int, text: str) -> None:
+        said.append(text)
+        raise SystemExit(code)
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    monkeypatch.setattr(probe, "abort", abort)
+    monkeypatch.setattr(probe, "fail", fail)
+    monkeypatch.setattr(probe, "end_within", lambda seconds: None)
+    monkeypatch.setattr(probe, "hold", lambda order, ranks: {"device": "box"})
+    arguments: Any = SamplerEnd(own), {"work": str(tmp_path)}, ranks_of(Comm(other))
+    if own or other:
+        with pytest.raises(SystemExit):
+            probe.guarded_hold(*arguments)
+        assert "no longer recorded: frozen" in said[0]
+    else:
+        assert probe.guarded_hold(*arguments)
+    assert (tmp_path / "probe.json").exists() is not bool(own or other)
+
+
+@pytest.mark.parametrize(("samples", "recorded"), [(60, True), (41, True), (40, False), (1, False)])
+def test_a_probe_whose_journal_does_not_reach_the_end_of_its_window_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], samples: int, recorded: bool
+) -> None:
+    folder = make_probe(tmp_path, {name: values[:samples] for name, values in node().items()})
+    assert probe.is_recorded(folder) is recorded
+    assert ("the recording ends before" in capsys.readouterr().err) is not recorded
+
+
+def test_a_probe_without_a_journal_or_a_result_is_none(tmp_path: Path) -> None:
+    folder = make_probe(tmp_path, node())
+    (folder / "perun" / "segment-000.n1.journal").unlink()
+    assert not probe.is_recorded(folder)
+    folder = make_probe(tmp_path, node(), repeat=2)
+    (folder / "probe.json").unlink()
+    assert not probe.is_recorded(folder)

@@ -163,6 +163,16 @@ def test_the_provenance_says_what_the_run_was_done_with(work: WorkDir, out: Path
     assert [s["outcome"] for s in found["segments"]] == ["killed", "finished"]
 
 
+def test_gpus_that_one_segment_could_not_tell_are_not_told(work: WorkDir, out: Path) -> None:
+    describe(work, 0, hostnames=["n1", "n2"], gpus={"n1": None, "n2": [1]})
+    uuids = {"n1": ["GPU-b", "GPU-a"], "n2": None}
+    describe(work, 1, hostnames=["n1", "n2"], gpus={"n1": [0], "n2": [0]}, gpu_uuids=uuids)
+    publish(work, out)
+    found = read_json(out / "provenance.json")
+    assert found["gpus"] == {"n1": None, "n2": [0, 1]}
+    assert found["gpu_uuids"] == {"n1": ["GPU-a", "GPU-b"], "n2": None}
+
+
 def test_the_steps_of_slurm_belong_to_segments_and_not_to_the_run(work: WorkDir, out: Path) -> None:
     note = work.perun / f"{segment_name(1)}.slurm-energy.json"
     write_json(note, {"job": "4711", "step": "1", "consumed_energy_j": 5.0})

@@ -9,10 +9,11 @@ import pytest
 import run_files
 
 from scalewatt.energy import launch
-from scalewatt.energy.record import EXIT_FAILURE, EXIT_STOPPED, outcome_path, segment_name
-from scalewatt.energy.watch import lost_path
+from scalewatt.energy.ending import EXIT_FAILURE, EXIT_STOPPED
+from scalewatt.energy.record import End, exit_code, note_loss, outcome_of, outcome_path
 from scalewatt.energy.workdir import WorkDir, open_workdir
 from scalewatt.files import write_json
+from scalewatt.training.stop import StopRequest
 
 
 def start(
@@ -28,10 +29,8 @@ def start(
     def ranks(segment: launch._Segment) -> int:
         outcome, loses = next(ends)
         work, number = segment.work.path, segment.number
-        outcome_path(work, number).write_text(outcome)
-        if loses:
-            loss = {"host": "n1", "reason": f"lost in {number}", "t": 0.0}
-            write_json(lost_path(work, segment_name(number), "n1"), loss)
+        end = End("n1", False, False, f"lost in {number}" if loses else None)
+        write_json(outcome_path(work, number), outcome_of(outcome, [end]))
         return segment._conclude(ended_with)
 
     monkeypatch.setattr(launch._Segment, "run", ranks)
@@ -103,3 +102,46 @@ def test_a_segment_whose_perun_did_not_close_says_so(
     assert segment["outcome"] == "finished"
     assert "perun did not close" in segment["detail"]
     assert segment["detail"] in capsys.readouterr().err
+
+
+# --- why the ranks stopped --------------------------------------------------------------------
+
+
+def end(host: str = "n1", **changes: Any) -> End:
+    return End(**{"host": host, "requested": False, "enough": False, "lost": None} | changes)
+
+
+def test_a_stop_for_want_of_a_sampler_is_told_with_the_hosts_that_lost_theirs() -> None:
+    said = outcome_of("stopped", [end("n1"), end("n2", lost="the sampler has ended"), end("n3")])
+    assert said["outcome"] == "monitor_lost"
+    assert said["losses"] == [{"host": "n2", "reason": "the sampler has ended"}]
+    assert exit_code(said["outcome"]) == EXIT_STOPPED
+
+
+@pytest.mark.parametrize("asked", ["requested", "enough"])
+def test_a_stop_that_was_asked_for_as_well_is_no_loss(asked: str) -> None:
+    said = outcome_of("stopped", [end("n1", lost="frozen"), end("n2", **{asked: True})])
+    assert said["outcome"] == "stopped"
+    assert [loss["host"] for loss in said["losses"]] == ["n1"]
+
+
+@pytest.mark.parametrize("outcome", ["finished", "stopped"])
+def test_without_a_loss_the_outcome_is_the_training_s(outcome: str) -> None:
+    assert outcome_of(outcome, [end(), end("n2")]) == {"outcome": outcome, "losses": []}
+
+
+def test_a_finished_training_is_finished_also_without_a_sampler() -> None:
+    assert outcome_of("finished", [end(lost="frozen")])["outcome"] == "finished"
+
+
+def test_a_loss_asks_the_training_to_stop_but_is_no_request(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stop = StopRequest()
+    note_loss("n1", stop, "the sampler has ended")
+    assert stop.asked() and not stop.requested()
+    assert "n1: the sampler has ended" in capsys.readouterr().err
+
+
+def test_a_rank_whose_outcome_is_unknown_has_failed() -> None:
+    assert [exit_code(outcome) for outcome in ("finished", None, "")] == [0, 70, 70]

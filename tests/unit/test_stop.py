@@ -46,12 +46,17 @@ def test_the_schedulers_signal_asks_and_does_not_end_the_process(number: int) ->
     signal.raise_signal(number)
     assert request.asked()
     assert request.asked(), "a request is not forgotten"
+    assert request.requested()
 
 
-def test_the_process_itself_may_ask() -> None:
+def test_the_process_itself_may_ask_which_is_no_request_from_outside() -> None:
     request = StopRequest()
     request.ask()
     assert request.asked()
+    assert not request.requested()
+    request.install()
+    signal.raise_signal(signal.SIGUSR1)
+    assert request.requested()
 
 
 def test_ctrl_c_is_left_to_the_launching_process() -> None:

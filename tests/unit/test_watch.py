@@ -6,6 +6,7 @@ import multiprocessing
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
@@ -14,15 +15,8 @@ from pathlib import Path
 import pytest
 
 from scalewatt.energy import watch as watch_module
-from scalewatt.energy.watch import (
-    Limits,
-    PeerWatch,
-    SamplerWatch,
-    Watch,
-    lost_path,
-    read_losses,
-)
-from scalewatt.files import write_json
+from scalewatt.energy.heartbeat import Heartbeat
+from scalewatt.energy.watch import Limits, PeerWatch, SamplerWatch, Watch, watched_nodes
 
 STEM = "segment-000"
 LIMITS = Limits(journal_start_s=60, journal_silence_s=30)
@@ -127,16 +121,28 @@ def test_a_sampler_that_holds_up_the_start_is_ended(
     assert losses
 
 
-def test_the_start_may_take_its_time_once_there_is_a_journal(
-    tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess
+def test_a_slow_sampler_may_take_ten_periods_for_its_first_sample(
+    tmp_path: Path, sampler: BaseProcess, losses: list[str]
 ) -> None:
-    look(watch, 50)
-    grow(tmp_path)
-    look(watch, 500)
-    assert watch.lost is None
+    watch = SamplerWatch(tmp_path, STEM, 10.0, LIMITS, losses.append)
     watch.began()
-    look(watch, 30)
+    look(watch, 100)
     assert watch.lost is None
+    look(watch, 2)
+    assert "no journal" in losses[0]
+
+
+def test_the_beginning_waits_for_a_check_under_way(
+    watch: SamplerWatch, sampler: BaseProcess
+) -> None:
+    beginning = threading.Thread(target=watch.began)
+    with watch._lock:
+        beginning.start()
+        beginning.join(0.3)
+        assert beginning.is_alive()
+    beginning.join(60)
+    look(watch, 62)
+    assert watch.lost is not None
 
 
 def test_a_sampler_that_has_ended_is_lost_at_once(
@@ -227,7 +233,7 @@ def test_after_the_training_the_sampler_may_end(
     one.training_began()
     monkeypatch.setattr(watch_module, "time", Clock(one.stop, rounds=10))
     one._watching.set()
-    assert one.training_ended() is False
+    assert one.training_ended() is None
     sampler.kill()
     sampler.join()
     one._run()
@@ -241,9 +247,55 @@ def test_a_loss_is_told_when_the_training_ends(
     one.training_began()
     sampler.kill()
     sampler.join()
-    assert one.training_ended() is True
+    assert one.training_ended() == losses[0] and "has ended" in losses[0]
     assert len(losses) == 1
-    assert Watch(None, PeerWatch([], pytest.fail)).training_ended() is False
+    assert Watch(None, PeerWatch([], pytest.fail)).training_ended() is None
+
+
+class Rounds:
+    """A clock of one second a round, which ends the watch after some."""
+
+    def __init__(self, watch: Watch, rounds: int) -> None:
+        self.watch, self.now, self.rounds = watch, 0.0, rounds
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now >= self.rounds:
+            self.watch.stop()
+
+
+def test_a_check_that_fails_is_told_once_and_ends_neither_the_watch_nor_other_checks(
+    tmp_path: Path,
+    watch: SamplerWatch,
+    sampler: BaseProcess,
+    losses: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Broken(PeerWatch):
+        def check(self) -> None:
+            raise RuntimeError("no /proc")
+
+    silent: list[str] = []
+    heart = Heartbeat(tmp_path, STEM, "n1", ["n2"], 20.0, lambda host, _: silent.append(host))
+    one = Watch(watch, Broken([], pytest.fail), heart)
+    one.training_began()
+    monkeypatch.setattr(watch_module, "time", Rounds(one, 70))
+    one.start()
+    one._thread.join(60)
+    assert "no journal" in losses[0]
+    assert set(silent) == {"n2"}
+    assert capsys.readouterr().err.count("no /proc") == 1
+
+
+def test_a_node_watches_the_first_rank_s_and_that_one_all_others() -> None:
+    hosts = ["n3", "n3", "n1", "n2", "n1"]
+    assert watched_nodes("n3", hosts) == ["n1", "n2"]
+    assert watched_nodes("n1", hosts) == watched_nodes("n2", hosts) == ["n3"]
+    assert watched_nodes("n3", ["n3", "n3"]) == []
 
 
 # --- fellow ranks -------------------------------------------------------------------------------
@@ -287,28 +339,3 @@ def test_living_fellows_and_unknown_ones_are_no_deaths(peer: subprocess.Popen[by
     peers = PeerWatch([peer.pid, unknown.pid], pytest.fail)
     for _ in range(5):
         peers.check()
-
-
-# --- ends ---------------------------------------------------------------------------------------
-
-
-def exit_code_of(program: str) -> int:
-    command = [sys.executable, "-c", program]
-    return subprocess.run(command, capture_output=True, timeout=60).returncode
-
-
-def test_a_process_that_waits_for_ever_ends_in_time() -> None:
-    program = "from scalewatt.energy.watch import end_within; end_within(0.2); "
-    assert exit_code_of(program + "import threading; threading.Event().wait()") == 1
-
-
-def test_a_rank_ends_all_with_its_code() -> None:
-    assert exit_code_of("from scalewatt.energy.watch import abort; abort(64)") == 64
-
-
-def test_what_the_ranks_say_of_a_segment_s_losses_is_read(tmp_path: Path) -> None:
-    for stem, host in ((STEM, "n2"), (STEM, "n1"), ("segment-001", "n1")):
-        loss = {"host": host, "reason": "the sampler has ended", "t": 1.0}
-        write_json(lost_path(tmp_path, stem, host), loss)
-    assert [loss["host"] for loss in read_losses(tmp_path, STEM)] == ["n1", "n2"]
-    assert read_losses(tmp_path, "segment-002") == []

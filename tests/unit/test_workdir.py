@@ -190,7 +190,7 @@ def test_a_segment_knows_its_times(tmp_path: Path) -> None:
 def test_a_segment_says_why_its_sampler_was_lost(tmp_path: Path) -> None:
     with open_workdir(tmp_path, SPEC, DATA) as work:
         work.begin_segment()
-        work.end_segment(workdir.MONITOR_LOST, "n1: the sampler has ended")
+        work.end_segment("monitor_lost", "n1: the sampler has ended")
         work.begin_segment()
         work.end_segment("finished")
     first, second = work.segments()

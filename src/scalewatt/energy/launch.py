@@ -2,17 +2,13 @@
 
 What the ranks watch themselves, and after how long, is in `watch`. Here the launcher is ended with
 all it started when training has returned and the ranks do not end (10 s after they should have
-ended themselves), and when a person asks twice.
+ended themselves), when a person asks twice, and what it leaves behind 10 s after its own end.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import shlex
-import shutil
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -21,26 +17,30 @@ from types import FrameType
 from typing import Any
 
 from scalewatt.campaign.spec import read_spec
+from scalewatt.energy.ending import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
 from scalewatt.energy.publish import already_published, publish
+from scalewatt.energy.ranks_process import (
+    CLOSING_MARGIN_S,
+    RanksProcess,
+    last_lines,
+    require_launcher,
+)
 from scalewatt.energy.record import (
-    EXIT_FAILURE,
-    EXIT_INPUT,
-    EXIT_STOPPED,
+    FINISHED,
+    MONITOR_LOST,
+    STOPPED,
     description_path,
     outcome_path,
     segment_name,
 )
 from scalewatt.energy.slurm_energy import note_slurm_energies
-from scalewatt.energy.watch import Limits, read_losses
-from scalewatt.energy.workdir import MONITOR_LOST, WorkDir, open_workdir
+from scalewatt.energy.watch import Limits
+from scalewatt.energy.workdir import WorkDir, open_workdir
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
 MONITOR_RESTARTS = 3
 """How often one call starts a training again because its energy was no longer recorded."""
-CLOSING_MARGIN_S = 10.0
-"""How much later than the ranks themselves the launching process ends what does not close."""
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,7 @@ def run_training(
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, initial_weights)
     dataset_sha256 = _dataset_sha256(place.data_folder)
-    launcher = shlex.split(place.launcher)[0]
-    if shutil.which(launcher, path=_path()) is None:
-        raise InputError(f"launcher: '{launcher}' is not found; allowed: a command of this machine")
+    require_launcher(place.launcher)
     with open_workdir(place.work_root, spec, dataset_sha256) as work:
         if already_published(out, work):
             return 0
@@ -108,17 +106,14 @@ def _train(
         if last["outcome"] != MONITOR_LOST:
             return code
         if start < MONITOR_RESTARTS:
-            print(
+            say(
                 f"{name}: the energy was no longer recorded ({last['detail']}); "
-                f"goes on from its checkpoint ({start + 1} of {MONITOR_RESTARTS})",
-                file=sys.stderr,
-                flush=True,
+                f"goes on from its checkpoint ({start + 1} of {MONITOR_RESTARTS})"
             )
-    print(
+    say(
         f"scalewatt: error: {name}: the energy was not recorded in {MONITOR_RESTARTS + 1} starts "
         f"({last['detail']}); the training waits at its checkpoint, its log is "
-        f"{work.path / 'train.log'}",
-        file=sys.stderr,
+        f"{work.path / 'train.log'}"
     )
     return EXIT_FAILURE
 
@@ -129,11 +124,6 @@ def _dataset_sha256(folder: Path) -> str:
     if not marker:
         raise InputError(f"{folder}: the dataset is not prepared to its end; prepare it first")
     return marker["content_sha256"]
-
-
-def _path() -> str:
-    """PATH with this Python's commands first: mpiexec of the environment's MPI is among them."""
-    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 def _check_initial_weights(spec: dict[str, Any], spec_path: Path, weights: Path | None) -> None:
@@ -177,26 +167,18 @@ class _Segment:
             },
         )
         self.times_asked_to_stop = 0
+        self._returned_s: float | None = None
 
     def run(self) -> int:
         """Start the ranks, wait for them, note the outcome."""
-        with open(self.work.path / "train.log", "ab") as log:
-            process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment(),
-                start_new_session=True,  # a terminal's Ctrl-C reaches this process only
-                pass_fds=(self.work.lock,),  # held until the last of them has ended
-                preexec_fn=_die_with_parent,
-            )
-            previous = {
-                number: signal.signal(number, self._on_signal)
-                for number in (signal.SIGINT, signal.SIGTERM)
-            }
+        with (
+            open(self.work.path / "train.log", "ab") as log,
+            RanksProcess(self._command(), log, self.work.lock, self._threads()) as ranks,
+        ):
+            asking = (signal.SIGINT, signal.SIGTERM)
+            previous = {number: signal.signal(number, self._on_signal) for number in asking}
             try:
-                code = self._watch(process)
+                code = ranks.wait(self._is_to_end)
             finally:
                 for number, handler in previous.items():
                     signal.signal(number, handler)
@@ -215,89 +197,47 @@ class _Segment:
         rank = [sys.executable, "-m", "scalewatt.energy.record", str(self.order.resolve())]
         return [*shlex.split(launcher), *shell, *rank]
 
-    def _environment(self) -> dict[str, str]:
-        threads = str(self.place.cpus_per_rank)
-        return {
-            **os.environ,
-            "PATH": _path(),
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "PYTHONUNBUFFERED": "1",
-            "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
-        }
+    def _threads(self) -> dict[str, str]:
+        return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.place.cpus_per_rank))
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.times_asked_to_stop += 1
         self.stop_file.touch()
-        print(
-            f"{self.work.spec['configuration']}: stops at its next step; ask again to end it at once",
-            file=sys.stderr,
-            flush=True,
-        )
+        name = self.work.spec["configuration"]
+        say(f"{name}: stops at its next step; ask again to end it at once")
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait for the ranks; end them when asked twice, or if perun does not close."""
-        returned: float | None = None
-        outcome = outcome_path(self.work.path, self.number)
-        while process.poll() is None:
-            now = time.monotonic()
-            if returned is None and outcome.exists():
-                returned = now
-            closing_s = self.place.limits.closing_s + CLOSING_MARGIN_S
-            hangs = returned is not None and now - returned > closing_s
-            if hangs or self.times_asked_to_stop > 1:
-                _end_group(process)
-                break
-            time.sleep(0.1)
-        return process.wait()
+    def _is_to_end(self) -> bool:
+        """Whether the ranks were asked to end twice, or perun does not close."""
+        now = time.monotonic()
+        if self._returned_s is None and outcome_path(self.work.path, self.number).exists():
+            self._returned_s = now
+        closing_s = self.place.limits.closing_s + CLOSING_MARGIN_S
+        hangs = self._returned_s is not None and now - self._returned_s > closing_s
+        return hangs or self.times_asked_to_stop > 1
 
     def _conclude(self, code: int) -> int:
         outcome = outcome_path(self.work.path, self.number)
         if outcome.exists():
-            return self._end_as(outcome.read_text(encoding="utf-8"), code)
+            return self._end_as(read_json(outcome), code)
         self.work.end_segment("failed")
         log = self.work.path / "train.log"
-        print(_last_lines(log), file=sys.stderr)
-        print(
+        say(last_lines(log))
+        say(
             f"scalewatt: error: {self.work.spec['configuration']}: training failed (exit code {code}); "
-            f"its log is {log}",
-            file=sys.stderr,
+            f"its log is {log}"
         )
         return EXIT_INPUT if code == EXIT_INPUT else EXIT_FAILURE
 
-    def _end_as(self, outcome: str, code: int) -> int:
-        """Note an outcome that the ranks gave; a stop for want of a sampler has its own name."""
-        name = self.work.spec["configuration"]
-        losses = read_losses(self.work.path, segment_name(self.number))
-        details = [f"{loss['host']}: {loss['reason']}" for loss in losses]
-        if outcome == "stopped" and losses and not self.times_asked_to_stop:
-            outcome = MONITOR_LOST
+    def _end_as(self, said: dict[str, Any], code: int) -> int:
+        """Note the outcome that the ranks gave; whoever asked them to stop wants no other segment."""
+        name, outcome = self.work.spec["configuration"], said["outcome"]
+        details = [f"{loss['host']}: {loss['reason']}" for loss in said["losses"]]
+        if outcome == MONITOR_LOST and self.times_asked_to_stop:
+            outcome = STOPPED
         if code not in (0, EXIT_STOPPED):
             details.append(f"perun did not close (exit code {code}); its journal is kept")
-            print(f"{name}: {details[-1]}", file=sys.stderr)
+            say(f"{name}: {details[-1]}")
         self.work.end_segment(outcome, "; ".join(details) or None)
-        if outcome == "stopped":
-            print(f"{name}: stopped at a checkpoint; start it again to go on", file=sys.stderr)
-        return 0 if outcome == "finished" else EXIT_STOPPED
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End the launcher politely, then by force, with all it started on this machine."""
-    for number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(patience_s)
-            return
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
-
-
-def _die_with_parent() -> None:
-    """In the launcher: get TERM when this process dies, so that no rank trains on unwatched."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _last_lines(log: Path, count: int = 25) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])
+        if outcome == STOPPED:
+            say(f"{name}: stopped at a checkpoint; start it again to go on")
+        return 0 if outcome == FINISHED else EXIT_STOPPED

@@ -2,7 +2,8 @@
 
 `run_probe` starts one rank per GPU of a node (one rank on a CPU) through the cluster's launcher.
 Each rank (`python -m scalewatt.energy.probe ORDER`) opens its GPU, settles and waits, under the
-same perun, journal and watch over the sampler as a training. A probe whose sampler is lost fails.
+same perun, journal and watch over the sampler as a training. A probe whose sampler is lost, or whose
+journal does not reach the end of its window, fails.
 Nothing hangs: ranks that have not come to the end of the window START_LIMIT_S after the time that
 it needs, or not left CLOSE_LIMIT_S after it, are ended.
 """
@@ -11,10 +12,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -24,22 +23,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.model import Device
-from scalewatt.energy.launch import (
+from scalewatt.energy.ending import EXIT_FAILURE, EXIT_INPUT, abort, end_within, say
+from scalewatt.energy.journal import last_sample_s
+from scalewatt.energy.provenance import Gpu, cpu_name, gpu_identity, held_gpus, package_versions
+from scalewatt.energy.ranks_process import (
     CLOSING_MARGIN_S,
-    _die_with_parent,
-    _end_group,
-    _last_lines,
-    _path,
+    RanksProcess,
+    last_lines,
+    require_launcher,
 )
-from scalewatt.energy.record import (
-    EXIT_FAILURE,
-    EXIT_INPUT,
-    fail,
-    leave,
-    segment_name,
-    sensor_index,
-)
-from scalewatt.energy.watch import Limits, Watch, abort, end_within, watch_rank
+from scalewatt.energy.record import fail, leave, segment_name
+from scalewatt.energy.watch import Limits, Watch, watch_rank
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
@@ -53,6 +47,9 @@ START_LIMIT_S = 600.0
 CLOSE_LIMIT_S = 120.0
 """How long perun may take to write its file after the window."""
 MIN_SECONDS = 10.0
+MAX_PERIOD_S = 10.0
+CLOCK_DRIFT = 1e-3
+"""Share of the window by which the clock may be slewed (twice what Linux does at most)."""
 
 RESULT = "probe.json"
 """Written last: a folder with it holds a finished probe."""
@@ -73,10 +70,11 @@ class Probe:
     def __post_init__(self) -> None:
         if not MIN_SECONDS <= self.seconds < float("inf"):
             raise InputError(f"--seconds: {self.seconds:g}; allowed: {MIN_SECONDS:g} or more")
-        if not 0.1 <= self.sampling_period_s <= self.seconds / 5:
+        longest_s = min(self.seconds / 5, MAX_PERIOD_S)
+        if not 0.1 <= self.sampling_period_s <= longest_s:
             raise InputError(
-                f"--sampling-period: {self.sampling_period_s:g}; allowed: 0.1 to "
-                f"{self.seconds / 5:g}, a fifth of --seconds"
+                f"--sampling-period: {self.sampling_period_s:g}; allowed: 0.1 to {longest_s:g} "
+                f"(a fifth of --seconds, at most {MAX_PERIOD_S:g})"
             )
         if self.repeat < 1:
             raise InputError(f"--repeat: {self.repeat}; allowed: 1 or more")
@@ -92,9 +90,7 @@ def run_probe(probe: Probe, launcher: str, device: Device, out: Path) -> int:
 
     InputError where the launcher is not there. A probe of `out` that already runs is waited for.
     """
-    program = shlex.split(launcher)[0]
-    if shutil.which(program, path=_path()) is None:
-        raise InputError(f"launcher: '{program}' is not found; allowed: a command of this machine")
+    require_launcher(launcher)
     out.mkdir(parents=True, exist_ok=True)
     with _locked(out, probe) as lock:
         work = out / _UNFINISHED
@@ -117,7 +113,7 @@ def _locked(out: Path, probe: Probe) -> Iterator[int]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            print(f"{probe.name}: runs already; waiting for it", file=sys.stderr, flush=True)
+            say(f"{probe.name}: runs already; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock.fileno()
 
@@ -150,53 +146,44 @@ class _Attempt:
         )
         rank = [sys.executable, "-m", "scalewatt.energy.probe", str(self.order.resolve())]
         self.command = [*shlex.split(placed), *rank]
+        self._closing = False
+        self._deadline_s = time.monotonic() + START_LIMIT_S + probe.settle_s + probe.seconds
 
     def run(self) -> int:
         """Start the ranks, wait for them, and say what went wrong if something did."""
-        with open(self.log, "wb") as log:
-            process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={
-                    **os.environ,
-                    "PATH": _path(),
-                    "PYTHONUNBUFFERED": "1",
-                    "SLURM_KILL_BAD_EXIT": "1",
-                },
-                start_new_session=True,  # a terminal's Ctrl-C reaches this process only
-                pass_fds=(self.lock,),  # held until the last of them has ended
-                preexec_fn=_die_with_parent,
-            )
-            try:
-                code = self._watch(process)
-            finally:
-                if process.poll() is None:
-                    _end_group(process)
-        if (self.work / RESULT).exists() and any((self.work / PERUN).iterdir()):
+        with open(self.log, "wb") as log, RanksProcess(self.command, log, self.lock) as ranks:
+            code = ranks.wait(self._is_to_end)
+        if is_recorded(self.work):
             return 0
-        print(_last_lines(self.log), file=sys.stderr)
-        print(
-            f"scalewatt: error: {self.probe.name}: failed (exit code {code}); its log is {self.log}",
-            file=sys.stderr,
+        say(last_lines(self.log))
+        say(
+            f"scalewatt: error: {self.probe.name}: failed (exit code {code}); its log is {self.log}"
         )
         return EXIT_INPUT if code == EXIT_INPUT else EXIT_FAILURE
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait for the ranks, no longer than they may take."""
-        deadline = time.monotonic() + START_LIMIT_S + self.probe.settle_s + self.probe.seconds
-        closing = False
-        while process.poll() is None:
-            if not closing and (self.work / RESULT).exists():
-                closing, deadline = True, time.monotonic() + CLOSE_LIMIT_S + CLOSING_MARGIN_S
-            if time.monotonic() > deadline:
-                what = "perun did not close" if closing else "the ranks did not come to their end"
-                print(f"{self.probe.name}: {what}; they are ended", file=sys.stderr, flush=True)
-                _end_group(process)
-                break
-            time.sleep(0.25)
-        return process.wait()
+    def _is_to_end(self) -> bool:
+        """Whether the ranks have taken longer than they may."""
+        if not self._closing and (self.work / RESULT).exists():
+            self._closing = True
+            self._deadline_s = time.monotonic() + CLOSE_LIMIT_S + CLOSING_MARGIN_S
+        if time.monotonic() <= self._deadline_s:
+            return False
+        what = "perun did not close" if self._closing else "the ranks did not come to their end"
+        say(f"{self.probe.name}: {what}; they are ended")
+        return True
+
+
+def is_recorded(work: Path) -> bool:
+    """Whether the ranks came to the end of the window, and a journal did as well."""
+    if not (work / RESULT).exists():
+        return False
+    probe = read_json(work / RESULT)
+    until = probe["window"]["end_s"] - CLOCK_DRIFT * probe["seconds"]
+    last = [last_sample_s(path) for path in (work / PERUN).glob("*.journal")]
+    if any(t is not None and t >= until for t in last):
+        return True
+    say(f"scalewatt: {work}: the recording ends before the window does")
+    return False
 
 
 def _geometry(device: Device) -> tuple[bool, int]:
@@ -212,20 +199,20 @@ def _geometry(device: Device) -> tuple[bool, int]:
 # --- in a rank -------------------------------------------------------------------------------
 
 
-def hold(order: dict[str, Any], ranks: Ranks) -> None:
-    """Open this rank's GPU and wait; rank 0 then writes the window and what was held."""
+def hold(order: dict[str, Any], ranks: Ranks) -> dict[str, Any] | None:
+    """Open this rank's GPU and wait; on rank 0, the window and what was held."""
     held, device_name = _open_gpu(ranks) if order["torch_device"] == "cuda" else (None, None)
     places = ranks.comm.gather((ranks.host, held), root=0)
     start_s = ranks.comm.bcast(time.time() + order["settle_s"], root=0)
     # All sleep: a rank that waits in a barrier keeps a core busy.
     time.sleep(order["settle_s"] + order["seconds"])
-    if places is not None:
-        window = start_s, start_s + order["seconds"]
-        write_json(Path(order["work"]) / RESULT, _result(order, places, device_name, window))
+    if places is None:
+        return None
+    return _result(order, places, device_name, (start_s, start_s + order["seconds"]))
 
 
-def _open_gpu(ranks: Ranks) -> tuple[int, str]:
-    """Make a CUDA context with a few bytes in it; NVML's index and the name of the GPU."""
+def _open_gpu(ranks: Ranks) -> tuple[Gpu, str]:
+    """Make a CUDA context with a few bytes in it; what tells the GPU, and its name."""
     import torch
 
     from scalewatt.training.world import choose_device
@@ -233,7 +220,7 @@ def _open_gpu(ranks: Ranks) -> tuple[int, str]:
     device = choose_device("cuda", ranks)
     _HELD.append(torch.zeros(16, device=device))
     torch.cuda.synchronize(device)
-    return sensor_index(device), torch.cuda.get_device_name(device)
+    return gpu_identity(device), torch.cuda.get_device_name(device)
 
 
 _HELD: list[Any] = []
@@ -241,42 +228,45 @@ _HELD: list[Any] = []
 
 def _result(
     order: dict[str, Any],
-    places: list[tuple[str, int | None]],
+    places: list[tuple[str, Gpu | None]],
     device_name: str | None,
     window: tuple[float, float],
 ) -> dict[str, Any]:
-    from scalewatt.energy.provenance import cpu_name, package_versions
-
-    gpus: dict[str, list[int]] = {}
-    for host, index in sorted(places, key=str):
-        if index is not None:
-            gpus[host] = sorted({*gpus.get(host, []), index})
     kept = ("device", "repeat", "seconds", "settle_s", "sampling_period_s", "torch_device")
     return {
         **{key: order[key] for key in kept},
         "hostnames": sorted({host for host, _ in places}),
         "device_name": device_name or cpu_name(),
-        "gpus": gpus or None,
+        **held_gpus(places),
         "window": {"start_s": window[0], "end_s": window[1]},
         "packages": package_versions(),
     }
 
 
 def guarded_hold(watch: Watch, order: dict[str, Any], ranks: Ranks) -> bool:
-    """`hold`, ending all ranks on an error: perun would catch it and wait for ever."""
+    """`hold`, ending all ranks on an error: perun would catch it and wait for ever.
+
+    Rank 0 writes the result once every rank has said that its sampler still lives.
+    """
     try:
         watch.training_began()
-        hold(order, ranks)
+        result = hold(order, ranks)
         end_within(CLOSE_LIMIT_S)
-        watch.training_ended()
+        losses = [lost for lost in ranks.comm.allgather(watch.training_ended()) if lost]
+        if losses:
+            abort(EXIT_FAILURE, f"{_LOST}: {'; '.join(losses)}")
+        if result is not None:
+            write_json(Path(order["work"]) / RESULT, result)
     except BaseException as error:
         fail(error)
     return True
 
 
+_LOST = "scalewatt: error: the power was no longer recorded"
+
+
 def _sampler_lost(reason: str) -> None:
-    print(f"scalewatt: error: the power was no longer recorded: {reason}", file=sys.stderr)
-    abort(EXIT_FAILURE)
+    abort(EXIT_FAILURE, f"{_LOST}: {reason}")
 
 
 def main(argv: list[str]) -> NoReturn:
@@ -288,10 +278,9 @@ def main(argv: list[str]) -> NoReturn:
         order = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
         run = order["name"]
         ranks = join_ranks({"configuration": run, "gpus": order["ranks"], "nodes": 1})
-        folder, stem = Path(order["work"]) / PERUN, segment_name(0)
-        period_s = order["sampling_period_s"]
-        watch = watch_rank(ranks, folder, stem, period_s, Limits(), _sampler_lost)
-        done = monitored(guarded_hold, (watch, order, ranks), folder, stem, period_s, run)
+        work, stem, period_s = Path(order["work"]), segment_name(0), order["sampling_period_s"]
+        watch = watch_rank(ranks, work, stem, period_s, Limits(), _sampler_lost)
+        done = monitored(guarded_hold, (watch, order, ranks), work / PERUN, stem, period_s, run)
         leave(watch, ranks, 0 if done else EXIT_FAILURE)  # once rank 0 has written perun's file
     except BaseException as error:
         fail(error)

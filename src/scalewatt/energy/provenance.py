@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "numpy", "h5py")
 
@@ -18,6 +21,66 @@ def package_versions() -> dict[str, str | None]:
         except PackageNotFoundError:
             versions[name] = None
     return versions
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What tells a GPU's sensors; None where unknown."""
+
+    index: int | None
+    """NVML's, which perun's sensors carry; CUDA's own may be masked."""
+    uuid: str | None
+    """As NVML writes it."""
+
+
+def gpu_identity(device: Any) -> Gpu:
+    """Index and uuid of a CUDA device, found by its uuid."""
+    import torch
+
+    try:
+        uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+    except (AttributeError, RuntimeError, AssertionError):
+        return Gpu(None, None)
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return Gpu(int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid))), uuid)
+    except Exception:  # no NVML, or a partitioned GPU: perun has no sensor of that one either
+        return Gpu(None, uuid)
+
+
+def held_gpus(places: Iterable[tuple[str, Gpu | None]]) -> dict[str, Any]:
+    """{"gpus": {host: indices}, "gpu_uuids": {host: uuids}} of the ranks' hosts and GPUs.
+
+    A host's are null where those of one rank are unknown, and both are null without GPUs.
+    """
+    on_gpu = [(host, gpu) for host, gpu in places if gpu is not None]
+    return {
+        "gpus": _by_host((host, gpu.index) for host, gpu in on_gpu),
+        "gpu_uuids": _by_host((host, gpu.uuid) for host, gpu in on_gpu),
+    }
+
+
+def joined_gpus(described: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """`held_gpus` of several segments together; what is unknown in one is unknown."""
+    segments = list(described)
+    return {
+        name: _by_host(
+            (host, one)
+            for segment in segments
+            for host, known in (segment.get(name) or {}).items()
+            for one in (known if known is not None else [None])
+        )
+        for name in ("gpus", "gpu_uuids")
+    }
+
+
+def _by_host(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any] | None] | None:
+    sets: dict[str, set[Any]] = {}
+    for host, one in found:
+        sets.setdefault(host, set()).add(one)
+    return {h: None if None in sets[h] else sorted(sets[h]) for h in sorted(sets)} or None
 
 
 def cpu_name() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.energy.journal import last_sample_s
+from scalewatt.energy.provenance import joined_gpus
 from scalewatt.energy.record import description_path
 from scalewatt.energy.workdir import WorkDir
 from scalewatt.files import atomic_path, read_json, write_json, write_table
@@ -89,16 +90,12 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         for s in segments
         if (path := description_path(work.path, s["segment"])).exists()
     ]
-    gpus: dict[str, set[int]] = {}
-    for description in described:
-        for host, indices in (description["gpus"] or {}).items():
-            gpus.setdefault(host, set()).update(indices)
     last = {key: value for key, value in described[-1].items() if key != "slurm"}
     return {
         "spec_sha256": work.spec_sha256,
         "dataset_sha256": work.dataset_sha256,
         **last,
-        "gpus": {host: sorted(indices) for host, indices in gpus.items()} or None,
+        **joined_gpus(described),
         "hostnames": sorted({host for d in described for host in d["hostnames"]}),
         "metric_name": result["metric_name"],
         "metric_persistence": result["history"][-1].get("metric_persistence"),

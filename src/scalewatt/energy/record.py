@@ -11,11 +11,24 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from scalewatt.energy.watch import Limits, Watch, abort, end_within, lost_path, watch_rank
+from scalewatt.energy.ending import (
+    ABORT_S,
+    EXIT_FAILURE,
+    EXIT_INPUT,
+    EXIT_STOPPED,
+    abort,
+    end_within,
+    say,
+)
+from scalewatt.energy.watch import Limits, Watch, watch_rank
+from scalewatt.errors import InputError
 from scalewatt.files import write_json
 from scalewatt.training.stop import StopRequest
 
@@ -23,7 +36,9 @@ if TYPE_CHECKING:
     from scalewatt.training.job import Job
     from scalewatt.training.world import Ranks
 
-EXIT_STOPPED, EXIT_INPUT, EXIT_FAILURE = 75, 64, 70
+FINISHED, STOPPED, MONITOR_LOST = "finished", "stopped", "monitor_lost"
+"""Outcomes that ranks give; the last: stopped because the energy was no longer recorded."""
+_CODES = {FINISHED: 0, STOPPED: EXIT_STOPPED, MONITOR_LOST: EXIT_STOPPED}
 
 
 def segment_name(segment: int) -> str:
@@ -32,7 +47,7 @@ def segment_name(segment: int) -> str:
 
 
 def outcome_path(work: Path, segment: int) -> Path:
-    """Where rank 0 says how the training of a segment ended, before perun closes."""
+    """Where rank 0 says how the training of a segment ended, before perun closes (`outcome_of`)."""
     return work / f"{segment_name(segment)}.outcome"
 
 
@@ -41,11 +56,39 @@ def description_path(work: Path, segment: int) -> Path:
     return work / f"{segment_name(segment)}.json"
 
 
-def train(job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float) -> str:
-    """What perun monitors: the segment from its imports to its last checkpoint."""
+@dataclass(frozen=True)
+class End:
+    """What one rank says at the end of its training."""
+
+    host: str
+    requested: bool
+    """Whether somebody asked it to stop: the scheduler, a person."""
+    enough: bool
+    """Whether it has done as many updates as this segment was to do."""
+    lost: str | None
+    """Why the sampler that it watched over was lost."""
+
+
+def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
+    """The segment's outcome and lost samplers (host, reason): what the outcome file holds.
+
+    A training has stopped for want of a sampler only if nothing else asked it to.
+    """
+    losses = [{"host": end.host, "reason": end.lost} for end in ends if end.lost]
+    wanted = any(end.requested or end.enough for end in ends)
+    outcome = MONITOR_LOST if trained == STOPPED and losses and not wanted else trained
+    return {"outcome": outcome, "losses": losses}
+
+
+def train(
+    job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float
+) -> tuple[str, bool]:
+    """What perun monitors: the segment from its imports to its last checkpoint.
+
+    Gives FINISHED or STOPPED, and whether the segment's updates were done.
+    """
     import torch
 
-    from scalewatt.files import write_text
     from scalewatt.training.events import EventLog
     from scalewatt.training.loop import Trainer
     from scalewatt.training.world import choose_device, start_process_group
@@ -59,19 +102,24 @@ def train(job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_
     trainer.warm_up()
     trainer.resume()
     _describe(job, ranks, device, trainer.workload.provenance())
-    outcome = trainer.run()
+    trained = trainer.run()
     events.enter("shutdown")
     if device.type == "cuda":
         torch.cuda.synchronize()
     trainer.close()
     events.end()
-    if ranks.rank == 0:
-        write_text(outcome_path(job.work, job.segment), outcome)
-    ranks.comm.Barrier()  # from here on a rank may end the others
-    return outcome
+    return trained, job.max_updates is not None and trainer.updates_here >= job.max_updates
 
 
-def guarded_train(watch: Watch, limits: Limits, *args: Any) -> str:
+def guarded_train(
+    watch: Watch,
+    limits: Limits,
+    job: Job,
+    ranks: Ranks,
+    torch_device: str,
+    stop: StopRequest,
+    started_s: float,
+) -> str:
     """`train`, ending all ranks on an error: perun would catch it and wait for the others for ever.
 
     From the training's return on, this process ends within `limits.closing_s`. If a sampler was
@@ -79,19 +127,23 @@ def guarded_train(watch: Watch, limits: Limits, *args: Any) -> str:
     """
     try:
         watch.training_began()
-        outcome = train(*args)
+        trained, enough = train(job, ranks, torch_device, stop, started_s)
         end_within(limits.closing_s)
-        ranks = args[1]
-        if any(ranks.comm.allgather(watch.training_ended())):
-            leave(watch, ranks, exit_code(outcome))
-        return outcome
+        end = End(ranks.host, stop.requested(), enough, watch.training_ended())
+        said = outcome_of(trained, ranks.comm.allgather(end))
+        if ranks.rank == 0:
+            write_json(outcome_path(job.work, job.segment), said)
+        ranks.comm.Barrier()  # from here on a rank may end the others
+        if said["losses"]:
+            leave(watch, ranks, exit_code(said["outcome"]))
+        return str(said["outcome"])
     except BaseException as error:
         fail(error)
 
 
 def exit_code(outcome: str | None) -> int:
     """A rank's exit code; perun gives no outcome where it caught an error."""
-    return {"finished": 0, "stopped": EXIT_STOPPED}.get(outcome or "", EXIT_FAILURE)
+    return _CODES.get(outcome or "", EXIT_FAILURE)
 
 
 def leave(watch: Watch, ranks: Ranks, code: int) -> NoReturn:
@@ -101,40 +153,36 @@ def leave(watch: Watch, ranks: Ranks, code: int) -> NoReturn:
     watch.stop()
     ranks.comm.Barrier()
     MPI.Finalize()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, full, or none
+            stream.flush()
     os._exit(code)
 
 
 def fail(error: BaseException) -> NoReturn:
     """Say what went wrong and end all ranks, which may wait in collectives."""
-    from scalewatt.errors import InputError
-
+    end_within(ABORT_S)  # whatever becomes of the rest
     if isinstance(error, InputError):
-        print(f"scalewatt: error: {error}", file=sys.stderr)
-        abort(EXIT_INPUT)
-    traceback.print_exception(error)
-    abort(EXIT_FAILURE)
+        abort(EXIT_INPUT, f"scalewatt: error: {error}")
+    abort(EXIT_FAILURE, "".join(traceback.format_exception(error)))
 
 
 def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) -> None:
     """Rank 0 writes what this segment runs on, for the run's provenance."""
     import torch
 
-    from scalewatt.energy.provenance import cpu_name, package_versions
+    from scalewatt.energy.provenance import cpu_name, gpu_identity, held_gpus, package_versions
     from scalewatt.energy.slurm_energy import slurm_step
 
     on_gpu = device.type == "cuda"
-    places = ranks.comm.gather((ranks.host, sensor_index(device) if on_gpu else None), root=0)
+    places = ranks.comm.gather((ranks.host, gpu_identity(device) if on_gpu else None), root=0)
     if places is None:
         return
-    hosts = sorted({host for host, _ in places})
-    gpus = {h: sorted({i for host, i in places if host == h}) for h in hosts} if on_gpu else None
     write_json(
         description_path(job.work, job.segment),
         {
-            "hostnames": hosts,
-            "gpus": gpus,
+            "hostnames": sorted({host for host, _ in places}),
+            **held_gpus(places),
             "torch_device": device.type,
             "device_name": torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
             "threads_per_rank": torch.get_num_threads(),
@@ -149,29 +197,10 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     )
 
 
-def sensor_index(device: Any) -> int:
-    """NVML's index of a CUDA device, which perun's sensors carry; CUDA's own may be masked."""
-    import torch
-
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-        return int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
-    except Exception:  # no NVML, or a partitioned GPU: perun has no sensor of it either
-        return int(device.index)
-
-
-def note_loss(work: Path, segment: int, host: str, stop: StopRequest, reason: str) -> None:
+def note_loss(host: str, stop: StopRequest, reason: str) -> None:
     """Say that the sampler of `host` was lost, and ask the training to stop."""
     stop.ask()
-    print(f"scalewatt: {host}: {reason}", file=sys.stderr, flush=True)
-    loss = {"host": host, "reason": reason, "t": time.time()}
-    try:
-        write_json(lost_path(work, segment_name(segment), host), loss)
-    except OSError as error:  # the disk may be full, and the watch must go on
-        print(f"scalewatt: {host}: the loss is not noted ({error})", file=sys.stderr, flush=True)
+    say(f"scalewatt: {host}: {reason}")
 
 
 def main(argv: list[str]) -> NoReturn:
@@ -207,8 +236,8 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
     )
     limits = Limits(**order["limits"])
     stem, period_s = segment_name(job.segment), spec["sampling_period_s"]
-    on_loss = partial(note_loss, work, job.segment, ranks.host, stop)
-    watch = watch_rank(ranks, work / "perun", stem, period_s, limits, on_loss)
+    on_loss = partial(note_loss, ranks.host, stop)
+    watch = watch_rank(ranks, work, stem, period_s, limits, on_loss)
     args = (watch, limits, job, ranks, order["torch_device"], stop, started_s)
     run = f"{spec['configuration']} repeat {spec['repeat']}"
     outcome = monitored(guarded_train, args, work / "perun", stem, period_s, run)

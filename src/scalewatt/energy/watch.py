@@ -1,47 +1,47 @@
-"""Watching from inside a rank: over perun's sampler, the other ranks of the node, and the end.
+"""Watching from inside a rank: over perun's sampler, the other ranks, and the other nodes.
 
 What may hang ends within these times (defaults of `Limits`; a check takes place every second):
 
 - A sampler that takes no first sample: 60 s after its start, if training cannot begin for want of
-  it, else 60 s after that. One that stops writing (frozen, disk full): 30 s, or ten sampling
-  periods if that is longer. One that has ended: at once. The rank that started it ends it and asks
-  the training to stop at a checkpoint.
+  it, else 60 s after that. One that stops writing (frozen, disk full): 30 s. Both times are ten
+  sampling periods if that is longer. One that has ended: at once. The rank that started it ends it
+  and asks the training to stop at a checkpoint.
 - perun after training: 120 s, by the rank itself; `launch` ends what is left 10 s later.
-- Ranks whose fellow on the same node has died: 2 s to notice, and at most 10 s more to end. A death
-  on another node is the launcher's to notice: mpiexec ends the others, and so does srun, which
-  `launch` tells to. Under a launcher that does neither, it is a broken gloo connection (at once) or
-  a collective's time-out (30 minutes, `training.world`).
+- Ranks whose fellow on the same node has died: 2 s to notice, and at most 10 s more to end.
+- Ranks of which another node has died or is frozen: mpiexec ends them, and so does srun, which
+  `launch` tells to. Under a launcher that does neither, a broken gloo connection ends them at once;
+  where they wait for MPI or a collective, 120 s of silence (`heartbeat`) do. The first rank's node
+  watches all others, which watch that one, so ranks that MPI's abort does not reach have 120 s more.
 
 A rank ends its own sampler and itself, and through MPI the other ranks; nothing else.
 """
 
 from __future__ import annotations
 
-import faulthandler
-import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count, takewhile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import psutil
+
+from scalewatt.energy.ending import EXIT_FAILURE, abort, say
+from scalewatt.energy.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from scalewatt.training.world import Ranks
 
 CHECK_INTERVAL_S = 1.0
 SILENT_PERIODS = 10
-ABORT_S = 10.0
-"""How long a rank may take to end itself through MPI."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,14 @@ class Limits:
     """After how many seconds something is taken to hang."""
 
     journal_start_s: float = 60.0
-    """Without a journal, from the sampler's start and again from the training's."""
+    """Without a journal, from the sampler's start and again from the training's; ten sampling
+    periods if that is longer."""
     journal_silence_s: float = 30.0
     """Without a new sample; ten sampling periods if that is longer."""
     closing_s: float = 120.0
     """From the training's return to the end of the ranks."""
+    heartbeat_s: float = 120.0
+    """Without a sign of life of another node. Shared file systems may tell it late."""
 
 
 class SamplerWatch:
@@ -71,7 +74,9 @@ class SamplerWatch:
         limits: Limits,
         on_loss: Callable[[str], None],
     ) -> None:
-        self.folder, self.stem, self.limits = folder, stem, limits
+        self.folder, self.stem = folder, stem
+        # perun sleeps half a period before its first sample.
+        self.start_s = max(limits.journal_start_s, SILENT_PERIODS * period_s)
         self.silence_s = max(limits.journal_silence_s, SILENT_PERIODS * period_s)
         self.on_loss = on_loss
         self.lost: str | None = None
@@ -87,9 +92,10 @@ class SamplerWatch:
 
         perun has started its sampler by now, and there is no other child process yet.
         """
-        self._sampler = self._sampler or _only_child()
-        self._quiet_s = 0.0
-        self._training = True
+        with self._lock:
+            self._sampler = self._sampler or _only_child()
+            self._quiet_s = 0.0
+            self._training = True
 
     def check(self, elapsed_s: float) -> None:
         """Look at the sampler `elapsed_s` after the last look; end it if it is lost."""
@@ -97,12 +103,12 @@ class SamplerWatch:
             if not self._over:
                 self._check(elapsed_s)
 
-    def ended(self) -> bool:
-        """The training has ended, and the sampler may from now on; whether it was lost before."""
+    def ended(self) -> str | None:
+        """The training has ended, and the sampler may from now on; why it was lost before."""
         self.check(0.0)
         with self._lock:
             self._over = True
-        return self.lost is not None
+        return self.lost
 
     def _check(self, elapsed_s: float) -> None:
         if self.lost is not None:
@@ -126,9 +132,9 @@ class SamplerWatch:
         size = self._journal_size()
         self._quiet_s = 0.0 if size != self._size else self._quiet_s + elapsed_s
         self._size = size
-        if size is None and self._quiet_s > self.limits.journal_start_s:
+        if size is None and self._quiet_s > self.start_s:
             return f"{name} wrote no journal for {self._quiet_s:.0f} s"
-        if size is not None and self._training and self._quiet_s > self.silence_s:
+        if size is not None and self._quiet_s > self.silence_s:
             return f"{name} took no sample for {self._quiet_s:.0f} s"
         return None
 
@@ -159,8 +165,11 @@ class PeerWatch:
 class Watch:
     """The thread that watches in one rank."""
 
-    def __init__(self, sampler: SamplerWatch | None, peers: PeerWatch) -> None:
-        self.sampler, self.peers = sampler, peers
+    def __init__(
+        self, sampler: SamplerWatch | None, peers: PeerWatch, heart: Heartbeat | None = None
+    ) -> None:
+        self.sampler, self.peers, self.heart = sampler, peers, heart
+        self._said: set[str] = set()
         self._watching = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scalewatt-watch", daemon=True)
 
@@ -174,13 +183,17 @@ class Watch:
         if self.sampler:
             self.sampler.began()
 
-    def training_ended(self) -> bool:
-        """The sampler may end from now on; whether it was lost before."""
-        return self.sampler is not None and self.sampler.ended()
+    def training_ended(self) -> str | None:
+        """The sampler may end from now on; why it was lost before, if it was."""
+        if self.heart:
+            self.heart.training_ended()
+        return self.sampler.ended() if self.sampler else None
 
     def stop(self) -> None:
         """The other ranks may end from now on."""
         self._watching.clear()
+        if self.heart:
+            self.heart.stop()
 
     def _run(self) -> None:
         last = time.monotonic()
@@ -188,59 +201,63 @@ class Watch:
             now = time.monotonic()
             # A machine or job that was suspended has not waited for a sample.
             elapsed_s, last = min(now - last, 2 * CHECK_INTERVAL_S), now
+            self._guarded("the other ranks", self.peers.check)
             if self.sampler:
-                self.sampler.check(elapsed_s)
-            self.peers.check()
+                self._guarded("the sampler", partial(self.sampler.check, elapsed_s))
+            if self.heart:
+                self._guarded("the other nodes", partial(self.heart.check, elapsed_s))
             time.sleep(CHECK_INTERVAL_S)
+
+    def _guarded(self, what: str, check: Callable[[], None]) -> None:
+        """Check; what goes wrong in it is said once and ends neither the watch nor other checks."""
+        try:
+            check()
+        except Exception as error:
+            if what not in self._said:
+                self._said.add(what)
+                say(f"scalewatt: the watch over {what} failed, and goes on: {error!r}")
 
 
 def watch_rank(
-    ranks: Ranks, folder: Path, stem: str, period_s: float, limits: Limits, on_loss: Any
+    ranks: Ranks, work: Path, stem: str, period_s: float, limits: Limits, on_loss: Any
 ) -> Watch:
-    """The started watch of this rank; all ranks take part. The sampler is the node's first rank's."""
+    """The started watch of this rank; all ranks take part.
+
+    `work` is a folder that all nodes share, with perun's in it. Each node's first rank watches over
+    its sampler and the other nodes.
+    """
     namespace = os.stat("/proc/self/ns/pid").st_ino
     places = ranks.comm.allgather((ranks.host, namespace, os.getpid()))
     here = [pid for host, space, pid in places if (host, space) == (ranks.host, namespace)]
     first = [host for host, _, _ in places].index(ranks.host)
-    sampler = None
+    sampler = heart = None
     if ranks.rank == first:
-        sampler = SamplerWatch(folder, stem, period_s, limits, on_loss)
-    watch = Watch(sampler, PeerWatch([p for p in here if p != os.getpid()], _end_after_a_death))
+        sampler = SamplerWatch(work / "perun", stem, period_s, limits, on_loss)
+        watched = watched_nodes(ranks.host, [host for host, _, _ in places])
+        if watched:
+            facts = (watched, limits.heartbeat_s, _end_after_silence)
+            heart = Heartbeat(work, stem, ranks.host, *facts)
+    peers = PeerWatch([p for p in here if p != os.getpid()], _end_after_a_death)
+    watch = Watch(sampler, peers, heart)
     watch.start()
     return watch
 
 
-def lost_path(work: Path, stem: str, host: str) -> Path:
-    """Where a rank says that its node's sampler was lost: JSON host, reason, t (Unix s)."""
-    return work / f"{stem}.{host}.monitor-lost"
-
-
-def read_losses(work: Path, stem: str) -> list[dict[str, Any]]:
-    """What the ranks of a segment said about lost samplers."""
-    return [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted(work.glob(f"{stem}.*.monitor-lost"))
-    ]
-
-
-def end_within(seconds: float) -> None:
-    """End this process that much later, whatever it waits for, unless it has ended by itself."""
-    faulthandler.dump_traceback_later(seconds, exit=True)
-
-
-def abort(code: int) -> NoReturn:
-    """End all ranks through MPI, and this one also where MPI cannot (ABORT_S)."""
-    from mpi4py import MPI
-
-    sys.stderr.flush()
-    end_within(ABORT_S)
-    MPI.COMM_WORLD.Abort(code)
-    os._exit(code)
+def watched_nodes(host: str, hosts: Sequence[str]) -> list[str]:
+    """The nodes that `host` watches; `hosts` are those of the ranks, in their order."""
+    nodes = list(dict.fromkeys(hosts))
+    return nodes[1:] if host == nodes[0] else nodes[:1]
 
 
 def _end_after_a_death(pid: int) -> None:
-    print(f"scalewatt: the rank with process id {pid} has died", file=sys.stderr)
-    abort(70)
+    abort(EXIT_FAILURE, f"scalewatt: the rank with process id {pid} has died")
+
+
+def _end_after_silence(host: str, seconds: float) -> None:
+    abort(
+        EXIT_FAILURE,
+        f"scalewatt: {host} has shown no sign of life for {seconds:.0f} s; the training is ended",
+    )
 
 
 def _only_child() -> BaseProcess | None:

@@ -22,9 +22,6 @@ from scalewatt.campaign.spec import spec_sha256, spec_text
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_text
 
-MONITOR_LOST = "monitor_lost"
-"""Outcome of a segment that stopped at a checkpoint because its energy was no longer recorded."""
-
 
 @dataclass(frozen=True)
 class WorkDir:
@@ -50,8 +47,9 @@ class WorkDir:
     def segments(self) -> list[dict[str, Any]]:
         """The segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
 
-        Outcomes: finished, stopped, failed, killed, monitor_lost, and running. `detail` says more
-        where a sampler was lost or perun did not close.
+        Outcomes: finished, stopped, failed, killed, monitor_lost (it stopped at a checkpoint
+        because its energy was no longer recorded), and running. `detail` says more where a sampler
+        was lost or perun did not close.
         """
         path = self.path / "segments.json"
         return read_json(path) if path.exists() else []

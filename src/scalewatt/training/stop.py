@@ -12,11 +12,15 @@ _FILE_CHECK_INTERVAL_S = 0.5
 
 
 class StopRequest:
-    """Set by USR1, TERM or `ask`, or once `stop_file` exists. Ctrl-C is left to the launching process."""
+    """Set from outside by USR1, TERM or once `stop_file` exists, and from within by `ask`.
+
+    Ctrl-C is left to the launching process.
+    """
 
     def __init__(self) -> None:
         self.stop_file: Path | None = None
         self._asked = False
+        self._requested = False
         self._next_look = 0.0
 
     def install(self) -> None:
@@ -26,19 +30,23 @@ class StopRequest:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
+        self._requested = True
 
     def ask(self) -> None:
         """Ask from within the process."""
         self._asked = True
 
     def asked(self) -> bool:
-        """Whether this rank has been asked to stop."""
+        """Whether this rank has been asked to stop, from outside or from within."""
+        return self._asked or self.requested()
+
+    def requested(self) -> bool:
+        """Whether this rank has been asked to stop from outside."""
         now = time.monotonic()
-        if not self._asked and self.stop_file and now >= self._next_look:
+        if not self._requested and self.stop_file and now >= self._next_look:
             self._next_look = now + _FILE_CHECK_INTERVAL_S
-            self._asked = os.path.exists(self.stop_file)
-        return self._asked
+            self._requested = os.path.exists(self.stop_file)
+        return self._requested
 
 
 def ignore_stop_signals(_worker: int = 0) -> None:

@@ -1,0 +1,107 @@
+"""A rank ends in time and with its code, whatever has become of its stderr."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+PATIENCE_S = 60
+SHORT = "from scalewatt.energy import ending, record; ending.LAST_RESORT_S = 0.2; "
+SHORT += "ending.ABORT_S = record.ABORT_S = 0.2; "
+WAIT = "import threading; threading.Event().wait()"
+# An MPI whose abort never returns, without a real one.
+DEAF = """
+import sys, threading, types
+world = types.SimpleNamespace(Abort=lambda code: threading.Event().wait())
+sys.modules["mpi4py"] = types.SimpleNamespace(MPI=types.SimpleNamespace(COMM_WORLD=world))
+"""
+
+
+def full_pipe() -> tuple[int, int]:
+    """A pipe that nobody reads and that takes nothing more."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, b"x" * 65536)
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    return reader, writer
+
+
+def broken_pipe() -> tuple[int, int]:
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer, writer
+
+
+@pytest.fixture(params=["pipe", "broken", "full", "/dev/full", "closed"])
+def stderr(request: pytest.FixtureRequest) -> Iterator[int | None]:
+    """What a rank has for stderr: one that works, and some that do not; None is a closed one."""
+    kind = request.param
+    if kind == "closed":
+        yield None
+        return
+    if kind == "/dev/full":
+        ends = (os.open(kind, os.O_WRONLY),) * 2
+    else:
+        ends = {"pipe": os.pipe, "broken": broken_pipe, "full": full_pipe}[kind]()
+    yield ends[1]
+    for end in set(ends):
+        os.close(end)
+
+
+def code_of(program: str, stderr: int | None) -> int:
+    """Exit code of a Python program with this stderr."""
+    command = [sys.executable, "-c", program]
+    if stderr is None:
+        command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
+        stderr = subprocess.DEVNULL
+    return subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=stderr, timeout=PATIENCE_S
+    ).returncode
+
+
+def test_a_process_that_waits_for_ever_ends_in_time(stderr: int | None) -> None:
+    assert code_of(SHORT + "ending.end_within(0.2); " + WAIT, stderr) != 0
+
+
+def test_saying_something_fails_nobody() -> None:
+    for kind in (broken_pipe()[1], os.open("/dev/full", os.O_WRONLY), None):
+        assert code_of("from scalewatt.energy.ending import say; say('words')", kind) == 0
+        if kind is not None:
+            os.close(kind)
+
+
+def test_a_rank_that_must_end_ends_also_where_mpi_does_not_end_it(stderr: int | None) -> None:
+    assert code_of(DEAF + SHORT + "ending.abort(64, 'why')", stderr) != 0
+
+
+@pytest.mark.parametrize("stderr", ["pipe", "broken", "/dev/full", "closed"], indirect=True)
+def test_all_ranks_end_with_the_code_that_one_gives(stderr: int | None) -> None:
+    assert code_of("from scalewatt.energy.ending import abort; abort(64, 'why')", stderr) == 64
+
+
+FAILING = """
+from types import SimpleNamespace
+def fails(): raise OSError("the disk is full")
+watch = SimpleNamespace(training_began=fails)
+record.guarded_train(watch, None, None, None, "cpu", None, 0.0)
+"""
+
+
+@pytest.mark.parametrize("stderr", ["pipe", "broken", "/dev/full", "closed"], indirect=True)
+def test_a_failed_training_ends_the_process_with_its_code(stderr: int | None) -> None:
+    assert code_of("from scalewatt.energy import record" + FAILING, stderr) == 70
+
+
+def test_a_failed_training_ends_the_process_even_if_the_failure_cannot_be_told(
+    stderr: int | None,
+) -> None:
+    broken = "record.traceback.format_exception = lambda error: threading.Event().wait()"
+    assert code_of(f"{DEAF}{SHORT}\n{broken}\n{FAILING}", stderr) != 0

@@ -1,0 +1,91 @@
+"""The GPUs that a run held: known by their own identity, or not known."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from scalewatt.energy.provenance import Gpu, gpu_identity, held_gpus, joined_gpus
+
+UUIDS = ["aa", "bb", "cc", "dd"]
+
+
+@pytest.fixture
+def masked(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """CUDA that shows the last two of four GPUs, and the NVML of all four."""
+    nvml = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: UUIDS.index(uuid.removeprefix("GPU-")),
+        nvmlDeviceGetIndex=lambda handle: handle,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setattr(
+        torch.cuda,
+        "get_device_properties",
+        lambda device: SimpleNamespace(uuid=UUIDS[2 + device.index]),
+    )
+    return nvml
+
+
+def device(index: int) -> torch.device:
+    return torch.device("cuda", index)
+
+
+def test_a_gpu_has_nvml_s_index_whatever_cuda_shows(masked: SimpleNamespace) -> None:
+    assert gpu_identity(device(0)) == Gpu(2, "GPU-cc")
+    assert gpu_identity(device(1)) == Gpu(3, "GPU-dd")
+
+
+def test_without_nvml_the_index_is_unknown_and_never_cuda_s(masked: SimpleNamespace) -> None:
+    def fails() -> None:
+        raise RuntimeError("driver and library differ")
+
+    masked.nvmlInit = fails
+    assert gpu_identity(device(1)) == Gpu(None, "GPU-dd")
+
+
+def test_a_device_without_a_uuid_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace())
+    assert gpu_identity(device(0)) == Gpu(None, None)
+
+
+def test_each_host_has_its_gpus_once() -> None:
+    places = [("n2", Gpu(3, "d")), ("n1", Gpu(1, "b")), ("n1", Gpu(0, "a")), ("n1", Gpu(1, "b"))]
+    assert held_gpus(places) == {
+        "gpus": {"n1": [0, 1], "n2": [3]},
+        "gpu_uuids": {"n1": ["a", "b"], "n2": ["d"]},
+    }
+
+
+def test_a_host_with_one_unknown_gpu_has_unknown_ones() -> None:
+    places = [("n1", Gpu(0, "a")), ("n1", Gpu(None, "b")), ("n2", Gpu(0, None))]
+    assert held_gpus(places) == {
+        "gpus": {"n1": None, "n2": [0]},
+        "gpu_uuids": {"n1": ["a", "b"], "n2": None},
+    }
+
+
+def test_ranks_on_cpus_hold_none() -> None:
+    assert held_gpus([("n1", None), ("n2", None)]) == {"gpus": None, "gpu_uuids": None}
+
+
+@pytest.mark.parametrize(
+    ("segments", "joined"),
+    [
+        ([{"n1": [0]}, {"n1": [2]}, {"n2": [1]}], {"n1": [0, 2], "n2": [1]}),
+        ([{"n1": [0]}, {"n1": None}], {"n1": None}),
+        ([{"n1": []}, None], None),
+        ([], None),
+    ],
+)
+def test_what_one_segment_does_not_know_is_not_known(segments: list[Any], joined: Any) -> None:
+    described = [{"gpus": gpus, "gpu_uuids": gpus} for gpus in segments]
+    assert joined_gpus(described) == {"gpus": joined, "gpu_uuids": joined}
+
+
+def test_what_an_older_version_did_not_write_is_not_known() -> None:
+    assert joined_gpus([{"gpus": {"n1": [0]}}]) == {"gpus": {"n1": [0]}, "gpu_uuids": None}
