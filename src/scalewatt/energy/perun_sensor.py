@@ -4,7 +4,8 @@ Unit and magnitude decide: W is power, J is a cumulative counter, % is utilisati
 perun stores RAPL as float32 W computed from the µJ counter, and the counter as `alt_values`. The
 counter is taken: its differences are exact, a failed read (0) costs nothing, while the watts carry
 float32 rounding and 262 kJ for every failed read. Where there are only such watts, each is the mean
-since the sample before ("mean_power"), and those of a failed read are above any limit.
+since the sample before ("mean_power"), and of the two that failed reads spoil one at least is above
+any limit.
 """
 
 from __future__ import annotations
