@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from energy_files import T0, accounted, codes, counter, gpu, make_run, make_spec, write_journal
+from energy_files import (
+    T0,
+    accounted,
+    codes,
+    counter,
+    gpu,
+    make_run,
+    make_spec,
+    write_journal,
+    write_record_journal,
+)
 
 from scalewatt.energy.account import write_energy
 from scalewatt.energy.conditions import QUANTITIES, ConditionSeries
@@ -297,3 +308,38 @@ def test_an_epoch_with_an_unrecorded_node_has_unknown_energy(tmp_path: Path) -> 
     epochs = pq.read_table(out.with_suffix(".epochs.parquet")).to_pylist()
     trained = [r for r in epochs if r["stage"] == "train"]
     assert trained and all(r["energy_j"] is None and r["node_s"] == 160 for r in trained)
+
+
+def test_the_other_run_is_named(tmp_path: Path) -> None:
+    run = recorded(tmp_path, {"neighbours": 1})
+    met = {"t": T0 + 5, "run": "resnet50-local-n002 repeat 3", "host": "n1", "pid": 7}
+    path = run / "perun" / "segment-000.n1.neighbours.jsonl"
+    path.write_text(json.dumps(met) + "\n" + "{torn")
+    (_, energy) = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    flags = EnergyTotals(energy, with_staging=True).flags
+    details = {f["detail"] for f in flags if f["code"] == "node_shared"}
+    assert details and all("resnet50-local-n002 repeat 3 measured" in d for d in details)
+
+
+def test_neighbours_that_could_not_be_seen_are_a_doubt(tmp_path: Path) -> None:
+    run = recorded(tmp_path, {"neighbours": 255, "temperature": 40})  # all bits: missing
+    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.joules("cpu") is not None
+    assert "neighbours_unknown" in codes(totals.flags)
+
+
+def test_held_gpus_are_told_by_uuid_before_index(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path, stages=STAGES, gpus={"n1": [0]}, gpu_uuids={"n1": ["GPU-b"]}, segments=[]
+    )
+    sensors = {"CUDA:0_POWER": gpu(N, 100), "CUDA:1_POWER": gpu(N, 200)}
+    same = {"device_kind": "gpu", "unit": "W", "mag": 1e-3}
+    uuids = zip(sensors, ("GPU-a", "GPU-b"), strict=True)
+    facts = {name: {**same, "uuid": uuid} for name, uuid in uuids}
+    path = run / "perun" / "segment-000.n1.journal"
+    write_record_journal(path, "n1", sensors, facts=facts)
+    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.joules("gpu") == pytest.approx(120 * 200)
+    assert totals.joules("unused_gpu") == pytest.approx(120 * 100)

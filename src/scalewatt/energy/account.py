@@ -235,7 +235,7 @@ def _account_node(
     if lost_s:
         detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording"
         flags.append(flag("recording_short", None, detail))
-    held = run.used_gpus(node)
+    held = run.used_gpus(node, recording.series)
     expected = run.spec.get("ranks_per_node") if held is None else len(held)
     facts: dict[str, Any] = {
         "powers": run.powers,
@@ -252,7 +252,10 @@ def _account_node(
         kinds = _compared(kinds, node_kinds(node, recording.journal, **facts), window)
     shared_s = max(run.neighbours(node, window), recording.shared_s(window))
     if shared_s > 0:
-        kinds = shared_kinds(kinds, shared_s)
+        kinds = shared_kinds(kinds, shared_s, recording.met)
+    if recording.unwatched:
+        detail = f"{node}: whether other runs were measured on the node could not be seen"
+        flags.append(flag("neighbours_unknown", None, detail))
     flags += state_flags(recording.conditions, held, window)
     overlaps = begin > recorded[0]
     return NodeAccount(node, window, intervals, tuple(kinds), recording, tuple(flags), overlaps)

@@ -124,16 +124,19 @@ def node_kinds(
     return kinds
 
 
-def shared_kinds(kinds: Sequence[KindEnergy], shared_s: float) -> list[KindEnergy]:
-    """Return the kinds of a node on which another run was measured at the same time: unknown.
+def shared_kinds(
+    kinds: Sequence[KindEnergy], shared_s: float, others: Sequence[str] = ()
+) -> list[KindEnergy]:
+    """Return the kinds of a node on which other runs were measured at the same time: unknown.
 
-    Nobody can tell the two apart. What was recorded of both stands in the flag `node_shared`.
+    Nobody can tell them apart. `others` names them in the flag `node_shared`.
     """
-    return [_shared(kind, shared_s) if kind.series else kind for kind in kinds]
+    return [_shared(kind, shared_s, others) if kind.series else kind for kind in kinds]
 
 
-def _shared(kind: KindEnergy, shared_s: float) -> KindEnergy:
-    detail = f"{kind.node}: another run was measured on the node for {shared_s:.1f} s of this one"
+def _shared(kind: KindEnergy, shared_s: float, others: Sequence[str]) -> KindEnergy:
+    who = ", ".join(others) or "another run"
+    detail = f"{kind.node}: {who} measured on the node for {shared_s:.1f} s of this run"
     return replace(kind, shared=True, flags=(*kind.flags, flag("node_shared", None, detail)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 from jsonschema import Draft202012Validator
 
 from scalewatt.energy.node import Window
-from scalewatt.energy.samples import short_name
+from scalewatt.energy.samples import SensorSeries, short_name
 from scalewatt.energy.stage_files import read_stages
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
@@ -59,14 +60,23 @@ class Run:
         noted = self.provenance.get("segments") or []
         return next((one for one in noted if one["segment"] == number), {})
 
-    def used_gpus(self, node: str) -> list[int] | None:
-        """Return the indices of the GPUs that the run held on a node; None where not recorded."""
+    def used_gpus(self, node: str, series: Sequence[SensorSeries]) -> list[int] | None:
+        """Return the indices of the GPUs that the run held on a node; None where not recorded.
+
+        They are told by uuid where the sensors in `series` state one, else by index.
+        """
         if self.provenance.get("torch_device") == "cpu":
             return []
-        for host, indices in (self.provenance.get("gpus") or {}).items():
-            if short_name(host) == short_name(node) and indices is not None:
-                return [int(index) for index in indices]
-        return None
+        uuids = self._of_node("gpu_uuids", node)
+        found = sorted({s.device_index for s in series if s.uuid and s.uuid in (uuids or ())})
+        if uuids and len(found) == len(uuids):
+            return found
+        return self._of_node("gpus", node)
+
+    def _of_node(self, name: str, node: str) -> list[Any] | None:
+        by_host = self.provenance.get(name) or {}
+        same = (found for host, found in by_host.items() if short_name(host) == short_name(node))
+        return next(same, None)
 
     def neighbours(self, node: str, window: Window) -> float:
         """Return the seconds that other runs, noted at registration, shared a node."""
@@ -85,6 +95,10 @@ _PROVENANCE = {
         "gpus": {
             "type": ["object", "null"],
             "additionalProperties": {"type": ["array", "null"], "items": {"type": "integer"}},
+        },
+        "gpu_uuids": {
+            "type": ["object", "null"],
+            "additionalProperties": {"type": ["array", "null"], "items": {"type": "string"}},
         },
         "segments": {
             "type": ["array", "null"],

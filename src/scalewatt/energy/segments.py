@@ -13,8 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from scalewatt.energy.conditions import ConditionSeries, read_conditions
 from scalewatt.energy.journal import read_journal
+from scalewatt.energy.neighbours import read_neighbours
 from scalewatt.energy.perun_file import open_perun_file
 from scalewatt.energy.samples import Flag, Recording, SensorSeries, flag, short_name
 from scalewatt.energy.stages import on_wall_clock, seconds_where
@@ -35,6 +38,14 @@ class NodeRecording:
     period_s: float | None
     conditions: tuple[ConditionSeries, ...]
     flags: tuple[Flag, ...]
+    met: tuple[str, ...] = ()
+    """Other runs that were measured on the node meanwhile."""
+
+    @property
+    def unwatched(self) -> bool:
+        """Whether the sampler could not see who else measures on the node."""
+        seen = [c.values for c in self.conditions if c.quantity == "neighbours"]
+        return any(not np.isfinite(values).any() for values in seen)
 
     @property
     def clock_known(self) -> bool:
@@ -57,6 +68,7 @@ class Segment:
     record: Recording | None
     journal: Recording | None
     conditions: tuple[ConditionSeries, ...] = ()
+    neighbours: tuple[dict[str, Any], ...] = ()
     flags: tuple[Flag, ...] = ()
     slurm: dict[str, Any] | None = None
     """Slurm's own figure of the segment's energy, where it gave one."""
@@ -72,18 +84,20 @@ class Segment:
     def node(self, host: str) -> NodeRecording:
         """Read one node; its series are empty where no file has a sample of it."""
         conditions = tuple(c for c in self.conditions if short_name(c.node) == short_name(host))
+        runs = (n["run"] for n in self.neighbours if short_name(n["host"]) == short_name(host))
+        met = tuple(dict.fromkeys(runs))
         own, flags = self._of_record(host)
         theirs = _of_host(self.journal, host)
         if self.record is not None and any(s.time_s.size for s in own):
             own, doubts = on_wall_clock(self.record, own, theirs)
             theirs = _with_ranges(theirs, own)
             period = self.record.sampling_period_s
-            return NodeRecording(host, own, theirs, period, conditions, (*flags, *doubts))
+            return NodeRecording(host, own, theirs, period, conditions, (*flags, *doubts), met)
         if theirs and not self.alone:
             detail = f"{host}: perun's file has no data of this segment; the journal is used"
             flags.append(flag("from_journal", None, detail))
         period = self.journal.sampling_period_s if self.journal else None
-        return NodeRecording(host, theirs, (), period, conditions, tuple(flags))
+        return NodeRecording(host, theirs, (), period, conditions, tuple(flags), met)
 
     def _of_record(self, host: str) -> tuple[tuple[SensorSeries, ...], list[Flag]]:
         """Read a host of perun's file: damage shows when its samples are read."""
@@ -136,6 +150,7 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
         record,
         journal,
         tuple(conditions),
+        tuple(read_neighbours(sorted(folder.glob(f"{stem}.*.neighbours.jsonl")))),
         (*flags, *doubts, *unread),
         told,
     )

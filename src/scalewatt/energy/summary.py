@@ -83,10 +83,10 @@ def _opened(path: Path, run_id: str | None, round_id: str | None) -> Iterator[Se
         beside = path.with_suffix(".conditions")
         conditions, doubts = read_conditions([beside] if beside.exists() else [])
         flags = (*journal.problems, *doubts)
-        yield Segment(0, None, journal, tuple(conditions), flags, alone=True)
+        yield Segment(0, None, journal, tuple(conditions), flags=flags, alone=True)
         return
     with open_perun_file(path, run_id, round_id) as record:
-        yield Segment(0, record, None, (), record.problems, alone=True)
+        yield Segment(0, record, None, flags=record.problems, alone=True)
 
 
 def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:

@@ -127,7 +127,7 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
             detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
             flags.append(flag("extra_host", None, detail))
         node = segment.node(host)
-    held = gpus.get(short_name(host), []) if on_gpu else []
+    held = gpus.get(short_name(host)) if on_gpu else []
     kinds = _kinds(node, node.series, window, powers, held)
     powers_found = {kind.device_kind: _power(kind, window) for kind in kinds}
     if node.journal:
@@ -142,7 +142,7 @@ def _kinds(
     series: Sequence[SensorSeries],
     window: Window,
     powers: dict[str, Any],
-    held: list[int],
+    held: list[int] | None,
 ) -> list[KindEnergy]:
     """Return the kinds that the node has; those that it has not are no doubt here."""
     found = node_kinds(
@@ -151,7 +151,7 @@ def _kinds(
         powers=powers,
         period_s=node.period_s,
         used_gpus=held,
-        expected_gpus=len(held),
+        expected_gpus=None if held is None else len(held),
         window=window,
     )
     shared_s = node.shared_s(window)
