@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,35 @@ def test_a_segment_whose_perun_did_not_close_says_so(
     assert segment["outcome"] == "finished"
     assert "perun did not close" in segment["detail"]
     assert segment["detail"] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("numbers", "times"),
+    [([signal.SIGUSR1] * 3, 1), ([signal.SIGINT, signal.SIGUSR1], 1), ([signal.SIGTERM] * 2, 2)],
+)
+def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice_does_not(
+    tmp_path: Path, numbers: list[signal.Signals], times: int
+) -> None:
+    place = launch.Place(tmp_path, tmp_path, "mpiexec", "cpu", 1)
+    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
+        segment = launch._Segment(work, place, None, None)
+        for number in numbers:
+            segment._on_signal(number, None)
+        assert segment.stop_file.exists()
+        assert segment.times_asked_to_stop == times
+        assert segment._is_to_end() is (times > 1)
+
+
+def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = launch.Place(tmp_path, tmp_path, "mpiexec", "cpu", 1)
+    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
+        segment = launch._Segment(work, place, None, None)
+        segment.stop_file = tmp_path / "no" / "folder"
+        segment._on_signal(signal.SIGINT, None)
+        assert not segment._is_to_end()
+    assert "cannot be told to stop" in capsys.readouterr().err
 
 
 # --- why the ranks stopped --------------------------------------------------------------------

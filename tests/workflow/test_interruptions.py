@@ -101,13 +101,14 @@ def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on
     assert not alive
 
 
-def test_ctrl_c_stops_at_a_checkpoint_without_losing_the_recording(
-    tmp_path: Path, data: Path, uninterrupted: Training
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1], ids=["ctrl-c", "scheduler"])
+def test_the_supervisor_told_to_stop_stops_at_a_checkpoint_without_losing_the_recording(
+    tmp_path: Path, data: Path, uninterrupted: Training, number: signal.Signals
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start()
     wait_for(lambda: checkpointed(training), "checkpoint")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75, output
     assert (training.work / "perun" / "segment-000.hdf5").exists()

@@ -175,7 +175,7 @@ class _Segment:
             open(self.work.path / "train.log", "ab") as log,
             RanksProcess(self._command(), log, self.work.lock, self._threads()) as ranks,
         ):
-            asking = (signal.SIGINT, signal.SIGTERM)
+            asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
             previous = {number: signal.signal(number, self._on_signal) for number in asking}
             try:
                 code = ranks.wait(self._is_to_end)
@@ -201,10 +201,16 @@ class _Segment:
         return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.place.cpus_per_rank))
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGUSR1 and self.times_asked_to_stop:
+            return  # a scheduler may warn more than once
         self.times_asked_to_stop += 1
-        self.stop_file.touch()
         name = self.work.spec["configuration"]
-        say(f"{name}: stops at its next step; ask again to end it at once")
+        try:
+            self.stop_file.touch()
+        except OSError as error:
+            say(f"{name}: cannot be told to stop ({error}); ask again to end it at once")
+        else:
+            say(f"{name}: stops at its next step; ask again to end it at once")
 
     def _is_to_end(self) -> bool:
         """Whether the ranks were asked to end twice, or perun does not close."""
