@@ -253,8 +253,8 @@ def _account_node(
     shared_s = max(run.neighbours(node, window), recording.shared_s(window))
     if shared_s > 0:
         kinds = shared_kinds(kinds, shared_s, recording.met)
-    if recording.unwatched:
-        detail = f"{node}: whether other runs were measured on the node could not be seen"
+    if (blind_s := recording.unwatched_s(window)) > 0:
+        detail = f"{node}: whether another run was measured beside was not seen for {blind_s:.1f} s"
         flags.append(flag("neighbours_unknown", None, detail))
     flags += state_flags(recording.conditions, held, window)
     overlaps = begin > recorded[0]

@@ -42,22 +42,20 @@ class NodeRecording:
     """Other runs that were measured on the node meanwhile."""
 
     @property
-    def unwatched(self) -> bool:
-        """Whether the sampler could not see who else measures on the node."""
-        seen = [c.values for c in self.conditions if c.quantity == "neighbours"]
-        return any(not np.isfinite(values).any() for values in seen)
-
-    @property
     def clock_known(self) -> bool:
         """Whether the times are unix times, and not seconds from an unknown start."""
         return not any(one["code"] == "clock_unknown" for one in self.flags)
 
     def shared_s(self, window: tuple[float, float]) -> float:
         """Return for how many seconds of a window another run was measured on the node."""
-        for one in self.conditions:
-            if one.quantity == "neighbours":
-                return seconds_where(one.time_s, one.values > 0, window)
-        return 0.0
+        counts = (c for c in self.conditions if c.quantity == "neighbours")
+        return max((seconds_where(c.time_s, c.values > 0, window) for c in counts), default=0.0)
+
+    def unwatched_s(self, window: tuple[float, float]) -> float:
+        """Return for how many seconds of a window the sampler could not see who else measures."""
+        counts = (c for c in self.conditions if c.quantity == "neighbours")
+        blind = (seconds_where(c.time_s, np.isnan(c.values), window) for c in counts)
+        return max(blind, default=0.0)
 
 
 @dataclass(frozen=True, eq=False)
