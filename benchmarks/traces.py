@@ -2,11 +2,11 @@
 
     python benchmarks/traces.py [--folder FOLDER] [--hosts 64] [--hours 24] [--repeats 3] [--perun]
 
-Builds a file in the layout of perun 1.0.0: hosts × 8 sensors (4 GPUs, 2 CPUs, 2 memories) at 1 Hz,
-with made values. Then, in turn and each in a process of its own: plain h5py reads the same datasets;
+Lets perun 1.0.0 write a file of hosts × 8 sensors (4 GPUs, 2 CPUs, 2 memories) at 1 Hz, with made
+values. Then, in turn and each in a process of its own: plain h5py reads the same datasets;
 `scalewatt account` makes traces and energy. Prints seconds, the ratio of each pair, and the peak
 memory of the accounting. Each pair runs once with the file in the page cache (warm) and once
-without (cold). --perun also reads and exports the file by perun itself.
+without (cold). --perun also reads the file and writes it again by perun itself.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -30,48 +31,68 @@ T0 = 1_795_000_000.0
 
 
 def build(path: Path, hosts: int, samples: int) -> None:
-    """Write the file: sine and noise on the GPUs' powers, counters that wrap."""
+    """Let perun write the file: sine and noise on the GPUs' powers, counters that wrap."""
+    from perun.data_model.data import DataNode, NodeType
+    from perun.io.hdf5 import exportHDF5
+
     random = np.random.default_rng(0)
-    seconds = np.arange(samples)
-    with h5py.File(path, "w") as handle:
-        run = handle.create_group("segment-000/nodes/segment-000")
-        run.attrs.update(
-            {"execution_dt": "2026-11-18T12:00:00", "monitor.sampling_period": str(STEP_S)}
+    nodes = {}
+    for number in range(hosts):
+        times = (np.arange(samples) + 1e-3 * random.random(samples)).astype("float32")
+        found = {kind: sensors(kind, times, random) for kind in ("gpu", "cpu", "ram")}
+        groups = {kind: node(kind, NodeType.DEVICE_GROUP, own) for kind, own in found.items()}
+        nodes[f"n{number:04d}"] = node(f"n{number:04d}", NodeType.NODE, groups)
+    one_round = node("0", NodeType.RUN, nodes)
+    facts = {"execution_dt": "2026-11-18T12:00:00", "monitor.sampling_period": str(STEP_S)}
+    run = DataNode("segment-000", NodeType.MULTI_RUN, facts, {"0": one_round}, processed=True)
+    exportHDF5(path, node("segment-000", NodeType.APP, {run.id: run}))
+
+
+def node(name: str, kind: Any, nodes: dict[str, Any]) -> Any:
+    """One of perun's nodes that holds others."""
+    from perun.data_model.data import DataNode
+
+    return DataNode(name, kind, {}, nodes, processed=True)
+
+
+def sensors(kind: str, times: np.ndarray, random: np.random.Generator) -> dict[str, Any]:
+    """A node's four GPUs, two CPUs, or two memories as perun 1.0.0 stores them."""
+    from perun.data_model.data import DataNode, NodeType, RawData
+    from perun.data_model.measurement_type import Magnitude, MetricMetaData, Unit
+    from perun.data_model.sensor import DeviceType
+
+    def meta(unit: Any, mag: Any, dtype: str, top: float) -> Any:
+        types = np.dtype(dtype).type
+        return MetricMetaData(unit, mag, np.dtype(dtype), types(0), types(top), types(0))
+
+    seconds = np.arange(times.size)
+    clock = meta(Unit.SECOND, Magnitude.ONE, "float32", 3.4e38)
+    found = {}
+    for i in range(4 if kind == "gpu" else 2):
+        if kind == "gpu":
+            name = f"CUDA:{i}_POWER"
+            power = 300e3 + 60e3 * np.sin(seconds / 50 + i) + random.normal(0, 20e3, times.size)
+            own = meta(Unit.WATT, Magnitude.MILLI, "uint32", 700e3)
+            raw = RawData(times, power.astype("uint32"), clock, own)
+        else:
+            name, watts, top = {
+                "cpu": (f"cpu_{i}_package-{i}", 150.0, 262_143_328_850),
+                "ram": (f"ram_{i}_dram", 15.0, 65_712_999_613),
+            }[kind]
+            steps = watts * (1 + 0.1 * random.random(times.size))
+            counter = np.cumsum(1e6 * steps).astype("uint64") % np.uint64(top)
+            power_of = meta(Unit.WATT, Magnitude.ONE, "float32", 3.4e38)
+            own = meta(Unit.JOULE, Magnitude.MICRO, "uint64", top)
+            raw = RawData(times, steps.astype("float32"), clock, power_of, counter, own)
+        found[name] = DataNode(
+            name,
+            NodeType.SENSOR,
+            {"uuid": f"GPU-{i}"} if kind == "gpu" else {},
+            deviceType=DeviceType(kind),
+            raw_data=raw,
+            processed=True,
         )
-        for number in range(hosts):
-            times = (seconds + 1e-3 * random.random(samples)).astype("float32")
-            node = run.create_group(f"nodes/0/nodes/n{number:04d}/nodes")
-            for i in range(4):
-                wave = 300e3 + 60e3 * np.sin(seconds / 50 + i)
-                power = (wave + random.normal(0, 20e3, samples)).astype("uint32")
-                sensor(node, "gpu", f"CUDA:{i}_POWER", times, power, ("W", 1e-3, 700e3))
-            for i in range(2):
-                for kind, name, watts, top in (
-                    ("cpu", f"cpu_{i}_package-{i}", 150.0, 262_143_328_850),
-                    ("ram", f"ram_{i}_dram", 15.0, 65_712_999_613),
-                ):
-                    steps = 1e6 * watts * (1 + 0.1 * random.random(samples))
-                    counter = np.cumsum(steps).astype("uint64") % np.uint64(top)
-                    sensor(node, kind, name, times, counter, ("J", 1e-6, top))
-
-
-def sensor(
-    node: h5py.Group,
-    kind: str,
-    name: str,
-    times: np.ndarray,
-    values: np.ndarray,
-    facts: tuple[str, float, float],
-) -> None:
-    """Write one sensor; of a counter also the watts that perun 1.0.0 makes of it."""
-    raw = node.create_group(f"{kind}/nodes/{name}/raw_data")
-    raw.create_dataset("timesteps", data=times)
-    unit, mag, top = facts
-    data = raw.create_dataset("alt_values" if unit == "J" else "values", data=values)
-    data.attrs.update({"unit": unit, "mag": mag, "valid_max": top, "fill": 0})
-    if unit == "J":
-        watts = raw.create_dataset("values", data=np.full(values.shape, 150, "float32"))
-        watts.attrs.update({"unit": "W", "mag": 1.0, "valid_max": 3.4e38, "fill": -1.0})
+    return found
 
 
 def scan(path: Path) -> int:
@@ -138,11 +159,10 @@ def step(what: str, folder: Path) -> None:
 
 
 def perun_import_export(path: Path, folder: Path) -> None:
-    """Read the file by perun and write it as perun's CSV."""
-    from perun.io.io import IOFormat, exportTo, importFrom
+    """Read the file by perun and write it by perun again."""
+    from perun.io.hdf5 import exportHDF5, importHDF5
 
-    node = importFrom(path, IOFormat.HDF5)
-    exportTo(folder / "perun-csv", node, IOFormat.CSV)
+    exportHDF5(folder / "by-perun.hdf5", importHDF5(path))
 
 
 def main() -> None:
@@ -193,7 +213,7 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     if options.perun:
         ours, theirs = timed("account", folder, False), timed("perun", folder, False)
         print(
-            f"perun's import and CSV export: {theirs['seconds']:.1f} s, "
+            f"perun's import and HDF5 export: {theirs['seconds']:.1f} s, "
             f"{theirs['seconds'] / ours['seconds']:.1f} times as long, peak {theirs['peak_gib']:.2f} GiB"
         )
 
