@@ -31,7 +31,8 @@ def _title(said: dict[str, Any]) -> str:
     if said.get("run"):
         title += f", run {said['run']}, round {said['round']}"
     if said.get("segments"):
-        title += f", {len(said['segments'])} segments"
+        count = len(said["segments"])
+        title += f", {count} segment{'s' if count > 1 else ''}"
     return title
 
 
