@@ -93,6 +93,7 @@ def part(
         "devices": devices,
         "stage": stage,
         "duration_s": duration_s,
+        "unrecorded_s": 0.0,
         "energy_j": energy_j,
         "recorded_j": energy_j,
         "discarded_j": None if energy_j is None else discarded_j,

@@ -380,3 +380,10 @@ def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
     assert set(json.loads(schema.metadata[b"scalewatt"])) == {
         "figure", "campaign", "missing", "notes", "gpu_word", "metric_name",
     }  # fmt: skip
+
+
+def test_figure5_begins_with_the_first_segment_of_several(tmp_path: Path) -> None:
+    first = [trace("n1", "gpu", 0, s, 100.0 + s) for s in range(5)]
+    later = [{**trace("n2", "gpu", 0, 100.0 + s, 300.0), "segment": 1} for s in range(7)]
+    rows = power_rows(tmp_path, [*first, *later])
+    assert [row["power_w"] for row in rows] == [100.0 + s for s in range(5)]

@@ -209,3 +209,12 @@ def test_a_segment_whose_sampler_was_lost_discards_nothing_and_says_so(tmp_path:
     assert totals.discarded_j("cpu") == 0
     (detail,) = {f["detail"] for f in totals.flags if f["code"] == "monitor_lost"}
     assert "segment 1" in detail and "n1: the sampler has ended" in detail
+
+
+def test_time_outside_of_the_recording_is_run_time(tmp_path: Path) -> None:
+    make_run(tmp_path, stages=[(1, "train", 0.0, 100.0)])
+    record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
+    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.runtime_s == pytest.approx(100)
+    assert totals.joules("cpu") is None and totals.recorded_j("cpu") == pytest.approx(40 * 150)

@@ -54,6 +54,8 @@ class NodeAccount:
     recording: NodeRecording
     flags: tuple[Flag, ...]
     """Doubts about all kinds of the node; each kind has its own beside."""
+    unrecorded_s: float = 0.0
+    """How long the run was at work on it outside of the recording."""
     overlaps: bool = False
     """Whether an earlier segment has counted a part of its recording."""
 
@@ -171,7 +173,8 @@ def account_segment(
         lost_s = max(lost_s, float(np.sum(one.intervals.within(*lost).seconds)))
         for kind in sorted(one.kinds, key=lambda kind: kind.device_kind):
             own = [*kind.flags, *opinion_flags(opinions, kind.device_kind)]
-            done.rows.add(segment.number, kind, one.intervals, lost, [*one.flags, *own])
+            flags_of = [*one.flags, *own]
+            done.rows.add(segment.number, kind, one.intervals, lost, one.unrecorded_s, flags_of)
             sink.add(segment.number, kind, one.intervals)
             recorded_j += kind.recorded_j(one.window)
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
@@ -258,7 +261,9 @@ def _account_node(
         flags.append(flag("neighbours_unknown", None, detail))
     flags += state_flags(recording.conditions, held, window)
     overlaps = begin > recorded[0]
-    return NodeAccount(node, window, intervals, tuple(kinds), recording, tuple(flags), overlaps)
+    return NodeAccount(
+        node, window, intervals, tuple(kinds), recording, tuple(flags), lost_s, overlaps
+    )
 
 
 def _compared(

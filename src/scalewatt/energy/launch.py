@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -35,7 +36,7 @@ from scalewatt.energy.record import (
 )
 from scalewatt.energy.slurm_energy import note_slurm_energies
 from scalewatt.energy.watch import Limits
-from scalewatt.energy.workdir import WorkDir, open_workdir
+from scalewatt.energy.workdir import WorkDir, node_lock, open_workdir
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
@@ -75,7 +76,8 @@ def run_training(
         if already_published(out, work):
             return 0
         if not work.finished:
-            code = _train(work, place, initial_weights, max_updates)
+            with node_lock(place.work_root.parent) as node:
+                code = _train(work, place, initial_weights, max_updates, [node])
             if not work.finished:
                 return code
         _note_slurm_energies(work)
@@ -96,12 +98,16 @@ def _note_slurm_energies(work: WorkDir) -> None:
 
 
 def _train(
-    work: WorkDir, place: Place, initial_weights: Path | None, max_updates: int | None
+    work: WorkDir,
+    place: Place,
+    initial_weights: Path | None,
+    max_updates: int | None,
+    locks: Sequence[int] = (),
 ) -> int:
     """Run a segment, and further ones as long as the energy of the one before was not recorded."""
     name = work.spec["configuration"]
     for start in range(MONITOR_RESTARTS + 1):
-        code = _Segment(work, place, initial_weights, max_updates).run()
+        code = _Segment(work, place, initial_weights, max_updates, locks).run()
         last = work.segments()[-1]
         if last["outcome"] != MONITOR_LOST:
             return code
@@ -146,9 +152,14 @@ class _Segment:
     """One start of the ranks."""
 
     def __init__(
-        self, work: WorkDir, place: Place, initial_weights: Path | None, max_updates: int | None
+        self,
+        work: WorkDir,
+        place: Place,
+        initial_weights: Path | None,
+        max_updates: int | None,
+        locks: Sequence[int] = (),
     ) -> None:
-        self.work, self.place = work, place
+        self.work, self.place, self.locks = work, place, [work.lock, *locks]
         self.number = work.begin_segment()
         self.stop_file = work.path / "stop"
         self.stop_file.unlink(missing_ok=True)
@@ -173,7 +184,7 @@ class _Segment:
         """Start the ranks, wait for them, note the outcome."""
         with (
             open(self.work.path / "train.log", "ab") as log,
-            RanksProcess(self._command(), log, self.work.lock, self._threads()) as ranks,
+            RanksProcess(self._command(), log, self.locks, self._threads()) as ranks,
         ):
             asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
             previous = {number: signal.signal(number, self._on_signal) for number in asking}

@@ -151,7 +151,7 @@ class _Attempt:
 
     def run(self) -> int:
         """Start the ranks, wait for them, and say what went wrong if something did."""
-        with open(self.log, "wb") as log, RanksProcess(self.command, log, self.lock) as ranks:
+        with open(self.log, "wb") as log, RanksProcess(self.command, log, [self.lock]) as ranks:
             code = ranks.wait(self._is_to_end)
         if is_recorded(self.work):
             return 0

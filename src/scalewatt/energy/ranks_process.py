@@ -37,14 +37,14 @@ _PR_SET_PDEATHSIG = 1
 class RanksProcess:
     """A started launcher. Leaving the context ends what is left of it and of all it started here.
 
-    It gets TERM when this process dies. `lock` is a file descriptor that all hold until they end.
+    It gets TERM when this process dies. `locks` are file descriptors that all hold until they end.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         log: BinaryIO,
-        lock: int,
+        locks: Sequence[int],
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.mark = uuid.uuid4().hex
@@ -62,7 +62,7 @@ class RanksProcess:
                 _MARK: self.mark,
             },
             start_new_session=True,  # a terminal's Ctrl-C reaches this process only
-            pass_fds=(lock,),
+            pass_fds=tuple(locks),
             preexec_fn=_die_with_parent,
         )
 

@@ -40,6 +40,7 @@ class _Part:
     coverage: float | None = 0.0
     device_s: float = 0.0
     shared: bool = False
+    unrecorded_s: float = 0.0
     flags: tuple[Flag, ...] = ()
 
 
@@ -61,9 +62,13 @@ class EnergyRows:
         kind: KindEnergy,
         intervals: StageIntervals,
         lost: Window,
+        unrecorded_s: float,
         flags: Sequence[Flag],
     ) -> None:
-        """Add one device kind of one node; what it did in the span `lost` was done in vain."""
+        """Add one device kind of one node; what it did in the span `lost` was done in vain.
+
+        `unrecorded_s`: how long the run was at work outside of the recording.
+        """
         self._parts.append(
             _Part(
                 segment,
@@ -78,6 +83,7 @@ class EnergyRows:
                 coverage=kind.coverage,
                 device_s=kind.device_s,
                 shared=kind.shared,
+                unrecorded_s=unrecorded_s,
                 flags=tuple(flags),
             )
         )
@@ -183,6 +189,7 @@ def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str,
         "node": part.node,
         "device_kind": part.device_kind,
         "devices": part.devices,
+        "unrecorded_s": part.unrecorded_s,
         "energy_origin": part.origin,
         "coverage": None if stated.is_absent(part) else stated.coverage[part.device_kind],
         "flags": json.dumps([*flags, *_own_flags(part, stated)], ensure_ascii=False),

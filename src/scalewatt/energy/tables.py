@@ -37,6 +37,7 @@ ENERGY_SCHEMA = pa.schema(
         ("devices", pa.int32()),
         ("stage", pa.string()),
         ("duration_s", pa.float64()),
+        ("unrecorded_s", pa.float64()),
         ("energy_j", pa.float64()),
         ("recorded_j", pa.float64()),
         ("discarded_j", pa.float64()),

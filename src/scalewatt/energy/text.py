@@ -41,7 +41,8 @@ def _facts(said: dict[str, Any]) -> list[str]:
     if said["energy_kwh"] is not None:
         energy = f"{said['energy_kwh']:.6f} kWh = {said['energy_j']:.1f} J"
     if said["energy_scope"]:
-        energy += f" ({said['origin']}, {said['energy_scope']})"
+        origin = f"{said['origin']}, " if said["origin"] else ""
+        energy += f" ({origin}{said['energy_scope']})"
     lines = [
         f"energy    {energy}",
         f"run time  {_number(said['runtime_s'], 3)} s",

@@ -62,11 +62,11 @@ class EnergyTotals:
 
     @property
     def runtime_s(self) -> float:
-        """Sum over segments of the longest node's recorded time."""
+        """Sum over segments of the longest node's time, recorded or known to lie outside."""
         times: dict[tuple[int, str, str], float] = {}
         for r in self.rows:
             key = (r["segment"], r["node"], r["device_kind"])
-            times[key] = times.get(key, 0.0) + r["duration_s"]
+            times[key] = times.get(key, r["unrecorded_s"] or 0.0) + r["duration_s"]
         segments = {segment for segment, _, _ in times}
         return sum(max(t for (s, _, _), t in times.items() if s == segment) for segment in segments)
 

@@ -76,6 +76,24 @@ class WorkDir:
 
 
 @contextmanager
+def node_lock(root: Path) -> Iterator[int]:
+    """Hold this node against other trainings of this project: their energy could not be told apart.
+
+    Yields the lock's file descriptor, for the processes that must hold it as well. Waits for a
+    training that goes on, as one does whose Snakemake was killed.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    with open(root / f".training-{socket.gethostname()}.lock", "a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print(f"{lock.name}: another training runs on this node; waiting", file=sys.stderr)
+            sys.stderr.flush()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
+
+
+@contextmanager
 def open_workdir(root: Path, spec: dict[str, Any], dataset_sha256: str) -> Iterator[WorkDir]:
     """Open and lock the working directory of `spec`, trained on this very dataset, under `root`.
 

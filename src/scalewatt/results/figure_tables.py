@@ -180,7 +180,7 @@ def _power_panel(letter: str, label: str, row: Row, traces: pa.Table) -> pa.Tabl
     first = pc.min(known["segment"])
     begin = known.filter(pc.equal(known["segment"], first))
     nodes = sorted(begin["node"].unique().to_pylist())
-    of_first_node = begin.filter(pc.equal(known["node"].cast(pa.string()), nodes[0]))
+    of_first_node = begin.filter(pc.equal(begin["node"].cast(pa.string()), nodes[0]))
     index = pc.min(of_first_node["device_index"])
     # Lost samples stay, as unknown: the line has a gap there.
     chosen = (
