@@ -20,7 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scalewatt.energy.device_state import gpu_utilisation, state_flags, state_table
-from scalewatt.energy.node import KindEnergy, Window, node_kinds, node_window, shared_kinds
+from scalewatt.energy.node import (
+    JOURNAL_TOLERANCE,
+    KindEnergy,
+    Window,
+    node_kinds,
+    node_window,
+    shared_kinds,
+)
 from scalewatt.energy.rows import EnergyRows
 from scalewatt.energy.run import Run
 from scalewatt.energy.samples import Flag, flag, short_name
@@ -31,7 +38,6 @@ from scalewatt.energy.tables import Accounts
 from scalewatt.energy.traces import TraceWriter
 from scalewatt.files import read_json, write_table
 
-JOURNAL_TOLERANCE = 0.005
 # Sampling periods between the stages' first and last stamp that may lie outside of a node's
 # recording: a sampler's last sample is up to a period old when it is stopped.
 LOST_PERIODS = 3

@@ -22,6 +22,8 @@ from scalewatt.energy.stages import StageIntervals
 UNUSED_GPU = "unused_gpu"
 # More of the window than this without a known power, and the kind's energy is null.
 MAX_UNCOVERED = 0.05
+# Up to here perun's file and the journal agree.
+JOURNAL_TOLERANCE = 0.005
 
 Window = tuple[float, float]
 

@@ -10,14 +10,11 @@ it needs, or not left CLOSE_LIMIT_S after it, are ended.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -34,6 +31,7 @@ from scalewatt.energy.ranks_process import (
 )
 from scalewatt.energy.record import fail, leave, segment_name
 from scalewatt.energy.watch import Limits, Watch, watch_rank
+from scalewatt.energy.workdir import waiting_lock
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
@@ -92,7 +90,7 @@ def run_probe(probe: Probe, launcher: str, device: Device, out: Path) -> int:
     """
     require_launcher(launcher)
     out.mkdir(parents=True, exist_ok=True)
-    with _locked(out, probe) as lock:
+    with waiting_lock(out / ".lock", f"{probe.name}: runs already; waiting for it") as lock:
         work = out / _UNFINISHED
         for old in (work, out / PERUN):
             shutil.rmtree(old, ignore_errors=True)
@@ -104,18 +102,6 @@ def run_probe(probe: Probe, launcher: str, device: Device, out: Path) -> int:
             write_json(out / RESULT, read_json(work / RESULT))
         shutil.rmtree(work)
     return code
-
-
-@contextmanager
-def _locked(out: Path, probe: Probe) -> Iterator[int]:
-    """Hold the folder's lock; wait for another probe, perhaps one whose Snakemake was killed."""
-    with open(out / ".lock", "a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            say(f"{probe.name}: runs already; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock.fileno()
 
 
 class _Attempt:

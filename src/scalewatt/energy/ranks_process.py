@@ -6,7 +6,6 @@ environment. On other nodes the launcher ends its ranks.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shlex
 import shutil
@@ -17,12 +16,14 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import psutil
 
 from scalewatt.energy.ending import say
+from scalewatt.energy.lifeline import signal_at_parents_death
 from scalewatt.errors import InputError
 
 CLOSING_MARGIN_S = 10.0
@@ -31,7 +32,6 @@ GRACE_S = 10.0
 """How long all may take to end after TERM, or after the launcher's end, and then after KILL."""
 _LOOK_S = 0.1
 _MARK = "SCALEWATT_RANKS"
-_PR_SET_PDEATHSIG = 1
 
 
 class RanksProcess:
@@ -63,7 +63,8 @@ class RanksProcess:
             },
             start_new_session=True,  # a terminal's Ctrl-C reaches this process only
             pass_fds=tuple(locks),
-            preexec_fn=_die_with_parent,
+            # When this process dies the launcher gets TERM: no rank trains on unwatched.
+            preexec_fn=partial(signal_at_parents_death, signal.SIGTERM),
         )
 
     def __enter__(self) -> RanksProcess:
@@ -142,8 +143,3 @@ def last_lines(log: Path, count: int = 25) -> str:
 def _kill(process: psutil.Process) -> None:
     with suppress(psutil.Error):
         process.kill()
-
-
-def _die_with_parent() -> None:
-    """In the launcher: get TERM when this process dies, so that no rank trains on unwatched."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from scalewatt.campaign.spec import spec_sha256, spec_text
+from scalewatt.energy.ending import say
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_text
 
@@ -76,6 +77,18 @@ class WorkDir:
 
 
 @contextmanager
+def waiting_lock(path: Path, text: str) -> Iterator[int]:
+    """Hold a lock file and yield its descriptor; say `text` before waiting for another holder."""
+    with open(path, "a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say(text)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
+
+
+@contextmanager
 def node_lock(root: Path) -> Iterator[int]:
     """Hold this node against other trainings of this project: their energy could not be told apart.
 
@@ -83,14 +96,9 @@ def node_lock(root: Path) -> Iterator[int]:
     training that goes on, as one does whose Snakemake was killed.
     """
     root.mkdir(parents=True, exist_ok=True)
-    with open(root / f".training-{socket.gethostname()}.lock", "a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            print(f"{lock.name}: another training runs on this node; waiting", file=sys.stderr)
-            sys.stderr.flush()
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock.fileno()
+    path = root / f".training-{socket.gethostname()}.lock"
+    with waiting_lock(path, f"{path}: another training runs on this node; waiting") as lock:
+        yield lock
 
 
 @contextmanager

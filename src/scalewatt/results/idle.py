@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from scalewatt.energy.device_state import gpu_utilisation
 from scalewatt.energy.estimate import node_utilisation
 from scalewatt.energy.node import (
+    JOURNAL_TOLERANCE,
     MAX_UNCOVERED,
     KindEnergy,
     Window,
@@ -38,7 +39,6 @@ BIN_S = 10.0
 """Length of the means whose spread within a probe is told."""
 IDLE_BUSY = 0.05
 """Busy share of cores or GPUs above which a node was not idle."""
-JOURNAL_TOLERANCE = 0.005
 
 IDLE = pa.schema(
     [
