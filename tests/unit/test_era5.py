@@ -12,7 +12,11 @@ import torch
 import xarray as xr
 from torch.utils.data import DataLoader
 
-from scalewatt.datasets import era5
+from scalewatt.datasets import era5_prepare
+from scalewatt.datasets.era5 import Era5Dataset
+from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, CHANNELS
+from scalewatt.datasets.era5_prepare import prepare, prepare_year
+from scalewatt.datasets.era5_statistics import load_statistics
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.datasets.prepare import prepare_dataset
 from scalewatt.datasets.waves import year_dataset
@@ -70,7 +74,7 @@ def fields(path):
 
 
 def test_the_channels_are_the_papers_in_its_order():
-    assert " ".join(era5.CHANNELS) == (
+    assert " ".join(CHANNELS) == (
         "u10 v10 t2m sp msl t850 u1000 v1000 z1000 u850 v850 z850 u500 v500 z500 t500 z50 r500 "
         "r850 tcwv"
     )
@@ -80,7 +84,7 @@ def test_every_channel_is_the_variable_and_level_of_its_name(prepared, url):
     folder, _ = prepared
     found = fields(folder / "2000.h5")
     store = xr.open_dataset(url, engine="zarr", chunks=None).sel(time="2000")
-    for channel, (variable, level) in enumerate(era5.CHANNEL_SOURCES.values()):
+    for channel, (variable, level) in enumerate(CHANNEL_SOURCES.values()):
         array = store[variable] if level is None else store[variable].sel(level=level)
         np.testing.assert_array_equal(found[:, channel], array.values)
 
@@ -93,7 +97,7 @@ def test_the_prepared_file_is_contiguous_and_describes_itself(prepared, url):
         assert data.chunks is None and data.compression is None
         assert file["time"][:2].tolist() == [915148800, 915148800 + 21600]
         assert file["latitude"][:].tolist() == [90, 45, 0, -45, -90]
-        assert list(file.attrs["channels"]) == list(era5.CHANNELS)
+        assert list(file.attrs["channels"]) == list(CHANNELS)
         assert file.attrs["source"] == url
         assert file.attrs["relative_humidity"] == "%"
         assert not file.attrs["relative_humidity_converted_from_fraction"]
@@ -106,7 +110,7 @@ def test_order_of_dimensions_levels_latitudes_and_more_times_do_not_matter(tmp_p
     between = store.assign_coords(time=store.time + np.timedelta64(3, "h"))
     store = xr.concat([store, between], "time").sortby("time").transpose("longitude", ...)
     path = write(store, tmp_path / "other.zarr")
-    era5.prepare_year(path, 2000, tmp_path / "2000.h5", times=year_times(2000, 6))
+    prepare_year(path, 2000, tmp_path / "2000.h5", times=year_times(2000, 6))
     np.testing.assert_array_equal(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"))
 
 
@@ -115,7 +119,7 @@ def test_relative_humidity_as_a_fraction_becomes_percent(tmp_path, prepared):
     store = marked_store()
     store["relative_humidity"] = (store["relative_humidity"] / 100).assign_attrs(units="1")
     path = write(store, tmp_path / "fraction.zarr")
-    era5.prepare_year(path, 2000, tmp_path / "2000.h5", times=year_times(2000, 6))
+    prepare_year(path, 2000, tmp_path / "2000.h5", times=year_times(2000, 6))
     np.testing.assert_allclose(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"), rtol=1e-6)
     with h5py.File(tmp_path / "2000.h5") as file:
         assert file.attrs["relative_humidity_converted_from_fraction"]
@@ -150,7 +154,7 @@ def with_strange_humidity(store):
 def test_a_store_that_lacks_something_is_refused_by_name(tmp_path, damage, message):
     path = write(damage(marked_store()), tmp_path / "bad.zarr")
     with pytest.raises(InputError, match=message):
-        era5.prepare_year(path, 2000, tmp_path / "out" / "2000.h5", times=year_times(2000, 6))
+        prepare_year(path, 2000, tmp_path / "out" / "2000.h5", times=year_times(2000, 6))
     assert not list(tmp_path.glob("out/*"))
 
 
@@ -159,7 +163,7 @@ def test_a_truncated_chunk_is_refused_by_variable(tmp_path, url):
     chunk = max((tmp_path / "torn.zarr" / "geopotential").glob("[0-9]*"))
     chunk.write_bytes(chunk.read_bytes()[:20])
     with pytest.raises(InputError, match="geopotential cannot be read"):
-        era5.prepare_year(
+        prepare_year(
             str(tmp_path / "torn.zarr"), 2002, tmp_path / "2002.h5", times=year_times(2002, 6)
         )
     assert not (tmp_path / "2002.h5").exists()
@@ -167,24 +171,22 @@ def test_a_truncated_chunk_is_refused_by_variable(tmp_path, url):
 
 def test_a_whole_year_is_wanted_unless_times_are_given(tmp_path, url):
     with pytest.raises(InputError, match="missing 1456 times: 2000-01-03T00:00"):
-        era5.prepare_year(url, 2000, tmp_path / "2000.h5")
+        prepare_year(url, 2000, tmp_path / "2000.h5")
 
 
 def test_small_blocks_give_the_same_file(tmp_path, url, prepared, monkeypatch):
     folder, _ = prepared
-    monkeypatch.setattr(era5, "BLOCK_BYTES", 3 * 4 * 40)
-    era5.prepare(url, tmp_path, DEFINITION)
+    monkeypatch.setattr(era5_prepare, "BLOCK_BYTES", 3 * 4 * 40)
+    prepare(url, tmp_path, DEFINITION)
     np.testing.assert_array_equal(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"))
-    for found, expected in zip(
-        era5.load_statistics(tmp_path), era5.load_statistics(folder), strict=True
-    ):
+    for found, expected in zip(load_statistics(tmp_path), load_statistics(folder), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_statistics_are_those_of_the_training_years(prepared):
     folder, _ = prepared
     values = np.concatenate([fields(folder / f"{year}.h5") for year in (1999, 2000)])
-    mean, sd = era5.load_statistics(folder)
+    mean, sd = load_statistics(folder)
     assert mean.dtype == sd.dtype == np.float32 and mean.shape == (20,)
     np.testing.assert_allclose(mean, values.mean((0, 2, 3), dtype=np.float64), rtol=1e-6)
     np.testing.assert_allclose(sd, values.std((0, 2, 3), dtype=np.float64), rtol=1e-6)
@@ -224,7 +226,7 @@ def test_a_store_that_cannot_be_opened_is_named(tmp_path):
 
 def test_a_sample_is_a_step_and_the_steps_after_it_without_the_south_pole(prepared):
     folder, _ = prepared
-    data = era5.Era5Dataset(folder, range(1999, 2001), lead_steps=2, samples_per_year=6)
+    data = Era5Dataset(folder, range(1999, 2001), lead_steps=2, samples_per_year=6)
     assert len(data) == 12 and data.shape == (20, 4, 8)
     x, targets = data[0, 6 + 5]
     expected = torch.from_numpy(fields(folder / "2000.h5")[5:8, :, :4])
@@ -238,20 +240,20 @@ def test_a_target_may_be_in_the_next_year(tmp_path):
             times = year_times(year).astype("datetime64[s]").astype(np.int64)
             values = np.broadcast_to(times[:, None, None, None] / 21600, (len(times), 1, 3, 2))
             file["fields"], file["time"] = values.astype(np.float32), times
-    data = era5.Era5Dataset(tmp_path, [1999], lead_steps=2, samples_per_year=1460)
+    data = Era5Dataset(tmp_path, [1999], lead_steps=2, samples_per_year=1460)
     assert len(data) == 1460
     for position in (0, 1457, 1458, 1459):
         x, targets = data[0, position]
         assert (targets[:, 0, 0, 0] - x[0, 0, 0]).tolist() == [1, 2]
-    leap = era5.Era5Dataset(tmp_path, [2000], lead_steps=2, samples_per_year=1460)
+    leap = Era5Dataset(tmp_path, [2000], lead_steps=2, samples_per_year=1460)
     assert len(leap) == 1460  # 1464 times: room for the targets
 
 
 def test_a_sample_without_target_is_refused_in_training_and_left_out_in_evaluation(prepared):
     folder, _ = prepared
     with pytest.raises(InputError, match="year 2000 has 7 samples with targets 6 h ahead"):
-        era5.Era5Dataset(folder, [2000], lead_steps=1, samples_per_year=8)
-    data = era5.Era5Dataset(folder, [2000], 1, samples_per_year=8, require_targets=False)
+        Era5Dataset(folder, [2000], lead_steps=1, samples_per_year=8)
+    data = Era5Dataset(folder, [2000], 1, samples_per_year=8, require_targets=False)
     assert len(data) == 7
     x, targets = data[0, 6]
     assert not torch.equal(x, targets[0])
@@ -259,7 +261,7 @@ def test_a_sample_without_target_is_refused_in_training_and_left_out_in_evaluati
 
 def test_workers_open_their_own_files_after_a_fork(prepared):
     folder, _ = prepared
-    data = era5.Era5Dataset(folder, [1999, 2000], lead_steps=1, samples_per_year=6)
+    data = Era5Dataset(folder, [1999, 2000], lead_steps=1, samples_per_year=6)
     keys = [(0, position) for position in (11, 0, 5, 6, 7)]
     here = torch.stack([data[key][0] for key in keys])
     loader = DataLoader(data, batch_size=2, sampler=keys, num_workers=2)
@@ -268,10 +270,10 @@ def test_workers_open_their_own_files_after_a_fork(prepared):
 
 def test_a_missing_or_damaged_year_is_named(tmp_path):
     with pytest.raises(InputError, match=r"1999\.h5: prepared ERA5 year is missing"):
-        era5.Era5Dataset(tmp_path, [1999], 1, 6)
+        Era5Dataset(tmp_path, [1999], 1, 6)
     (tmp_path / "1999.h5").write_bytes(b"torn")
     with pytest.raises(InputError, match=r"1999\.h5: no prepared ERA5 year"):
-        era5.Era5Dataset(tmp_path, [1999], 1, 6)
+        Era5Dataset(tmp_path, [1999], 1, 6)
 
 
 def test_embedded_waves_are_prepared_once_and_the_same_everywhere(tmp_path):
@@ -289,7 +291,9 @@ def test_embedded_waves_are_prepared_once_and_the_same_everywhere(tmp_path):
 def test_an_interrupted_embedded_preparation_is_made_again(tmp_path, monkeypatch):
     definition = DEFINITION | {"name": "waves", "source": "embedded"}
     with monkeypatch.context() as patch:
-        patch.setattr(era5, "write_statistics", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        patch.setattr(
+            era5_prepare, "write_statistics", lambda *_: (_ for _ in ()).throw(OSError("full"))
+        )
         with pytest.raises(OSError, match="full"):
             prepare_dataset(definition, tmp_path / "a", None)
     marker = prepare_dataset(definition, tmp_path / "a", None)

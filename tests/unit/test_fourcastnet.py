@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from scalewatt.datasets.era5 import CHANNELS
+from scalewatt.datasets.era5_channels import CHANNELS
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.workloads import workload_class
 from scalewatt.workloads.afno import Rollout

@@ -11,12 +11,11 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from scalewatt.datasets.image_index import ImageFolderIndex, build_index
 from scalewatt.datasets.imagenet import (
     CHANNEL_MEAN,
     CHANNEL_SD,
-    ImageFolderIndex,
     ImageNetDataset,
-    build_index,
     central_view,
     random_box,
     to_tensor,

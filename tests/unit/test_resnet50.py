@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Configuration
 from scalewatt.campaign.spec import run_spec
-from scalewatt.datasets.imagenet import index_path
+from scalewatt.datasets.image_index import index_path
 from scalewatt.datasets.subsets import stratified_subset
 from scalewatt.files import write_table
 from scalewatt.workloads import workload_class

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from scalewatt.datasets.imagenet import ImageFolderIndex
+from scalewatt.datasets.image_index import ImageFolderIndex
 from scalewatt.datasets.prepare import prepare_dataset
 from scalewatt.errors import InputError
 

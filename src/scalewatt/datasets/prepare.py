@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scalewatt.datasets.era5_source import count_samples, prepare_era5
+from scalewatt.datasets.image_source import prepare_images
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
@@ -46,9 +48,9 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: str | None
         )
     build = {
         ("imagenet", True): _embedded_scans,
-        ("imagenet", False): _existing_images,
+        ("imagenet", False): prepare_images,
         ("era5", True): _embedded_waves,
-        ("era5", False): _existing_era5,
+        ("era5", False): prepare_era5,
     }[definition["format"], embedded]
     samples = build(definition, folder, source)
     files = _list_files(folder, definition)
@@ -97,68 +99,13 @@ def _embedded_scans(definition: dict, folder: Path, source: str | None) -> tuple
     return definition["train_samples"], definition["validation_samples"]
 
 
-def _existing_images(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
-    from scalewatt.datasets.imagenet import build_index
-
-    counts = {}
-    wanted = {"train": definition["train_samples"], "val": definition["validation_samples"]}
-    for split, expected in wanted.items():
-        index = build_index(folder, split)
-        counts[split] = len(index.paths)
-        for what, found, right in (
-            ("images", counts[split], expected),
-            ("classes", len(index.classes), definition["classes"]),
-        ):
-            if found != right:
-                raise InputError(
-                    f"{folder / split}: has {found} {what}, "
-                    f"dataset {definition['name']} has {right}"
-                )
-    return counts["train"], counts["val"]
-
-
 def _embedded_waves(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
-    from scalewatt.datasets.era5 import prepare
+    from scalewatt.datasets.era5_prepare import prepare
     from scalewatt.datasets.waves import write_waves
 
     write_waves(folder / "waves.zarr", definition)
     prepare(str(folder / "waves.zarr"), folder, definition, source=WAVES_SOURCE)
-    return _count_era5(definition, folder)
-
-
-def _existing_era5(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
-    from scalewatt.datasets.era5 import prepare
-    from scalewatt.datasets.era5_times import all_years
-
-    missing = [year for year in all_years(definition) if not (folder / f"{year}.h5").exists()]
-    if missing and source is None:
-        raise InputError(
-            f"{folder}: prepared ERA5 years {', '.join(map(str, missing))} are missing; give the "
-            f"Zarr store to make them from in the cluster file: "
-            f"sources: {{{definition['name']}: <url>}}"
-        )
-    prepare(source or "", folder, definition)
-    return _count_era5(definition, folder)
-
-
-def _count_era5(definition: dict, folder: Path) -> tuple[int, int]:
-    """Samples with a 6 h target; a training year that lacks one is refused here."""
-    from scalewatt.datasets.era5 import Era5Dataset
-    from scalewatt.datasets.era5_times import part_years
-
-    train, validation = (
-        len(
-            Era5Dataset(
-                folder,
-                part_years(definition, part),
-                lead_steps=1,
-                samples_per_year=definition["samples_per_year"],
-                require_targets=part == "train",
-            )
-        )
-        for part in ("train", "validation")
-    )
-    return train, validation
+    return count_samples(definition, folder)
 
 
 # --- files --------------------------------------------------------------------------------------

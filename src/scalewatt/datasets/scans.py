@@ -25,7 +25,7 @@ def write_scans(folder: Path | str, definition: dict[str, Any]) -> None:
     from PIL import Image
     from sklearn.datasets import load_digits
 
-    from scalewatt.datasets.imagenet import SPLITS, build_index
+    from scalewatt.datasets.image_index import SPLITS, build_index
 
     digits = load_digits()
     chosen = _split(digits.target, definition)

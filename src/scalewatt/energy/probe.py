@@ -31,9 +31,9 @@ from scalewatt.energy.ranks_process import (
 )
 from scalewatt.energy.record import fail, leave, segment_name
 from scalewatt.energy.watch import Limits, Watch, watch_rank
-from scalewatt.energy.workdir import waiting_lock
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
+from scalewatt.locks import waiting_lock
 
 if TYPE_CHECKING:
     from scalewatt.training.world import Ranks

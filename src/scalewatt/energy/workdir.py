@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from scalewatt.campaign.spec import spec_sha256, spec_text
-from scalewatt.energy.ending import say
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_text
+from scalewatt.locks import waiting_lock
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,6 @@ class WorkDir:
         if detail:
             segments[-1]["detail"] = detail
         write_json(self.path / "segments.json", segments)
-
-
-@contextmanager
-def waiting_lock(path: Path, text: str) -> Iterator[int]:
-    """Hold a lock file and yield its descriptor; say `text` before waiting for another holder."""
-    with open(path, "a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            say(text)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock.fileno()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.training.stop import StopRequest, ignore_stop_signals
 from scalewatt.training.world import Ranks
 from scalewatt.workloads import workload_class
+from scalewatt.workloads.protocol import Batch
 
 FINISHED, STOPPED = "finished", "stopped"
 
@@ -103,7 +105,7 @@ class Trainer:
         own = random_state(self.device)
         kept = {k: v.clone() for k, v in self.model.module.state_dict().items()}
         example = next(iter(DataLoader(self.loader.dataset, batch_sampler=[[(0, 0), (0, 0)]])))
-        zeros = tuple(torch.zeros_like(part) for part in example)
+        zeros = self._on_device(torch.zeros_like(part) for part in example)
         self.model.train()
         self.workload.loss(self.model, zeros)[0].backward()
         self.workload.loss(self.model, zeros)
@@ -186,11 +188,14 @@ class Trainer:
     def _update(self, batch: Any, steps: int) -> None:
         self.schedule.begin_step(self.epoch, self.step, steps)
         self.optimizer.zero_grad(set_to_none=True)
-        loss, sums = self.workload.loss(self.model, tuple(batch))
+        loss, sums = self.workload.loss(self.model, self._on_device(batch))
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.sums = sums if self.sums is None else self.sums + sums
+
+    def _on_device(self, batch: Iterable[torch.Tensor]) -> Batch:
+        return tuple(part.to(self.device, non_blocking=True) for part in batch)
 
     def _agreed_to_stop(self) -> bool:
         """Whether any rank had been asked one step ago: an answer all ranks read alike.
@@ -254,7 +259,7 @@ class Trainer:
         network.eval()
         total: torch.Tensor | None = None
         for batch in loader:
-            sums = self.workload.evaluate(name, network, tuple(batch))
+            sums = self.workload.evaluate(name, network, self._on_device(batch))
             total = sums if total is None else total + sums
         return torch.zeros(0) if total is None else total
 

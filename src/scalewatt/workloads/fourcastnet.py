@@ -9,7 +9,9 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from scalewatt.datasets.era5 import CHANNELS, Era5Dataset, load_statistics
+from scalewatt.datasets.era5 import Era5Dataset
+from scalewatt.datasets.era5_channels import CHANNELS
+from scalewatt.datasets.era5_statistics import load_statistics
 from scalewatt.workloads.afno import FourCastNet, Rollout
 from scalewatt.workloads.protocol import Batch, Evaluation
 
@@ -94,7 +96,7 @@ class FourCastNetWorkload:
         }
 
     def _normalised(self, part: torch.Tensor) -> torch.Tensor:
-        return (part.to(self.device, non_blocking=True) - self.mean) / self.sd
+        return (part - self.mean) / self.sd
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Relative L2 of each step, summed over the steps, mean over the batch."""

@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 Batch = tuple[torch.Tensor, ...]
+"""What a data loader yields, moved to the workload's device."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from scalewatt.datasets.imagenet import ImageFolderIndex, ImageNetDataset
+from scalewatt.datasets.image_index import ImageFolderIndex
+from scalewatt.datasets.imagenet import ImageNetDataset
 from scalewatt.datasets.subsets import indices_sha256, stratified_subset
 from scalewatt.workloads.protocol import Batch, Evaluation
 
@@ -109,7 +110,7 @@ class ResNet50:
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Cross entropy."""
-        images, labels = (part.to(self.device, non_blocking=True) for part in batch)
+        images, labels = batch
         logits = model(images)
         loss = functional.cross_entropy(logits, labels)
         return loss, _sums(logits.detach(), labels, loss.detach())

@@ -1,0 +1,286 @@
+"""One series entry of a campaign file on its way to configurations."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+from scalewatt.campaign.model import Configuration, Device, Series
+from scalewatt.campaign.validation import check, defaults, one_of, schema
+from scalewatt.errors import InputError
+
+EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
+"""What scikit-learn's handwriting scans have."""
+PHASES = {"resnet50": ("train",), "fourcastnet": ("pretrain", "finetune")}
+
+
+class Expansion:
+    """One series entry; InputError names the file, the key and what is allowed."""
+
+    def __init__(
+        self, content: dict[str, Any], entry: dict[str, Any], where: str, devices: dict[str, Device]
+    ) -> None:
+        self.content, self.entry, self.where = content, entry, where
+        self.model: str = entry["model"]
+        self.phase = self._phase()
+        self.key = self.model if self.phase == "train" else f"{self.model}.{self.phase}"
+        self.constant = self._batch_rule()
+        if entry["device"] not in devices:
+            raise InputError(
+                f"{where}.device: '{entry['device']}' is in no cluster file (profiles/*/cluster.yaml); "
+                f"{one_of(entry['device'], sorted(devices))}"
+            )
+        self.device = devices[entry["device"]]
+        self.settings, self.overrides = self._settings()
+        self.dataset = self._dataset()
+
+    def _phase(self) -> str:
+        allowed = PHASES[self.model]
+        phase = self.entry.get("phase", allowed[0] if len(allowed) == 1 else None)
+        if phase not in allowed:
+            raise InputError(
+                f"{self.where}.phase: {phase!r} for {self.model}; {one_of(phase, allowed)}"
+            )
+        return phase
+
+    def _batch_rule(self) -> str:
+        given = [k for k in ("local_batch_size", "global_batch_size") if k in self.entry]
+        if len(given) != 1:
+            raise InputError(
+                f"{self.where}: {' and '.join(given) or 'no batch size'} given; allowed: either "
+                "local_batch_size (constant per GPU) or global_batch_size (constant over all GPUs)"
+            )
+        return given[0]
+
+    def _settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        models = self.content["models"]
+        if self.key not in models:
+            raise InputError(
+                f"{self.where}: `models` has no entry '{self.key}', which names its dataset"
+            )
+        root = schema("campaign")
+        part = root["$defs"][self.key]
+        campaign_wide = {**dict(defaults(part)), **models[self.key]}
+        overrides = self.entry.get("settings", {})
+        check(overrides, {**part, "required": []}, f"{self.where}.settings", root)
+        settings = _canonical({**campaign_wide, **overrides}, part)
+        changed = {k: v for k, v in overrides.items() if v != campaign_wide.get(k)}
+        if self.entry.get("protocol", self.content["protocol"]) != self.content["protocol"]:
+            changed["protocol"] = self.entry["protocol"]
+        return settings, changed
+
+    def _dataset(self) -> dict[str, Any]:
+        name = self.settings["dataset"]
+        datasets = self.content["datasets"]
+        if name not in datasets:
+            raise InputError(
+                f"{self.where}: dataset '{name}' is not among `datasets`; {one_of(name, datasets)}"
+            )
+        for key in ("train_years", "validation_years", "test_years"):
+            first, last = datasets[name].get(key, (0, 0))
+            if first > last:
+                raise InputError(
+                    f"{self.where}: dataset '{name}': {key}: [{first}, {last}] is the wrong way "
+                    "round; allowed: first and last year"
+                )
+        self._check_embedded(name, datasets[name])
+        needed = "imagenet" if self.model == "resnet50" else "era5"
+        if datasets[name]["format"] != needed:
+            raise InputError(
+                f"{self.where}: {self.model} trains on a dataset of format {needed}, "
+                f"but '{name}' is of format {datasets[name]['format']}"
+            )
+        if needed == "era5":
+            self._check_network(datasets[name]["grid"], name)
+            self._check_forecasts(datasets[name])
+        return {"name": name, **datasets[name]}
+
+    def _check_embedded(self, name: str, dataset: dict[str, Any]) -> None:
+        if dataset["source"] != "embedded" or dataset["format"] != "imagenet":
+            return
+        wanted = dataset["train_samples"] + dataset["validation_samples"]
+        if wanted > EMBEDDED_SCANS or dataset["classes"] != EMBEDDED_CLASSES:
+            raise InputError(
+                f"{self.where}: dataset '{name}': {wanted} samples of {dataset['classes']} classes; "
+                f"allowed: at most {EMBEDDED_SCANS} scans, train_samples and validation_samples "
+                f"together, of {EMBEDDED_CLASSES} classes"
+            )
+
+    def _check_network(self, grid: list[int], name: str) -> None:
+        patch = self.settings["patch_size"]
+        if any(edge % patch for edge in grid):
+            raise InputError(
+                f"{self.where}: patch_size {patch} does not divide the grid {grid} of '{name}'; "
+                "allowed: a divisor of both edges"
+            )
+        embed, blocks = self.settings["embed_dim"], self.settings["num_blocks"]
+        if embed % blocks:
+            raise InputError(
+                f"{self.where}: embed_dim {embed} is not a multiple of num_blocks {blocks}"
+            )
+
+    def _check_forecasts(self, dataset: dict[str, Any]) -> None:
+        first, last = dataset["test_years"]
+        times = (last - first + 1) * dataset["samples_per_year"]
+        wanted = self.settings["initial_conditions"]
+        spacing = self.settings["initial_condition_spacing"]
+        if (wanted - 1) * spacing >= times:
+            raise InputError(
+                f"{self.where}: {wanted} initial conditions {spacing} steps apart do not fit the "
+                f"{times} times of the test years; allowed: at most {(times - 1) // spacing + 1}"
+            )
+
+    def _batch_sizes(self, gpus: int) -> tuple[int, int]:
+        size = self.entry[self.constant]
+        if self.constant == "local_batch_size":
+            return size, size * gpus
+        if size % gpus:
+            allowed = [str(n) for n in range(1, max(self.entry["gpus"]) + 1) if size % n == 0]
+            raise InputError(
+                f"{self.where}.global_batch_size: {size} does not divide by {gpus} GPUs; "
+                f"allowed GPU counts: {', '.join(allowed)}"
+            )
+        return size // gpus, size
+
+    def _check_device(self, gpus: int, local_batch_size: int) -> None:
+        device = self.device
+        per_node = device.gpus_per_node
+        if gpus > per_node and gpus % per_node:
+            raise InputError(
+                f"{self.where}.gpus: {gpus} does not fit nodes of {per_node} GPUs ({device.name}); "
+                f"allowed: up to {per_node}, or a multiple of {per_node}"
+            )
+        if device.max_gpus and gpus > device.max_gpus:
+            raise InputError(
+                f"{self.where}.gpus: {gpus} is more than {device.name} has for one job; "
+                f"allowed: at most {device.max_gpus}"
+            )
+        limit = device.max_local_batch_size.get(self.key)
+        if limit and local_batch_size > limit:
+            raise InputError(
+                f"{self.where}: a local batch size of {local_batch_size} at {gpus} GPUs is above what "
+                f"{device.name} is known to hold of {self.key}; allowed: at most {limit}"
+            )
+
+    def _fraction(self, gpus: int) -> Fraction:
+        rule = _fraction_rule(self.entry)
+        fraction = Fraction(rule.replace("n", str(gpus)))
+        if fraction > 1:
+            raise InputError(
+                f"{self.where}.dataset_fraction: {rule} is {fraction} of the dataset at {gpus} GPUs; "
+                "allowed: at most 1"
+            )
+        if fraction != 1 and self.dataset["format"] != "imagenet":
+            raise InputError(
+                f"{self.where}.dataset_fraction: {rule}: {self.model} trains on whole years; allowed: 1"
+            )
+        return fraction
+
+    def _check_validation(self, gpus: int, samples: int, protocol: str) -> None:
+        """The paper's protocol drops validation samples that do not divide by the ranks."""
+        if protocol == "paper" and self.model == "resnet50" and samples < gpus:
+            raise InputError(
+                f"{self.where}: {samples} validation samples for {gpus} GPUs leave none for "
+                "protocol paper; allowed: at least one per GPU"
+            )
+
+    def _check_last_batch(self, gpus: int, local: int, share: int) -> None:
+        """Batch normalisation needs two values: at 32 pixels ResNet50 ends on one per image."""
+        if (
+            self.model == "resnet50"
+            and self.settings["image_size"] <= 32
+            and share % local == 1 % local
+        ):
+            raise InputError(
+                f"{self.where}: at {gpus} GPUs the last batch of an epoch is one image ({share} per GPU "
+                f"in batches of {local}), too few for batch normalisation at image_size "
+                f"{self.settings['image_size']}; allowed: another batch size or number of samples"
+            )
+
+    def configuration(self, gpus: int) -> Configuration:
+        """The configuration at `gpus` GPUs."""
+        local, global_ = self._batch_sizes(gpus)
+        self._check_device(gpus, local)
+        fraction = self._fraction(gpus)
+        train, validation = _sample_counts(self.dataset)
+        samples = floor(train * fraction)
+        if samples // gpus < 1 or floor(validation * fraction) < 1:
+            raise InputError(
+                f"{self.where}.dataset_fraction: leaves {samples} training samples for {gpus} GPUs; "
+                "allowed: at least one per GPU, and one for validation"
+            )
+        protocol = self.entry.get("protocol", self.content["protocol"])
+        self._check_last_batch(gpus, local, samples // gpus)
+        self._check_validation(gpus, floor(validation * fraction), protocol)
+        settings = dict(self.settings)
+        for key in ("dataset", "epochs"):
+            settings.pop(key)
+        return Configuration(
+            id=self._id(gpus, local, fraction, samples),
+            model=self.model,
+            phase=self.phase,
+            device=self.device.name,
+            gpus=gpus,
+            nodes=-(-gpus // self.device.gpus_per_node),
+            ranks_per_node=min(gpus, self.device.gpus_per_node),
+            local_batch_size=local,
+            global_batch_size=global_,
+            dataset=self.dataset,
+            dataset_fraction=str(fraction),
+            dataset_samples=samples,
+            validation_samples=floor(validation * fraction),
+            protocol=protocol,
+            epochs=self.settings["epochs"],
+            seed=self.content.get("seed", 0),
+            sampling_period_s=self.content.get("sampling_period_s", 1),
+            settings=settings,
+            initial_weights=None,
+        )
+
+    def _id(self, gpus: int, local: int, fraction: Fraction, samples: int) -> str:
+        part = "full" if fraction == 1 else f"s{samples:07d}"
+        extra = "".join(f"-{k}{_id_value(v)}" for k, v in sorted(self.overrides.items()))
+        return f"{self.key}-{self.device.name}-n{gpus:03d}-lbs{local:04d}-{part}{extra}"
+
+    def series(self, name: str, points: dict[int, str]) -> Series:
+        """The series with its points."""
+        return Series(
+            name=name,
+            label=self.entry.get("label", name),
+            model=self.model,
+            phase=self.phase,
+            device=self.device.name,
+            constant=self.constant,
+            fraction_rule=_fraction_rule(self.entry),
+            repeats=self.entry.get("repeats", 1),
+            points=points,
+        )
+
+
+def _fraction_rule(entry: dict[str, Any]) -> str:
+    rule = str(entry.get("dataset_fraction", 1))
+    return rule if "n" in rule else str(Fraction(rule))
+
+
+def _id_value(value: Any) -> str:
+    text = "x".join(map(str, value)) if isinstance(value, list) else str(value).lower()
+    return "".join(c if c.isalnum() or c in "._" else "_" for c in text)
+
+
+def _canonical(settings: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """4 and 4.0 as one value, where a number is meant: a spec's hash is of its text."""
+    kinds = {key: entry.get("type") for key, entry in part["properties"].items()}
+    return {k: float(v) if kinds[k] == "number" else v for k, v in settings.items()}
+
+
+def _sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
+    """Training and validation samples of a whole dataset."""
+    if dataset["format"] == "imagenet":
+        return dataset["train_samples"], dataset["validation_samples"]
+
+    def samples(key: str) -> int:
+        first, last = dataset[key]
+        return (last - first + 1) * dataset["samples_per_year"]
+
+    return samples("train_years"), samples("validation_years")

@@ -1,0 +1,29 @@
+"""FourCastNet's 20 channels and where ERA5 has them."""
+
+from __future__ import annotations
+
+CHANNEL_SOURCES: dict[str, tuple[str, int | None]] = {
+    "u10": ("10m_u_component_of_wind", None),
+    "v10": ("10m_v_component_of_wind", None),
+    "t2m": ("2m_temperature", None),
+    "sp": ("surface_pressure", None),
+    "msl": ("mean_sea_level_pressure", None),
+    "t850": ("temperature", 850),
+    "u1000": ("u_component_of_wind", 1000),
+    "v1000": ("v_component_of_wind", 1000),
+    "z1000": ("geopotential", 1000),
+    "u850": ("u_component_of_wind", 850),
+    "v850": ("v_component_of_wind", 850),
+    "z850": ("geopotential", 850),
+    "u500": ("u_component_of_wind", 500),
+    "v500": ("v_component_of_wind", 500),
+    "z500": ("geopotential", 500),
+    "t500": ("temperature", 500),
+    "z50": ("geopotential", 50),
+    "r500": ("relative_humidity", 500),
+    "r850": ("relative_humidity", 850),
+    "tcwv": ("total_column_water_vapour", None),
+}
+"""Variable (WeatherBench 2's and ARCO-ERA5's name) and pressure level (hPa) of every channel."""
+
+CHANNELS = tuple(CHANNEL_SOURCES)
