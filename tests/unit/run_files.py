@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.spec import spec_sha256, spec_text
-from scalewatt.energy.publish import HISTORY_SCHEMA
 from scalewatt.energy.tables import ENERGY_SCHEMA, TRACES_SCHEMA
 from scalewatt.files import write_json, write_table
 from scalewatt.results.runs import Facility, RunFiles, run_row
+from scalewatt.training.history import history_table
 
 NAME = "resnet50-local-n002-lbs0064-full"
 
@@ -42,7 +42,12 @@ def make_spec(**changes: Any) -> dict[str, Any]:
         "epochs": 4,
         "seed": 0,
         "sampling_period_s": 1,
-        "settings": {"precision": "torch_default"},
+        "settings": {
+            "precision": "torch_default",
+            "loader": "pil",
+            "channels_last": False,
+            "compile": False,
+        },
         "initial_weights": None,
     } | changes
 
@@ -63,6 +68,12 @@ def epochs(metrics: list[float | None], **changes: Any) -> list[dict[str, Any]]:
             "epoch_s": 9.0,
             "train_s": 8.0,
             "validate_s": 1.0,
+            "step_data_s": 0.1,
+            "step_copy_s": 0.02,
+            "step_forward_s": 0.1,
+            "step_backward_s": 0.15,
+            "step_optimizer_s": 0.03,
+            "peak_memory_bytes": 2**30,
         }
         | changes
         for epoch, metric in enumerate(metrics)
@@ -132,7 +143,7 @@ def make_run(
     files.folder.mkdir(parents=True)
     (files.folder / "spec.json").write_text(spec_text(spec) + "\n")
     rows = history or epochs([40.0, 30.0, 20.0, 25.0])
-    write_table(pa.Table.from_pylist(rows, HISTORY_SCHEMA), files.folder / "history.parquet")
+    write_table(history_table(rows), files.folder / "history.parquet")
     write_table(pa.Table.from_pylist(energy, ENERGY_SCHEMA), files.energy)
     write_json(
         files.folder / "provenance.json",
@@ -143,6 +154,7 @@ def make_run(
             "device_name": "NVIDIA A100",
             "metric_name": "top1_error_percent",
             "metric_persistence": None,
+            "precision_used": "tf32_convolutions",
             "segments": [{"segment": 0, "outcome": "finished"}],
         }
         | provenance,

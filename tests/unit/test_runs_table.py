@@ -13,7 +13,7 @@ import pytest
 from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, row_of
 
 from scalewatt.errors import InputError
-from scalewatt.files import write_table
+from scalewatt.files import read_json, write_json, write_table
 from scalewatt.results.build import write_runs
 from scalewatt.results.idle import IDLE
 from scalewatt.results.runs import Facility, run_row
@@ -56,6 +56,8 @@ def test_a_row_says_what_was_run(tmp_path: Path) -> None:
         "phase": "train", "device": "local", "device_name": "NVIDIA A100", "gpus": 2, "nodes": 1,
         "local_batch_size": 64, "global_batch_size": 128, "dataset_samples": 1437, "epochs": 4,
         "protocol": "corrected", "precision": "torch_default", "torch_device": "cuda",
+        "precision_used": "tf32_convolutions", "loader": "pil", "channels_last": False,
+        "compile": False, "metric_climatology": None,
         "metric_name": "top1_error_percent", "metric_persistence": None,
     }  # fmt: skip
     assert {name: row[name] for name in expected} == expected
@@ -74,6 +76,52 @@ def test_the_last_and_the_best_metric_are_told_apart(tmp_path: Path) -> None:
     row = row_of(tmp_path, WHOLE, history=epochs([40.0, 22.5, 20.0, 25.0]))
     assert (row["metric_last"], row["metric_best"]) == (25.0, 20.0)
     assert (row["train_loss"], row["validation_loss"]) == (1.7, 2.7)
+
+
+STEP = ("step_data_s", "step_copy_s", "step_forward_s", "step_backward_s", "step_optimizer_s")
+
+
+def test_a_steps_phases_are_means_over_updates(tmp_path: Path) -> None:
+    history = epochs([40.0, 30.0])
+    history[0] |= {"updates": 3, "step_data_s": 0.5}
+    history[1] |= {"updates": 1, "step_data_s": 0.1}
+    row = row_of(tmp_path, WHOLE, history=history)
+    assert row["step_data_s"] == pytest.approx((3 * 0.5 + 0.1) / 4)
+    assert [row[name] for name in STEP[1:]] == pytest.approx([0.02, 0.1, 0.15, 0.03])
+    assert row["step_data_share"] == pytest.approx(0.4 / 0.7)
+
+
+def test_an_epoch_without_timed_steps_does_not_count_in_their_mean(tmp_path: Path) -> None:
+    history = epochs([40.0, 30.0])
+    history[1] |= dict.fromkeys(STEP)
+    assert row_of(tmp_path, WHOLE, history=history)["step_data_s"] == pytest.approx(0.1)
+
+
+def test_throughput_is_that_of_training_without_evaluation(tmp_path: Path) -> None:
+    row = row_of(tmp_path, WHOLE)
+    assert row["throughput_samples_per_s"] == pytest.approx(1436 / 8)
+
+
+def test_peak_memory_is_the_largest_of_all_epochs(tmp_path: Path) -> None:
+    history = epochs([40.0, 30.0, 20.0])
+    history[1]["peak_memory_bytes"] = 3 * 2**30
+    history[2]["peak_memory_bytes"] = None
+    assert row_of(tmp_path, WHOLE, history=history)["peak_memory_gib"] == 3.0
+
+
+def test_a_run_of_an_older_version_has_no_step_times_and_no_used_precision(tmp_path: Path) -> None:
+    """Such a run's files lack the columns and keys altogether."""
+    files = make_run(tmp_path, WHOLE, spec=make_spec(settings={"precision": "fp16"}))
+    history = pq.read_table(files.folder / "history.parquet")
+    old = [name for name in history.column_names if name not in (*STEP, "peak_memory_bytes")]
+    write_table(history.select(old), files.folder / "history.parquet")
+    provenance = read_json(files.folder / "provenance.json")
+    del provenance["precision_used"]
+    write_json(files.folder / "provenance.json", provenance)
+    row = run_row(files, "made", Facility())
+    new = (*STEP, "step_data_share", "peak_memory_gib", "precision_used", "metric_climatology")
+    assert {row[name] for name in (*new, "loader", "channels_last", "compile")} == {None}
+    assert row["throughput_samples_per_s"] == pytest.approx(1436 / 8)
 
 
 def test_a_metric_that_was_never_measured_is_null(tmp_path: Path) -> None:

@@ -133,6 +133,12 @@ def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Pa
         assert row[f"{name}_sd"] is row[f"{name}_low"] is row[f"{name}_high"] is None
 
 
+def test_repeats_that_were_computed_in_different_precisions_say_so(tmp_path: Path) -> None:
+    rows = runs(tmp_path, cpu(1.0), cpu(2.0))
+    rows[1]["precision_used"] = "fp32"
+    assert configuration_rows(rows)[0]["precision_used"] == "several"
+
+
 def test_configurations_are_grouped_in_their_order(tmp_path: Path) -> None:
     rows = runs(tmp_path, cpu(1.0), cpu(2.0))
     other = [{**row, "configuration": "another"} for row in rows]

@@ -16,6 +16,9 @@ from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
 from scalewatt.results.idle import idle_energy_j
+from scalewatt.results.schema import STEP_PHASES
+
+GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,13 @@ def run_row(
     identity = {
         "campaign": campaign,
         **{key: spec[key] for key in _FROM_SPEC},
-        "precision": spec["settings"]["precision"],
+        **{key: spec["settings"].get(key) for key in _FROM_SETTINGS},
+        "precision_used": provenance.get("precision_used"),
         "device_name": provenance["device_name"],
         "torch_device": provenance["torch_device"],
         "metric_name": provenance["metric_name"],
         "metric_persistence": provenance["metric_persistence"],
+        "metric_climatology": provenance.get("metric_climatology"),
         "segments": len(provenance["segments"]),
         "flags": json.dumps(
             [
@@ -96,6 +101,7 @@ def run_row(
         "metric_best": min((m for m in metrics if m is not None), default=None),
         "train_loss": history[-1]["train_loss"],
         "validation_loss": history[-1]["validation_loss"],
+        **_step_columns(history, samples),
     }
     idle_j = _idle_j(energy, spec["device"], idle)
     columns = _energy_columns(energy, spec, work, facility)
@@ -116,6 +122,33 @@ _FROM_SPEC = (
     "epochs",
     "protocol",
 )
+
+
+_FROM_SETTINGS = ("precision", "loader", "channels_last", "compile")
+"""Null where the model has no such setting."""
+
+
+def _step_columns(history: list[dict[str, Any]], samples: int) -> dict[str, Any]:
+    """What a training step took, from the history; one of an older version has no such columns."""
+    phases = {name: _mean_over_updates(history, name) for name in STEP_PHASES}
+    known = [seconds for seconds in phases.values() if seconds is not None]
+    step_s = sum(known) if len(known) == len(phases) else None
+    peaks = [row["peak_memory_bytes"] for row in history if row.get("peak_memory_bytes")]
+    seconds = [row["train_s"] for row in history]
+    train_s = None if None in seconds else sum(seconds)
+    return {
+        **phases,
+        "step_data_share": _ratio(phases["step_data_s"], step_s),
+        "throughput_samples_per_s": _ratio(samples, train_s),
+        "peak_memory_gib": max(peaks) / GIB if peaks else None,
+    }
+
+
+def _mean_over_updates(history: list[dict[str, Any]], name: str) -> float | None:
+    """Mean per update over the epochs that have a value, each with the weight of its updates."""
+    known = [row for row in history if row.get(name) is not None]
+    total = sum(row[name] * row["updates"] for row in known)
+    return _ratio(total, sum(row["updates"] for row in known)) if known else None
 
 
 def _shared_gpus(spec: dict[str, Any], provenance: dict[str, Any]) -> list[Flag]:

@@ -22,11 +22,24 @@ IDENTITY = (
     ("epochs", pa.int32()),
     ("protocol", pa.string()),
     ("precision", pa.string()),
+    ("precision_used", pa.string()),
+    ("loader", pa.string()),
+    ("channels_last", pa.bool_()),
+    ("compile", pa.bool_()),
     ("energy_origin", pa.string()),
     ("energy_scope", pa.string()),
     ("metric_name", pa.string()),
 )
 """What all repeats of a configuration have in common."""
+
+STEP_PHASES = (
+    "step_data_s",
+    "step_copy_s",
+    "step_forward_s",
+    "step_backward_s",
+    "step_optimizer_s",
+)
+"""What a training step spends its time on, in the history and here."""
 
 QUANTITIES = (
     "runtime_h",
@@ -44,6 +57,10 @@ QUANTITIES = (
     "passes_per_gpuh",
     "energy_per_sample_j",
     "energy_per_node_kwh",
+    "throughput_samples_per_s",
+    *STEP_PHASES,
+    "step_data_share",
+    "peak_memory_gib",
 )
 """What is averaged over repeats."""
 
@@ -67,6 +84,7 @@ RUNS = pa.schema(
         ("cost", pa.float64()),
         ("coverage", pa.float64()),
         ("metric_persistence", pa.float64()),
+        ("metric_climatology", pa.float64()),
         ("train_loss", pa.float64()),
         ("validation_loss", pa.float64()),
         ("segments", pa.int32()),
@@ -80,6 +98,7 @@ CONFIGURATIONS = pa.schema(
     [
         *IDENTITY,
         ("metric_persistence", pa.float64()),
+        ("metric_climatology", pa.float64()),
         ("torch_device", pa.string()),
         ("n_repeats", pa.int32()),
         *(

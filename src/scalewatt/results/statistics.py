@@ -63,10 +63,12 @@ def _configuration_row(runs: list[dict[str, Any]]) -> dict[str, Any]:
                     f"{first['configuration']}: repeats {first['repeat']} and {run['repeat']} differ in "
                     f"{name} ({first[name]}, {run[name]}); they cannot be averaged"
                 )
-        if run["device_name"] != first["device_name"]:
-            row["device_name"] = "several"
+        for name in ("device_name", "precision_used"):
+            if run[name] != first[name]:
+                row[name] = "several"
     row |= {
         "metric_persistence": first["metric_persistence"],
+        "metric_climatology": first["metric_climatology"],
         "torch_device": first["torch_device"],
         "n_repeats": len(runs),
     }
