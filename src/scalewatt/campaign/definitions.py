@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Configuration
+from scalewatt.campaign.variants import variants_definition
 
 _BATCH_RULES = {
     "local_batch_size": "constant LBS",
@@ -27,7 +28,9 @@ def table_definition(campaign: Campaign, figure: str, runs: list[list[Any]]) -> 
         "runs": runs,
         "missing": [id_ for id_ in campaign.figure_configurations(figure) if id_ not in present],
     }
-    if "series" in content:
+    if figure == "variants":
+        definition["variants"] = variants_definition(campaign)
+    elif "series" in content:
         definition["series"] = [_series(campaign, name) for name in content["series"]]
     else:
         definition["points"] = [

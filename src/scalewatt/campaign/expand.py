@@ -11,6 +11,7 @@ from scalewatt.campaign.expansion import Expansion
 from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, IdleProbe, Series
 from scalewatt.campaign.registered import expand_registered
 from scalewatt.campaign.validation import check, defaults, one_of, read_yaml, schema
+from scalewatt.campaign.variants import check_variants
 from scalewatt.errors import InputError
 
 _NETWORK = ("patch_size", "embed_dim", "depth", "num_blocks", "mlp_ratio")
@@ -132,3 +133,5 @@ def _check_figures(figures: dict[str, Any], series: dict[str, Series], where: st
                     f"{where}: figures.{figure}: series.{name} has no point at {point['gpus']} GPUs; "
                     f"{one_of(point['gpus'], series[name].points)}"
                 )
+        if figure == "variants":
+            check_variants(content, series, where)
