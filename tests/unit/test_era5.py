@@ -1,4 +1,4 @@
-"""ERA5: from a Zarr store by label to yearly HDF5, exact statistics, and the reader."""
+"""ERA5: from a Zarr store by label to yearly HDF5, and exact statistics."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-import torch
 import xarray as xr
-from torch.utils.data import DataLoader
 
 from scalewatt.datasets import era5_prepare
-from scalewatt.datasets.era5 import Era5Dataset
 from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, CHANNELS
 from scalewatt.datasets.era5_prepare import prepare, prepare_year
 from scalewatt.datasets.era5_statistics import load_statistics
@@ -222,58 +219,6 @@ def test_years_of_another_grid_are_refused(tmp_path, prepared):
 def test_a_store_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.zarr"):
         prepare_dataset(DEFINITION, tmp_path / "new", str(tmp_path / "nowhere.zarr"))
-
-
-def test_a_sample_is_a_step_and_the_steps_after_it_without_the_south_pole(prepared):
-    folder, _ = prepared
-    data = Era5Dataset(folder, range(1999, 2001), lead_steps=2, samples_per_year=6)
-    assert len(data) == 12 and data.shape == (20, 4, 8)
-    x, targets = data[0, 6 + 5]
-    expected = torch.from_numpy(fields(folder / "2000.h5")[5:8, :, :4])
-    assert torch.equal(x, expected[0]) and torch.equal(targets, expected[1:])
-    assert data.latitude.tolist() == [90, 45, 0, -45]
-
-
-def test_a_target_may_be_in_the_next_year(tmp_path):
-    for year in (1999, 2000):
-        with h5py.File(tmp_path / f"{year}.h5", "w") as file:
-            times = year_times(year).astype("datetime64[s]").astype(np.int64)
-            values = np.broadcast_to(times[:, None, None, None] / 21600, (len(times), 1, 3, 2))
-            file["fields"], file["time"] = values.astype(np.float32), times
-    data = Era5Dataset(tmp_path, [1999], lead_steps=2, samples_per_year=1460)
-    assert len(data) == 1460
-    for position in (0, 1457, 1458, 1459):
-        x, targets = data[0, position]
-        assert (targets[:, 0, 0, 0] - x[0, 0, 0]).tolist() == [1, 2]
-    leap = Era5Dataset(tmp_path, [2000], lead_steps=2, samples_per_year=1460)
-    assert len(leap) == 1460  # 1464 times: room for the targets
-
-
-def test_a_sample_without_target_is_refused_in_training_and_left_out_in_evaluation(prepared):
-    folder, _ = prepared
-    with pytest.raises(InputError, match="year 2000 has 7 samples with targets 6 h ahead"):
-        Era5Dataset(folder, [2000], lead_steps=1, samples_per_year=8)
-    data = Era5Dataset(folder, [2000], 1, samples_per_year=8, require_targets=False)
-    assert len(data) == 7
-    x, targets = data[0, 6]
-    assert not torch.equal(x, targets[0])
-
-
-def test_workers_open_their_own_files_after_a_fork(prepared):
-    folder, _ = prepared
-    data = Era5Dataset(folder, [1999, 2000], lead_steps=1, samples_per_year=6)
-    keys = [(0, position) for position in (11, 0, 5, 6, 7)]
-    here = torch.stack([data[key][0] for key in keys])
-    loader = DataLoader(data, batch_size=2, sampler=keys, num_workers=2)
-    assert torch.equal(torch.cat([x for x, _ in loader]), here)
-
-
-def test_a_missing_or_damaged_year_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"1999\.h5: prepared ERA5 year is missing"):
-        Era5Dataset(tmp_path, [1999], 1, 6)
-    (tmp_path / "1999.h5").write_bytes(b"torn")
-    with pytest.raises(InputError, match=r"1999\.h5: no prepared ERA5 year"):
-        Era5Dataset(tmp_path, [1999], 1, 6)
 
 
 def test_embedded_waves_are_prepared_once_and_the_same_everywhere(tmp_path):
