@@ -49,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument(
         "--folder", type=Path, required=True, help="where the dataset lies or goes"
     )
-    prepare.add_argument("--source", help="Zarr store that an ERA5 dataset is prepared from")
+    prepare.add_argument(
+        "--source", help="what it is prepared from: a path, a URL, or an object as JSON"
+    )
     prepare.add_argument("--out", type=Path, required=True, help="JSON file that describes it")
     prepare.set_defaults(run=_prepare)
 
@@ -163,10 +165,12 @@ def _campaign(arguments: argparse.Namespace) -> int:
 
 
 def _prepare(arguments: argparse.Namespace) -> int:
+    from scalewatt.campaign.cluster import read_source
     from scalewatt.datasets.prepare import prepare_dataset
     from scalewatt.files import write_json
 
-    marker = prepare_dataset(arguments.definition, arguments.folder, arguments.source or None)
+    source = read_source(arguments.source) if arguments.source else None
+    marker = prepare_dataset(arguments.definition, arguments.folder, source)
     write_json(arguments.out, marker)
     return 0
 

@@ -12,7 +12,7 @@ rule dataset:
         data_folder=lambda wildcards: CLUSTER.data_folder(
             CAMPAIGN.datasets()[wildcards.dataset]
         ),
-        data_source=lambda wildcards: CLUSTER.sources.get(wildcards.dataset, ""),
+        data_source=lambda wildcards: CLUSTER.source_text(wildcards.dataset),
     params:
         definition=lambda wildcards: canonical(CAMPAIGN.datasets()[wildcards.dataset]),
     message:

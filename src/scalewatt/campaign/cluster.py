@@ -32,6 +32,8 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     # --config results_only=true reaches Snakemake as a text.
     content = {**content, **{k: _as_bool(v) for k, v in content.items() if k == "results_only"}}
     check(content, root, where, root)
+    for name, source in content.get("sources", {}).items():
+        check_source(source, f"{where}: sources.{name}")
     launcher = content["launcher"]
     try:
         launcher.format(**_PLACEHOLDERS)
@@ -45,6 +47,35 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     rest = {k: v for k, v in content.items() if k in known and k != "devices"}
     setup = tuple(content.get("setup", ()))
     return Cluster(name=content["cluster"], devices=devices, **{**rest, "setup": setup})
+
+
+def check_source(source: Any, where: str) -> None:
+    """Hold a dataset's source (text or object) against the schema; `where` names it in messages."""
+    root = schema("cluster")
+    check(source, root["$defs"]["source"], where, root)
+    if isinstance(source, str):
+        return
+    kinds = [key for key in root["$defs"]["source"]["properties"] if key != "md5"]
+    given = [key for key in kinds if key in source]
+    if len(given) != 1:
+        raise InputError(
+            f"{where}: gives {' and '.join(given) or 'none'} of {', '.join(kinds)}; "
+            "expected exactly one"
+        )
+    if "md5" in source and given != ["tars"]:
+        raise InputError(f"{where}: md5 goes with tars, not with {given[0]}")
+
+
+def read_source(text: str) -> str | dict[str, Any]:
+    """What `Cluster.source_text` gave: a path or URL as it is, an object from its JSON."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        source = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"--source: {text!r} is no JSON object ({error})") from error
+    check_source(source, "--source")
+    return source
 
 
 def _as_bool(value: Any) -> Any:

@@ -48,7 +48,8 @@ class Cluster:
     results_only: bool | None = None
     work_root: str = "work"
     data_roots: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, Any] = field(default_factory=dict)
+    scratch: str | None = None
     setup: tuple[str, ...] = ()
     pue: dict[str, Any] | None = None
     carbon_intensity: dict[str, Any] | None = None
@@ -67,6 +68,11 @@ class Cluster:
                 name, f"data/{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
             )
         return self.data_roots.get(name, f"data/{name}")
+
+    def source_text(self, dataset: str) -> str:
+        """What `scalewatt prepare --source` gets: a path or URL, an object as JSON, or nothing."""
+        source = self.sources.get(dataset, "")
+        return source if isinstance(source, str) else json.dumps(source, sort_keys=True)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,12 @@ from scalewatt.files import read_json, write_json
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1  # of the manifest and of what the embedded generators write
+Source = str | dict[str, Any] | None
+"""A path or URL, an object as under `sources` in a cluster file, or nothing."""
 WAVES_SOURCE = "Rossby-Haurwitz waves made by scalewatt"
 
 
-def prepare_dataset(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:
+def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) -> dict[str, Any]:
     """Prepare `folder` for `definition` unless it is; return what identifies the data.
 
     The result has name, format, source, train_samples, validation_samples and content_sha256, and
@@ -89,7 +91,7 @@ def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, A
 # --- the four kinds; each returns (training samples, validation samples) ------------------------
 
 
-def _embedded_scans(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
+def _embedded_scans(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
     from scalewatt.datasets.scans import write_scans
 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as building:
@@ -99,7 +101,7 @@ def _embedded_scans(definition: dict, folder: Path, source: str | None) -> tuple
     return definition["train_samples"], definition["validation_samples"]
 
 
-def _embedded_waves(definition: dict, folder: Path, source: str | None) -> tuple[int, int]:
+def _embedded_waves(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
     from scalewatt.datasets.era5_prepare import prepare
     from scalewatt.datasets.waves import write_waves
 

@@ -23,8 +23,8 @@ from typing import BinaryIO
 import psutil
 
 from scalewatt.energy.ending import say
-from scalewatt.energy.lifeline import signal_at_parents_death
 from scalewatt.errors import InputError
+from scalewatt.lifeline import signal_at_parents_death
 
 CLOSING_MARGIN_S = 10.0
 """How much later than the ranks themselves the launching process ends what does not close."""
