@@ -27,12 +27,13 @@ RESNET50_SETTINGS = {
     "image_size": 224, "base_learning_rate": 0.1, "warmup_epochs": 5, "warmup_start": 0.1,
     "momentum": 0.9, "weight_decay": 1e-4, "plateau_factor": 0.5, "plateau_patience": 5,
     "crop_scale": [0.5, 1.0], "horizontal_flip": True, "precision": "torch_default",
-    "loader_workers": 4,
+    "loader_workers": 4, "loader": "pil", "compile": False, "channels_last": False,
 }  # fmt: skip
 FOURCASTNET_SETTINGS = {
     "patch_size": 8, "embed_dim": 768, "depth": 12, "num_blocks": 8, "mlp_ratio": 4,
     "sparsity_threshold": 0.01, "weight_decay": 0, "initial_conditions": 36,
     "initial_condition_spacing": 36, "precision": "fp16", "loader_workers": 4,
+    "loader": "hdf5", "compile": False,
 }  # fmt: skip
 
 SHARED = [
