@@ -18,6 +18,9 @@ CHANNEL_MEAN = (0.485, 0.456, 0.406)
 CHANNEL_SD = (0.229, 0.224, 0.225)
 """Of ImageNet's pixels in 0–1, the values everybody uses."""
 
+Box = tuple[int, int, int, int]
+"""Left, upper, right, lower in pixels."""
+
 
 class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
     """Images of one split, decoded, cropped and normalised.
@@ -61,35 +64,39 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
         return len(self.indices)
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, int]:
-        epoch, position = key
-        image = self._open(position)
+        _, position = key
+        image = open_image(self._path(position))
         if self.augment:
-            rng = np.random.default_rng([self.seed, epoch, int(self.indices[position])])
-            image = self._random_view(image, rng)
+            box, mirrored = self._random_view(key, image.width, image.height)
+            size = (self.image_size, self.image_size)
+            image = image.crop(box).resize(size, Image.Resampling.BILINEAR)
+            if mirrored:
+                image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         else:
             image = central_view(image, self.image_size)
         return to_tensor(image), int(self.labels[position])
 
-    def _open(self, position: int) -> Image.Image:
-        path = os.path.join(self.folder, os.fsdecode(self.paths[position]))
-        try:
-            with Image.open(path) as image:
-                return image.convert("RGB")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read as an image ({error})") from error
+    def _path(self, position: int) -> str:
+        return os.path.join(self.folder, os.fsdecode(self.paths[position]))
 
-    def _random_view(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        box = random_box(image.width, image.height, self.crop_scale, rng)
-        size = (self.image_size, self.image_size)
-        image = image.crop(box).resize(size, Image.Resampling.BILINEAR)
-        if self.horizontal_flip and rng.random() < 0.5:
-            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return image
+    def _random_view(self, key: tuple[int, int], width: int, height: int) -> tuple[Box, bool]:
+        """The part of an image of this size that item `key` shows, and whether it is mirrored."""
+        epoch, position = key
+        rng = np.random.default_rng([self.seed, epoch, int(self.indices[position])])
+        box = random_box(width, height, self.crop_scale, rng)
+        return box, bool(self.horizontal_flip and rng.random() < 0.5)
 
 
-def random_box(
-    width: int, height: int, scale: tuple[float, ...], rng: np.random.Generator
-) -> tuple[int, int, int, int]:
+def open_image(path: str) -> Image.Image:
+    """The image in a file, as RGB; InputError naming the file where there is none."""
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(f"{path}: cannot be read as an image ({error})") from error
+
+
+def random_box(width: int, height: int, scale: tuple[float, ...], rng: np.random.Generator) -> Box:
     """A box (left, upper, right, lower) of random area and aspect inside the image.
 
     The distribution of torchvision's RandomResizedCrop: ten tries with area uniform in `scale`
@@ -110,24 +117,29 @@ def random_box(
 
 def central_view(image: Image.Image, size: int) -> Image.Image:
     """Resize the shorter side to size·256/224, then crop the central square."""
-    shorter = round(size * 256 / 224)
-    factor = shorter / min(image.size)
-    width, height = (
-        shorter if length == min(image.size) else int(length * factor) for length in image.size
-    )
+    width, height, left, upper = central_geometry(image.width, image.height, size)
     image = image.resize((width, height), Image.Resampling.BILINEAR)
-    left, upper = round((width - size) / 2), round((height - size) / 2)
     return image.crop((left, upper, left + size, upper + size))
 
 
-_SCALE = (1 / (255 * np.array(CHANNEL_SD))).astype(np.float32)[:, None, None]
-_OFFSET = (np.array(CHANNEL_MEAN) / np.array(CHANNEL_SD)).astype(np.float32)[:, None, None]
+def central_geometry(width: int, height: int, size: int) -> tuple[int, int, int, int]:
+    """Of the central view: width and height after resizing, then left and upper of the square."""
+    shorter = round(size * 256 / 224)
+    smallest = min(width, height)
+    factor = shorter / smallest
+    width, height = (shorter if one == smallest else int(one * factor) for one in (width, height))
+    return width, height, round((width - size) / 2), round((height - size) / 2)
+
+
+PIXEL_SCALE = (1 / (255 * np.array(CHANNEL_SD))).astype(np.float32)[:, None, None]
+PIXEL_OFFSET = (np.array(CHANNEL_MEAN) / np.array(CHANNEL_SD)).astype(np.float32)[:, None, None]
+"""A normalised image is pixels · scale − offset; float32 (3, 1, 1)."""
 
 
 def to_tensor(image: Image.Image) -> torch.Tensor:
     """An RGB image as float32 (3, height, width), normalised with ImageNet's mean and sd."""
     pixels = np.asarray(image).transpose(2, 0, 1)
     out = np.empty(pixels.shape, np.float32)
-    np.multiply(pixels, _SCALE, out=out)
-    out -= _OFFSET
+    np.multiply(pixels, PIXEL_SCALE, out=out)
+    out -= PIXEL_OFFSET
     return torch.from_numpy(out)

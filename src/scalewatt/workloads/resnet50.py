@@ -10,17 +10,40 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from scalewatt.datasets.image_index import ImageFolderIndex
+from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex, index_path
+from scalewatt.datasets.image_loaders import (
+    RandomImages,
+    SyntheticImages,
+    TorchvisionImages,
+    normalised,
+)
 from scalewatt.datasets.imagenet import ImageNetDataset
 from scalewatt.datasets.subsets import indices_sha256, stratified_subset
+from scalewatt.errors import InputError
 from scalewatt.workloads.protocol import Batch, Evaluation
+
+READERS = {"pil": ImageNetDataset, "torchvision": TorchvisionImages}
 
 REFERENCE_BATCH = 256
 """Global batch at which the learning rate is `base_learning_rate` (Goyal et al. 2017)."""
 
 
+RESULTS = (
+    "train_loss",
+    "train_metric",
+    "validation_loss",
+    "metric",
+    "top5_error_percent",
+    "plateau_loss",
+)
+
+
 class ResNet50:
-    """The paper's first workload; sums are (samples, loss, top-1 hits, top-5 hits, batch means, batches)."""
+    """The paper's first workload; sums are (samples, loss, top-1 hits, top-5 hits, batch means, batches).
+
+    The setting `loader` chooses where images come from. With `synthetic` they are random and stay
+    on the device, no data is needed, and losses and errors, which would mean nothing, are None.
+    """
 
     metric_name = "top1_error_percent"
 
@@ -32,6 +55,11 @@ class ResNet50:
         # As the authors' code does it, and as PyTorch is fastest.
         torch.backends.cudnn.deterministic = self.paper
         torch.backends.cudnn.benchmark = not self.paper
+        self._random: RandomImages | None = None
+        if self.settings["loader"] == "synthetic":
+            s = self.settings
+            self._random = RandomImages(s["image_size"], spec["seed"], device, s["channels_last"])
+        self._indices: dict[str, np.ndarray] = {}
 
     def model(self) -> nn.Module:
         """torchvision's resnet50, unchanged, with the dataset's number of classes."""
@@ -66,42 +94,62 @@ class ResNet50:
             per_epoch=self.paper,
         )
 
-    def _dataset(self, split: str, samples: int, augment: bool) -> ImageNetDataset:
+    def _dataset(self, split: str, augment: bool) -> ImageNetDataset | SyntheticImages:
         s = self.settings
-        return ImageNetDataset(
+        if self._random is not None:
+            return SyntheticImages(self._samples(split), self.spec["dataset"]["classes"])
+        data = READERS[s["loader"]](
             self.folder,
             split,
-            self._positions(split, samples),
+            self._subset(split),
             image_size=s["image_size"],
             augment=augment,
             seed=self.spec["seed"],
             crop_scale=tuple(s["crop_scale"]),
             horizontal_flip=s["horizontal_flip"],
         )
+        if len(data) != self._samples(split):
+            raise InputError(
+                f"{index_path(self.folder, split)}: has {len(data)} images,"
+                f" the spec of {self.spec['configuration']} asks for {self._samples(split)}"
+            )
+        return data
 
     def provenance(self) -> dict[str, Any]:
         """SHA-256 of the training and validation subsets' index lists, null for a whole set."""
-        splits = {"train": self.spec["dataset_samples"], "val": self.spec["validation_samples"]}
-        found = {}
-        for split, samples in splits.items():
-            indices = self._positions(split, samples)
-            found[f"{split}_indices_sha256"] = None if indices is None else indices_sha256(indices)
-        return found
+        subsets = {split: self._subset(split) for split in SPLITS}
+        return {
+            f"{split}_indices_sha256": None if indices is None else indices_sha256(indices)
+            for split, indices in subsets.items()
+        }
 
-    def _positions(self, split: str, samples: int) -> np.ndarray | None:
-        if self.spec["dataset_fraction"] == "1":
+    def index_lists(self) -> dict[str, np.ndarray]:
+        """The subsets this run reads, by split: positions (int64) in the split's index, ascending.
+
+        Empty where the whole dataset or none of it is read.
+        """
+        subsets = {split: self._subset(split) for split in SPLITS}
+        return {split: indices for split, indices in subsets.items() if indices is not None}
+
+    def _samples(self, split: str) -> int:
+        return self.spec["dataset_samples" if split == "train" else "validation_samples"]
+
+    def _subset(self, split: str) -> np.ndarray | None:
+        if self.spec["dataset_fraction"] == "1" or self._random is not None:
             return None
-        labels = ImageFolderIndex.load(self.folder, split).labels
-        return stratified_subset(labels, samples, self.spec["seed"])
+        if split not in self._indices:  # seconds at ImageNet's size
+            labels = ImageFolderIndex.load(self.folder, split).labels
+            samples = self._samples(split)
+            self._indices[split] = stratified_subset(labels, samples, self.spec["seed"])
+        return self._indices[split]
 
-    def training_data(self) -> ImageNetDataset:
+    def training_data(self) -> ImageNetDataset | SyntheticImages:
         """The training images, augmented."""
-        return self._dataset("train", self.spec["dataset_samples"], augment=True)
+        return self._dataset("train", augment=True)
 
     def evaluations(self) -> dict[str, Evaluation]:
         """The validation images; under the paper's protocol augmented, and the training set too."""
-        samples = self.spec["validation_samples"]
-        validation = self._dataset("val", samples, augment=self.paper)
+        validation = self._dataset("val", augment=self.paper)
         found = {"validation": Evaluation(validation, range(len(validation)), whole=not self.paper)}
         if self.evaluate_train:
             train = self.training_data()
@@ -110,17 +158,33 @@ class ResNet50:
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Cross entropy."""
-        images, labels = batch
-        logits = model(images)
-        loss = functional.cross_entropy(logits, labels)
-        return loss, _sums(logits.detach(), labels, loss.detach())
+        logits, labels, loss = self._forward(model, batch)
+        top = _top(logits)
+        return loss, _sums(labels, loss, top, top_hits(top, labels))
 
     def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """Cross entropy and hits."""
-        return self.loss(model, batch)[1]
+        """Cross entropy and hits, which the paper's protocol counts as the authors do."""
+        logits, labels, loss = self._forward(model, batch)
+        top = _top(logits)
+        count = top_hits_one_by_one if self.paper else top_hits
+        return _sums(labels, loss, top, count(top, labels))
+
+    def _forward(
+        self, model: nn.Module, batch: Batch
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits (n, classes) in fp32, labels, and the batch's mean loss."""
+        *images, labels = batch
+        if self._random is not None:
+            pixels = self._random.batch(len(labels))
+        else:
+            pixels = normalised(images[0]) if images[0].dtype == torch.uint8 else images[0]
+        logits = model(pixels).float()
+        return logits, labels, functional.cross_entropy(logits, labels)
 
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
         """Errors in percent. Under the paper's protocol the training metrics are those of the second pass."""
+        if self._random is not None:
+            return dict.fromkeys(RESULTS)
         train = sums["train_again"] if self.paper else sums["train"]
         return {
             "train_loss": _mean_loss(train),
@@ -136,17 +200,37 @@ class ResNet50:
         }
 
 
-def _sums(logits: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor) -> torch.Tensor:
-    top = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
-    n = len(labels)
+def _top(logits: torch.Tensor) -> torch.Tensor:
+    """The most probable five classes or fewer, best first: (n, ≤ 5)."""
+    return logits.detach().topk(min(5, logits.shape[1]), dim=1).indices
+
+
+def top_hits(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """How many labels (n) are in their row of `top` (n, k), a count on the device."""
+    return (top == labels[:, None]).sum()
+
+
+def top_hits_one_by_one(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """`top_hits` sample after sample, each waiting for the device to answer.
+
+    So do the authors of the paper, and the time and energy of it are in what they measured.
+    """
+    hits = sum(bool((row == label).any()) for row, label in zip(top, labels, strict=True))
+    return torch.tensor(hits, device=top.device)
+
+
+def _sums(
+    labels: torch.Tensor, loss: torch.Tensor, top: torch.Tensor, top_five_hits: torch.Tensor
+) -> torch.Tensor:
+    n, loss = len(labels), loss.detach().double()
     return torch.stack(
         [
-            torch.tensor(n, dtype=torch.float64, device=logits.device),
-            loss.double() * n,
-            top[:, 0].sum().double(),
-            top.sum().double(),
-            loss.double(),
-            torch.ones((), dtype=torch.float64, device=logits.device),
+            torch.full((), n, dtype=torch.float64, device=labels.device),
+            loss * n,
+            (top[:, 0] == labels).sum().double(),
+            top_five_hits.double(),
+            loss,
+            torch.ones((), dtype=torch.float64, device=labels.device),
         ]
     )
 
