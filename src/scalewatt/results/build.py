@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.files import write_table_with_csv, write_text
+from scalewatt.results import variants
 from scalewatt.results.figure_tables import PANELS, builder
 from scalewatt.results.runs import Facility, RunFiles, run_row
 from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
@@ -47,6 +48,8 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
         metric_name = _metric_name(rows)
         write_text(out.with_suffix(".md"), markdown(built, metric_name))
         write_text(out.with_suffix(".tex"), latex(built, metric_name))
+    if figure == "variants":
+        write_text(out.with_suffix(".md"), variants.markdown(built))
 
 
 def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import OVERVIEW, POINTS, POWER, TABLE1, table
+from scalewatt.results.variants import variants
 
 Row = dict[str, Any]
 
@@ -254,4 +255,4 @@ def builder(figure: str, results: Path) -> Callable[[dict[str, Any], list[Row]],
         return points
     if figure == "figure5":
         return lambda definition, rows: power(definition, rows, results)
-    return {"figure1": overview, "table1": table1}[figure]
+    return {"figure1": overview, "table1": table1, "variants": variants}[figure]

@@ -196,6 +196,64 @@ TABLE1 = pa.schema(
 )
 
 
+VARIANT_IDENTITY = (
+    "configuration",
+    "model",
+    "phase",
+    "device",
+    "device_name",
+    "torch_device",
+    "gpus",
+    "local_batch_size",
+    "global_batch_size",
+    "dataset_samples",
+    "epochs",
+    "protocol",
+    "loader",
+    "precision",
+    "precision_used",
+    "channels_last",
+    "compile",
+    "metric_name",
+    "n_repeats",
+    "energy_origin",
+    "energy_scope",
+)
+"""What a variant's row takes over from its configuration's."""
+
+VARIANT_QUANTITIES = (
+    "runtime_h",
+    "energy_kwh",
+    "energy_per_sample_j",
+    "mean_gpu_power_w",
+    "mean_cpu_socket_power_w",
+    "throughput_samples_per_s",
+    "step_data_share",
+    "metric_last",
+    "metric_best",
+)
+
+RATIOS = {
+    "runtime_ratio": "runtime_h",
+    "energy_ratio": "energy_kwh",
+    "energy_per_sample_ratio": "energy_per_sample_j",
+}
+"""What is divided by the baseline's."""
+
+VARIANTS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("series", "label", "baseline", "group", "differs")),
+        *((name, CONFIGURATIONS.field(name).type) for name in VARIANT_IDENTITY),
+        *(
+            (f"{name}_{part}", pa.float64())
+            for name in VARIANT_QUANTITIES
+            for part in ("mean", "sd", "low", "high")
+        ),
+        *((f"{name}{part}", pa.float64()) for name in RATIOS for part in ("", "_low", "_high")),
+    ]
+)
+
+
 def table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     """Rows as a table of exactly `schema`; a row with other columns is a mistake (ValueError)."""
     rows = list(rows)
