@@ -1,0 +1,131 @@
+"""The table `variants`: one training done in several ways, each beside its baseline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.results.schema import RATIOS, VARIANT_IDENTITY, VARIANT_QUANTITIES, VARIANTS, table
+from scalewatt.results.text_tables import origin_sentence
+
+Row = dict[str, Any]
+PARTS = ("mean", "sd", "low", "high")
+NO_ERROR = "synthetic"
+"""The loader whose trainings see random data: they have no error."""
+_NOTHING = {"ratio": None, "low": None, "high": None}
+
+
+def variants(definition: Row, configurations: list[Row]) -> pa.Table:
+    """One row per configuration that has runs, in the definition's order."""
+    by_id = {row["configuration"]: row for row in configurations}
+    rows = []
+    for entry in definition["variants"]:
+        own = by_id.get(entry["configuration"])
+        if own is None:
+            continue
+        baseline = by_id.get(entry["baseline"])
+        row = {name: entry[name] for name in ("series", "label", "baseline", "group", "differs")}
+        row |= {name: own[name] for name in VARIANT_IDENTITY}
+        row |= {
+            f"{name}_{part}": own[f"{name}_{part}"] for name in VARIANT_QUANTITIES for part in PARTS
+        }
+        if own["loader"] == NO_ERROR:
+            row |= {f"{n}_{p}": None for n in ("metric_last", "metric_best") for p in PARTS}
+        for name, quantity in RATIOS.items():
+            row |= _named(name, ratio(own, baseline, quantity))
+        rows.append(row)
+    return table(rows, VARIANTS)
+
+
+def ratio(own: Row, baseline: Row | None, name: str) -> Row:
+    """ratio of two means and its 95 % interval (keys ratio, low, high), by first-order propagation.
+
+    The interval needs repeats of both, which are independent. Null where a mean is not known, or
+    where two energies are not comparable: of unequal origin or scope. A baseline beside itself is 1,
+    without interval.
+    """
+    if baseline is None or (name != "runtime_h" and not _comparable(own, baseline)):
+        return _NOTHING
+    value, usual = own[f"{name}_mean"], baseline[f"{name}_mean"]
+    if value is None or not usual:
+        return _NOTHING
+    if own["configuration"] == baseline["configuration"]:
+        return {"ratio": 1.0, "low": None, "high": None}
+    found = value / usual
+    ends = own[f"{name}_high"], baseline[f"{name}_high"]
+    if None in ends or not value:
+        return {"ratio": found, "low": None, "high": None}
+    half = found * (((ends[0] - value) / value) ** 2 + ((ends[1] - usual) / usual) ** 2) ** 0.5
+    return {"ratio": found, "low": found - half, "high": found + half}
+
+
+def _comparable(own: Row, baseline: Row) -> bool:
+    return all(own[key] == baseline[key] for key in ("energy_origin", "energy_scope"))
+
+
+def _named(name: str, found: Row) -> Row:
+    return {name: found["ratio"], f"{name}_low": found["low"], f"{name}_high": found["high"]}
+
+
+# --- as Markdown ----------------------------------------------------------------------------------
+
+_COLUMNS = (
+    ("runtime_h", "Run time (s)", 3600.0),
+    ("energy_kwh", "Energy (Wh)", 1000.0),
+    ("energy_per_sample_j", "J per sample", 1.0),
+    ("mean_gpu_power_w", "GPU power (W)", 1.0),
+    ("mean_cpu_socket_power_w", "CPU socket power (W)", 1.0),
+    ("throughput_samples_per_s", "Samples/s", 1.0),
+    ("step_data_share", "Waiting for data (%)", 100.0),
+    ("metric_last", "Error, last", 1.0),
+    ("metric_best", "Error, best", 1.0),
+)
+_RATIO_HEADS = {
+    "runtime_ratio": "Time ÷ baseline",
+    "energy_ratio": "Energy ÷ baseline",
+    "energy_per_sample_ratio": "J per sample ÷ baseline",
+}
+_ERRORS = {"top1_error_percent": "top-1 error in %", "z500_rmse_m2_s2": "Z500 RMSE in m²/s²"}
+
+
+def markdown(built: pa.Table) -> str:
+    """The table for reading: one part per model and phase; mean ± half the 95 % interval."""
+    rows = built.to_pylist()
+    kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
+    parts = [_part([r for r in rows if (r["model"], r["phase"]) == kind]) for kind in kinds]
+    closing = f"{origin_sentence(built)} Means over repeats ± half of the 95 % interval."
+    return "\n\n".join([*parts, closing if rows else origin_sentence(built)]) + "\n"
+
+
+def _part(rows: list[Row]) -> str:
+    first = rows[0]
+    shown = [c for c in _COLUMNS if any(row[f"{c[0]}_mean"] is not None for row in rows)]
+    heads = ["Variant", "Computed in", "Runs", *(head for _, head, _ in shown)]
+    heads += _RATIO_HEADS.values()
+    lines = [heads, ["---", "---", *["--:"] * (len(heads) - 2)]]
+    for row in rows:
+        said = "baseline: " if row["configuration"] == row["baseline"] else ""
+        cells = [said + row["differs"], row["precision_used"] or "–", str(row["n_repeats"])]
+        cells += [_mean(row, name, factor) for name, _, factor in shown]
+        cells += [_ratio(row, name) for name in _RATIO_HEADS]
+        lines.append(cells)
+    phase = "" if first["phase"] == "train" else f" {first['phase']}"
+    error = _ERRORS.get(first["metric_name"], first["metric_name"])
+    title = f"**{first['model']}{phase}** (error: {error})"
+    return "\n".join([title, "", *("| " + " | ".join(cells) + " |" for cells in lines)])
+
+
+def _mean(row: Row, name: str, factor: float) -> str:
+    return _with_half(row[f"{name}_mean"], row[f"{name}_high"], factor)
+
+
+def _ratio(row: Row, name: str) -> str:
+    return _with_half(row[name], row[f"{name}_high"], 1.0)
+
+
+def _with_half(mean: float | None, high: float | None, factor: float) -> str:
+    if mean is None:
+        return "–"
+    text = f"{mean * factor:.4g}"
+    return text if high is None else f"{text} ± {(high - mean) * factor:.2g}"
