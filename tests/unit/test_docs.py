@@ -25,6 +25,7 @@ from scalewatt.energy import tables as energy_tables
 from scalewatt.energy.doubts import DOUBTS
 from scalewatt.results import idle
 from scalewatt.results import schema as results_schema
+from scalewatt.training.history import HISTORY_SCHEMA
 
 README = ROOT / "README.md"
 TABLES = ROOT / "docs" / "tables.md"
@@ -37,7 +38,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "tables/figure1.parquet": results_schema.OVERVIEW,
     "tables/figure5.parquet": results_schema.POWER,
     "tables/table1.parquet": results_schema.TABLE1,
-    "runs/<configuration>/<repeat>/history.parquet": publish.HISTORY_SCHEMA,
+    "runs/<configuration>/<repeat>/history.parquet": HISTORY_SCHEMA,
     "runs/<configuration>/<repeat>/events.parquet": publish.EVENTS_SCHEMA,
     "traces/<configuration>/<repeat>.parquet": energy_tables.TRACES_SCHEMA,
     "energy/<configuration>/<repeat>.parquet": energy_tables.ENERGY_SCHEMA,
@@ -54,6 +55,7 @@ TYPES = {
     "float": "float32",
     "timestamp[us, tz=UTC]": "timestamp",
     "int16": "int16",
+    "bool": "bool",
     "dictionary<values=string, indices=int8, ordered=0>": "word",
     "dictionary<values=string, indices=int16, ordered=0>": "word",
 }

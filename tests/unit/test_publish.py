@@ -14,12 +14,13 @@ import pytest
 from run_files import epochs, make_spec
 
 from scalewatt.energy import publish as publish_module
-from scalewatt.energy.publish import EVENTS_SCHEMA, HISTORY_SCHEMA, already_published, publish
+from scalewatt.energy.publish import EVENTS_SCHEMA, already_published, publish
 from scalewatt.energy.record import description_path, segment_name
 from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.sampler import JOURNAL_VERSION
 from scalewatt.energy.workdir import WorkDir, open_workdir
 from scalewatt.files import read_json, write_json
+from scalewatt.training.history import HISTORY_SCHEMA
 
 OUTPUTS = [
     "events.parquet",
@@ -104,10 +105,11 @@ def test_every_output_is_there_and_nothing_else(work: WorkDir, out: Path) -> Non
     assert (out / "perun" / "segment-001.hdf5").read_bytes() == b"hdf5"
 
 
-def test_the_history_has_its_schema_and_only_its_columns(work: WorkDir, out: Path) -> None:
+def test_the_history_has_its_schema_and_the_models_own_results(work: WorkDir, out: Path) -> None:
     publish(work, out)
     history = pq.read_table(out / "history.parquet")
-    assert history.schema.equals(HISTORY_SCHEMA)
+    assert history.schema.names == [*HISTORY_SCHEMA.names, "metric_persistence", "top5"]
+    assert history["top5"].to_pylist() == [1.0, 1.0]
     assert history["metric"].to_pylist() == [40.0, 30.0]
     assert history["train_metric"].to_pylist() == [None, None]
     assert history["updates"].to_pylist() == [12, 12]

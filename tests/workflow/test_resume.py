@@ -40,11 +40,20 @@ def assert_same_training(one: Training, other: Training) -> None:
     ("configuration", "changes", "updates"),
     [
         (WAVES, {}, 4),
+        (WAVES, {"settings": {"compile": True, "precision": "bf16"}}, 4),
+        (IMAGES, {"settings": {"channels_last": True, "precision": "bf16"}}, 2),
         (WAVES, {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1}, 4),
         (IMAGES, {}, 2),
         (IMAGES, {"protocol": "paper"}, 2),
     ],
-    ids=["fourcastnet", "fourcastnet-four-ranks", "resnet50", "resnet50-paper-protocol"],
+    ids=[
+        "fourcastnet",
+        "fourcastnet-compiled",
+        "resnet50-channels-last",
+        "fourcastnet-four-ranks",
+        "resnet50",
+        "resnet50-paper-protocol",
+    ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     tmp_path: Path, data: Path, configuration: str, changes: dict, updates: int
@@ -66,8 +75,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
 
 def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
     alone = Training.of(tmp_path / "alone", data, IMAGES)
-    settings = {**alone.spec["settings"], "loader_workers": 2}
-    helped = Training.of(tmp_path / "helped", data, IMAGES, settings=settings)
+    helped = Training.of(tmp_path / "helped", data, IMAGES, settings={"loader_workers": 2})
     for training in (alone, helped):
         code, output = training.run()
         assert code == 0, output

@@ -28,7 +28,8 @@ CLUSTER = {
         }
     },
 }
-CLOCKS = ("epoch_s", "train_s", "validate_s", "segment")
+LEARNT = ("train_loss", "validation_loss", "metric", "train_metric", "learning_rate")
+COUNTED = ("epoch", "samples", "updates")
 
 
 def prepare(folder: Path) -> None:
@@ -48,8 +49,10 @@ class Training:
 
     @classmethod
     def of(cls, folder: Path, data: Path, configuration: str, **changes: Any) -> Training:
-        """A run of the tiny campaign, with top-level fields of its spec changed."""
-        spec = {**run_spec(load_campaign(TINY), configuration, 1), **changes}
+        """A run of the tiny campaign, with top-level fields of its spec and some settings changed."""
+        spec = run_spec(load_campaign(TINY), configuration, 1)
+        settings = {**spec["settings"], **changes.pop("settings", {})}
+        spec = {**spec, **changes, "settings": settings}
         folder.mkdir(parents=True)
         (folder / "spec.json").write_text(spec_text(spec))
         return cls(folder, data, spec)
@@ -96,6 +99,6 @@ class Training:
         return found
 
     def history(self) -> list[dict[str, Any]]:
-        """What was learnt, without the clocks."""
+        """What was learnt, without clocks and memory."""
         rows = pq.read_table(self.out / "history.parquet").to_pylist()
-        return [{k: v for k, v in row.items() if k not in CLOCKS} for row in rows]
+        return [{k: row[k] for k in (*COUNTED, *LEARNT)} for row in rows]

@@ -15,23 +15,8 @@ from scalewatt.energy.record import description_path
 from scalewatt.energy.workdir import WorkDir
 from scalewatt.files import atomic_path, read_json, write_json, write_table
 from scalewatt.training.events import read_events
+from scalewatt.training.history import history_table
 
-HISTORY_SCHEMA = pa.schema(
-    [
-        pa.field("epoch", pa.int32(), nullable=False),
-        pa.field("segment", pa.int32(), nullable=False),
-        pa.field("train_loss", pa.float64()),
-        pa.field("validation_loss", pa.float64()),
-        pa.field("metric", pa.float64()),
-        pa.field("train_metric", pa.float64()),
-        pa.field("learning_rate", pa.float64()),
-        pa.field("samples", pa.int64(), nullable=False),
-        pa.field("updates", pa.int64(), nullable=False),
-        pa.field("epoch_s", pa.float64()),
-        pa.field("train_s", pa.float64()),
-        pa.field("validate_s", pa.float64()),
-    ]
-)
 EVENTS_SCHEMA = pa.schema(
     [
         pa.field("segment", pa.int32(), nullable=False),
@@ -55,21 +40,16 @@ def already_published(out: Path, work: WorkDir) -> bool:
 def publish(work: WorkDir, out: Path) -> None:
     """Write a finished run's files to `out`. The working directory keeps them as well."""
     result = read_json(work.path / "result.json")
-    history = [{**dict.fromkeys(HISTORY_SCHEMA.names), **_known(row)} for row in result["history"]]
     events = read_events(work.path / "events.jsonl", _segment_ends(work.perun))
     out.mkdir(parents=True, exist_ok=True)
     _place_folder(work.perun, out / "perun")
     _place_file(work.path / "weights.pt", out / "weights.pt")
     with atomic_path(out / "train.log") as temporary:
         shutil.copyfile(work.path / "train.log", temporary)
-    write_table(pa.Table.from_pylist(history, HISTORY_SCHEMA), out / "history.parquet")
+    write_table(history_table(result["history"]), out / "history.parquet")
     write_table(pa.Table.from_pylist(events, EVENTS_SCHEMA), out / "events.parquet")
     write_json(out / "provenance.json", _provenance(work, result))
     (work.path / "checkpoint.pt").unlink(missing_ok=True)
-
-
-def _known(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key in HISTORY_SCHEMA.names}
 
 
 def _segment_ends(folder: Path) -> dict[int, float]:

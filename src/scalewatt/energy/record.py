@@ -101,7 +101,7 @@ def train(
     trainer = Trainer(job, ranks, device, stop, events)
     trainer.warm_up()
     trainer.resume()
-    _describe(job, ranks, device, trainer.workload.provenance())
+    _describe(job, ranks, device, trainer.provenance())
     trained = trainer.run()
     events.enter("shutdown")
     if device.type == "cuda":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from scalewatt.errors import InputError
@@ -25,11 +23,13 @@ from scalewatt.training.checkpoint import (
 )
 from scalewatt.training.events import EventLog
 from scalewatt.training.job import Job
+from scalewatt.training.network import Network
+from scalewatt.training.phases import PhaseTimer, mean_phases, peak_memory_bytes, timed
+from scalewatt.training.precision import Precision
 from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.training.stop import StopRequest, ignore_stop_signals
 from scalewatt.training.world import Ranks
 from scalewatt.workloads import workload_class
-from scalewatt.workloads.protocol import Batch
 
 FINISHED, STOPPED = "finished", "stopped"
 
@@ -45,22 +45,21 @@ class Trainer:
         spec = job.spec
         torch.manual_seed(spec["seed"])
         self.workload = workload_class(spec["model"])(spec, job.data_folder, device)
+        self.precision = Precision.of(spec["settings"]["precision"], device)
+        self.precision.set_flags()
         network = self.workload.model()
         if job.initial_weights is not None:
             _load_weights(network, job.initial_weights)
         self.parameters = sum(p.numel() for p in network.parameters())
-        self.model = DistributedDataParallel(
-            network.to(device),
-            device_ids=[device.index] if device.type == "cuda" else None,
-        )
+        self.network = Network.of(network, spec["settings"], device)
         self.optimizer = self.workload.optimizer(network)
         self.schedule = self.workload.schedule(self.optimizer)
-        fp16 = spec["settings"]["precision"] == "fp16" and device.type == "cuda"
-        self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
+        self.scaler = self.precision.scaler(device)
         self._make_loaders()
         self.epoch = self.step = 0
         self.sums: torch.Tensor | None = None
         self.epoch_s = self.train_s = 0.0
+        self.phases = PhaseTimer(device)
         self.history: list[dict[str, Any]] = []
         self.updates_here = 0
         self._flags: tuple[Any, torch.Tensor] | None = None
@@ -84,14 +83,16 @@ class Trainer:
             )
             self.evaluations[name] = (batches, self._loader(evaluation.dataset, batches))
 
-    def _loader(self, data: Any, batches: Any) -> DataLoader[Any]:
-        workers = self.spec["settings"]["loader_workers"]
+    def _loader(self, data: Any, batches: Any, workers: int | None = None) -> DataLoader[Any]:
+        if workers is None:
+            workers = getattr(data, "workers", self.spec["settings"]["loader_workers"])
         return DataLoader(
             data,
             batch_sampler=batches,
             num_workers=workers,
             pin_memory=self.device.type == "cuda",
             persistent_workers=workers > 0,
+            collate_fn=getattr(data, "collate", None),
             worker_init_fn=ignore_stop_signals,
             generator=torch.Generator().manual_seed(self.spec["seed"]),
         )
@@ -103,14 +104,18 @@ class Trainer:
         of summation: without this, a resumed run would differ from an uninterrupted one.
         """
         own = random_state(self.device)
-        kept = {k: v.clone() for k, v in self.model.module.state_dict().items()}
-        example = next(iter(DataLoader(self.loader.dataset, batch_sampler=[[(0, 0), (0, 0)]])))
-        zeros = self._on_device(torch.zeros_like(part) for part in example)
-        self.model.train()
-        self.workload.loss(self.model, zeros)[0].backward()
-        self.workload.loss(self.model, zeros)
+        kept = {k: v.clone() for k, v in self.network.weights.state_dict().items()}
+        # A graph is compiled for each shape, so best at once for the one that counts.
+        size = self.spec["local_batch_size"] if self.spec["settings"]["compile"] else 2
+        example = next(iter(self._loader(self.loader.dataset, [[(0, 0)] * size], workers=0)))
+        zeros = self.network.inputs(torch.zeros_like(part) for part in example)
+        self.network.trained.train()
+        for _ in range(2):
+            with self.precision.computing(self.device):
+                loss, _ = self.workload.loss(self.network.trained, zeros)
+            loss.backward()
         self.optimizer.zero_grad(set_to_none=True)
-        self.model.module.load_state_dict(kept)
+        self.network.weights.load_state_dict(kept)
         restore_random_state(own, self.device)
 
     def resume(self) -> None:
@@ -118,7 +123,7 @@ class Trainer:
         state = load_checkpoint(self.job.work / "checkpoint.pt", self.job.spec_sha256)
         if state is None:
             return
-        self.model.module.load_state_dict(state["model"])
+        self.network.weights.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.scaler.load_state_dict(state["scaler"])
@@ -126,23 +131,29 @@ class Trainer:
         sums = state["sums"][self.ranks.rank] if state["sums"] else None
         self.sums = None if sums is None else torch.as_tensor(sums, device=self.device)
         self.epoch_s, self.train_s = state["epoch_s"], state["train_s"]
+        self.phases.restore(state["phases"][self.ranks.rank])
         self.history = state["history"]
         restore_random_state(state["random_states"][self.ranks.rank], self.device)
+
+    def provenance(self) -> dict[str, Any]:
+        """What the run's provenance says of how it computed and of the model's data."""
+        return {"precision_used": self.precision.used, **self.workload.provenance()}
 
     def checkpoint(self) -> None:
         """Write the checkpoint; all ranks take part."""
         self.events.enter("checkpoint", self.epoch)
         sums = None if self.sums is None else self.sums.cpu().numpy()
-        gathered = self.ranks.comm.gather(sums, root=0)
+        gathered = self.ranks.comm.gather((sums, self.phases.sums()), root=0) or []
         state = {
             "spec_sha256": self.job.spec_sha256,
-            "model": self.model.module.state_dict(),
+            "model": self.network.weights.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "scaler": self.scaler.state_dict(),
             "epoch": self.epoch,
             "step": self.step,
-            "sums": None if self.sums is None else gathered,
+            "sums": None if self.sums is None else [own for own, _ in gathered],
+            "phases": [phases for _, phases in gathered],
             "epoch_s": self.epoch_s,
             "train_s": self.train_s,
             "history": self.history,
@@ -174,10 +185,11 @@ class Trainer:
     def _train_epoch(self) -> bool:
         """The rest of the current epoch; False if the ranks agreed to stop before its end."""
         self.events.enter("train", self.epoch)
-        self.model.train()
+        self.network.trained.train()
         self.batches.epoch, self.batches.first_step = self.epoch, self.step
         steps = self.batches.steps
-        for batch in self.loader:
+        self.phases.begin_epoch(steps)
+        for batch in timed(self.loader, self.phases):
             self._update(batch, steps)
             self.step += 1
             self.updates_here += 1
@@ -186,16 +198,20 @@ class Trainer:
         return True
 
     def _update(self, batch: Any, steps: int) -> None:
+        phase = self.phases.phase
+        self.phases.begin_step(self.step)
         self.schedule.begin_step(self.epoch, self.step, steps)
         self.optimizer.zero_grad(set_to_none=True)
-        loss, sums = self.workload.loss(self.model, self._on_device(batch))
-        self.scaler.scale(loss).backward()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        with phase("copy"):
+            batch = self.network.inputs(batch)
+        with phase("forward"), self.precision.computing(self.device):
+            loss, sums = self.workload.loss(self.network.trained, batch)
+        with phase("backward"):
+            self.scaler.scale(loss).backward()
+        with phase("optimizer"):
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
         self.sums = sums if self.sums is None else self.sums + sums
-
-    def _on_device(self, batch: Iterable[torch.Tensor]) -> Batch:
-        return tuple(part.to(self.device, non_blocking=True) for part in batch)
 
     def _agreed_to_stop(self) -> bool:
         """Whether any rank had been asked one step ago: an answer all ranks read alike.
@@ -217,37 +233,49 @@ class Trainer:
         return agreed
 
     def _end_epoch(self) -> None:
-        began = time.monotonic()
-        self._share_buffers()
         assert self.sums is not None
         sums = {"train": self._gather(self.sums)}
+        stages = {"evaluate_train": 0.0, "validate": 0.0}
+        self._share_buffers()
         for name in self.evaluations:
-            self.events.enter("evaluate_train" if name == "train_again" else "validate", self.epoch)
+            began = time.monotonic()
+            stage = "evaluate_train" if name == "train_again" else "validate"
+            self.events.enter(stage, self.epoch)
             sums[name] = self._gather(self._evaluate(name))
-        validate_s = time.monotonic() - began
+            stages[stage] += time.monotonic() - began
         results = self.workload.results(sums)
+        samples = round(sums["train"][:, 0].sum())
         self.history.append(
             {
                 "epoch": self.epoch,
                 "segment": self.job.segment,
                 **{name: _finite(value) for name, value in results.items()},
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
-                "samples": round(sums["train"][:, 0].sum()),
+                "samples": samples,
                 "updates": self.step,
-                "epoch_s": self.epoch_s + validate_s,
+                "epoch_s": self.epoch_s + sum(stages.values()),
                 "train_s": self.train_s,
-                "validate_s": validate_s,
+                **{f"{stage}_s": seconds for stage, seconds in stages.items()},
+                "throughput_samples_per_s": samples / self.train_s,
+                **self._how_it_ran(),
             }
         )
         self.schedule.end_epoch(self.epoch, results)
         self.epoch, self.step, self.sums = self.epoch + 1, 0, None
         self.epoch_s = self.train_s = 0.0
+        self.phases.restore(None)
         if self.ranks.rank == 0:
             _print_epoch(self.spec, self.history[-1])
 
+    def _how_it_ran(self) -> dict[str, float | int | None]:
+        """The epoch's time per step by phase, mean over ranks, and the largest memory of a rank."""
+        own = self.phases.sums(), peak_memory_bytes(self.device)
+        phases, memory = zip(*self.ranks.comm.allgather(own), strict=True)
+        return {**mean_phases(np.stack(phases)), "peak_memory_bytes": max(memory)}
+
     def _share_buffers(self) -> None:
         """Rank 0's running statistics are the model's; the others' are thrown away."""
-        for buffer in self.model.module.buffers():
+        for buffer in self.network.weights.buffers():
             dist.broadcast(buffer, src=0)
 
     @torch.no_grad()
@@ -255,11 +283,10 @@ class Trainer:
         batches, loader = self.evaluations[name]
         # Augmented evaluations (the paper's protocol) see other views than training did.
         batches.epoch = self.spec["epochs"] + self.epoch
-        network = self.model.module
-        network.eval()
+        self.network.evaluated.eval()
         total: torch.Tensor | None = None
         for batch in loader:
-            sums = self.workload.evaluate(name, network, self._on_device(batch))
+            sums = self.workload.evaluate(name, self.network.evaluated, self.network.inputs(batch))
             total = sums if total is None else total + sums
         return torch.zeros(0) if total is None else total
 
@@ -272,7 +299,7 @@ class Trainer:
         if self.ranks.rank != 0:
             return
         with atomic_path(self.job.work / "weights.pt") as temporary:
-            torch.save(self.model.module.state_dict(), temporary)
+            torch.save(self.network.weights.state_dict(), temporary)
         write_json(
             self.job.work / "result.json",
             {

@@ -1,0 +1,51 @@
+"""A run's history: one row an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+PHASES = ("data", "copy", "forward", "backward", "optimizer")
+"""What a training step's time divides into."""
+
+HISTORY_SCHEMA = pa.schema(
+    [
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("segment", pa.int32(), nullable=False),
+        pa.field("train_loss", pa.float64()),
+        pa.field("validation_loss", pa.float64()),
+        pa.field("metric", pa.float64()),
+        pa.field("train_metric", pa.float64()),
+        pa.field("learning_rate", pa.float64()),
+        pa.field("samples", pa.int64(), nullable=False),
+        pa.field("updates", pa.int64(), nullable=False),
+        pa.field("epoch_s", pa.float64()),
+        pa.field("train_s", pa.float64()),
+        pa.field("evaluate_train_s", pa.float64()),
+        pa.field("validate_s", pa.float64()),
+        pa.field("throughput_samples_per_s", pa.float64()),
+        *(pa.field(f"step_{phase}_s", pa.float64()) for phase in PHASES),
+        pa.field("peak_memory_bytes", pa.int64()),
+    ]
+)
+"""What every history has; a model's own results follow as further columns of float64."""
+
+
+def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """The rows as a table of HISTORY_SCHEMA and the model's own results, in the rows' order.
+
+    What a row does not say is null. Only numbers become columns.
+    """
+    rows = list(rows)
+    extra = {
+        name: None
+        for row in rows
+        for name, value in row.items()
+        if name not in HISTORY_SCHEMA.names and (value is None or isinstance(value, float))
+    }
+    schema = pa.schema([*HISTORY_SCHEMA, *(pa.field(name, pa.float64()) for name in extra)])
+    return pa.Table.from_pylist(
+        [{name: row.get(name) for name in schema.names} for row in rows], schema
+    )
