@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     table.set_defaults(run=_table)
 
     figure = commands.add_parser("figure", help="draw a figure from its table")
-    figure.add_argument("number", type=int, choices=range(1, 8))
+    figure.add_argument("figure", choices=(*map(str, range(1, 8)), "variants"))
     figure.add_argument("--table", type=Path, required=True)
     figure.add_argument("--out", type=Path, required=True, help="path without suffix")
     figure.set_defaults(run=_figure)
@@ -261,7 +261,8 @@ def _table(arguments: argparse.Namespace) -> int:
 def _figure(arguments: argparse.Namespace) -> int:
     from scalewatt.figures.draw import draw_figure
 
-    draw_figure(arguments.number, arguments.table, arguments.out)
+    figure = int(arguments.figure) if arguments.figure.isdigit() else arguments.figure
+    draw_figure(figure, arguments.table, arguments.out)
     return 0
 
 

@@ -4,32 +4,46 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scalewatt.errors import InputError
 from scalewatt.files import atomic_path
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 FIGURES = range(1, 8)
+VARIANTS = "variants"
 
 
-def draw_figure(number: int, table_path: Path, stem: Path) -> list[Path]:
-    """Draw figure `number` (1 to 7) and write stem.pdf, stem.svg, stem.png and stem.csv.
+def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
+    """Draw figure 1 to 7 or `variants` and write stem.pdf, stem.svg, stem.png and stem.csv.
 
     The CSV holds exactly the plotted points. InputError: no such figure, table or column.
     """
     import pyarrow.csv as pc
 
-    from scalewatt.figures.points import plotted, read_figure_table
+    from scalewatt.figures.points import read_figure_table
 
-    if number not in FIGURES:
-        raise InputError(f"there is no figure {number}: the figures are 1 to {FIGURES[-1]}")
+    if figure != VARIANTS and figure not in FIGURES:
+        raise InputError(
+            f"there is no figure {figure}: the figures are 1 to {FIGURES[-1]} and {VARIANTS}"
+        )
     table_path, stem = Path(table_path), Path(stem)
-    table = read_figure_table(number, table_path)
+    table = read_figure_table(figure, table_path)
     # Imported here: matplotlib costs half a second, which other commands need not pay.
     from scalewatt.figures import style
 
-    module = importlib.import_module(f"scalewatt.figures.figure{number}")
+    name = VARIANTS if figure == VARIANTS else f"figure{figure}"
+    module = importlib.import_module(f"scalewatt.figures.{name}")
     paths = style.save(module.draw(table), stem)
     csv_path = stem.with_name(f"{stem.name}.csv")
     with atomic_path(csv_path) as temporary:
-        pc.write_csv(plotted(number, table), temporary)
+        pc.write_csv(_plotted(figure, table), temporary)
     return [*paths, csv_path]
+
+
+def _plotted(figure: int | str, table: pa.Table) -> pa.Table:
+    from scalewatt.figures import points, variants
+
+    return variants.plotted(table) if isinstance(figure, str) else points.plotted(figure, table)

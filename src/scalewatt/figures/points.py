@@ -33,24 +33,29 @@ POWER_COLUMNS = _names(
 )
 
 
-def columns_of(number: int) -> Sequence[str]:
-    """The columns that the table of figure `number` must have."""
-    return {1: PROCEDURE_COLUMNS, 5: POWER_COLUMNS}.get(number, CURVE_COLUMNS)
+def columns_of(figure: int | str) -> Sequence[str]:
+    """The columns that the table of a figure must have."""
+    if isinstance(figure, str):
+        from scalewatt.results.schema import VARIANTS
+
+        return VARIANTS.names
+    return {1: PROCEDURE_COLUMNS, 5: POWER_COLUMNS}.get(figure, CURVE_COLUMNS)
 
 
-def read_figure_table(number: int, path: Path) -> pa.Table:
+def read_figure_table(figure: int | str, path: Path) -> pa.Table:
     """Read a figure's table; InputError when it is absent, unreadable or lacks a column."""
     import pyarrow.parquet as pq
 
+    name = figure if isinstance(figure, str) else f"figure{figure}"
     if not path.is_file():
-        raise InputError(f"figure{number}: its table {path} does not exist")
+        raise InputError(f"{name}: its table {path} does not exist")
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"figure{number}: {path} is not a readable Parquet file") from error
-    missing = [name for name in columns_of(number) if name not in table.column_names]
+        raise InputError(f"{name}: {path} is not a readable Parquet file") from error
+    missing = [column for column in columns_of(figure) if column not in table.column_names]
     if missing:
-        raise InputError(f"figure{number}: {path} lacks the columns {', '.join(missing)}")
+        raise InputError(f"{name}: {path} lacks the columns {', '.join(missing)}")
     return table
 
 

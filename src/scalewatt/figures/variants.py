@@ -1,0 +1,276 @@
+"""Figure `variants`: what one training costs and gives when it is done in other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from scalewatt.figures import style
+from scalewatt.figures.points import Row, gpu_word, metadata
+from scalewatt.figures.words import (
+    counted,
+    device_sentence,
+    metric_label,
+    missing_sentence,
+    origin_sentence,
+)
+
+SLOT_MM = 3.9
+"""Height of one line of a panel."""
+PANEL_EXTRA_MM = 15.0
+NOTES_HEIGHT_MM = 24.0
+COLUMNS = 3
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NO_ERROR = "synthetic"
+_SHORT_H, _SMALL_KWH = 0.5, 0.5
+"""Below these, time is shown in s and energy in Wh."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One panel: the table's column, the axis label, and by what its values are multiplied."""
+
+    column: str
+    label: str
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One line of the y axis: a group's heading, or one of its variants."""
+
+    y: float
+    text: str
+    row: Row | None
+    colour: int
+
+
+def draw(table: pa.Table) -> Figure:
+    """One block of six panels per model and phase: a dot and its interval for each variant."""
+    rows = table.to_pylist()
+    blocks = [(own, list(slots_of(own))) for own in blocks_of(rows)]
+    heights = [len(slots) * SLOT_MM + PANEL_EXTRA_MM for _, slots in blocks for _ in range(2)]
+    with style.applied():
+        figure = style.new_figure(sum(heights or [40.0]) + NOTES_HEIGHT_MM)
+        if blocks:
+            grid = figure.subplots(
+                2 * len(blocks), COLUMNS, squeeze=False, gridspec_kw={"height_ratios": heights}
+            )
+            for index, (own, slots) in enumerate(blocks):
+                axes = grid[2 * index : 2 * index + 2].ravel().tolist()
+                letters = LETTERS[index * len(axes) :]
+                _draw_block(axes, own, slots, letters, gpu_word(table))
+        else:
+            style.say_instead(figure.subplots(), "No run of these variants has finished.")
+        style.notes(figure, _note_sentences(table, rows))
+    return figure
+
+
+def blocks_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each model and phase, in the table's order."""
+    kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
+    return [[r for r in rows if (r["model"], r["phase"]) == kind] for kind in kinds]
+
+
+def panels_of(rows: Sequence[Row]) -> list[Shown]:
+    """The six panels of one block; units that suit its numbers."""
+    power = "mean_gpu_power_w" if _has(rows, "mean_gpu_power_w") else "mean_cpu_socket_power_w"
+    of = "GPU" if power == "mean_gpu_power_w" else "CPU socket"
+    short = max(_values(rows, "runtime_h"), default=0.0) < _SHORT_H
+    small = max(_values(rows, "energy_kwh"), default=0.0) < _SMALL_KWH
+    return [
+        Shown("runtime_h", "Run time (s)", 3600.0) if short else Shown("runtime_h", "Run time (h)"),
+        Shown("energy_kwh", "Energy (Wh)", 1e3) if small else Shown("energy_kwh", "Energy (kWh)"),
+        Shown("energy_per_sample_j", "Energy per sample (J)"),
+        Shown(power, f"Mean power per {of} (W)"),
+        Shown("step_data_share", "Time of a step waiting for data (%)", 100.0),
+        Shown("metric_last", metric_label(rows[0]["model"], rows[0]["metric_name"])),
+    ]
+
+
+def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
+    """The lines of the y axis from the top (y = 0) down; a group with variants has a heading."""
+    y = 0.0
+    several_n = len({row["gpus"] for row in rows}) > 1
+    for colour, group in enumerate(dict.fromkeys(row["group"] for row in rows)):
+        own = [row for row in rows if row["group"] == group]
+        if not all(_is_baseline(row) for row in own):
+            yield Slot(y, group, None, colour)
+            y -= 1
+        for row in own:
+            n = f", n = {row['gpus']}" if several_n else ""
+            yield Slot(y, _words(row) + n, row, colour)
+            y -= 1
+
+
+def plotted(table: pa.Table) -> pa.Table:
+    """The points that are drawn, one row each, in the table's units."""
+    copied = ("model", "phase", "configuration", "series", "group", "differs")
+    kept = ("n_repeats", "energy_origin", "energy_scope")
+    found = []
+    for index, own in enumerate(blocks_of(table.to_pylist())):
+        panels = panels_of(own)
+        for letter, shown in zip(LETTERS[index * len(panels) :], panels, strict=False):
+            for row in own:
+                if row[f"{shown.column}_mean"] is not None:
+                    ends = ("mean", "low", "high")
+                    point = {"panel": letter, **{name: row[name] for name in copied}}
+                    point |= {"quantity": shown.column}
+                    point |= {end: row[f"{shown.column}_{end}"] for end in ends}
+                    found.append(point | {name: row[name] for name in kept})
+    return pa.Table.from_pylist(found, _PLOTTED)
+
+
+_PLOTTED = pa.schema(
+    [
+        *(
+            (name, pa.string())
+            for name in ("panel", "model", "phase", "configuration", "series", "group", "differs")
+        ),
+        ("quantity", pa.string()),
+        *((name, pa.float64()) for name in ("mean", "low", "high")),
+        ("n_repeats", pa.int32()),
+        ("energy_origin", pa.string()),
+        ("energy_scope", pa.string()),
+    ]
+)
+
+
+def _draw_block(
+    grid: Sequence[Axes], rows: Sequence[Row], slots: Sequence[Slot], letters: str, word: str
+) -> None:
+    for place, (axes, shown) in enumerate(zip(grid, panels_of(rows), strict=True)):
+        style.panel_letter(axes, letters[place])
+        if place == 0:
+            axes.set_title(_title(rows, word), loc="left", fontweight="bold")
+        axes.set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
+        axes.grid(visible=False, axis="y")
+        if _has(rows, shown.column):
+            _draw_panel(axes, shown, slots, letters[place])
+        else:
+            axes.set_xticks([])
+            axes.set_xlabel(shown.label)
+            _say_inside(axes, 0.5, (slots[0].y + slots[-1].y) / 2, "none of these runs has a value")
+        _label_slots(axes, slots, place % COLUMNS == 0)
+
+
+def _draw_panel(axes: Axes, shown: Shown, slots: Sequence[Slot], letter: str) -> None:
+    drawn = [slot for slot in slots if slot.row is not None]
+    extent: list[float] = []
+    for slot in drawn:
+        row = slot.row or {}
+        mean, low, high = (
+            None if (v := row[f"{shown.column}_{end}"]) is None else v * shown.factor
+            for end in ("mean", "low", "high")
+        )
+        if mean is None:
+            random = shown.column == "metric_last" and row["loader"] == NO_ERROR
+            _say_inside(axes, 0.03, slot.y, "none: random data" if random else "no value", "left")
+            continue
+        extent += [v for v in (mean, low, high) if v is not None]
+        if _is_baseline(row):
+            _draw_baseline(axes, mean, low, high)
+        look = style.series_style(slot.colour) | {"linestyle": "none", "markersize": 4.5}
+        look |= style.origin_style(row["energy_origin"], look["color"])
+        (dot,) = axes.plot([mean], [slot.y], **look, zorder=3)
+        dot.set_gid(f"points-{letter}-{row['configuration']}")
+        if low is not None and high is not None:
+            axes.plot([low, high], [slot.y] * 2, color=look["color"], linewidth=0.9, zorder=2)
+    _scale(axes, extent)
+    axes.set_xlabel(shown.label)
+
+
+def _draw_baseline(axes: Axes, mean: float, low: float | None, high: float | None) -> None:
+    axes.axvline(mean, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    if low is not None and high is not None:
+        axes.axvspan(low, high, color=style.GREY, alpha=0.12, linewidth=0, zorder=0)
+
+
+def _scale(axes: Axes, extent: Sequence[float]) -> None:
+    """A linear axis around the dots; from zero where that costs less than half of the width."""
+    low, high = min(extent), max(extent)
+    start = 0.0 if 0 <= low <= 0.5 * high else low
+    room = 0.06 * (high - start) or 0.06 * abs(high) or 1.0
+    axes.set_xlim(start if start == 0 and low > room else start - room, high + room)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=style.ROUND))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
+
+
+def _label_slots(axes: Axes, slots: Sequence[Slot], labelled: bool) -> None:
+    axes.set_yticks([slot.y for slot in slots], [slot.text for slot in slots])
+    axes.tick_params(axis="y", length=0, labelleft=labelled, labelsize=6.5)
+    if labelled:
+        for slot, label in zip(slots, axes.get_yticklabels(), strict=True):
+            if slot.row is None:
+                label.set(fontweight="bold", color=style.series_style(slot.colour)["color"])
+
+
+def _say_inside(axes: Axes, x: float, y: float, words: str, align: str = "center") -> None:
+    """Small grey words at a line of the y axis, `x` in parts of the width."""
+    style_: dict[str, Any] = {"ha": align, "va": "center", "fontsize": 6, "color": style.GREY}
+    axes.text(x, y, words, transform=axes.get_yaxis_transform(), **style_)
+
+
+def _words(row: Row) -> str:
+    if _is_baseline(row):
+        return "baseline"
+    used, precision = row["precision_used"], row["precision"]
+    computed = "precision" in row["differs"] and used not in (None, precision)
+    return row["differs"] + (f" (in {used})" if computed else "")
+
+
+def _is_baseline(row: Row) -> bool:
+    return bool(row["configuration"] == row["baseline"])
+
+
+def _title(rows: Sequence[Row], word: str) -> str:
+    first = rows[0]
+    phase = "" if first["phase"] == "train" else f" {first['phase']}"
+    counts = {row["gpus"] for row in rows}
+    sizes = {row["local_batch_size"] for row in rows}
+    n = f", {counted(first['gpus'], word)}" if len(counts) == 1 else ""
+    return f"{first['model']}{phase}{n}" + (f", LBS {sizes.pop()}" if len(sizes) == 1 else "")
+
+
+def _has(rows: Sequence[Row], column: str) -> bool:
+    return bool(_values(rows, column))
+
+
+def _values(rows: Sequence[Row], column: str) -> list[float]:
+    return [row[f"{column}_mean"] for row in rows if row[f"{column}_mean"] is not None]
+
+
+def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
+    stored = metadata(table)
+    baselines = [
+        f"{row['model']}: {row['differs']} (in {row['precision_used'] or 'unknown precision'})"
+        for row in rows
+        if _is_baseline(row)
+    ]
+    return [
+        f"{origin_sentence(rows)} {device_sentence(rows)}",
+        f"Baselines (dashed lines): {'; '.join(baselines)}." if baselines else "",
+        _interval_sentence(rows),
+        "Loader synthetic computes on random data, which is on the device from the start: it has no "
+        "error, and what it saves is the cost of loading."
+        if any(row["loader"] == NO_ERROR for row in rows)
+        else "",
+        missing_sentence(stored.get("missing", [])),
+        *stored.get("notes", []),
+    ]
+
+
+def _interval_sentence(rows: Sequence[Row]) -> str:
+    repeats = {row["n_repeats"] for row in rows}
+    if not repeats:
+        return ""
+    if repeats == {1}:
+        return "Each dot is a single run."
+    said = f"{min(repeats)} to {max(repeats)}" if len(repeats) > 1 else str(min(repeats))
+    return f"Lines and bands: 95 % t interval of the mean over {said} runs."
