@@ -12,6 +12,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/energy.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/results.smk"
+include: "workflow/rules/variants.smk"
 include: "workflow/rules/figures.smk"
 
 
@@ -26,5 +27,6 @@ rule all:
         rules.figures.input,
         rules.table1.input,
         rules.tables.input,
+        VARIANTS,
         IDLE_TABLE,
         rules.report.output,

@@ -65,6 +65,7 @@ rule report:
         tables=rules.tables.input,
         table1=rules.table1.input,
         figures=rules.figures.input,
+        variants=VARIANTS,
         code=code_of("report"),
     output:
         f"{RESULTS}/report.html",

@@ -11,8 +11,6 @@ from scalewatt.results.text_tables import origin_sentence
 
 Row = dict[str, Any]
 PARTS = ("mean", "sd", "low", "high")
-NO_ERROR = "synthetic"
-"""The loader whose trainings see random data: they have no error."""
 _NOTHING = {"ratio": None, "low": None, "high": None}
 
 
@@ -30,8 +28,6 @@ def variants(definition: Row, configurations: list[Row]) -> pa.Table:
         row |= {
             f"{name}_{part}": own[f"{name}_{part}"] for name in VARIANT_QUANTITIES for part in PARTS
         }
-        if own["loader"] == NO_ERROR:
-            row |= {f"{n}_{p}": None for n in ("metric_last", "metric_best") for p in PARTS}
         for name, quantity in RATIOS.items():
             row |= _named(name, ratio(own, baseline, quantity))
         rows.append(row)
