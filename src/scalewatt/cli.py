@@ -148,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _campaign(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import load_cluster
+    from scalewatt.campaign.command import check_commands
     from scalewatt.campaign.expand import check_devices, load_campaign
     from scalewatt.campaign.listing import campaign_table, runs_json
 
@@ -156,6 +157,8 @@ def _campaign(arguments: argparse.Namespace) -> int:
     if cluster:
         for campaign in campaigns:
             check_devices(campaign, cluster)
+    for campaign in campaigns:
+        check_commands(campaign)
     if arguments.json:
         runs = [run for campaign in campaigns for run in runs_json(campaign)]
         print(json.dumps({"runs": runs}, indent=1))

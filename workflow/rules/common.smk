@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from scalewatt.campaign.cluster import basis, known_devices, parse_cluster, powers
+from scalewatt.campaign.command import check_commands
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.registered import registered_cluster, registered_devices
@@ -45,6 +46,7 @@ elif RESULTS_ONLY is None:
     RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
 if not RESULTS_ONLY:
     checked(check_devices, CAMPAIGN, CLUSTER)
+    checked(check_commands, CAMPAIGN)
 
 RESULTS = f"results/{CAMPAIGN.name}"
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"

@@ -64,7 +64,7 @@ def _point(configuration: Configuration) -> dict[str, Any]:
         "local_batch_size": configuration.local_batch_size,
         "global_batch_size": configuration.global_batch_size,
         "dataset_samples": configuration.dataset_samples,
-        "samples_per_gpu": configuration.dataset_samples // configuration.gpus,
+        "samples_per_gpu": configuration.samples_per_gpu,
         "updates_per_epoch": configuration.updates_per_epoch,
         "updates": configuration.updates,
     }

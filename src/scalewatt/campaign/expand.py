@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.command import CommandExpansion, is_command
 from scalewatt.campaign.expansion import Expansion
+from scalewatt.campaign.known_models import campaign_schema
 from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, IdleProbe, Series
 from scalewatt.campaign.registered import expand_registered
-from scalewatt.campaign.validation import check, defaults, one_of, read_yaml, schema
+from scalewatt.campaign.validation import check, defaults, one_of, read_yaml
 from scalewatt.campaign.variants import check_variants
 from scalewatt.errors import InputError
 
@@ -32,14 +34,15 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         campaign = expand_registered(content, path)
         _check_figures(campaign.figures, campaign.series, str(path))
         return campaign
-    root = schema("campaign")
+    root = campaign_schema(content)
     check(content, root, str(path), root)
     configurations: dict[str, Configuration] = {}
     repeats: dict[str, tuple[str, int]] = {}
     series: dict[str, Series] = {}
     for name, entry in content["series"].items():
         where = f"{path}: series.{name}"
-        one = Expansion(content, entry, where, devices)
+        kind = CommandExpansion if is_command(content, entry) else Expansion
+        one = kind(content, entry, where, devices, root)
         points: dict[int, str] = {}
         for gpus in sorted(entry["gpus"]):
             configuration = one.configuration(gpus)
@@ -109,7 +112,7 @@ def _with_initial_weights(
                 f"weights of {source}, of which no series has {count} repeats"
             )
         for key in _NETWORK:
-            own, before = configuration.settings[key], configurations[source].settings[key]
+            own, before = configuration.settings.get(key), configurations[source].settings.get(key)
             if own != before:
                 raise InputError(
                     f"{path}: series.{series}: fine-tuning has {key} {own}, but the weights of "

@@ -6,26 +6,38 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
+from scalewatt.campaign.known_models import known_models, model_key
 from scalewatt.campaign.model import Configuration, Device, Series
-from scalewatt.campaign.validation import check, defaults, one_of, schema
+from scalewatt.campaign.validation import check, defaults, one_of
 from scalewatt.errors import InputError
 
 EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
 """What scikit-learn's handwriting scans have."""
-PHASES = {"resnet50": ("train",), "fourcastnet": ("pretrain", "finetune")}
 
 
 class Expansion:
-    """One series entry; InputError names the file, the key and what is allowed."""
+    """One series entry; InputError names the file, the key and what is allowed.
+
+    `root` is the campaign's schema (`campaign_schema`).
+    """
+
+    apart = ("dataset", "epochs")
+    """Settings that a configuration has as fields of its own."""
 
     def __init__(
-        self, content: dict[str, Any], entry: dict[str, Any], where: str, devices: dict[str, Device]
+        self,
+        content: dict[str, Any],
+        entry: dict[str, Any],
+        where: str,
+        devices: dict[str, Device],
+        root: dict[str, Any],
     ) -> None:
-        self.content, self.entry, self.where = content, entry, where
+        self.content, self.entry, self.where, self.root = content, entry, where, root
         self.model: str = entry["model"]
         self.phase = self._phase()
-        self.key = self.model if self.phase == "train" else f"{self.model}.{self.phase}"
+        self.key = model_key(self.model, self.phase)
         self.constant = self._batch_rule()
+        self.protocol: str = entry.get("protocol", content["protocol"])
         if entry["device"] not in devices:
             raise InputError(
                 f"{where}.device: '{entry['device']}' is in no cluster file (profiles/*/cluster.yaml); "
@@ -36,13 +48,16 @@ class Expansion:
         self.dataset = self._dataset()
 
     def _phase(self) -> str:
-        allowed = PHASES[self.model]
+        allowed = self._phases()
         phase = self.entry.get("phase", allowed[0] if len(allowed) == 1 else None)
         if phase not in allowed:
             raise InputError(
                 f"{self.where}.phase: {phase!r} for {self.model}; {one_of(phase, allowed)}"
             )
         return phase
+
+    def _phases(self) -> tuple[str, ...]:
+        return known_models()[self.model].phases
 
     def _batch_rule(self) -> str:
         given = [k for k in ("local_batch_size", "global_batch_size") if k in self.entry]
@@ -59,20 +74,27 @@ class Expansion:
             raise InputError(
                 f"{self.where}: `models` has no entry '{self.key}', which names its dataset"
             )
-        root = schema("campaign")
-        part = root["$defs"][self.key]
+        part = self._part()
         campaign_wide = {**dict(defaults(part)), **models[self.key]}
         overrides = self.entry.get("settings", {})
-        check(overrides, {**part, "required": []}, f"{self.where}.settings", root)
+        check(overrides, self._overridable(part), f"{self.where}.settings", self.root)
         settings = _canonical({**campaign_wide, **overrides}, part)
         changed = {k: v for k, v in overrides.items() if v != campaign_wide.get(k)}
-        if self.entry.get("protocol", self.content["protocol"]) != self.content["protocol"]:
-            changed["protocol"] = self.entry["protocol"]
+        if self.protocol != self.content["protocol"]:
+            changed["protocol"] = self.protocol
         return settings, changed
+
+    def _part(self) -> dict[str, Any]:
+        """The schema of the model's settings."""
+        return self.root["$defs"][self.key]
+
+    def _overridable(self, part: dict[str, Any]) -> dict[str, Any]:
+        """The schema of a series' own settings."""
+        return {**part, "required": []}
 
     def _dataset(self) -> dict[str, Any]:
         name = self.settings["dataset"]
-        datasets = self.content["datasets"]
+        datasets = self.content.get("datasets", {})
         if name not in datasets:
             raise InputError(
                 f"{self.where}: dataset '{name}' is not among `datasets`; {one_of(name, datasets)}"
@@ -85,13 +107,13 @@ class Expansion:
                     "round; allowed: first and last year"
                 )
         self._check_embedded(name, datasets[name])
-        needed = "imagenet" if self.model == "resnet50" else "era5"
+        needed = known_models()[self.model].data_format
         if datasets[name]["format"] != needed:
             raise InputError(
                 f"{self.where}: {self.model} trains on a dataset of format {needed}, "
                 f"but '{name}' is of format {datasets[name]['format']}"
             )
-        if needed == "era5":
+        if self.model == "fourcastnet":
             self._check_network(datasets[name]["grid"], name)
             self._check_forecasts(datasets[name])
         return {"name": name, **datasets[name]}
@@ -171,15 +193,20 @@ class Expansion:
                 f"{self.where}.dataset_fraction: {rule} is {fraction} of the dataset at {gpus} GPUs; "
                 "allowed: at most 1"
             )
-        if fraction != 1 and self.dataset["format"] != "imagenet":
+        if fraction != 1:
+            self._check_part(rule)
+        return fraction
+
+    def _check_part(self, rule: str) -> None:
+        """InputError where the model cannot train on a part of its dataset."""
+        if self.dataset["format"] != "imagenet":
             raise InputError(
                 f"{self.where}.dataset_fraction: {rule}: {self.model} trains on whole years; allowed: 1"
             )
-        return fraction
 
-    def _check_validation(self, gpus: int, samples: int, protocol: str) -> None:
+    def _check_validation(self, gpus: int, samples: int) -> None:
         """The paper's protocol drops validation samples that do not divide by the ranks."""
-        if protocol == "paper" and self.model == "resnet50" and samples < gpus:
+        if self.protocol == "paper" and self.model == "resnet50" and samples < gpus:
             raise InputError(
                 f"{self.where}: {samples} validation samples for {gpus} GPUs leave none for "
                 "protocol paper; allowed: at least one per GPU"
@@ -198,23 +225,26 @@ class Expansion:
                 f"{self.settings['image_size']}; allowed: another batch size or number of samples"
             )
 
+    def _samples(self, gpus: int, local: int, fraction: Fraction) -> tuple[Any, Any]:
+        """Training and validation samples of a point; None where they are not known."""
+        train, validation = (floor(n * fraction) for n in _sample_counts(self.dataset))
+        if train // gpus < 1 or validation < 1:
+            raise InputError(
+                f"{self.where}.dataset_fraction: leaves {train} training samples for {gpus} GPUs; "
+                "allowed: at least one per GPU, and one for validation"
+            )
+        self._check_last_batch(gpus, local, train // gpus)
+        self._check_validation(gpus, validation)
+        return train, validation
+
     def configuration(self, gpus: int) -> Configuration:
         """The configuration at `gpus` GPUs."""
         local, global_ = self._batch_sizes(gpus)
         self._check_device(gpus, local)
         fraction = self._fraction(gpus)
-        train, validation = _sample_counts(self.dataset)
-        samples = floor(train * fraction)
-        if samples // gpus < 1 or floor(validation * fraction) < 1:
-            raise InputError(
-                f"{self.where}.dataset_fraction: leaves {samples} training samples for {gpus} GPUs; "
-                "allowed: at least one per GPU, and one for validation"
-            )
-        protocol = self.entry.get("protocol", self.content["protocol"])
-        self._check_last_batch(gpus, local, samples // gpus)
-        self._check_validation(gpus, floor(validation * fraction), protocol)
+        samples, validation = self._samples(gpus, local, fraction)
         settings = dict(self.settings)
-        for key in ("dataset", "epochs"):
+        for key in self.apart:
             settings.pop(key)
         return Configuration(
             id=self._id(gpus, local, fraction, samples),
@@ -229,8 +259,8 @@ class Expansion:
             dataset=self.dataset,
             dataset_fraction=str(fraction),
             dataset_samples=samples,
-            validation_samples=floor(validation * fraction),
-            protocol=protocol,
+            validation_samples=validation,
+            protocol=self.protocol,
             epochs=self.settings["epochs"],
             seed=self.content.get("seed", 0),
             sampling_period_s=self.content.get("sampling_period_s", 1),
@@ -238,7 +268,7 @@ class Expansion:
             initial_weights=None,
         )
 
-    def _id(self, gpus: int, local: int, fraction: Fraction, samples: int) -> str:
+    def _id(self, gpus: int, local: int, fraction: Fraction, samples: int | None) -> str:
         part = "full" if fraction == 1 else f"s{samples:07d}"
         extra = "".join(f"-{k}{_id_value(v)}" for k, v in sorted(self.overrides.items()))
         return f"{self.key}-{self.device.name}-n{gpus:03d}-lbs{local:04d}-{part}{extra}"

@@ -66,4 +66,8 @@ def _row(campaign: Campaign, c: Configuration) -> tuple[str, ...]:
         c.epochs,
         c.updates,
     )
-    return (c.id, *(str(n) for n in numbers), ", ".join(campaign.series_of(c.id)))
+    return (
+        c.id,
+        *("–" if n is None else str(n) for n in numbers),
+        ", ".join(campaign.series_of(c.id)),
+    )

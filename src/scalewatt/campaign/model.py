@@ -90,9 +90,10 @@ class Configuration:
     global_batch_size: int
     dataset: dict[str, Any]
     dataset_fraction: str
-    dataset_samples: int
+    dataset_samples: int | None
+    """None where a command's are not known."""
     validation_samples: int | None
-    """None where the run was made elsewhere; seed and sampling period likewise."""
+    """None where they are not known; seed and sampling period likewise."""
     protocol: str
     epochs: int
     seed: int | None
@@ -102,19 +103,27 @@ class Configuration:
     """Id of the configuration whose weights it starts from."""
 
     @property
-    def samples_per_epoch(self) -> int:
-        """Samples trained on in an epoch: what does not divide by the ranks is left out."""
-        return self.gpus * (self.dataset_samples // self.gpus)
+    def samples_per_gpu(self) -> int | None:
+        """Samples that a GPU trains on in an epoch: what does not divide is left out."""
+        return None if self.dataset_samples is None else self.dataset_samples // self.gpus
 
     @property
-    def updates_per_epoch(self) -> int:
+    def samples_per_epoch(self) -> int | None:
+        """Samples trained on in an epoch, over all GPUs."""
+        share = self.samples_per_gpu
+        return None if share is None else self.gpus * share
+
+    @property
+    def updates_per_epoch(self) -> int | None:
         """Gradient updates an epoch: the last, partial batch counts."""
-        return -(-(self.dataset_samples // self.gpus) // self.local_batch_size)
+        share = self.samples_per_gpu
+        return None if share is None else -(-share // self.local_batch_size)
 
     @property
-    def updates(self) -> int:
+    def updates(self) -> int | None:
         """Gradient updates of the whole training."""
-        return self.epochs * self.updates_per_epoch
+        each = self.updates_per_epoch
+        return None if each is None else self.epochs * each
 
 
 @dataclass(frozen=True)
@@ -188,8 +197,16 @@ class Campaign:
         return {s.device for s in self.series.values()}
 
     def datasets(self) -> dict[str, dict[str, Any]]:
-        """The datasets that its configurations use, by name."""
-        return {c.dataset["name"]: c.dataset for c in self.configurations.values()}
+        """The prepared datasets that its configurations use, by name."""
+        return {
+            c.dataset["name"]: c.dataset
+            for c in self.configurations.values()
+            if c.dataset["format"] != "command"
+        }
+
+    def commands(self) -> set[str]:
+        """Names of the models that are commands of the user's."""
+        return {c.model for c in self.configurations.values() if c.dataset["format"] == "command"}
 
     def figure_configurations(self, figure: str) -> list[str]:
         """Ids of the configurations that a figure (or table1) shows, without doubles."""

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.expansion import PHASES
+from scalewatt.campaign.known_models import PHASES
 from scalewatt.campaign.registered import OTHER_PROTOCOL, Point
 from scalewatt.campaign.validation import check, one_of, read_yaml, schema
 from scalewatt.errors import InputError

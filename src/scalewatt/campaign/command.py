@@ -1,0 +1,192 @@
+"""Series of the user's own training programs (`workload: command`)."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping
+from fractions import Fraction
+from math import floor
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from scalewatt.campaign.expansion import Expansion
+from scalewatt.campaign.known_models import COMMAND
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.validation import nearest
+from scalewatt.errors import InputError
+
+DATASET = {"name": COMMAND, "format": COMMAND}
+"""Stands for the dataset of a command: its own affair."""
+PLACEHOLDERS = {
+    "gpus": "gpus",
+    "nodes": "nodes",
+    "ranks_per_node": "ranks_per_node",
+    "local_batch_size": "local_batch_size",
+    "global_batch_size": "global_batch_size",
+    "epochs": "epochs",
+    "seed": "seed",
+    "samples": "dataset_samples",
+    "configuration": "configuration",
+    "repeat": "repeat",
+}
+"""What a command may name in braces, and the key of the spec that it stands for."""
+_OVERRIDABLE = ("epochs", "samples", "precision")
+
+
+def is_command(content: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    """Whether the model of a series is a command."""
+    model = content["models"].get(entry["model"])
+    return isinstance(model, dict) and model.get("workload") == COMMAND
+
+
+def is_command_spec(spec: Mapping[str, Any]) -> bool:
+    """Whether a run is one of a command."""
+    return spec["dataset"]["format"] == COMMAND
+
+
+class CommandExpansion(Expansion):
+    """A series entry whose model is a command."""
+
+    apart = ("samples", "epochs")
+
+    def _phases(self) -> tuple[str, ...]:
+        return ("train",)
+
+    def _part(self) -> dict[str, Any]:
+        return self.root["$defs"][COMMAND]
+
+    def _overridable(self, part: dict[str, Any]) -> dict[str, Any]:
+        properties = {key: part["properties"][key] for key in _OVERRIDABLE}
+        return {**part, "properties": properties, "required": []}
+
+    def _settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        settings, changed = super()._settings()
+        where = f"{_file_of(self.where)}: models.{self.model}"
+        _check_command(settings, f"{where}.command")
+        folder = Path(settings["folder"])
+        files = files_sha256(folder, settings["files"], f"{where}.files")
+        return {**settings, "files": files}, changed
+
+    def _dataset(self) -> dict[str, Any]:
+        return DATASET
+
+    def _check_part(self, rule: str) -> None:
+        if self.settings["samples"] is None:
+            raise InputError(
+                f"{self.where}.dataset_fraction: {rule}: of how many samples is not known; allowed: "
+                f"1, or `samples` in models.{self.model}"
+            )
+
+    def _samples(self, gpus: int, local: int, fraction: Fraction) -> tuple[Any, Any]:
+        whole = self.settings["samples"]
+        if whole is None:
+            return None, None
+        samples = floor(whole * fraction)
+        if samples < gpus:
+            raise InputError(
+                f"{self.where}.dataset_fraction: leaves {samples} training samples for {gpus} GPUs; "
+                "allowed: at least one per GPU"
+            )
+        return samples, None
+
+
+def _file_of(where: str) -> str:
+    return where.partition(": series.")[0]
+
+
+def _check_command(settings: dict[str, Any], where: str) -> None:
+    """InputError where a command has an unknown placeholder, or no words."""
+    command = settings["command"]
+    try:
+        fields = [name for _, name, _, _ in Formatter().parse(command) if name is not None]
+    except ValueError as error:
+        raise InputError(
+            f"{where}: {error}; allowed: a brace of the command itself is doubled: {{{{"
+        ) from error
+    for name in fields:
+        if name not in PLACEHOLDERS:
+            raise InputError(
+                f"{where}: unknown placeholder '{{{name}}}'; allowed: "
+                f"{', '.join(f'{{{known}}}' for known in PLACEHOLDERS)}"
+                f"{nearest(name, PLACEHOLDERS)}; a brace of the command itself is doubled: {{{{"
+            )
+        if name == "samples" and settings["samples"] is None:
+            raise InputError(
+                f"{where}: '{{samples}}' is not known; allowed: with the key `samples`"
+            )
+    numbers: dict[str, Any] = {**dict.fromkeys(PLACEHOLDERS, 1), "configuration": "a"}
+    try:
+        words = shlex.split(command.format(**numbers))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise InputError(f"{where}: {error}; allowed: words as in a shell") from error
+    if not words:
+        raise InputError(f"{where}: is empty; allowed: a program and its arguments")
+
+
+def files_sha256(folder: Path, patterns: list[str], where: str) -> dict[str, str | None]:
+    """SHA-256 of every file that the patterns name, by its name; a pattern without a file: None."""
+    found: dict[str, str | None] = {}
+    for pattern in patterns:
+        if Path(pattern).is_absolute():
+            raise InputError(f"{where}: '{pattern}'; allowed: names relative to the key `folder`")
+        try:
+            paths = sorted(p for p in folder.glob(pattern) if p.is_file())
+        except ValueError as error:
+            raise InputError(f"{where}: '{pattern}': {error}") from error
+        names = {p.relative_to(folder).as_posix(): p for p in paths if not _is_cache(p)}
+        if not names:
+            found[pattern] = None
+        found |= {name: _sha256(path) for name, path in names.items()}
+    return dict(sorted(found.items()))
+
+
+def _is_cache(path: Path) -> bool:
+    return "__pycache__" in path.parts
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_commands(campaign: Campaign) -> None:
+    """InputError where a file that a command depends on is missing."""
+    for configuration in campaign.configurations.values():
+        if configuration.dataset["format"] != COMMAND:
+            continue
+        settings = configuration.settings
+        where = f"{campaign.path}: models.{configuration.model}"
+        if not Path(settings["folder"]).is_dir():
+            raise InputError(
+                f"{where}.folder: '{settings['folder']}' is no folder; allowed: one relative to "
+                f"{Path.cwd()}"
+            )
+        for name, sha256 in settings["files"].items():
+            if sha256 is None:
+                raise InputError(
+                    f"{where}.files: '{name}' names no file in {Path(settings['folder']).resolve()}"
+                )
+
+
+def check_unchanged(spec: Mapping[str, Any]) -> None:
+    """InputError where the files that a run depends on are not those of its spec."""
+    settings = spec["settings"]
+    folder = Path(settings["folder"])
+    for name, sha256 in settings["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{path}: is missing; {spec['configuration']} was planned with it")
+        if _sha256(path) != sha256:
+            raise InputError(
+                f"{path}: has changed since {spec['configuration']} was planned; start the "
+                "workflow again"
+            )
+
+
+def command_words(spec: Mapping[str, Any]) -> list[str]:
+    """The program and its arguments of a run of a command."""
+    settings = spec["settings"]
+    text = settings["command"].format(**{name: spec[key] for name, key in PLACEHOLDERS.items()})
+    return ["sh", "-c", text] if settings["shell"] else shlex.split(text)
