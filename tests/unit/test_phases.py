@@ -1,0 +1,106 @@
+"""A step's time by phase, and the history that tells it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from scalewatt.training.history import HISTORY_SCHEMA, PHASES, history_table
+from scalewatt.training.phases import PhaseTimer, mean_phases, peak_memory_bytes, timed
+
+CPU = torch.device("cpu")
+ROW = {"epoch": 0, "segment": 0, "samples": 8, "updates": 2}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only moves when told."""
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_each_phase_has_the_time_of_its_blocks(clock) -> None:
+    timer = PhaseTimer(CPU)
+    timer.begin_epoch(2)
+    for step in range(2):
+        timer.begin_step(step)
+        for phase, seconds in zip(PHASES[1:], (0.5, 1, 2, 4), strict=True):
+            with timer.phase(phase):
+                clock[0] += seconds * (step + 1)
+    means = mean_phases(timer.sums()[None])
+    assert means == {
+        "step_data_s": None,
+        "step_copy_s": 0.75,
+        "step_forward_s": 1.5,
+        "step_backward_s": 3.0,
+        "step_optimizer_s": 6.0,
+    }
+
+
+def test_waiting_for_data_is_timed_in_every_step(clock) -> None:
+    def loader():
+        for number in range(3):
+            clock[0] += 0.25
+            yield number
+
+    timer = PhaseTimer(CPU)
+    seen = []
+    for number in timed(loader(), timer):
+        clock[0] += 10  # work, which is no waiting
+        seen.append(number)
+    assert seen == [0, 1, 2]
+    assert timer.sums()[0].tolist() == [0.75, 3]
+
+
+def test_a_long_epoch_is_sampled_evenly(clock) -> None:
+    timer = PhaseTimer(CPU)
+    timer.begin_epoch(5000)
+    for step in range(5000):
+        timer.begin_step(step)
+        with timer.phase("forward"):
+            clock[0] += 1
+    assert timer.sums()[PHASES.index("forward")].tolist() == [100, 100]
+
+
+def test_means_are_over_all_ranks_steps() -> None:
+    ranks = np.zeros((2, len(PHASES), 2))
+    ranks[0, 2], ranks[1, 2] = (6, 2), (2, 2)
+    assert mean_phases(ranks)["step_forward_s"] == 2
+
+
+def test_a_resumed_epoch_goes_on_from_its_sums(clock) -> None:
+    timer = PhaseTimer(CPU)
+    timer.begin_step(0)
+    with timer.phase("backward"):
+        clock[0] += 3
+    resumed = PhaseTimer(CPU)
+    resumed.restore(timer.sums())
+    resumed.begin_step(1)
+    with resumed.phase("backward"):
+        clock[0] += 1
+    assert mean_phases(resumed.sums()[None])["step_backward_s"] == 2
+    resumed.restore(None)
+    assert not resumed.sums().any()
+
+
+def test_peak_memory_is_what_the_kernel_says_of_this_process() -> None:
+    peak = peak_memory_bytes(CPU)
+    (line,) = [
+        line
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        if line.startswith("VmHWM")
+    ]
+    assert peak == pytest.approx(int(line.split()[1]) * 1024, rel=0.01)
+
+
+def test_what_a_model_adds_becomes_a_column() -> None:
+    table = history_table([{**ROW, "top5": 1.5, "word": "no"}, {**ROW, "epoch": 1, "late": 2.0}])
+    assert table.schema.names == [*HISTORY_SCHEMA.names, "top5", "late"]
+    assert table["top5"].to_pylist() == [1.5, None]
+    assert table["late"].to_pylist() == [None, 2.0]
+    assert table["metric"].null_count == 2
