@@ -15,8 +15,9 @@ from scalewatt.energy.record import description_path
 from scalewatt.energy.workdir import WorkDir
 from scalewatt.files import atomic_path, read_json, write_json, write_table
 from scalewatt.training.events import read_events
-from scalewatt.training.history import history_table
+from scalewatt.training.history import SUBSETS, history_table
 
+_BASELINES = ("metric_persistence", "metric_climatology")
 EVENTS_SCHEMA = pa.schema(
     [
         pa.field("segment", pa.int32(), nullable=False),
@@ -44,6 +45,8 @@ def publish(work: WorkDir, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     _place_folder(work.perun, out / "perun")
     _place_file(work.path / "weights.pt", out / "weights.pt")
+    if (work.path / SUBSETS).exists():
+        _place_file(work.path / SUBSETS, out / SUBSETS)
     with atomic_path(out / "train.log") as temporary:
         shutil.copyfile(work.path / "train.log", temporary)
     write_table(history_table(result["history"]), out / "history.parquet")
@@ -78,7 +81,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         **joined_gpus(described),
         "hostnames": sorted({host for d in described for host in d["hostnames"]}),
         "metric_name": result["metric_name"],
-        "metric_persistence": result["history"][-1].get("metric_persistence"),
+        **{name: result["history"][-1].get(name) for name in _BASELINES},
         "parameters": result["parameters"],
         "segments": segments,
     }

@@ -1,14 +1,18 @@
-"""A run's history: one row an epoch."""
+"""A run's history, one row an epoch, and the list of what it read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 PHASES = ("data", "copy", "forward", "backward", "optimizer")
 """What a training step's time divides into."""
+
+SUBSETS = "subsets.parquet"
+"""Which samples a run read that did not read the whole dataset."""
 
 HISTORY_SCHEMA = pa.schema(
     [
@@ -48,4 +52,13 @@ def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     schema = pa.schema([*HISTORY_SCHEMA, *(pa.field(name, pa.float64()) for name in extra)])
     return pa.Table.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema
+    )
+
+
+def subsets_table(lists: Mapping[str, np.ndarray]) -> pa.Table:
+    """Columns split and position (in the split's index), from `Workload.index_lists`."""
+    splits = [split for split, positions in lists.items() for _ in range(len(positions))]
+    positions = np.concatenate([*lists.values()])
+    return pa.table(
+        {"split": pa.array(splits, pa.string()), "position": pa.array(positions, pa.int64())}
     )

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from scalewatt.errors import InputError
-from scalewatt.files import atomic_path, write_json
+from scalewatt.files import atomic_path, write_json, write_table
 from scalewatt.training.checkpoint import (
     load_checkpoint,
     random_state,
@@ -22,6 +22,7 @@ from scalewatt.training.checkpoint import (
     save_checkpoint,
 )
 from scalewatt.training.events import EventLog
+from scalewatt.training.history import SUBSETS, subsets_table
 from scalewatt.training.job import Job
 from scalewatt.training.network import Network
 from scalewatt.training.phases import PhaseTimer, mean_phases, peak_memory_bytes, timed
@@ -300,6 +301,8 @@ class Trainer:
             return
         with atomic_path(self.job.work / "weights.pt") as temporary:
             torch.save(self.network.weights.state_dict(), temporary)
+        if lists := self.workload.index_lists():
+            write_table(subsets_table(lists), self.job.work / SUBSETS)
         write_json(
             self.job.work / "result.json",
             {

@@ -69,6 +69,10 @@ class FourCastNetWorkload:
         """Nothing beyond the spec."""
         return {}
 
+    def index_lists(self) -> dict[str, np.ndarray]:
+        """None: whole years are read."""
+        return {}
+
     def _dataset(self, years: str, require_targets: bool) -> Era5Dataset:
         dataset = self.spec["dataset"]
         first, last = dataset[years]

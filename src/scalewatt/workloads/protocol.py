@@ -62,6 +62,9 @@ class Workload(Protocol):
     def provenance(self) -> dict[str, Any]:
         """What the run's provenance should say of the model's data."""
 
+    def index_lists(self) -> dict[str, np.ndarray]:
+        """Positions (int64) of the samples that it reads of each split it does not read whole."""
+
     def training_data(self) -> Dataset[Any]:
         """Items by key (epoch, position)."""
 
