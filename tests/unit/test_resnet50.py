@@ -11,16 +11,27 @@ import pyarrow as pa
 import pytest
 import torch
 from campaign_files import PAPER
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Configuration
 from scalewatt.campaign.spec import run_spec
 from scalewatt.datasets.image_index import index_path
-from scalewatt.datasets.subsets import stratified_subset
+from scalewatt.datasets.image_loaders import TorchvisionImages, normalised
+from scalewatt.datasets.imagenet import ImageNetDataset
+from scalewatt.datasets.subsets import (
+    indices_sha256,
+    read_index_list,
+    stratified_subset,
+    write_index_list,
+)
+from scalewatt.errors import InputError
 from scalewatt.files import write_table
-from scalewatt.workloads import workload_class
-from scalewatt.workloads.resnet50 import ResNet50
+from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
+from scalewatt.workloads import resnet50, workload_class
+from scalewatt.workloads.resnet50 import ResNet50, top_hits, top_hits_one_by_one
 
 CPU = torch.device("cpu")
 CAMPAIGN = load_campaign(PAPER)
@@ -61,42 +72,38 @@ def test_the_model_is_found_by_its_name() -> None:
 # --- the learning rate --------------------------------------------------------------------------
 
 
-def rates(one: ResNet50, losses: list[float], steps: int) -> list[list[float]]:
-    """The rate of every update; the validation loss of epoch e is losses[e]."""
+def rates(one: ResNet50, losses: list[float], steps: int) -> np.ndarray:
+    """The rate of every update, (epochs, steps); the validation loss of epoch e is losses[e]."""
     optimizer = one.optimizer(nn.Linear(1, 1))
     schedule = one.schedule(optimizer)
-    found: list[list[float]] = []
+    found = np.empty((len(losses), steps))
     for epoch, loss in enumerate(losses):
-        found.append([])
         for step in range(steps):
             schedule.begin_step(epoch, step, steps)
-            found[-1].append(optimizer.param_groups[0]["lr"])
+            found[epoch, step] = optimizer.param_groups[0]["lr"]
         schedule.end_epoch(epoch, {"plateau_loss": loss})
     return found
 
 
-def expected_rates(size: int, protocol: str, losses: list[float], steps: int) -> list[list[float]]:
+def expected_rates(size: int, protocol: str, losses: list[float], steps: int) -> np.ndarray:
     """The paper's text: a line from 0.1 to 0.1·GBS/256 over 5 epochs, then halved on plateaus.
 
     A plateau: more than 5 epochs in a row without a loss 0.01 % below the best.
     """
     reference = 0.1 * size / 256
-    rate, best, bad = reference, float("inf"), 0
-    found = []
-    for epoch, loss in enumerate(losses):
-        if epoch < 5:
-            places = [
-                epoch + (step / steps if protocol == "corrected" else 0) for step in range(steps)
-            ]
-            found.append([0.1 + place / 5 * (reference - 0.1) for place in places])
-            continue
-        found.append([rate] * steps)
-        if loss < best * (1 - 1e-4):
-            best, bad = loss, 0
-        else:
-            bad += 1
-        if bad > 5:
-            rate, bad = rate / 2, 0
+    place = np.arange(5)[:, None] + np.zeros(steps)
+    if protocol == "corrected":
+        place += np.arange(steps) / steps
+    found = np.empty((len(losses), steps))
+    found[:5] = 0.1 + place / 5 * (reference - 0.1)
+    halvings, best, bad = 0, float("inf"), 0
+    for epoch, loss in enumerate(losses[5:], start=5):
+        found[epoch] = reference / 2**halvings
+        better = loss < 0.9999 * best
+        bad = 0 if better else bad + 1
+        best = loss if better else best
+        if bad == 6:
+            halvings, bad = halvings + 1, 0
     return found
 
 
@@ -110,31 +117,74 @@ def test_the_papers_batches_reach_from_256_to_65536() -> None:
     assert list(BATCHES) == [256 * 2**k for k in range(9)]
 
 
+STEPS = {
+    256: 5005,
+    512: 2503,
+    1024: 1252,
+    2048: 626,
+    4096: 313,
+    8192: 157,
+    16384: 79,
+    32768: 40,
+    65536: 20,
+}
+"""Updates of an epoch of the whole dataset, by global batch."""
+
+
+@pytest.mark.parametrize(
+    "c", [c for c in CAMPAIGN.configurations.values() if c.model == "resnet50"], ids=lambda c: c.id
+)
+def test_an_epoch_has_the_papers_samples_and_updates(c: Configuration) -> None:
+    steps = TrainingBatches(c.dataset_samples, 0, c.gpus, c.local_batch_size, 0).steps
+    if c.dataset_fraction == "1":
+        assert (c.dataset_samples, c.validation_samples) == (1_281_167, 50_000)
+        assert steps == STEPS[c.global_batch_size]
+        return
+    # n/256 of the images at n GPUs, but n/16 with a global batch of 256
+    parts = 16 if c.global_batch_size == 256 and c.local_batch_size < 256 else 256
+    if c.gpus == 1:  # these two series meet in one global batch
+        parts = 16 if c.dataset_samples > 6000 else 256
+    assert c.dataset_samples == 1_281_167 * c.gpus // parts
+    assert c.validation_samples == 50_000 * c.gpus // parts
+    own = {16: 80_072, 256: 5_004}[parts]
+    assert c.dataset_samples // c.gpus == own
+    assert (steps - 1) * c.local_batch_size < own <= steps * c.local_batch_size
+
+
 @pytest.mark.parametrize(("size", "protocol"), list(itertools.product(BATCHES, PROTOCOLS)))
 def test_the_learning_rate_of_every_update_of_100_epochs(size: int, protocol: str) -> None:
-    losses, steps = bumpy(), 5
+    losses, steps = bumpy(), STEPS[size]
     found = rates(workload(protocol, size), losses, steps)
     np.testing.assert_allclose(found, expected_rates(size, protocol, losses, steps), rtol=1e-12)
-    after = {row[0] for row in found[5:]}
-    assert len(after) >= 4, "the losses must make the rate drop several times"
+    assert len(np.unique(found[5:])) >= 4, "the losses must make the rate drop several times"
+
+
+@pytest.mark.parametrize(("size", "protocol"), list(itertools.product(BATCHES, PROTOCOLS)))
+def test_a_loss_that_never_improves_halves_the_rate_every_six_epochs(
+    size: int, protocol: str
+) -> None:
+    found = rates(workload(protocol, size), [3.0] * 100, 1)[:, 0]
+    # Epoch 5 sets the best loss, epochs 6 … 11 are bad, so epoch 12 is the first at half the rate.
+    expected = [size / 2560 / 2 ** ((epoch - 6) // 6) for epoch in range(6, 100)]
+    np.testing.assert_allclose(found[6:], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_improving_loss_keeps_the_reference_rate(protocol: str) -> None:
     found = rates(workload(protocol, 8192), np.linspace(7, 1, 100).tolist(), 2)
-    assert {rate for row in found[5:] for rate in row} == {3.2}
+    assert set(np.ravel(found[5:])) == {3.2}
 
 
 def test_at_a_batch_of_256_there_is_nothing_to_warm_up() -> None:
     for protocol in PROTOCOLS:
         found = rates(workload(protocol, 256), [1.0] * 5, 4)
-        assert np.ptp(found) < 1e-15 and found[0][0] == 0.1
+        assert np.ptp(found) < 1e-15 and found[0, 0] == 0.1
 
 
 def test_the_papers_warm_up_steps_once_an_epoch_and_the_corrected_one_at_every_update() -> None:
     paper = rates(workload("paper", 65536), [1.0] * 6, 10)
-    assert [row[0] for row in paper] == pytest.approx([0.1, 5.2, 10.3, 15.4, 20.5, 25.6])
-    assert all(len(set(row)) == 1 for row in paper)
+    assert paper[:, 0] == pytest.approx([0.1, 5.2, 10.3, 15.4, 20.5, 25.6])
+    assert np.all(paper == paper[:, :1])
     corrected = np.ravel(rates(workload("corrected", 65536), [1.0] * 6, 10))
     assert np.diff(corrected[:51]) == pytest.approx(np.full(50, 25.5 / 50))
     assert corrected[50] == pytest.approx(25.6)
@@ -143,13 +193,13 @@ def test_the_papers_warm_up_steps_once_an_epoch_and_the_corrected_one_at_every_u
 def test_losses_of_the_warm_up_do_not_count_for_the_plateau() -> None:
     # the best loss of all comes in the warm-up, and would make every later one a bad one
     found = rates(workload("corrected", 8192), [0.1] * 5 + np.linspace(7, 6, 30).tolist(), 1)
-    assert {row[0] for row in found[5:]} == {3.2}
+    assert set(found[5:, 0]) == {3.2}
 
 
 def test_without_warm_up_the_reference_rate_holds_from_the_start() -> None:
     settings = of_batch(8192).settings | {"warmup_epochs": 0}
     found = rates(workload("corrected", 8192, settings=settings), [1.0] * 3, 2)
-    assert {rate for row in found for rate in row} == {3.2}
+    assert set(np.ravel(found)) == {3.2}
 
 
 def test_a_schedule_resumed_in_the_middle_goes_on_as_if_nothing_had_been() -> None:
@@ -342,12 +392,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def on(folder: Path, protocol: str, train: int = 40, validation: int = 13) -> ResNet50:
+def on(
+    folder: Path, protocol: str, train: int = 40, validation: int = 13, **changes: Any
+) -> ResNet50:
     spec = run_spec(CAMPAIGN, of_batch(256).id, 1) | {
         "protocol": protocol,
         "dataset_fraction": "1" if train == 40 else f"{train}/40",
         "dataset_samples": train,
         "validation_samples": validation,
+        **changes,
     }
     return ResNet50(spec, str(folder), CPU)
 
@@ -387,3 +440,162 @@ def test_a_scaled_dataset_is_the_stratified_subset_of_its_size(folder: Path) -> 
     np.testing.assert_array_equal(data.indices, stratified_subset(labels, 20, seed=0))
     assert np.bincount(data.labels).tolist() == [5, 5, 5, 5]
     assert len(one.evaluations()["validation"].positions) == 6
+
+
+def test_a_subset_is_drawn_once_and_can_be_stored_with_its_digest(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = on(folder, "paper", train=20, validation=6)
+    lists = one.index_lists()
+    assert {split: len(indices) for split, indices in lists.items()} == {"train": 20, "val": 6}
+    monkeypatch.setattr("scalewatt.workloads.resnet50.stratified_subset", None)
+    found = one.evaluations()
+    for name, split in (("train_again", "train"), ("validation", "val")):
+        np.testing.assert_array_equal(found[name].dataset.indices, lists[split])  # type: ignore
+    for split, indices in lists.items():
+        assert one.provenance()[f"{split}_indices_sha256"] == indices_sha256(indices)
+        write_index_list(tmp_path / f"{split}.parquet", indices)
+        np.testing.assert_array_equal(read_index_list(tmp_path / f"{split}.parquet"), indices)
+
+
+def test_a_whole_dataset_has_no_index_list(folder: Path) -> None:
+    one = on(folder, "corrected")
+    assert one.index_lists() == {}
+    assert one.provenance() == {"train_indices_sha256": None, "val_indices_sha256": None}
+
+
+def test_a_validation_set_of_another_size_is_refused(folder: Path) -> None:
+    one = on(folder, "corrected", validation=12)
+    with pytest.raises(InputError, match=r"index-val\.parquet: has 13 images.*asks for 12"):
+        one.evaluations()
+
+
+# --- what the paper's protocol evaluates, and how it counts ---------------------------------------
+
+
+@pytest.mark.parametrize(("protocol", "ranks"), itertools.product(PROTOCOLS, (1, 2, 3, 4, 16)))
+def test_only_the_papers_protocol_drops_images_that_do_not_divide_by_the_ranks(
+    folder: Path, protocol: str, ranks: int
+) -> None:
+    for name, evaluation in on(folder, protocol).evaluations().items():
+        total = len(evaluation.positions)
+        shares = [
+            [
+                position
+                for batch in EvaluationBatches(
+                    evaluation.positions, rank, ranks, 3, evaluation.whole
+                )
+                for _, position in batch
+            ]
+            for rank in range(ranks)
+        ]
+        seen = [position for share in shares for position in share]
+        assert len(set(seen)) == len(seen)
+        if protocol == "corrected":
+            assert name == "validation" and sorted(seen) == list(range(total))
+        else:
+            assert {len(share) for share in shares} == {total // ranks}
+    training = TrainingBatches(40, 0, ranks, 3, 0)
+    assert sum(len(batch) for batch in training) == 40 // ranks  # under both
+
+
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 99))
+def test_hits_are_the_same_counted_at_once_and_one_by_one(
+    samples: int, classes: int, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    logits = torch.from_numpy(generator.permuted(np.tile(np.arange(classes), (samples, 1)), axis=1))
+    labels = torch.from_numpy(generator.integers(classes, size=samples))
+    top = logits.topk(min(5, classes), dim=1).indices
+    expected = sum(int(logits[i, labels[i]] >= classes - 5) for i in range(samples))
+    assert top_hits(top, labels).item() == expected
+    assert top_hits_one_by_one(top, labels).item() == expected
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_only_the_papers_evaluations_count_one_by_one(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    for name in ("top_hits", "top_hits_one_by_one"):
+        original = getattr(resnet50, name)
+
+        def counted(*arguments: Any, name: str = name, original: Any = original) -> Any:
+            calls.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(resnet50, name, counted)
+    one = workload(protocol)
+    one.loss(Fixed(), predictions(4))
+    one.evaluate("validation", Fixed(), predictions(4))
+    assert calls == ["top_hits", "top_hits_one_by_one" if protocol == "paper" else "top_hits"]
+
+
+# --- loaders ------------------------------------------------------------------------------------
+
+
+def with_settings(**settings: Any) -> dict[str, Any]:
+    return of_batch(256).settings | settings
+
+
+@pytest.mark.parametrize(
+    ("loader", "kind"), [("pil", ImageNetDataset), ("torchvision", TorchvisionImages)]
+)
+def test_the_loader_decides_how_images_are_read(folder: Path, loader: str, kind: type) -> None:
+    one = on(folder, "paper", settings=with_settings(loader=loader))
+    found = [one.training_data(), *(e.dataset for e in one.evaluations().values())]
+    assert [type(data) for data in found] == [kind] * 3
+
+
+def test_bytes_are_normalised_before_the_network_sees_them() -> None:
+    one = workload(settings=with_settings(loader="torchvision"))
+    images = torch.randint(256, (6, 3, 4, 4), dtype=torch.uint8)
+    labels = torch.arange(6)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(48, 7))
+    loss, sums = one.loss(network, (images, labels))
+    expected, other = one.loss(network, (normalised(images), labels))
+    assert torch.equal(loss, expected) and torch.equal(sums, other)
+
+
+def test_losses_are_computed_in_fp32_whatever_the_network_computes_in() -> None:
+    logits, labels = predictions(6)
+    loss, _ = workload().loss(Fixed(), (logits.bfloat16(), labels))
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(
+        cross_entropy(logits.bfloat16().float(), labels).mean(), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_synthetic_images_need_no_data_and_give_neither_loss_nor_error(protocol: str) -> None:
+    settings = with_settings(loader="synthetic", image_size=8)
+    one = workload(protocol, dataset_fraction="1/2", settings=settings)
+    assert len(one.training_data()) == 1_281_167
+    found = one.evaluations()
+    assert len(found["validation"].positions) == 50_000
+    assert one.index_lists() == {} and set(one.provenance().values()) == {None}
+    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 7))
+    labels = torch.tensor([1, 5, 2])
+    loss, sums = one.loss(network, (labels,))
+    loss.backward()
+    assert loss.item() > 0 and sums[0] == 3
+    rows = one.evaluate("validation", network, (labels,))[None].numpy()
+    results = one.results({"train": rows, "validation": rows, "train_again": rows})
+    real = workload(protocol).results({"train": rows, "validation": rows, "train_again": rows})
+    assert results == dict.fromkeys(real)
+    schedule = one.schedule(one.optimizer(network))
+    schedule.end_epoch(50, results)  # without a loss the rate stays
+
+
+def test_synthetic_images_are_the_same_at_every_update() -> None:
+    one = workload(settings=with_settings(loader="synthetic", image_size=8))
+    seen: list[Tensor] = []
+
+    class Spy(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            seen.append(images)
+            return images.flatten(1)
+
+    for _ in range(2):
+        one.loss(Spy(), (torch.tensor([0, 1]),))
+    assert seen[0] is seen[1]

@@ -28,8 +28,8 @@ class TorchvisionImages(ImageNetDataset):
     of a JPEG, a torn file) goes to Pillow, which reads it or says what is wrong. The resizing is
     torch's antialiased bilinear kernel for bytes, which torchvision's `resize` ends in; it is
     called directly because torchvision 0.22 turns bytes into floats first on a processor with
-    AVX-512. It differs from Pillow's by one grey level in about one pixel of a thousand. A byte
-    is a quarter of a float32 to stack, to hand over between processes and to copy to the device.
+    AVX-512. It differs from Pillow's by one grey level at most. A byte is a quarter of a float32
+    to stack, to hand over between processes and to copy to the device.
     """
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, int]:
