@@ -117,6 +117,17 @@ class Unpicklable:
         raise RuntimeError("the disk is full")
 
 
+@pytest.mark.parametrize("kept", [0, 10, 700, -40])
+def test_a_damaged_checkpoint_is_named_and_left_as_it_is(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "checkpoint.pt"
+    save_checkpoint(path, {"spec_sha256": SHA, "model": {"w": torch.zeros(99)}}, ranks(), CPU)
+    damaged = path.read_bytes()[:kept]
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"checkpoint\.pt: is damaged .* train from the beginning"):
+        load_checkpoint(path, SHA)
+    assert path.read_bytes() == damaged
+
+
 def test_a_failed_save_keeps_the_checkpoint_before(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(path, {"spec_sha256": SHA, "epoch": 1}, ranks(), CPU)

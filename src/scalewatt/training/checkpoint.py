@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,17 @@ def save_checkpoint(path: Path, state: dict[str, Any], ranks: Ranks, device: tor
 
 
 def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
-    """The checkpoint at `path`, None if there is none; InputError if it is another spec's."""
+    """The checkpoint at `path`, None if there is none; InputError if it is damaged or another spec's."""
     if not path.exists():
         return None
-    # It was written by this program into its own working directory.
-    state = torch.load(path, map_location="cpu", weights_only=False)
+    try:
+        # It was written by this program into its own working directory.
+        state = torch.load(path, map_location="cpu", weights_only=False)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise InputError(
+            f"{path}: is damaged ({error}); put it back from a copy, or delete the folder "
+            f"{path.parent} to train from the beginning"
+        ) from error
     if state["spec_sha256"] != spec_sha256:
         raise InputError(
             f"{path}: is the checkpoint of another spec ({state['spec_sha256'][:12]}…)"
