@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.datasets.era5_source import count_samples, prepare_era5
-from scalewatt.datasets.image_source import prepare_images
+from scalewatt.datasets.image_source import (
+    image_sizes,
+    index_files,
+    lies_elsewhere,
+    prepare_images,
+)
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
@@ -30,16 +35,21 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     """Prepare `folder` for `definition` unless it is; return what identifies the data.
 
     The result has name, format, source, train_samples, validation_samples and content_sha256, and
-    neither path nor time, so that the same data gives the same result anywhere. `source` is the
-    ERA5 store's URL where yearly files are not there yet.
+    neither path nor time, so that the same data gives the same result anywhere. `source` is what
+    it is made from, where that is not in `folder`.
     """
     folder = Path(folder)
     definition = json.loads(json.dumps(definition))  # as it reads in the manifest
     folder.mkdir(parents=True, exist_ok=True)
     manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).exists() else None
-    if manifest and _is_finished(folder, manifest, definition):
-        return manifest["marker"]
     embedded = definition["source"] == "embedded"
+    of_images = definition["format"] == "imagenet" and not embedded
+    if (
+        manifest
+        and _is_finished(folder, manifest, definition)
+        and not (of_images and lies_elsewhere(folder, source))
+    ):
+        return manifest["marker"]
     if embedded:
         _clear(folder, manifest, definition)
         write_json(folder / MANIFEST, _manifest(definition, {}, None))
@@ -55,7 +65,11 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
         ("era5", False): prepare_era5,
     }[definition["format"], embedded]
     samples = build(definition, folder, source)
-    files = _list_files(folder, definition)
+    if of_images:  # the images themselves are read too rarely to be hashed, and may lie elsewhere
+        files = {name: {"bytes": size} for name, size in image_sizes(folder).items()}
+        files_here = {path.name: {"bytes": path.stat().st_size} for path in index_files(folder)}
+    else:
+        files = files_here = _list_files(folder, definition)
     marker = {
         "name": definition["name"],
         "format": definition["format"],
@@ -64,9 +78,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
         "validation_samples": samples[1],
         "content_sha256": _content_sha256(files),
     }
-    # Below a data root, a list of a million images would be slow to check.
-    listed = {name: entry for name, entry in files.items() if embedded or "/" not in name}
-    write_json(folder / MANIFEST, _manifest(definition, listed, marker))
+    write_json(folder / MANIFEST, _manifest(definition, files_here, marker))
     return marker
 
 

@@ -1,0 +1,280 @@
+"""ImageNet-2012 from the three files as distributed to train/<class>/ and val/<class>/.
+
+Nothing is copied on the way: each class's images are read at their places in the tars and written
+once. All of it happens in `.extracting` below the data folder, which becomes train/ and val/ only
+when counts and digests are right. Killed, it goes on where it was: finished classes and digests
+are not made again, as long as the tars have the size and time that `.extracting/tars.json` says.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.datasets.devkit import Devkit, read_devkit
+from scalewatt.datasets.image_extraction import ClassTask
+from scalewatt.datasets.image_pool import Work, run_tasks, say
+from scalewatt.datasets.tar_members import Member, Part, RangeReader, walk
+from scalewatt.errors import InputError
+from scalewatt.files import read_json, write_json
+from scalewatt.locks import waiting_lock
+
+TARS = {
+    "train": "ILSVRC2012_img_train.tar",
+    "validation": "ILSVRC2012_img_val.tar",
+    "devkit": "ILSVRC2012_devkit_t12.tar.gz",
+}
+OFFICIAL_MD5 = {
+    "train": "1d675b47d978889d74fa0da5fadfb00e",
+    "validation": "29b22e2961454d5413ddabcf34fc5622",
+    "devkit": "fa75699e90414af021442c21a62c3abf",
+}
+_OFFICIAL_NUMBERS = (1_281_167, 50_000, 1000)
+_SPLIT_OF = {"train": ("train",), "validation": ("val",), "devkit": ("val",)}
+"""What is extracted anew where a file was replaced; the devkit says whose each val image is."""
+RECORD = "tars.json"
+EXTRACTING = ".extracting"
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Tars:
+    """A folder with the three files, and the MD5 that the user says they have."""
+
+    folder: Path
+    md5: dict[str, str]
+
+    def path(self, kind: str) -> Path:
+        """Where train, validation or devkit is."""
+        return self.folder / TARS[kind]
+
+    def expected_md5(self, kind: str, definition: dict[str, Any]) -> tuple[str | None, str]:
+        """The MD5 that a file must have, and whose word it is: the user's or the official one."""
+        if kind in self.md5:
+            return self.md5[kind].lower(), "given"
+        numbers = tuple(definition[k] for k in ("train_samples", "validation_samples", "classes"))
+        if numbers == _OFFICIAL_NUMBERS:
+            return OFFICIAL_MD5[kind], "official"
+        return None, "unchecked"
+
+
+def extract_tars(tars: Tars, definition: dict[str, Any], folder: Path) -> None:
+    """Make train/ and val/ in `folder` from the tars; does nothing where they were made of them.
+
+    InputError names what is missing, damaged, of another number than the devkit or the definition
+    says, or of another digest, and says if the disk is too small.
+    """
+    absent = [str(tars.path(kind)) for kind in TARS if not tars.path(kind).is_file()]
+    if absent:
+        raise InputError(
+            f"{', '.join(absent)}: missing; expected {', '.join(TARS.values())} in {tars.folder}"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with waiting_lock(
+        folder / ".extracting.lock", f"{folder}: another process extracts here; waiting for it"
+    ):
+        if _is_done(folder):
+            shutil.rmtree(folder / EXTRACTING, ignore_errors=True)
+            return
+        _refuse_others(folder)
+        devkit = read_devkit(tars.path("devkit"))
+        check_devkit(devkit, definition, tars.path("devkit"))
+        tasks = [*_train_tasks(tars, devkit), *_validation_tasks(tars, devkit)]
+        _extract(tars, definition, folder, tasks)
+
+
+def _is_done(folder: Path) -> bool:
+    made = all((folder / name).exists() for name in ("train", "val", RECORD))
+    return made and not (folder / EXTRACTING / RECORD).exists()
+
+
+def _refuse_others(folder: Path) -> None:
+    ours = (folder / RECORD).exists() or (folder / EXTRACTING / RECORD).exists()
+    for split in ("train", "val"):
+        if (folder / split).exists() and not ours:
+            raise InputError(
+                f"{folder / split}: exists and was not extracted from the tars by scalewatt; name "
+                "this folder as tree, or another one in data_roots"
+            )
+
+
+def check_devkit(devkit: Devkit, definition: dict[str, Any], where: Path) -> None:
+    """Refuse a devkit of other numbers than the dataset's definition."""
+    for key, found in (
+        ("classes", len(devkit.train_images)),
+        ("train_samples", sum(devkit.train_images.values())),
+        ("validation_samples", len(devkit.validation)),
+    ):
+        if found != definition[key]:
+            raise InputError(
+                f"{where}: says {key} {found}, dataset {definition['name']} has {definition[key]}"
+            )
+
+
+# --- what is in the tars ------------------------------------------------------------------------
+
+
+def _members(path: Path) -> list[Member]:
+    """All members of a tar, of which only the headers are read."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return list(walk(RangeReader(descriptor, ahead=0), Part.whole(path)))
+    finally:
+        os.close(descriptor)
+
+
+def _train_tasks(tars: Tars, devkit: Devkit) -> list[ClassTask]:
+    path = tars.path("train")
+    members = _members(path)
+    names = [os.path.basename(member.name).removesuffix(".tar") for member in members]
+    _compare(names, devkit.train_images, f"{path}: class tars")
+    return [
+        ClassTask(
+            str(path),
+            "train",
+            name,
+            Part(f"{path}: {member.name}", member.offset, member.offset + member.size),
+            devkit.train_images[name],
+        )
+        for name, member in zip(names, members, strict=True)
+    ]
+
+
+def _validation_tasks(tars: Tars, devkit: Devkit) -> list[ClassTask]:
+    path = tars.path("validation")
+    found = _members(path)
+    members = {os.path.basename(member.name): member for member in found}
+    wanted = [f"ILSVRC2012_val_{n:08d}.JPEG" for n in range(1, len(devkit.validation) + 1)]
+    _compare([os.path.basename(member.name) for member in found], wanted, f"{path}: images")
+    of_class: dict[str, list[Member]] = {wnid: [] for wnid in devkit.train_images}
+    for name, wnid in zip(wanted, devkit.validation, strict=True):
+        of_class[wnid].append(members[name])
+    part = Part.whole(path)
+    return [
+        ClassTask(str(path), "val", wnid, part, len(images), tuple(images))
+        for wnid, images in of_class.items()
+    ]
+
+
+def _compare(found: list[str], wanted: Iterable[str], what: str) -> None:
+    """Refuse missing, unknown and double names."""
+    known = set(wanted)
+    for word, names in (
+        ("missing", known - set(found)),
+        ("not in the devkit", set(found) - known),
+        ("there twice", {name for name, count in Counter(found).items() if count > 1}),
+    ):
+        if names:
+            shown = ", ".join(sorted(names)[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+            raise InputError(f"{what} {word}: {len(names)} of {len(known)}: {shown}")
+
+
+# --- extraction ---------------------------------------------------------------------------------
+
+
+def _extract(tars: Tars, definition: dict[str, Any], folder: Path, tasks: list[ClassTask]) -> None:
+    root = folder / EXTRACTING
+    record = _begin(tars, root)
+    _check_digests(tars, definition, record)
+    for split in ("train", "val"):
+        if not (folder / split).exists():
+            (root / split).mkdir(parents=True, exist_ok=True)
+    todo = [task for task in tasks if not _is_extracted(task, folder)]
+    _check_space(root, todo)
+    digests = [kind for kind in TARS if record[kind]["md5"] is None]
+    if todo:
+        say(f"{folder}: extracting {len(todo)} of {len(tasks)} class folders from {tars.folder}")
+
+    def keep(kind: str, md5: str) -> None:
+        record[kind]["md5"] = md5
+        write_json(root / RECORD, record)
+
+    run_tasks(Work(str(root), todo, {kind: str(tars.path(kind)) for kind in digests}), keep)
+    _check_digests(tars, definition, record)
+    for kind, entry in record.items():
+        entry["md5_checked"] = tars.expected_md5(kind, definition)[1]
+    unchecked = [
+        TARS[kind] for kind, entry in record.items() if entry["md5_checked"] == "unchecked"
+    ]
+    if unchecked:
+        say(f"{folder}: MD5 of {', '.join(unchecked)} recorded, not checked: no md5 was given")
+    write_json(root / RECORD, record)
+    _finish(folder, root)
+
+
+def _begin(tars: Tars, root: Path) -> dict[str, dict[str, Any]]:
+    """The record of the tars; what was extracted from others than are there now is removed."""
+    old = read_json(root / RECORD) if (root / RECORD).exists() else {}
+    record: dict[str, dict[str, Any]] = {}
+    for kind, name in TARS.items():
+        stat = tars.path(kind).stat()
+        now = {"file": name, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "md5": None}
+        same = kind in old and all(old[kind][k] == now[k] for k in ("bytes", "mtime_ns"))
+        record[kind] = {**now, "md5": old[kind]["md5"]} if same else now
+        if not same:
+            for split in _SPLIT_OF[kind]:
+                shutil.rmtree(root / split, ignore_errors=True)
+    root.mkdir(parents=True, exist_ok=True)
+    write_json(root / RECORD, record)
+    return record
+
+
+def _check_digests(
+    tars: Tars, definition: dict[str, Any], record: dict[str, dict[str, Any]]
+) -> None:
+    """Refuse digests that are known to be wrong; those not yet known pass."""
+    for kind, entry in record.items():
+        expected, whose = tars.expected_md5(kind, definition)
+        if expected and entry["md5"] and entry["md5"] != expected:
+            said = "the official one" if whose == "official" else "in the cluster file"
+            raise InputError(
+                f"{tars.path(kind)}: MD5 is {entry['md5']}, expected {expected} ({said}); the file "
+                "is damaged or another one, and nothing extracted from it is used"
+            )
+
+
+def _is_extracted(task: ClassTask, folder: Path) -> bool:
+    """Whether a class's folder is there, with as many files as it must have."""
+    places = [folder / task.split / task.name, folder / EXTRACTING / task.split / task.name]
+    found = next((place for place in places if place.is_dir()), None)
+    if found is None:
+        return False
+    if len(os.listdir(found)) != task.count:
+        raise InputError(
+            f"{found}: has {len(os.listdir(found))} files, expected {task.count}; somebody changed "
+            "it, remove the folder to extract it again"
+        )
+    return True
+
+
+def _check_space(root: Path, todo: list[ClassTask]) -> None:
+    """Refuse a disk with less free space or files than the images need."""
+    disk = os.statvfs(root)
+    files = sum(task.count for task in todo)
+    size = sum(
+        sum(m.size for m in task.members) if task.members else task.part.end - task.part.start
+        for task in todo
+    )
+    needed = size + files * disk.f_frsize // 2  # a file's last block is half full on average
+    free = disk.f_bavail * disk.f_frsize
+    if needed > free:
+        raise InputError(
+            f"{root}: {free / 1e9:.1f} GB are free, the images need {needed / 1e9:.1f} GB; "
+            "make room, or name another folder in data_roots"
+        )
+    if disk.f_files and files > disk.f_favail:
+        raise InputError(f"{root}: {disk.f_favail} more files are possible, {files} are needed")
+
+
+def _finish(folder: Path, root: Path) -> None:
+    """Give the folders their names; a kill in between is made good by the next call."""
+    for split in ("train", "val"):
+        if (root / split).exists():
+            os.rename(root / split, folder / split)
+    os.replace(root / RECORD, folder / RECORD)
+    shutil.rmtree(root)
