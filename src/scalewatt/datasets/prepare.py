@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scalewatt.datasets.era5_source import count_samples, prepare_era5
 from scalewatt.datasets.image_source import (
     image_sizes,
     index_files,
@@ -62,7 +61,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
         ("imagenet", True): _embedded_scans,
         ("imagenet", False): prepare_images,
         ("era5", True): _embedded_waves,
-        ("era5", False): prepare_era5,
+        ("era5", False): _era5,
     }[definition["format"], embedded]
     samples = build(definition, folder, source)
     if of_images:  # the images themselves are read too rarely to be hashed, and may lie elsewhere
@@ -115,11 +114,18 @@ def _embedded_scans(definition: dict, folder: Path, source: Source) -> tuple[int
 
 def _embedded_waves(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
     from scalewatt.datasets.era5_prepare import prepare
+    from scalewatt.datasets.era5_source import count_samples
     from scalewatt.datasets.waves import write_waves
 
     write_waves(folder / "waves.zarr", definition)
     prepare(str(folder / "waves.zarr"), folder, definition, source=WAVES_SOURCE)
     return count_samples(definition, folder)
+
+
+def _era5(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
+    from scalewatt.datasets.era5_source import prepare_era5
+
+    return prepare_era5(definition, folder, source)
 
 
 # --- files --------------------------------------------------------------------------------------
