@@ -180,13 +180,14 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.command import is_command_spec
     from scalewatt.campaign.spec import read_spec
     from scalewatt.energy.launch import Place, run_training
 
     spec = read_spec(arguments.spec)
     cluster, device = cluster_of_run(arguments.cluster, spec)
     place = Place(
-        Path(cluster.data_folder(spec["dataset"])),
+        None if is_command_spec(spec) else Path(cluster.data_folder(spec["dataset"])),
         arguments.work or Path(cluster.work_root),
         cluster.launcher,
         device.torch_device,

@@ -46,11 +46,17 @@ if all(device.partition for device in CLUSTER.devices.values()):
     }
 
 
+# Runs of commands have no weights and no dataset of ours.
+COMMANDS = f"(?:{'|'.join(sorted(CAMPAIGN.commands()))})-" if CAMPAIGN.commands() else "-"
+
+
 rule train:
     input:
         spec=f"{RUN}/spec.json",
         dataset=lambda wildcards: f"{RESULTS}/datasets/{spec_of(wildcards)['dataset']['name']}.json",
         weights=initial_weights,
+    wildcard_constraints:
+        configuration=rf"(?!{COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
     output:
         history=f"{RUN}/history.parquet",
         events=f"{RUN}/events.parquet",
@@ -69,3 +75,20 @@ rule train:
     shell:
         "{SETUP} scalewatt train {input.spec:q} --cluster {CLUSTER_JSON:q}"
         " --work {WORK:q} {params.weights} --out $(dirname {output.provenance:q})"
+
+
+if CAMPAIGN.commands():
+
+    use rule train as train_command with:
+        input:
+            spec=f"{RUN}/spec.json",
+        wildcard_constraints:
+            configuration=rf"(?={COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
+        output:
+            history=f"{RUN}/history.parquet",
+            events=f"{RUN}/events.parquet",
+            perun=directory(f"{RUN}/perun"),
+            log=f"{RUN}/train.log",
+            provenance=f"{RUN}/provenance.json",
+        params:
+            weights="",

@@ -8,6 +8,7 @@ ended themselves), when a person asks twice, and what it leaves behind 10 s afte
 from __future__ import annotations
 
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -17,26 +18,28 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from scalewatt.campaign.command import check_unchanged, command_words, is_command_spec
 from scalewatt.campaign.spec import read_spec
 from scalewatt.energy.ending import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
 from scalewatt.energy.publish import already_published, publish
 from scalewatt.energy.ranks_process import (
     CLOSING_MARGIN_S,
     RanksProcess,
+    command_path,
     last_lines,
     require_launcher,
 )
-from scalewatt.energy.record import (
-    FINISHED,
-    MONITOR_LOST,
-    STOPPED,
+from scalewatt.energy.record import FINISHED, MONITOR_LOST, STOPPED
+from scalewatt.energy.slurm_energy import note_slurm_energies
+from scalewatt.energy.watch import Limits
+from scalewatt.energy.workdir import (
+    WorkDir,
     description_path,
+    node_lock,
+    open_workdir,
     outcome_path,
     segment_name,
 )
-from scalewatt.energy.slurm_energy import note_slurm_energies
-from scalewatt.energy.watch import Limits
-from scalewatt.energy.workdir import WorkDir, node_lock, open_workdir
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
@@ -48,7 +51,8 @@ MONITOR_RESTARTS = 3
 class Place:
     """Where and with what a training is started."""
 
-    data_folder: Path
+    data_folder: Path | None
+    """None where the run has no dataset of ours."""
     work_root: Path
     launcher: str
     torch_device: str
@@ -70,8 +74,10 @@ def run_training(
     """
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, initial_weights)
-    dataset_sha256 = _dataset_sha256(place.data_folder)
+    dataset_sha256 = None if place.data_folder is None else _dataset_sha256(place.data_folder)
     require_launcher(place.launcher)
+    if is_command_spec(spec):
+        _check_command(spec, max_updates)
     with open_workdir(place.work_root, spec, dataset_sha256) as work:
         if already_published(out, work):
             return 0
@@ -132,6 +138,21 @@ def _dataset_sha256(folder: Path) -> str:
     return marker["content_sha256"]
 
 
+def _check_command(spec: dict[str, Any], max_updates: int | None) -> None:
+    """A command and the files that it depends on must be there before anything is started."""
+    if max_updates is not None:
+        raise InputError("--max-updates: a command counts its own updates; allowed: without")
+    check_unchanged(spec)
+    program = command_words(spec)[0]
+    folder = Path(spec["settings"]["folder"])
+    found = folder / program if "/" in program else program
+    if shutil.which(found, path=command_path()) is None:
+        raise InputError(
+            f"{spec['configuration']}: the command '{program}' is not found; allowed: a program "
+            "of this machine, after the cluster file's `setup`"
+        )
+
+
 def _check_initial_weights(spec: dict[str, Any], spec_path: Path, weights: Path | None) -> None:
     """The weights must be those of the very run that the spec names."""
     source = spec["initial_weights"]
@@ -169,7 +190,7 @@ class _Segment:
             {
                 "work": str(work.path.resolve()),
                 "segment": self.number,
-                "data_folder": str(place.data_folder.resolve()),
+                "data_folder": str(place.data_folder.resolve()) if place.data_folder else "",
                 "torch_device": place.torch_device,
                 "initial_weights": str(initial_weights.resolve()) if initial_weights else None,
                 "max_updates": max_updates,

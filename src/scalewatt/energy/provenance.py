@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class Gpu:
     """NVML's, which perun's sensors carry; CUDA's own may be masked."""
     uuid: str | None
     """As NVML writes it."""
+    name: str | None = None
 
 
 def gpu_identity(device: Any) -> Gpu:
@@ -48,6 +50,37 @@ def gpu_identity(device: Any) -> Gpu:
         return Gpu(int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid))), uuid)
     except Exception:  # no NVML, or a partitioned GPU: perun has no sensor of that one either
         return Gpu(None, uuid)
+
+
+def visible_gpu(torch_device: str, local_rank: int) -> Gpu | None:
+    """The GPU that a program takes for the one of its local rank, without a context on it.
+
+    None where there is none to take (`cpu`, or `auto` on a machine without one).
+    """
+    if torch_device == "cpu":
+        return None
+    unknown = Gpu(None, None) if torch_device == "cuda" else None
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        words = [word.strip() for word in visible.split(",")] if visible is not None else []
+        count = len(words) if visible is not None else pynvml.nvmlDeviceGetCount()
+        if not count:
+            return unknown
+        word = words[local_rank % count] if words else str(local_rank % count)
+        if word.isdigit():
+            handle = pynvml.nvmlDeviceGetHandleByIndex(int(word))
+        else:
+            handle = pynvml.nvmlDeviceGetHandleByUUID(word)
+        name, uuid = (
+            text.decode() if isinstance(text, bytes) else text
+            for text in (pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle))
+        )
+        return Gpu(int(pynvml.nvmlDeviceGetIndex(handle)), uuid, name)
+    except Exception:  # no NVML, or a partitioned GPU: perun has no sensor of that one either
+        return unknown
 
 
 def held_gpus(places: Iterable[tuple[str, Gpu | None]]) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.campaign.command import is_command_spec
 from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.provenance import joined_gpus
-from scalewatt.energy.record import description_path
-from scalewatt.energy.workdir import WorkDir
+from scalewatt.energy.script_marks import joined_events
+from scalewatt.energy.workdir import WorkDir, description_path
 from scalewatt.files import atomic_path, read_json, write_json, write_table
 from scalewatt.training.events import read_events
 from scalewatt.training.history import SUBSETS, history_table
@@ -41,10 +42,13 @@ def already_published(out: Path, work: WorkDir) -> bool:
 def publish(work: WorkDir, out: Path) -> None:
     """Write a finished run's files to `out`. The working directory keeps them as well."""
     result = read_json(work.path / "result.json")
-    events = read_events(work.path / "events.jsonl", _segment_ends(work.perun))
+    command = is_command_spec(work.spec)
+    marks = joined_events(work.path) if command else work.path / "events.jsonl"
+    events = read_events(marks, _segment_ends(work.perun))
     out.mkdir(parents=True, exist_ok=True)
     _place_folder(work.perun, out / "perun")
-    _place_file(work.path / "weights.pt", out / "weights.pt")
+    if not command:  # whose weights are its own affair
+        _place_file(work.path / "weights.pt", out / "weights.pt")
     if (work.path / SUBSETS).exists():
         _place_file(work.path / SUBSETS, out / SUBSETS)
     with atomic_path(out / "train.log") as temporary:
@@ -81,6 +85,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         **joined_gpus(described),
         "hostnames": sorted({host for d in described for host in d["hostnames"]}),
         "metric_name": result["metric_name"],
+        "metric_goal": result.get("metric_goal", "min"),
         **{name: result["history"][-1].get(name) for name in _BASELINES},
         "parameters": result["parameters"],
         "segments": segments,

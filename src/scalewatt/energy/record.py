@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from scalewatt.campaign.command import is_command_spec
+from scalewatt.energy.command import CommandFailed, run_command
 from scalewatt.energy.ending import (
     ABORT_S,
     EXIT_FAILURE,
@@ -28,6 +30,7 @@ from scalewatt.energy.ending import (
     say,
 )
 from scalewatt.energy.watch import Limits, Watch, watch_rank
+from scalewatt.energy.workdir import description_path, outcome_path, segment_name
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
 from scalewatt.training.stop import StopRequest
@@ -39,21 +42,6 @@ if TYPE_CHECKING:
 FINISHED, STOPPED, MONITOR_LOST = "finished", "stopped", "monitor_lost"
 """Outcomes that ranks give; the last: stopped because the energy was no longer recorded."""
 _CODES = {FINISHED: 0, STOPPED: EXIT_STOPPED, MONITOR_LOST: EXIT_STOPPED}
-
-
-def segment_name(segment: int) -> str:
-    """Stem of a segment's files."""
-    return f"segment-{segment:03d}"
-
-
-def outcome_path(work: Path, segment: int) -> Path:
-    """Where rank 0 says how the training of a segment ended, before perun closes (`outcome_of`)."""
-    return work / f"{segment_name(segment)}.outcome"
-
-
-def description_path(work: Path, segment: int) -> Path:
-    """Where rank 0 says what a segment runs on."""
-    return work / f"{segment_name(segment)}.json"
 
 
 @dataclass(frozen=True)
@@ -87,6 +75,8 @@ def train(
 
     Gives FINISHED or STOPPED, and whether the segment's updates were done.
     """
+    if is_command_spec(job.spec):
+        return run_command(job, ranks, torch_device, stop, started_s)
     import torch
 
     from scalewatt.training.events import EventLog
@@ -162,6 +152,8 @@ def leave(watch: Watch, ranks: Ranks, code: int) -> NoReturn:
 def fail(error: BaseException) -> NoReturn:
     """Say what went wrong and end all ranks, which may wait in collectives."""
     end_within(ABORT_S)  # whatever becomes of the rest
+    if isinstance(error, CommandFailed):
+        abort(EXIT_FAILURE, f"scalewatt: error: {error}")
     if isinstance(error, InputError):
         abort(EXIT_INPUT, f"scalewatt: error: {error}")
     abort(EXIT_FAILURE, "".join(traceback.format_exception(error)))

@@ -31,7 +31,8 @@ class WorkDir:
     path: Path
     spec: dict[str, Any]
     spec_sha256: str
-    dataset_sha256: str
+    dataset_sha256: str | None
+    """None where the run has no dataset of ours."""
     lock: int
     """File descriptor of the lock, for the processes that must hold it as well."""
 
@@ -76,6 +77,21 @@ class WorkDir:
         write_json(self.path / "segments.json", segments)
 
 
+def segment_name(segment: int) -> str:
+    """Stem of a segment's files."""
+    return f"segment-{segment:03d}"
+
+
+def outcome_path(work: Path, segment: int) -> Path:
+    """Where rank 0 says how the training of a segment ended, before perun closes (`outcome_of`)."""
+    return work / f"{segment_name(segment)}.outcome"
+
+
+def description_path(work: Path, segment: int) -> Path:
+    """Where rank 0 says what a segment runs on."""
+    return work / f"{segment_name(segment)}.json"
+
+
 @contextmanager
 def node_lock(root: Path) -> Iterator[int]:
     """Hold this node against other trainings of this project: their energy could not be told apart.
@@ -90,14 +106,15 @@ def node_lock(root: Path) -> Iterator[int]:
 
 
 @contextmanager
-def open_workdir(root: Path, spec: dict[str, Any], dataset_sha256: str) -> Iterator[WorkDir]:
+def open_workdir(root: Path, spec: dict[str, Any], dataset_sha256: str | None) -> Iterator[WorkDir]:
     """Open and lock the working directory of `spec`, trained on this very dataset, under `root`.
 
     Held by another process of this machine, wait for it: it may be a training whose Snakemake was
     killed. Held by another machine's, InputError says by which.
     """
     sha = spec_sha256(spec)
-    path = root / f"{spec['configuration']}-{spec['repeat']}-{sha[:12]}-{dataset_sha256[:8]}"
+    data = (dataset_sha256 or "nodata")[:8]
+    path = root / f"{spec['configuration']}-{spec['repeat']}-{sha[:12]}-{data}"
     (path / "perun").mkdir(parents=True, exist_ok=True)
     with open(path / "lock", "a+", encoding="utf-8") as lock:
         _acquire(lock, path)

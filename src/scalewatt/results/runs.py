@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,8 @@ def run_row(
     history = pq.read_table(files.folder / "history.parquet").to_pylist()
     energy = EnergyTotals(pq.read_table(files.energy), with_staging=spec["protocol"] != "paper")
     metrics = [row["metric"] for row in history]
-    updates = sum(row["updates"] for row in history)
-    samples = sum(row["samples"] for row in history)
+    updates = _known_count(row["updates"] for row in history)
+    samples = _known_count(row["samples"] for row in history)
     identity = {
         "campaign": campaign,
         **{key: spec[key] for key in _FROM_SPEC},
@@ -95,10 +96,9 @@ def run_row(
     work = {
         "updates": updates,
         "samples": samples,
-        "passes": updates * spec["gpus"],
+        "passes": None if updates is None else updates * spec["gpus"],
         "metric_last": metrics[-1],
-        # Both models' metrics are errors.
-        "metric_best": min((m for m in metrics if m is not None), default=None),
+        "metric_best": _best(metrics, provenance.get("metric_goal", "min")),
         "train_loss": history[-1]["train_loss"],
         "validation_loss": history[-1]["validation_loss"],
         **_step_columns(history, samples),
@@ -128,7 +128,19 @@ _FROM_SETTINGS = ("precision", "loader", "channels_last", "compile")
 """Null where the model has no such setting."""
 
 
-def _step_columns(history: list[dict[str, Any]], samples: int) -> dict[str, Any]:
+def _known_count(values: Iterable[int | None]) -> int | None:
+    """The sum; None where one value is."""
+    found = list(values)
+    return None if None in found else sum(v for v in found if v is not None)
+
+
+def _best(metrics: list[float | None], goal: str) -> float | None:
+    """The smallest metric, or where the goal is `max` the largest."""
+    known = [m for m in metrics if m is not None]
+    return (max if goal == "max" else min)(known, default=None)
+
+
+def _step_columns(history: list[dict[str, Any]], samples: int | None) -> dict[str, Any]:
     """What a training step took, from the history; one of an older version has no such columns."""
     phases = {name: _mean_over_updates(history, name) for name in STEP_PHASES}
     known = [seconds for seconds in phases.values() if seconds is not None]

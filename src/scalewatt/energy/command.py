@@ -1,0 +1,295 @@
+"""One rank of a run of a command: the command as a child process, as torchrun would start it.
+
+What it does with a signal is its own affair; its exit code says how it ended: 0 finished, 75
+stopped at a checkpoint of its own, anything else failed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from scalewatt.campaign.command import command_words
+from scalewatt.energy.ending import EXIT_STOPPED
+from scalewatt.energy.provenance import Gpu, cpu_name, held_gpus, package_versions, visible_gpu
+from scalewatt.energy.script_marks import history_rows
+from scalewatt.energy.slurm_energy import slurm_step
+from scalewatt.energy.workdir import description_path, segment_name
+from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
+from scalewatt.files import write_json
+from scalewatt.lifeline import die_with
+from scalewatt.training.events import EventLog
+from scalewatt.training.stop import StopRequest
+
+if TYPE_CHECKING:
+    from scalewatt.training.job import Job
+    from scalewatt.training.world import Ranks
+
+FINISHED, STOPPED = "finished", "stopped"
+LAUNCHERS_VARIABLES = (
+    "PMI_",
+    "PMI2_",
+    "PMIX_",
+    "MPI_",
+    "MPIR_",
+    "MPICH_",
+    "OMPI_",
+    "HYDRA_",
+    "HYDI_",
+)
+"""Beginnings of the variables by which MPI would take the command for the rank itself."""
+_LAUNCHERS_ALSO = ("MPIEXEC_", "MV2_", "PALS_", "SLURM_PMI")
+_POLL_S = 0.1
+
+
+class CommandFailed(Exception):
+    """A rank's command ended neither finished nor stopped."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank stands among the others, in torchrun's words."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    node: int
+    nodes: int
+    address: str
+    port: int
+
+
+def run_command(
+    job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float
+) -> tuple[str, bool]:
+    """What perun monitors of a command: all ranks' commands from start to end.
+
+    Gives FINISHED or STOPPED, and False; CommandFailed where this rank's command failed.
+    """
+    events = EventLog(
+        job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
+    )
+    place = find_place(ranks)
+    words = command_words(job.spec)
+    _describe(job, ranks, visible_gpu(torch_device, place.local_rank), words)
+    folder = job.work / "script"
+    folder.mkdir(exist_ok=True)
+    with _Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
+        environment = child_environment(dict(os.environ), place, job, signals.file)
+        command = _start(words, Path(job.spec["settings"]["folder"]), environment)
+        events.enter("train")
+        code = signals.wait(command)
+    if code not in (0, EXIT_STOPPED):
+        raise CommandFailed(f"the command of rank {place.rank} on {ranks.host} {how_ended(code)}")
+    codes = _gathered(ranks, code)
+    events.enter("shutdown")
+    outcome = STOPPED if EXIT_STOPPED in codes else FINISHED
+    if outcome == FINISHED and place.rank == 0:
+        _write_result(job)
+    events.end()
+    return outcome, False
+
+
+def find_place(ranks: Ranks) -> Place:
+    """This rank's place; rank 0 finds a free port. All ranks take part."""
+    hosts = ranks.comm.allgather(ranks.host)
+    nodes = list(dict.fromkeys(hosts))
+    address = "127.0.0.1" if len(nodes) == 1 else ranks.host
+    found = (address, _free_port()) if ranks.rank == 0 else None
+    address, port = ranks.comm.bcast(found, root=0)
+    return Place(
+        rank=ranks.rank,
+        size=ranks.size,
+        local_rank=ranks.local_rank,
+        local_size=hosts.count(ranks.host),
+        node=nodes.index(ranks.host),
+        nodes=len(nodes),
+        address=address,
+        port=port,
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def child_environment(
+    environment: dict[str, str], place: Place, job: Job, stop_file: Path
+) -> dict[str, str]:
+    """A rank's environment as its command gets it: torchrun's variables, none of MPI's."""
+    taken = LAUNCHERS_VARIABLES + _LAUNCHERS_ALSO
+    kept = {k: v for k, v in environment.items() if not k.startswith(taken)}
+    kept.pop(FOLDER_VARIABLE, None)
+    if place.nodes == 1:
+        kept.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    # So that scripts of another Python environment find scalewatt.events.
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [path for path in (kept.get("PYTHONPATH"), package) if path]
+    spec = job.spec
+    marks = {FOLDER_VARIABLE: str(job.work)} if place.rank == 0 else {}
+    return {
+        **kept,
+        "RANK": str(place.rank),
+        "WORLD_SIZE": str(place.size),
+        "LOCAL_RANK": str(place.local_rank),
+        "LOCAL_WORLD_SIZE": str(place.local_size),
+        "GROUP_RANK": str(place.node),
+        "GROUP_WORLD_SIZE": str(place.nodes),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(place.rank),
+        "ROLE_WORLD_SIZE": str(place.size),
+        "MASTER_ADDR": place.address,
+        "MASTER_PORT": str(place.port),
+        "TORCHELASTIC_RUN_ID": f"{spec['configuration']}-{spec['repeat']}-{job.segment}",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "SCALEWATT_WORK": str(job.work / "script"),
+        "SCALEWATT_SPEC": str(job.work / "spec.json"),
+        SEGMENT_VARIABLE: str(job.segment),
+        STOP_VARIABLE: str(stop_file),
+        **marks,
+    }
+
+
+def _start(words: list[str], folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env=environment,
+            process_group=0,
+            preexec_fn=partial(_prepare, os.getpid()),
+        )
+    except OSError as error:
+        raise CommandFailed(f"the command {words[0]} cannot be started ({error})") from error
+
+
+def _prepare(parent: int) -> None:
+    """In the child: end with the rank, and take Ctrl-C as any program does."""
+    die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def how_ended(code: int) -> str:
+    """How a process with this exit code of Python's `subprocess` ended."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+    return f"was ended by signal {name}"
+
+
+class _Signals:
+    """Passes a rank's signals on to its command, and a wish to stop on to all ranks' (`file`)."""
+
+    def __init__(self, stop: StopRequest, file: Path) -> None:
+        self.stop, self.file = stop, file
+        self._got: list[int] = []
+        self._asked = False
+        self._previous: dict[int, Any] = {}
+        self._next_look_s = 0.0
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._previous[number](number, frame)
+        self._got.append(number)
+
+    def wait(self, command: subprocess.Popen[bytes]) -> int:
+        """Wait for the command's end; what it leaves of its process group is ended."""
+        try:
+            while (code := command.poll()) is None:
+                self._pass_on(command)
+                with suppress(subprocess.TimeoutExpired):
+                    command.wait(_POLL_S)
+            return code
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(command.pid, signal.SIGKILL)
+
+    def _pass_on(self, command: subprocess.Popen[bytes]) -> None:
+        asked = self._is_asked()
+        while self._got:
+            command.send_signal(self._got.pop(0))
+            self._asked = True
+        if asked and not self._asked:
+            command.send_signal(signal.SIGUSR1)
+            self._asked = True
+
+    def _is_asked(self) -> bool:
+        """Whether this rank or another has been asked to stop; all ranks are told."""
+        if self.stop.asked() or self._got:
+            if not self._asked:
+                self.file.touch()
+            return True
+        now = time.monotonic()
+        if now < self._next_look_s:
+            return False
+        self._next_look_s = now + 5 * _POLL_S
+        return self.file.exists()
+
+
+def _gathered(ranks: Ranks, code: int) -> list[int]:
+    """All ranks' exit codes; waiting for the others costs no computing time, as MPI's own would."""
+    request = ranks.comm.Ibarrier()
+    while not request.Test():
+        time.sleep(_POLL_S / 2)
+    return ranks.comm.allgather(code)
+
+
+def _write_result(job: Job) -> None:
+    settings = job.spec["settings"]
+    write_json(
+        job.work / "result.json",
+        {
+            "spec_sha256": job.spec_sha256,
+            "metric_name": settings["metric_name"],
+            "metric_goal": settings["metric_goal"],
+            "parameters": None,
+            "history": history_rows(job.work, job.spec, job.segment),
+        },
+    )
+
+
+def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None:
+    """Rank 0 writes what this segment runs on, for the run's provenance."""
+    places = ranks.comm.gather((ranks.host, gpu), root=0)
+    if places is None:
+        return
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    write_json(
+        description_path(job.work, job.segment),
+        {
+            "hostnames": sorted({host for host, _ in places}),
+            **held_gpus(places),
+            "torch_device": "cpu" if gpu is None else "cuda",
+            "device_name": cpu_name() if gpu is None else gpu.name,
+            "threads_per_rank": int(threads) if threads.isdigit() else None,
+            "packages": package_versions(),
+            "python": sys.version.split()[0],
+            "slurm": slurm_step(os.environ),
+            "command": words,
+            "files": job.spec["settings"]["files"],
+        },
+    )

@@ -1,0 +1,55 @@
+"""What a command's script said of itself (`scalewatt.events`), joined with what was seen from outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from scalewatt.events import EVENTS_FILE, HISTORY_FILE
+from scalewatt.files import write_text
+
+Row = dict[str, Any]
+
+
+def joined_events(work: Path) -> Path:
+    """A file of the run's stage marks for `read_events`, in the working directory `work`.
+
+    Where a script marks stages, they stand for the one stage `train` that is seen from outside;
+    `startup` then lasts until its first mark.
+    """
+    own, given = json_lines(work / "events.jsonl"), json_lines(work / EVENTS_FILE)
+    marked = {mark["segment"] for mark in given}
+    seen = [m for m in own if m["stage"] != "train" or m["segment"] not in marked]
+    marks = sorted([*seen, *given], key=lambda mark: (mark["segment"], mark["start_s"]))
+    path = work / "events.joined.jsonl"
+    write_text(path, "".join(json.dumps(mark) + "\n" for mark in marks))
+    return path
+
+
+def history_rows(work: Path, spec: Row, segment: int) -> list[Row]:
+    """One row per reported epoch; without a report one row of the whole training, in `segment`.
+
+    Samples that were not reported are those that the campaign declares, where epochs are whole.
+    """
+    reported = {row["epoch"]: row for row in json_lines(work / HISTORY_FILE)}
+    rows = [reported[epoch] for epoch in sorted(reported)]
+    declared = spec["dataset_samples"]
+    if not rows:
+        whole = None if declared is None else declared * spec["epochs"]
+        last = {"epoch": spec["epochs"] - 1, "segment": segment}
+        return [{**last, "metric": None, "samples": whole, "updates": None}]
+    if len(rows) != spec["epochs"]:
+        return rows
+    return [{**r, "samples": declared if r["samples"] is None else r["samples"]} for r in rows]
+
+
+def json_lines(path: Path) -> list[Row]:
+    """The whole lines of a JSON-lines file, nothing without one; a torn line is passed over."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows

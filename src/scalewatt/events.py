@@ -1,0 +1,129 @@
+"""What a training script of yours may tell scalewatt while it runs: stages, results, and being asked to stop.
+
+For runs with `workload: command` (docs/your-script.md). Outside such a run nothing is written, and
+nothing is asked. Imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from scalewatt.training.events import STAGES
+
+FOLDER_VARIABLE = "SCALEWATT_MARKS"
+"""Folder of the script's marks; in the environment of rank 0 alone."""
+STOP_VARIABLE = "SCALEWATT_STOP"
+"""File that is there once the run is asked to stop."""
+SEGMENT_VARIABLE = "SCALEWATT_SEGMENT"
+EVENTS_FILE, HISTORY_FILE = "script-events.jsonl", "script-history.jsonl"
+_LOOK_S = 0.5
+
+_asked = False
+_next_look_s: float | None = None
+
+
+def stage(name: str, epoch: int | None = None) -> None:
+    """Begin a stage, which lasts until the next one begins; `epoch` counts from 0.
+
+    ValueError where `name` is none of scalewatt's stages.
+    """
+    if name not in STAGES:
+        raise ValueError(f"'{name}' is no stage; allowed: {', '.join(STAGES)}")
+    mark = {"stage": name, "epoch": None if epoch is None else int(epoch), "start_s": time.time()}
+    _append(EVENTS_FILE, mark)
+
+
+def report(
+    *,
+    epoch: int,
+    metric: float | None = None,
+    samples: int | None = None,
+    updates: int | None = None,
+    train_loss: float | None = None,
+    validation_loss: float | None = None,
+    train_metric: float | None = None,
+    learning_rate: float | None = None,
+) -> None:
+    """Say what an epoch (from 0) gave; said again, the last word counts.
+
+    `samples` and `updates` are those of this epoch over all ranks. What is not a finite number is
+    taken for unknown.
+    """
+    numbers = {
+        "metric": metric,
+        "train_loss": train_loss,
+        "validation_loss": validation_loss,
+        "train_metric": train_metric,
+        "learning_rate": learning_rate,
+    }
+    counts = {"samples": samples, "updates": updates}
+    _append(
+        HISTORY_FILE,
+        {
+            "epoch": _count("epoch", epoch),
+            **{name: _finite(value) for name, value in numbers.items()},
+            **{k: None if v is None else _count(k, v) for k, v in counts.items()},
+        },
+    )
+
+
+def stop_requested() -> bool:
+    """Whether this run is asked to stop: write a checkpoint to SCALEWATT_WORK then, and exit with 75.
+
+    From the first call on, the signals USR1 and TERM no longer end this process (unless the script
+    has handlers of its own, which stay). Ranks may learn of it at different steps.
+    """
+    global _asked, _next_look_s
+    path = os.environ.get(STOP_VARIABLE)
+    if path is None:
+        return False
+    now = time.monotonic()
+    if _next_look_s is None:
+        _take_signals()
+    if not _asked and (_next_look_s is None or now >= _next_look_s):
+        _next_look_s = now + _LOOK_S
+        _asked = os.path.exists(path)
+    return _asked
+
+
+def _take_signals() -> None:
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _on_signal)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    global _asked
+    _asked = True
+
+
+def _count(name: str, value: int) -> int:
+    count = int(value)
+    if count != value or count < 0:
+        raise ValueError(f"{name}: {value!r} is no count; allowed: 0, 1, 2, …")
+    return count
+
+
+def _finite(value: float | None) -> float | None:
+    number = None if value is None else float(value)
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _append(name: str, row: dict[str, Any]) -> None:
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder is None:
+        return
+    line = json.dumps({"segment": int(os.environ[SEGMENT_VARIABLE]), **row}) + "\n"
+    # One call for the whole line: a process that is killed leaves no half of one.
+    file = os.open(Path(folder, name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
