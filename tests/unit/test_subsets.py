@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalewatt.datasets.subsets import (
-    indices_sha256,
-    read_index_list,
-    stratified_subset,
-    write_index_list,
-)
-from scalewatt.errors import InputError
-from scalewatt.files import write_table
+from scalewatt.datasets.subsets import indices_sha256, stratified_subset
 
 
 @st.composite
@@ -60,25 +50,3 @@ def test_the_seed_decides_which_samples_are_taken():
 def test_the_digest_depends_on_values_and_not_on_the_integer_type():
     assert indices_sha256(np.arange(3, dtype=np.int32)) == indices_sha256(np.arange(3))
     assert indices_sha256(np.arange(3)) != indices_sha256(np.arange(4))
-
-
-def test_a_stored_index_list_is_read_back_with_its_digest(tmp_path):
-    indices = stratified_subset(np.tile(np.arange(5), 20), 37, 1)
-    write_index_list(tmp_path / "subset-train.parquet", indices)
-    table = pq.read_table(tmp_path / "subset-train.parquet")
-    assert table.schema.metadata[b"sha256"].decode() == indices_sha256(indices)
-    np.testing.assert_array_equal(read_index_list(tmp_path / "subset-train.parquet"), indices)
-
-
-def test_an_index_list_that_was_changed_or_is_none_is_refused(tmp_path):
-    path = tmp_path / "subset-val.parquet"
-    write_index_list(path, np.arange(9))
-    table = pq.read_table(path)
-    write_table(table.slice(1), path)
-    with pytest.raises(InputError, match=r"subset-val\.parquet: its indices have SHA-256"):
-        read_index_list(path)
-    write_table(pa.table({"other": [1]}), path)
-    with pytest.raises(InputError, match=r"subset-val\.parquet: is no index list"):
-        read_index_list(path)
-    with pytest.raises(InputError, match="is no index list"):
-        read_index_list(tmp_path / "missing.parquet")

@@ -1,18 +1,12 @@
-"""Class-stratified, nested, seeded subsets of a labelled dataset, and their index lists."""
+"""Class-stratified, nested, seeded subsets of a labelled dataset."""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from scalewatt.errors import InputError
-from scalewatt.files import write_table
 
 
 def stratified_subset(labels: np.ndarray, total: int, seed: int) -> np.ndarray:
@@ -68,23 +62,3 @@ def _class_order(sizes: list[int], priority: list[int], total: int) -> Iterator[
 def indices_sha256(indices: np.ndarray) -> str:
     """SHA-256 of an index list, as little-endian int64."""
     return hashlib.sha256(np.asarray(indices).astype("<i8").tobytes()).hexdigest()
-
-
-def write_index_list(path: Path | str, indices: np.ndarray) -> None:
-    """Write an index list as Parquet: a column `index` (int64), its SHA-256 in the metadata."""
-    table = pa.table({"index": pa.array(np.asarray(indices), pa.int64())})
-    write_table(table.replace_schema_metadata({"sha256": indices_sha256(indices)}), path)
-
-
-def read_index_list(path: Path | str) -> np.ndarray:
-    """The index list that `write_index_list` wrote; InputError where it is not what was written."""
-    try:
-        table = pq.read_table(path)
-        indices = table["index"].to_numpy()
-        digest = (table.schema.metadata or {}).get(b"sha256", b"").decode()
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise InputError(f"{path}: is no index list ({error})") from error
-    found = indices_sha256(indices)
-    if found != digest:
-        raise InputError(f"{path}: its indices have SHA-256 {found}, it was written with {digest}")
-    return indices

@@ -1,0 +1,163 @@
+"""ResNet50 trained by the loop with each loader: it learns, and goes on bit for bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from campaign_files import demo
+from PIL import Image
+from torch import nn
+
+from scalewatt.campaign.spec import run_spec
+from scalewatt.datasets.image_index import build_index
+from scalewatt.training.events import EventLog
+from scalewatt.training.job import Job
+from scalewatt.training.loop import FINISHED, STOPPED, Trainer
+from scalewatt.training.stop import StopRequest
+from scalewatt.training.world import Ranks
+from scalewatt.workloads.resnet50 import ResNet50
+
+CPU = torch.device("cpu")
+
+
+class Alone:
+    """MPI's communicator of a world of one."""
+
+    def gather(self, value: Any, root: int) -> list[Any]:
+        return [value]
+
+    def allgather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def bcast(self, value: Any, root: int) -> Any:
+        return value
+
+    def Barrier(self) -> None:
+        """Nobody to wait for."""
+
+
+RANKS = Ranks(Alone(), 0, 1, 0, "here", 1)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two classes of photos that are easy to tell apart: bright and dark."""
+    root = tmp_path_factory.mktemp("images")
+    rng = np.random.default_rng(0)
+    for split, images in (("train", 12), ("val", 5)):
+        for label, level in enumerate((60, 190)):
+            for number in range(images):
+                path = root / split / f"n{label}" / f"{number}.JPEG"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                noise = rng.normal(level, 25, (5, 6, 3)).clip(0, 255).astype(np.uint8)
+                Image.fromarray(noise).resize((48, 40)).save(path)
+        build_index(root, split)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process group of one, a small network in the place of ResNet50, and cuDNN's flags kept."""
+
+    def small(self: ResNet50) -> nn.Module:
+        return nn.Sequential(
+            *(nn.Conv2d(3, 8, 5, stride=4), nn.BatchNorm2d(8), nn.ReLU()),
+            *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)),
+        )
+
+    monkeypatch.setattr(ResNet50, "model", small)
+    kept = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = kept
+
+
+def spec(loader: str, protocol: str) -> dict[str, Any]:
+    campaign = demo()
+    one = next(c for c in campaign.configurations.values() if c.model == "resnet50")
+    made = run_spec(campaign, one.id, 1)
+    settings = made["settings"] | {"loader": loader, "image_size": 24, "loader_workers": 0}
+    return made | {
+        "protocol": protocol,
+        "dataset": made["dataset"] | {"classes": 2},
+        "dataset_samples": 24,
+        "validation_samples": 10,
+        "dataset_fraction": "1",
+        "gpus": 1,
+        "local_batch_size": 5,
+        "global_batch_size": 5,
+        "epochs": 3,
+        "settings": settings | {"base_learning_rate": 5.0, "warmup_epochs": 1},
+    }
+
+
+def train(spec: dict[str, Any], folder: Path | str, work: Path, at_most: int | None) -> dict | None:
+    """One segment; the result if that was the last."""
+    work.mkdir(exist_ok=True)
+    job = Job(spec, "digest", str(folder), work, 0, max_updates=at_most)
+    trainer = Trainer(job, RANKS, CPU, StopRequest(), EventLog(None, 0))
+    trainer.warm_up()
+    trainer.resume()
+    ended = trainer.run()
+    assert ended in (FINISHED, STOPPED)
+    if ended == STOPPED:
+        return None
+    return json.loads((work / "result.json").read_text())
+
+
+LEARNT = ("train_loss", "validation_loss", "metric", "learning_rate", "samples", "updates")
+
+
+@pytest.mark.parametrize(
+    ("loader", "protocol"),
+    [("pil", "paper"), ("torchvision", "corrected"), ("torchvision", "paper"),
+     ("synthetic", "corrected"), ("synthetic", "paper")],
+)  # fmt: skip
+def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
+    folder: Path, tmp_path: Path, loader: str, protocol: str
+) -> None:
+    one = spec(loader, protocol)
+    whole = train(one, folder, tmp_path / "whole", None)
+    segments = 1
+    while (cut := train(one, folder, tmp_path / "cut", 4)) is None:
+        segments += 1
+    assert whole and segments == 4  # of 15 updates, 5 an epoch
+    for row, other in zip(whole["history"], cut["history"], strict=True):
+        assert {k: row[k] for k in LEARNT} == {k: other[k] for k in LEARNT}
+    weights, others = (torch.load(tmp_path / n / "weights.pt") for n in ("whole", "cut"))
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+@pytest.mark.parametrize("loader", ["pil", "torchvision"])
+def test_images_are_learnt_from(folder: Path, tmp_path: Path, loader: str) -> None:
+    result = train(spec(loader, "corrected"), folder, tmp_path / "run", None)
+    assert result
+    assert result["history"][-1]["metric"] == 0
+    assert result["history"][-1]["train_loss"] < 0.5 * result["history"][0]["train_loss"]
+
+
+def test_both_readers_learn_nearly_alike(folder: Path, tmp_path: Path) -> None:
+    losses = []
+    for loader in ("pil", "torchvision"):
+        result = train(spec(loader, "corrected"), folder, tmp_path / loader, None)
+        assert result
+        losses.append(result["history"][0]["train_loss"])
+    first, second = losses
+    assert first == pytest.approx(second, rel=0.05)
+
+
+def test_synthetic_images_train_without_data_and_leave_no_error(tmp_path: Path) -> None:
+    result = train(spec("synthetic", "paper"), "nowhere", tmp_path / "run", None)
+    assert result
+    for row in result["history"]:
+        assert (row["samples"], row["updates"]) == (24, 5)
+        assert row["metric"] is row["train_loss"] is row["validation_loss"] is None
+        assert row["train_metric"] is row["top5_error_percent"] is None
