@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 import zlib
@@ -61,13 +62,15 @@ def _by_wnid(entry: tuple[int, str, int]) -> str:
 def _read_files(path: Path) -> dict[str, bytes]:
     found = {}
     try:
-        with tarfile.open(path, "r:*") as tar:
+        # All of it at once, so that its checksum at the end is held against it.
+        content = gzip.decompress(path.read_bytes())
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
             for member in tar:
                 for wanted in (_META, _GROUND_TRUTH):
                     if member.isfile() and f"/{member.name}".endswith(f"/{wanted}"):
                         found[wanted] = tar.extractfile(member).read()  # type: ignore[union-attr]
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read as a tar file ({error})") from error
+        raise InputError(f"{path}: cannot be read as a tar.gz file ({error})") from error
     for wanted in (_META, _GROUND_TRUTH):
         if wanted not in found:
             raise InputError(f"{path}: holds no {wanted}; expected the devkit of ILSVRC2012")
