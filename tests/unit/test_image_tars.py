@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -235,7 +236,7 @@ def test_with_the_devkit_beside_it_a_trees_classes_are_checked_one_by_one(
 ) -> None:
     shutil.copytree(tree, tmp_path / "tree")
     shutil.copy(tars / TARS["devkit"], tmp_path / "tree")
-    assert prepare(official, tmp_path / "data", str(tmp_path / "tree"))["classes" != "x"] or True
+    prepare(official, tmp_path / "data", str(tmp_path / "tree"))
     wnid = sorted(official.train)[2]
     next((tmp_path / "tree" / "train" / wnid).iterdir()).unlink()
     wanted = official.num_train_images[wnid]
@@ -382,12 +383,11 @@ def test_a_ground_truth_that_is_no_class_is_named(own: Official, tmp_path: Path)
         if truth:
             name = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
             members[name] = truth
-        path.write_bytes(tar_bytes(members))
+        path.write_bytes(gzip.compress(tar_bytes(members)))
         with pytest.raises(InputError, match=message):
             read_devkit(path)
-    path.write_bytes(
-        tar_bytes({"data/meta.mat": b"no", "data/ILSVRC2012_validation_ground_truth.txt": b""})
-    )
+    members = {"data/meta.mat": b"no", "data/ILSVRC2012_validation_ground_truth.txt": b""}
+    path.write_bytes(gzip.compress(tar_bytes(members)))
     with pytest.raises(InputError, match=r"meta\.mat: cannot be read"):
         read_devkit(path)
 
