@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from scalewatt.campaign.variants import BASELINE, OTHER, SEVERAL
+from scalewatt.campaign.variants import GROUPS as OF_KEY
 from scalewatt.figures import style
 from scalewatt.figures.points import Row, gpu_word, metadata
 from scalewatt.figures.words import (
@@ -28,6 +30,8 @@ NOTES_HEIGHT_MM = 24.0
 COLUMNS = 3
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NO_ERROR = "synthetic"
+GROUPS = (BASELINE, *dict.fromkeys(OF_KEY.values()), SEVERAL, OTHER)
+"""Each with a colour and a marker of its own, the same in all blocks."""
 _SHORT_H, _SMALL_KWH = 0.5, 0.5
 """Below these, time is shown in s and energy in Wh."""
 
@@ -98,7 +102,8 @@ def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
     """The lines of the y axis from the top (y = 0) down; a group with variants has a heading."""
     y = 0.0
     several_n = len({row["gpus"] for row in rows}) > 1
-    for colour, group in enumerate(dict.fromkeys(row["group"] for row in rows)):
+    for group in dict.fromkeys(row["group"] for row in rows):
+        colour = GROUPS.index(group)
         own = [row for row in rows if row["group"] == group]
         if not all(_is_baseline(row) for row in own):
             yield Slot(y, group, None, colour)
@@ -148,7 +153,7 @@ def _draw_block(
     for place, (axes, shown) in enumerate(zip(grid, panels_of(rows), strict=True)):
         style.panel_letter(axes, letters[place])
         if place == 0:
-            axes.set_title(_title(rows, word), loc="left", fontweight="bold")
+            _draw_title(axes, _title(rows, word))
         axes.set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
         axes.grid(visible=False, axis="y")
         if _has(rows, shown.column):
@@ -158,6 +163,12 @@ def _draw_block(
             axes.set_xlabel(shown.label)
             _say_inside(axes, 0.5, (slots[0].y + slots[-1].y) / 2, "none of these runs has a value")
         _label_slots(axes, slots, place % COLUMNS == 0)
+
+
+def _draw_title(axes: Axes, title: str) -> None:
+    """Left of the panel's letter, over the names of the variants."""
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    axes.annotate(title, (0, 1), xytext=(-20, 4), ha="right", fontweight="bold", **place)
 
 
 def _draw_panel(axes: Axes, shown: Shown, slots: Sequence[Slot], letter: str) -> None:
@@ -222,7 +233,11 @@ def _words(row: Row) -> str:
         return "baseline"
     used, precision = row["precision_used"], row["precision"]
     computed = "precision" in row["differs"] and used not in (None, precision)
-    return row["differs"] + (f" (in {used})" if computed else "")
+    return row["differs"] + (f" (in {_spoken(used)})" if computed else "")
+
+
+def _spoken(precision: str | None) -> str:
+    return (precision or "unknown precision").replace("_", " ")
 
 
 def _is_baseline(row: Row) -> bool:
@@ -249,7 +264,7 @@ def _values(rows: Sequence[Row], column: str) -> list[float]:
 def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     stored = metadata(table)
     baselines = [
-        f"{row['model']}: {row['differs']} (in {row['precision_used'] or 'unknown precision'})"
+        f"{row['model']}: {row['differs']} (in {_spoken(row['precision_used'])})"
         for row in rows
         if _is_baseline(row)
     ]

@@ -58,6 +58,32 @@ def caption(figure: int, table: pa.Table) -> str:
     return " ".join(parts)
 
 
+def variants_caption(table: pa.Table) -> str:
+    """How many variants there are, and which cost least and most against their baseline."""
+    rows = table.to_pylist()
+    if not rows:
+        return "No run of these variants has finished."
+    parts = []
+    for model in dict.fromkeys(row["model"] for row in rows):
+        own = [r for r in rows if r["model"] == model and r["configuration"] != r["baseline"]]
+        known = sorted(
+            (row for row in own if row["energy_per_sample_ratio"] is not None),
+            key=lambda row: row["energy_per_sample_ratio"],
+        )
+        parts.append(f"{model}: {len(own)} variant{'s' * (len(own) != 1)}.")
+        if known:
+            ends = (known[0], known[-1]) if len(known) > 1 else known
+            said = "; ".join(
+                f"{number(row['energy_per_sample_ratio'], 3)} times the baseline's ({row['differs']})"
+                for row in ends
+            )
+            parts.append(f"Energy per sample, least and most: {said}.")
+    missing = len(metadata(table).get("missing", []))
+    if missing:
+        parts.append(f"{missing} configuration{'s' * (missing > 1)} without a finished run.")
+    return " ".join(parts)
+
+
 def _procedures(rows: Sequence[Row], word: str) -> list[str]:
     names = {row["series"] for row in rows}
     counts = [row["gpus"] for row in rows]

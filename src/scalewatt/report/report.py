@@ -16,7 +16,7 @@ from scalewatt.errors import InputError
 from scalewatt.figures.points import gpu_word, metadata
 from scalewatt.figures.words import metric_label, origin_sentence
 from scalewatt.files import read_json, write_text
-from scalewatt.report.captions import TITLES, caption, title
+from scalewatt.report.captions import TITLES, caption, title, variants_caption
 from scalewatt.report.numbers import MISSING, flags, number, with_interval
 
 Row = dict[str, Any]
@@ -59,6 +59,19 @@ TABLE1_COLUMNS = (
     ("n_repeats", "runs"),
     ("energy_origin", "origin"),
 )
+VARIANT_QUANTITIES = (
+    ("runtime_h", "run time (h)"),
+    ("energy_kwh", "energy (kWh)"),
+    ("energy_per_sample_j", "J per sample"),
+    ("mean_gpu_power_w", "GPU power (W)"),
+    ("mean_cpu_socket_power_w", "CPU socket power (W)"),
+    ("step_data_share", "share of a step waiting for data"),
+    ("metric_last", "metric"),
+)
+VARIANT_RATIOS = (
+    ("runtime_ratio", "time ÷ baseline"),
+    ("energy_ratio", "energy ÷ baseline"),
+)
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,15 @@ class FigureEntry:
     title: str
     caption: str
     image: str | None
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The part on variants; `image` is a data URI, or None when its file is missing."""
+
+    caption: str
+    image: str | None
+    grid: Grid
 
 
 def write_report(
@@ -118,6 +140,7 @@ def write_report(
         devices=_devices(runs or []),
         basis=basis,
         figures=[_figure(number_, tables_dir, figures_dir) for number_ in TITLES],
+        variants=_variants(tables_dir, figures_dir),
         table1=_table1_grid(_table(tables_dir / "table1.parquet"), hours),
         configurations=_configuration_grid(configurations, hours),
         runs=_run_grid(runs, hours),
@@ -201,13 +224,31 @@ def _devices(runs: Sequence[Row]) -> list[str]:
 def _figure(figure: int, tables_dir: Path, figures_dir: Path) -> FigureEntry:
     table = _table(tables_dir / f"figure{figure}.parquet")
     words = "This figure's table has not been made." if table is None else caption(figure, table)
-    return FigureEntry(figure, title(figure, table), words, _image(figures_dir, figure))
+    return FigureEntry(figure, title(figure, table), words, _image(figures_dir, f"figure{figure}"))
 
 
-def _image(figures_dir: Path, figure: int) -> str | None:
+def _variants(tables_dir: Path, figures_dir: Path) -> Variants | None:
+    """The part on variants, of a campaign that has them."""
+    table = _table(tables_dir / "variants.parquet")
+    if table is None:
+        return None
+    rows = table.to_pylist()
+    texts = [
+        [number(row[c]) for c in ("model", "differs", "precision_used", "n_repeats")]
+        + [with_interval(row, column) for column, _ in VARIANT_QUANTITIES]
+        + [number(row[column], 3) for column, _ in VARIANT_RATIOS]
+        for row in rows
+    ]
+    headings = ["model", "variant", "computed in", "runs"]
+    headings += [words for _, words in (*VARIANT_QUANTITIES, *VARIANT_RATIOS)]
+    image = _image(figures_dir, "variants")
+    return Variants(variants_caption(table), image, Grid(headings, texts))
+
+
+def _image(figures_dir: Path, stem: str) -> str | None:
     """The figure as a data URI: SVG, else PNG, else None."""
     for suffix, kind in (("svg", "svg+xml"), ("png", "png")):
-        path = figures_dir / f"figure{figure}.{suffix}"
+        path = figures_dir / f"{stem}.{suffix}"
         if path.is_file():
             return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
     return None

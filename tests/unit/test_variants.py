@@ -1,0 +1,432 @@
+"""Variants of one training: what a campaign says of them, their table, their figure."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib.text
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+from campaign_files import ROOT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from run_files import epochs, make_run, make_spec, part
+
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.definitions import table_definition
+from scalewatt.campaign.expand import expand, load_campaign
+from scalewatt.campaign.validation import read_yaml, schema
+from scalewatt.errors import InputError
+from scalewatt.figures import style
+from scalewatt.figures import variants as figure_module
+from scalewatt.figures.draw import draw_figure
+from scalewatt.report.report import write_report
+from scalewatt.results.build import write_figure_table
+from scalewatt.results.variants import markdown, ratio
+
+VARIANTS = ROOT / "campaigns" / "variants.yaml"
+
+
+def campaign(**changes: Any) -> Any:
+    content = read_yaml(VARIANTS) | changes
+    return expand(content, Path("made.yaml"), known_devices())
+
+
+def definition_of(made: Any, runs: list[list[Any]]) -> dict[str, Any]:
+    return json.loads(json.dumps(table_definition(made, "variants", runs)))
+
+
+# --- the campaign ---------------------------------------------------------------------------------
+
+
+def test_every_variant_of_the_shipped_campaign_departs_in_one_thing() -> None:
+    made = load_campaign(VARIANTS)
+    for entry in definition_of(made, [])["variants"]:
+        if entry["configuration"] == entry["baseline"]:
+            assert entry["group"] == "Baseline"
+        else:
+            assert entry["group"] in ("Protocol", "Loader", "Precision", "Layout and compilation")
+            assert "," not in entry["differs"]
+
+
+@pytest.mark.parametrize("model", ["resnet50", "fourcastnet.pretrain"])
+@pytest.mark.parametrize("key", ["loader", "precision", "compile", "channels_last"])
+def test_the_shipped_campaign_has_every_choice(model: str, key: str) -> None:
+    entry = schema("campaign")["$defs"][model]["properties"].get(key)
+    if entry is None:
+        assert (model, key) == ("fourcastnet.pretrain", "channels_last")
+        return
+    own = [c for c in load_campaign(VARIANTS).configurations.values() if model.startswith(c.model)]
+    assert {c.settings[key] for c in own} == set(entry.get("enum", (True, False)))
+
+
+def test_both_protocols_are_compared() -> None:
+    made = load_campaign(VARIANTS)
+    own = [c for c in made.configurations.values() if c.model == "resnet50"]
+    assert {c.protocol for c in own} == {"paper", "corrected"}
+    assert all(count >= 3 for count in made.repeats.values())
+
+
+def test_a_departure_is_said_in_words_and_put_into_its_group() -> None:
+    said = {
+        entry["series"]: (entry["group"], entry["differs"])
+        for entry in definition_of(campaign(), [])["variants"]
+    }
+    assert said["resnet50"] == (
+        "Baseline",
+        "protocol paper, loader pil, precision torch_default",
+    )
+    assert said["resnet50-corrected"] == ("Protocol", "protocol corrected")
+    assert said["resnet50-synthetic"] == ("Loader", "loader synthetic")
+    assert said["fourcastnet-bf16"] == ("Precision", "precision bf16")
+    assert said["resnet50-channels-last"] == ("Layout and compilation", "channels last")
+    assert said["fourcastnet-compiled"] == ("Layout and compilation", "compiled")
+
+
+def with_series(name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    content = read_yaml(VARIANTS)
+    content["series"][name] = content["series"]["resnet50"] | entry
+    content["figures"]["variants"]["series"].append(name)
+    return {key: content[key] for key in ("series", "figures")}
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"settings": {"loader": "synthetic", "compile": True}}, "Several"),
+        ({"settings": {"momentum": 0.5}}, "Other"),
+        ({"local_batch_size": 128}, "Other"),
+    ],
+)
+def test_what_departs_in_several_or_other_things_has_groups_of_its_own(
+    entry: dict[str, Any], expected: str
+) -> None:
+    found = definition_of(campaign(**with_series("odd", entry)), [])["variants"]
+    (odd,) = [e for e in found if e["series"] == "odd"]
+    assert odd["group"] == expected
+    for key, value in {**entry, **entry.get("settings", {})}.items():
+        if not isinstance(value, dict | bool):
+            assert f"{key.replace('_', ' ')} {value}" in odd["differs"]
+
+
+def test_a_point_is_compared_with_the_baseline_of_its_own_n() -> None:
+    content = read_yaml(VARIANTS)
+    for name in ("resnet50", "resnet50-bf16"):
+        content["series"][name] |= {"gpus": [1, 2]}
+    made = campaign(series=content["series"])
+    found = {e["configuration"]: e for e in definition_of(made, [])["variants"]}
+    two = "resnet50-local-n002-lbs0064-full"
+    assert found[f"{two}-precisionbf16"]["baseline"] == two
+    assert found[f"{two}-precisionbf16"]["differs"] == "precision bf16"
+    assert found[two]["group"] == "Baseline"
+
+
+@pytest.mark.parametrize(
+    ("baselines", "named"),
+    [
+        (["resnet50"], ["none for fourcastnet", "allowed: fourcastnet, fourcastnet-synthetic"]),
+        (["resnet50", "resnet50-fp32", "fourcastnet"], ["'resnet50' and 'resnet50-fp32' are both"]),
+        (["resnet50", "fourcastnt"], ["'fourcastnt' is not among", "did you mean 'fourcastnet'?"]),
+    ],
+)
+def test_a_campaign_without_one_baseline_for_each_model_is_refused(
+    baselines: list[str], named: list[str]
+) -> None:
+    figures = read_yaml(VARIANTS)["figures"]
+    figures["variants"]["baselines"] = baselines
+    with pytest.raises(InputError) as caught:
+        campaign(figures=figures)
+    assert "figures.variants.baselines" in str(caught.value)
+    assert all(text in str(caught.value) for text in named)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def quantity(mean: float | None, half: float | None, **more: Any) -> dict[str, Any]:
+    ends: dict[str, float | None] = {"low": None, "high": None}
+    if mean is not None and half is not None:
+        ends = {"low": mean - half, "high": mean + half}
+    row = {"configuration": "own", "energy_origin": "measured", "energy_scope": "gpu"} | more
+    return row | {f"energy_kwh_{key}": value for key, value in (ends | {"mean": mean}).items()}
+
+
+BASE = quantity(2.0, 0.2, configuration="base")
+POSITIVE = st.floats(1e-3, 1e6)
+
+
+@settings(deadline=None)
+@given(POSITIVE, POSITIVE, st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 100))
+def test_a_ratio_and_its_interval_do_not_depend_on_the_unit(
+    own: float, base: float, own_half: float, base_half: float, unit: float
+) -> None:
+    first, second = (
+        ratio(
+            quantity(own * u, own_half * own * u),
+            quantity(base * u, base_half * base * u, configuration="base"),
+            "energy_kwh",
+        )
+        for u in (1.0, unit)
+    )
+    assert first["ratio"] == pytest.approx(own / base)
+    half = own / base * math.hypot(own_half, base_half)
+    size = pytest.approx((own / base - half, own / base + half), rel=1e-6, abs=1e-9 * own / base)
+    assert (first["low"], first["high"]) == size
+    assert (second["low"], second["high"]) == size
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (quantity(3.0, None), (1.5, None, None)),
+        (quantity(None, None), (None, None, None)),
+        (quantity(2.0, 0.2, configuration="base"), (1.0, None, None)),
+        (quantity(3.0, 0.1, energy_origin="estimated"), (None, None, None)),
+        (quantity(3.0, 0.1, energy_scope="gpu+cpu"), (None, None, None)),
+    ],
+    ids=["single run", "unknown", "the baseline itself", "other origin", "other scope"],
+)
+def test_a_ratio_has_no_more_than_is_known(own: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    assert tuple(ratio(own, BASE, "energy_kwh").values()) == expected
+
+
+def test_without_a_finished_baseline_there_is_no_ratio() -> None:
+    assert set(ratio(quantity(3.0, 0.1), None, "energy_kwh").values()) == {None}
+
+
+RUNS = {
+    # series: what a run takes in s and W on the GPU, waits for in s a step, and its last error
+    "resnet50": (40.0, 200.0, 0.3, 20.0),
+    "resnet50-corrected": (20.0, 220.0, 0.3, 19.0),
+    "resnet50-synthetic": (10.0, 300.0, 0.0, None),
+    "resnet50-fp16": (38.0, 180.0, 0.3, 20.5),
+    "fourcastnet": (30.0, 250.0, 0.1, 900.0),
+    "fourcastnet-compiled": (25.0, 260.0, 0.12, 901.0),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of some of the shipped campaign's runs, with made numbers."""
+    results, made = tmp_path_factory.mktemp("results"), load_campaign(VARIANTS)
+    runs = []
+    for series, (seconds, watts, waiting, error) in RUNS.items():
+        one = made.configurations[made.series[series].points[1]]
+        for repeat in (1, 2, 3):
+            s = seconds + repeat
+            make_run(
+                results,
+                [part("gpu", "train", s, s * watts), part("cpu", "train", s, s * 100)],
+                spec=make_spec(
+                    configuration=one.id, model=one.model, phase=one.phase, repeat=repeat, gpus=1,
+                    ranks_per_node=1, settings=one.settings, protocol=one.protocol, epochs=1,
+                ),
+                history=epochs([error], step_data_s=waiting),
+                metric_name="z500_rmse_m2_s2" if one.model == "fourcastnet" else "top1_error_percent",
+                precision_used="tf32_convolutions" if one.model == "resnet50" else "fp32",
+            )  # fmt: skip
+            runs.append([one.id, repeat])
+    out = results / "tables" / "variants.parquet"
+    write_figure_table(definition_of(made, runs), results, out)
+    draw_figure("variants", out, results / "figures" / "variants")
+    return results
+
+
+@pytest.fixture(scope="module")
+def table(results: Path) -> Any:
+    return pq.read_table(results / "tables" / "variants.parquet")
+
+
+def row_of(table: Any, series: str) -> dict[str, Any]:
+    (row,) = [row for row in table.to_pylist() if row["series"] == series]
+    return row
+
+
+def test_the_table_has_one_row_for_each_variant_with_runs_in_the_campaigns_order(
+    table: Any,
+) -> None:
+    assert table["series"].to_pylist() == list(RUNS)
+    missing = json.loads(table.schema.metadata[b"scalewatt"])["missing"]
+    assert len(missing) == 17 - len(RUNS)
+    assert "resnet50-local-n001-lbs0064-full-compiletrue" in missing
+
+
+def test_time_energy_and_their_ratios_are_those_of_the_runs(table: Any) -> None:
+    row = row_of(table, "resnet50-synthetic")
+    assert row["runtime_h_mean"] == pytest.approx(12 / 3600)
+    assert row["energy_kwh_mean"] == pytest.approx(12 * 400 / 3.6e6)
+    assert row["mean_gpu_power_w_mean"] == pytest.approx(300)
+    assert row["energy_per_sample_j_mean"] == pytest.approx(12 * 400 / 1436)
+    assert row["runtime_ratio"] == pytest.approx(12 / 42)
+    assert row["energy_ratio"] == pytest.approx(12 * 400 / (42 * 300))
+    # t(0.975; 2) = 4.3027, sd 1 s of both times
+    half = 12 / 42 * 4.30265 / math.sqrt(3) * math.hypot(1 / 12, 1 / 42)
+    assert row["runtime_ratio_high"] - row["runtime_ratio"] == pytest.approx(half, rel=1e-4)
+    assert row["n_repeats"] == 3
+
+
+def test_the_share_of_waiting_tells_loading_from_computing(table: Any) -> None:
+    assert row_of(table, "resnet50-synthetic")["step_data_share_mean"] == 0.0
+    assert row_of(table, "resnet50")["step_data_share_mean"] == pytest.approx(0.5)
+
+
+def test_random_data_have_no_error(table: Any) -> None:
+    row = row_of(table, "resnet50-synthetic")
+    assert {row[f"metric_{which}_mean"] for which in ("last", "best")} == {None}
+
+
+def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(results: Path) -> None:
+    said = (results / "tables" / "variants.md").read_text()
+    assert "| loader synthetic | tf32_convolutions | 3 | 12 ± 2.5 |" in said
+    assert "baseline: protocol paper, loader pil, precision torch_default" in said
+    assert "Energy: measured (gpu+cpu)." in said
+    assert said.count("**") == 4  # one heading for each model
+
+
+def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> None:
+    out = tmp_path / "tables" / "variants.parquet"
+    write_figure_table(definition_of(load_campaign(VARIANTS), []), tmp_path, out)
+    assert len(pq.read_table(out)) == 0
+    assert markdown(pq.read_table(out)) == "No finished run.\n"
+    draw_figure("variants", out, tmp_path / "figures" / "variants")
+    assert "No run of these variants" in (tmp_path / "figures" / "variants.svg").read_text()
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def figure(table: Any) -> Any:
+    made = figure_module.draw(table)
+    made.draw_without_rendering()
+    return made
+
+
+def words(figure: Any) -> str:
+    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+    return " ".join(" ".join(found).split())
+
+
+def dots(figure: Any) -> dict[str, float]:
+    return {
+        line.get_gid().removeprefix("points-"): line.get_xdata()[0]
+        for axes in figure.axes
+        for line in axes.lines
+        if (line.get_gid() or "").startswith("points-")
+    }
+
+
+def test_each_model_has_six_panels(figure: Any) -> None:
+    assert [axes.get_xlabel() for axes in figure.axes] == [
+        "Run time (s)", "Energy (Wh)", "Energy per sample (J)", "Mean power per GPU (W)",
+        "Time of a step waiting for data (%)", "Top-1 error (%)",
+        "Run time (s)", "Energy (Wh)", "Energy per sample (J)", "Mean power per GPU (W)",
+        "Time of a step waiting for data (%)", "Z500 RMSE (m²/s²)",
+    ]  # fmt: skip
+
+
+def test_the_dots_are_the_means_in_the_unit_of_the_axis(figure: Any) -> None:
+    shown, base = dots(figure), "resnet50-local-n001-lbs0064-full"
+    assert shown[f"A-{base}"] == pytest.approx(42)
+    assert shown[f"B-{base}"] == pytest.approx(42 * 300 / 3600)
+    assert shown[f"D-{base}-loadersynthetic"] == pytest.approx(300)
+    assert shown[f"E-{base}"] == pytest.approx(50)
+    assert len(shown) == 6 * len(RUNS) - 1  # random data have no error
+
+
+def test_a_variant_without_error_says_why(figure: Any) -> None:
+    (error,) = [axes for axes in figure.axes if axes.get_xlabel() == "Top-1 error (%)"]
+    assert [text.get_text() for text in error.texts if "data" in text.get_text()] == [
+        "none: random data"
+    ]
+
+
+def test_variants_stand_under_their_groups(figure: Any) -> None:
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == [
+        "baseline", "Protocol", "protocol corrected", "Loader", "loader synthetic",
+        "Precision", "precision fp16 (in tf32 convolutions)",
+    ]  # fmt: skip
+
+
+def test_the_baseline_is_a_line_through_every_panel(figure: Any) -> None:
+    for axes in figure.axes:
+        (line,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+        assert line.get_xdata()[0] in dots(figure).values()
+
+
+def test_the_figure_names_origin_repeats_and_missing_variants(figure: Any) -> None:
+    said = words(figure)
+    assert "measured by the devices' sensors; scope: gpu+cpu" in said
+    assert "over 3 runs" in said
+    assert "No finished run, so no point:" in said
+    assert "resnet50-local-n001-lbs0064-full-compiletrue" in said
+
+
+def test_no_text_of_the_figure_leaves_the_page_or_covers_another(table: Any) -> None:
+    figure = figure_module.draw(table)
+    canvas = FigureCanvasAgg(figure)
+    with style.applied():
+        canvas.draw()
+    width, height = figure.bbox.width, figure.bbox.height
+    texts = [text for axes in figure.axes for text in axes.texts] + figure.texts
+    texts += [label for axes in figure.axes[::3] for label in axes.get_yticklabels()]
+    boxes = [text.get_window_extent(canvas.get_renderer()) for text in texts if text.get_text()]
+    for box in boxes:
+        assert box.x0 > -1 and box.x1 < width + 1
+        assert box.y0 > -1 and box.y1 < height + 1
+    for first, second in itertools.combinations([box.padded(-1) for box in boxes], 2):
+        assert not first.overlaps(second)
+
+
+def test_the_csv_holds_the_plotted_points(results: Path, figure: Any) -> None:
+    rows = pc.read_csv(results / "figures" / "variants.csv").to_pylist()
+    assert {f"{row['panel']}-{row['configuration']}" for row in rows} == set(dots(figure))
+    (row,) = [r for r in rows if r["panel"] == "A" and r["differs"] == "loader synthetic"]
+    assert (row["quantity"], row["mean"]) == ("runtime_h", pytest.approx(12 / 3600))
+
+
+def test_a_table_that_lacks_a_column_is_named(results: Path, tmp_path: Path, table: Any) -> None:
+    path = tmp_path / "variants.parquet"
+    pq.write_table(table.drop_columns(["differs"]), path)
+    with pytest.raises(InputError, match=r"variants: .*lacks the columns differs"):
+        draw_figure("variants", path, tmp_path / "variants")
+
+
+def test_the_report_shows_variants_where_there_are_some(results: Path, tmp_path: Path) -> None:
+    for tables, shown in ((results / "tables", True), (tmp_path, False)):
+        out = tmp_path / "report.html"
+        write_report(tables, results / "figures", out, "variants")
+        page = out.read_text()
+        assert ('id="variants"' in page) == shown
+        assert ("loader synthetic" in page) == shown
+
+
+# --- the target -----------------------------------------------------------------------------------
+
+
+def dry_run(*arguments: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "snakemake", "--profile", "profiles/local", "-n", "--nolock"]
+    done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_campaign_without_variants_is_told_how_to_get_them() -> None:
+    code, said = dry_run("variants", "--config", "campaign=campaigns/demo.yaml")
+    assert code == 1
+    assert "campaigns/demo.yaml: has no key 'figures.variants'" in said
+    assert "campaigns/variants.yaml" in said
+
+
+def test_all_of_a_campaign_with_variants_makes_them() -> None:
+    code, said = dry_run("all", "--config", "campaign=campaigns/variants.yaml", "results_only=true")
+    assert code == 0, said
+    assert "draw_variants" in said or "Nothing to be done" in said
