@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument(
         "--source", help="what it is prepared from: a path, a URL, or an object as JSON"
     )
+    prepare.add_argument("--year", type=int, help="only this year, of a dataset in ERA5's format")
     prepare.add_argument("--out", type=Path, required=True, help="JSON file that describes it")
     prepare.set_defaults(run=_prepare)
 
@@ -169,11 +170,13 @@ def _campaign(arguments: argparse.Namespace) -> int:
 
 def _prepare(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import read_source
-    from scalewatt.datasets.prepare import prepare_dataset
+    from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
     from scalewatt.files import write_json
 
     source = read_source(arguments.source) if arguments.source else None
-    marker = prepare_dataset(arguments.definition, arguments.folder, source)
+    given = (arguments.definition, arguments.folder, source)
+    year = arguments.year
+    marker = prepare_dataset(*given) if year is None else prepare_dataset_year(*given, year)
     write_json(arguments.out, marker)
     return 0
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from scalewatt.datasets import era5_prepare
+from scalewatt.datasets import era5_pieces, era5_prepare
 from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, CHANNELS
+from scalewatt.datasets.era5_checks import PLAUSIBLE
 from scalewatt.datasets.era5_prepare import prepare, prepare_year
 from scalewatt.datasets.era5_statistics import load_statistics
 from scalewatt.datasets.era5_times import year_times
@@ -38,14 +39,20 @@ def marked_store(years=(1999, 2000, 2001, 2002), steps=8):
     store = template.expand_dims(time=times).copy(deep=True)
     hours = (times - np.datetime64("1999-01-01")) / np.timedelta64(1, "h")
     place = store.latitude / 10 + store.longitude / 1000
-    for number, name in enumerate(store.data_vars):
+    mark = (xr.DataArray(hours % 700, dims="time") + place) / 1000  # -0.01 to 0.71
+    for name in store.data_vars:
         dims = store[name].dims
-        value = 1e4 * number + xr.DataArray(hours % 700, dims="time") + place
-        if "level" in dims:
-            value = value + store.level
-        store[name] = value.transpose(*dims).astype(np.float32).assign_attrs(store[name].attrs)
-    humidity = (store["relative_humidity"] - store["relative_humidity"].min()) / 5000
-    store["relative_humidity"] = 100 * humidity
+        ranges = [
+            (5.0, 95.0) if variable == "relative_humidity" else PLAUSIBLE[channel]
+            for channel, (variable, _) in CHANNEL_SOURCES.items()
+            if variable == name
+        ]
+        levels = [level for variable, level in CHANNEL_SOURCES.values() if variable == name]
+        values = [low + (high - low) * (0.1 + mark) for low, high in ranges]
+        whole = values[0] if levels == [None] else xr.concat(values, "level")
+        if levels != [None]:
+            whole = whole.assign_coords(level=levels).reindex(level=store.level, fill_value=7)
+        store[name] = whole.transpose(*dims).astype(np.float32).assign_attrs(store[name].attrs)
     return store
 
 
@@ -152,7 +159,7 @@ def test_a_store_that_lacks_something_is_refused_by_name(tmp_path, damage, messa
     path = write(damage(marked_store()), tmp_path / "bad.zarr")
     with pytest.raises(InputError, match=message):
         prepare_year(path, 2000, tmp_path / "out" / "2000.h5", times=year_times(2000, 6))
-    assert not list(tmp_path.glob("out/*"))
+    assert not list(tmp_path.glob("out/[0-9]*"))
 
 
 def test_a_truncated_chunk_is_refused_by_variable(tmp_path, url):
@@ -173,7 +180,7 @@ def test_a_whole_year_is_wanted_unless_times_are_given(tmp_path, url):
 
 def test_small_blocks_give_the_same_file(tmp_path, url, prepared, monkeypatch):
     folder, _ = prepared
-    monkeypatch.setattr(era5_prepare, "BLOCK_BYTES", 3 * 4 * 40)
+    monkeypatch.setattr(era5_pieces, "BLOCK_BYTES", 3 * 4 * 40)
     prepare(url, tmp_path, DEFINITION)
     np.testing.assert_array_equal(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"))
     for found, expected in zip(load_statistics(tmp_path), load_statistics(folder), strict=True):

@@ -2,9 +2,24 @@
 #   in   the cluster's data roots and sources; nothing for the embedded datasets
 #   out  datasets/<name>.json: what the prepared dataset is, without any path, so that moving the
 #        data re-runs nothing; the data themselves are no outputs and are never deleted
+# ERA5 is prepared by one job a year (datasets/<name>/<year>.json), then its statistics are merged.
+from scalewatt.datasets.era5_times import all_years
+
+
+def years_of(wildcards):
+    """What the jobs of single years leave, of a dataset that is prepared year by year."""
+    definition = CAMPAIGN.datasets()[wildcards.dataset]
+    if definition["format"] != "era5" or definition["source"] == "embedded":
+        return []
+    return [
+        f"{RESULTS}/datasets/{wildcards.dataset}/{year}.json"
+        for year in all_years(definition)
+    ]
 
 
 rule dataset:
+    input:
+        years_of,
     output:
         f"{RESULTS}/datasets/{{dataset}}.json",
     priority: 100
@@ -20,6 +35,27 @@ rule dataset:
     shell:
         "scalewatt prepare --definition {params.definition:q} --folder {resources.data_folder:q}"
         " --source={resources.data_source:q} --out {output:q}"
+
+
+rule era5_year:
+    output:
+        f"{RESULTS}/datasets/{{dataset}}/{{year}}.json",
+    wildcard_constraints:
+        year="[0-9]{4}",
+    priority: 100
+    resources:
+        data_folder=lambda wildcards: CLUSTER.data_folder(
+            CAMPAIGN.datasets()[wildcards.dataset]
+        ),
+        data_source=lambda wildcards: CLUSTER.source_text(wildcards.dataset),
+        mem_mb=2500,
+    params:
+        definition=lambda wildcards: canonical(CAMPAIGN.datasets()[wildcards.dataset]),
+    message:
+        "prepare {wildcards.year} of dataset {wildcards.dataset}"
+    shell:
+        "scalewatt prepare --definition {params.definition:q} --folder {resources.data_folder:q}"
+        " --source={resources.data_source:q} --year {wildcards.year} --out {output:q}"
 
 
 def datasets_of_format(format_):

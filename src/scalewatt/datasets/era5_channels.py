@@ -27,3 +27,37 @@ CHANNEL_SOURCES: dict[str, tuple[str, int | None]] = {
 """Variable (WeatherBench 2's and ARCO-ERA5's name) and pressure level (hPa) of every channel."""
 
 CHANNELS = tuple(CHANNEL_SOURCES)
+
+SHORT_NAMES = {
+    "10u": "10m_u_component_of_wind",
+    "u10": "10m_u_component_of_wind",
+    "10v": "10m_v_component_of_wind",
+    "v10": "10m_v_component_of_wind",
+    "2t": "2m_temperature",
+    "t2m": "2m_temperature",
+    "sp": "surface_pressure",
+    "msl": "mean_sea_level_pressure",
+    "tcwv": "total_column_water_vapour",
+    "t": "temperature",
+    "u": "u_component_of_wind",
+    "v": "v_component_of_wind",
+    "z": "geopotential",
+    "r": "relative_humidity",
+}
+"""What GRIB and the Climate Data Store's netCDF call the variables."""
+
+Z500 = CHANNELS.index("z500")
+
+
+def channels_by_variable() -> dict[str, dict[int | None, int]]:
+    """Per variable, the channel of each of its levels."""
+    groups: dict[str, dict[int | None, int]] = {}
+    for channel, (variable, level) in enumerate(CHANNEL_SOURCES.values()):
+        groups.setdefault(variable, {})[level] = channel
+    return groups
+
+
+def describe_channel(channel: int) -> str:
+    """Variable and level in words."""
+    variable, level = CHANNEL_SOURCES[CHANNELS[channel]]
+    return variable if level is None else f"{variable} at {level} hPa"

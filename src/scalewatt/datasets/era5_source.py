@@ -2,26 +2,76 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
-from scalewatt.datasets.era5 import Era5Dataset
-from scalewatt.datasets.era5_prepare import prepare
-from scalewatt.datasets.era5_times import all_years, part_years
+from scalewatt.datasets.era5 import Era5Dataset, YearFile
+from scalewatt.datasets.era5_prepare import Source, counted_steps, finish, prepare_year
+from scalewatt.datasets.era5_statistics import rounded_statistics, stored_moments
+from scalewatt.datasets.era5_times import all_years, part_years, year_times
 from scalewatt.errors import InputError
 
 
-def prepare_era5(definition: dict[str, Any], folder: Path, source: str | None) -> tuple[int, int]:
+def prepare_era5(
+    definition: dict[str, Any], folder: Path, source: Source | None
+) -> tuple[int, int]:
     """Prepare the years that are not there; training and validation samples."""
-    missing = [year for year in all_years(definition) if not (folder / f"{year}.h5").exists()]
-    if missing and source is None:
-        raise InputError(
-            f"{folder}: prepared ERA5 years {', '.join(map(str, missing))} are missing; give the "
-            f"Zarr store to make them from in the cluster file: "
-            f"sources: {{{definition['name']}: <url>}}"
-        )
-    prepare(source or "", folder, definition)
+    _require_source(definition, folder, source, all_years(definition))
+    for year in all_years(definition):
+        prepare_era5_year(definition, folder, source, year)
+    finish(folder, definition)
     return count_samples(definition, folder)
+
+
+def prepare_era5_year(
+    definition: dict[str, Any], folder: Path, source: Source | None, year: int
+) -> dict[str, Any]:
+    """Prepare one year unless it is there; what identifies it, without any path."""
+    if year not in all_years(definition):
+        raise InputError(f"dataset {definition['name']} has no year {year}")
+    path = folder / f"{year}.h5"
+    if not path.exists():
+        _require_source(definition, folder, source, [year])
+        assert source is not None
+        times = year_times(year, definition["samples_per_year"])
+        prepare_year(source, year, path, times=times, grid=definition["grid"])
+    return {"name": definition["name"], "year": year} | describe_year(folder, definition, year)
+
+
+def describe_year(folder: Path, definition: dict[str, Any], year: int) -> dict[str, Any]:
+    """Shape of a prepared year, and a digest of its moments; null where it has none stored."""
+    file = YearFile.read(folder, year)
+    steps = counted_steps(folder, definition, year)
+    moments = stored_moments(file.path, steps)
+    digest = None
+    if moments is not None:
+        values = [[f"{x:.10g}" for x in array] for array in (moments.mean, moments.squares)]
+        digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    return {"steps": steps, "grid": [file.latitudes, file.longitudes], "moments_sha256": digest}
+
+
+def content_of(folder: Path, definition: dict[str, Any]) -> dict[str, str]:
+    """What each prepared file holds, told without paths and without the last bits of sums."""
+    content = {
+        f"{year}.h5": json.dumps(describe_year(folder, definition, year), sort_keys=True)
+        for year in all_years(definition)
+    }
+    statistics = json.dumps(rounded_statistics(folder), sort_keys=True)
+    return content | {"statistics.json": hashlib.sha256(statistics.encode()).hexdigest()}
+
+
+def _require_source(
+    definition: dict[str, Any], folder: Path, source: Source | None, years: list[int]
+) -> None:
+    missing = [year for year in years if not (folder / f"{year}.h5").exists()]
+    if missing and not source:
+        raise InputError(
+            f"{folder}: prepared ERA5 years {', '.join(map(str, missing))} are missing; say in the "
+            f"cluster file what to make them from: sources: {{{definition['name']}: <url>}} of a "
+            "Zarr store, or {files: [<glob>]}, or {hdf5: <folder>}"
+        )
 
 
 def count_samples(definition: dict[str, Any], folder: Path) -> tuple[int, int]:

@@ -1,56 +1,89 @@
-"""Mean and standard deviation of every channel over the training years."""
+"""Mean and standard deviation of every channel, and the mean z500, over the training years."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
-from scalewatt.datasets.era5_channels import CHANNELS
+from scalewatt.datasets.era5_channels import CHANNELS, Z500
+from scalewatt.datasets.era5_moments import Moments
 from scalewatt.errors import InputError
-from scalewatt.files import write_json
+from scalewatt.files import atomic_path, read_json, write_json
 
 STATISTICS = "statistics.json"
-BLOCK_BYTES = 256 * 2**20  # read at once
+CLIMATOLOGY = "climatology.h5"
+BLOCK_BYTES = 128 * 2**20  # read at once
 
 
-def write_statistics(folder: Path, years: Iterable[int]) -> None:
-    """Mean and population sd of each channel over all values of the years' files, unweighted.
+def write_statistics(folder: Path, years: Iterable[int], steps: dict[int, int]) -> None:
+    """Merge the years' moments into `statistics.json` and `climatology.h5`, if they say else.
 
-    One pass in float64, blocks merged by the formula of Chan, Golub and LeVeque (1979).
+    Population sd, unweighted over all values of each year's first `steps`. A year's own moments
+    are taken where its file has those of exactly these steps; else they are computed in one pass.
     """
     years = list(years)
-    count, mean, squares = 0, np.zeros(len(CHANNELS)), np.zeros(len(CHANNELS))
+    whole = Moments()
+    fields = 0
     for year in years:
-        with h5py.File(folder / f"{year}.h5", "r") as file:
-            fields = file["fields"]
-            steps = max(1, BLOCK_BYTES // (8 * int(np.prod(fields.shape[1:]))))
-            for first in range(0, len(fields), steps):
-                block = fields[first : first + steps].astype(np.float64)
-                size = block[:, 0].size
-                block_mean = block.mean(axis=(0, 2, 3))
-                block -= block_mean[:, None, None]
-                difference = block_mean - mean
-                squares += np.einsum("tcij,tcij->c", block, block)
-                squares += difference**2 * (count * size / (count + size))
-                mean += difference * (size / (count + size))
-                count += size
-    sd = np.sqrt(squares / count)
+        path = folder / f"{year}.h5"
+        whole.merge(stored_moments(path, steps[year]) or read_moments(path, steps[year]))
+        fields += steps[year]
+    sd = np.sqrt(whole.squares / whole.count)
     if constant := [name for name, s in zip(CHANNELS, sd, strict=True) if s == 0]:
         raise InputError(f"{folder}: {', '.join(constant)} never changes in the training years")
-    write_json(
-        folder / STATISTICS,
-        {
-            "channels": list(CHANNELS),
-            "years": years,
-            "values_per_channel": count,
-            "mean": mean.tolist(),
-            "sd": sd.tolist(),
-        },
-    )
+    statistics = {
+        "channels": list(CHANNELS),
+        "years": years,
+        "values_per_channel": int(whole.count[0]),
+        "mean": whole.mean.tolist(),
+        "sd": sd.tolist(),
+    }
+    assert whole.z500_sum is not None
+    climatology = (whole.z500_sum / fields).astype(np.float32)
+    known = load_climatology(folder) if (folder / CLIMATOLOGY).exists() else None
+    if known is None or not np.array_equal(known, climatology):
+        with atomic_path(folder / CLIMATOLOGY) as temporary, h5py.File(temporary, "w") as file:
+            file["z500"] = climatology
+            file.attrs["years"] = years
+            file.attrs["units"] = "m**2 s**-2"
+    if not (folder / STATISTICS).exists() or read_json(folder / STATISTICS) != statistics:
+        write_json(folder / STATISTICS, statistics)
+
+
+def stored_moments(path: Path, steps: int) -> Moments | None:
+    """What a prepared year's file says of its first `steps`; None if it says nothing of just them."""
+    with h5py.File(path, "r") as file:
+        group = file.get("statistics")
+        if group is None or int(group.attrs["steps"]) != steps:
+            return None
+        return Moments(*(group[key][...] for key in ("count", "mean", "squares", "z500_sum")))
+
+
+def store_moments(file: h5py.File, moments: Moments, steps: int) -> None:
+    """Write what `stored_moments` reads."""
+    group = file.create_group("statistics")
+    group.attrs["steps"] = steps
+    for key in ("count", "mean", "squares", "z500_sum"):
+        group[key] = getattr(moments, key)
+
+
+def read_moments(path: Path, steps: int) -> Moments:
+    """The moments of a file's first `steps`, in one pass over them."""
+    moments = Moments()
+    with h5py.File(path, "r") as file:
+        fields = file["fields"]
+        at_once = max(1, BLOCK_BYTES // (4 * int(np.prod(fields.shape[1:]))))
+        for first in range(0, steps, at_once):
+            for step in fields[first : min(first + at_once, steps), : len(CHANNELS)]:
+                for channel, values in enumerate(step):
+                    moments.add_field(channel, values)
+                moments.add_z500(step[Z500])
+    return moments
 
 
 def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:
@@ -59,6 +92,28 @@ def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(statistics["mean"], np.float32), np.array(statistics["sd"], np.float32)
 
 
-def statistics_years(folder: Path) -> list[int] | None:
-    path = folder / STATISTICS
-    return json.loads(path.read_text(encoding="utf-8"))["years"] if path.exists() else None
+def load_climatology(folder: Path | str) -> np.ndarray:
+    """Mean z500 of the training years, float32 (latitude, longitude) in m²/s², all latitudes.
+
+    FileNotFoundError where the data were prepared before there was one.
+    """
+    with h5py.File(Path(folder) / CLIMATOLOGY, "r") as file:
+        return file["z500"][...]
+
+
+def statistics_are_kept(folder: Path, years: list[int]) -> bool:
+    """Whether both files are there, of these years and younger than all of their files."""
+    paths = [folder / STATISTICS, folder / CLIMATOLOGY]
+    if not all(path.exists() for path in paths):
+        return False
+    written = min(path.stat().st_mtime_ns for path in paths)
+    newest = max((folder / f"{year}.h5").stat().st_mtime_ns for year in years)
+    return newest <= written and read_json(folder / STATISTICS)["years"] == years
+
+
+def rounded_statistics(folder: Path) -> dict[str, Any]:
+    """The statistics with ten digits: the same on machines whose sums differ in the last bits."""
+    statistics = read_json(folder / STATISTICS)
+    for key in ("mean", "sd"):
+        statistics[key] = [f"{value:.10g}" for value in statistics[key]]
+    return statistics

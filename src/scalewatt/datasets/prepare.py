@@ -67,8 +67,10 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     if of_images:  # the images themselves are read too rarely to be hashed, and may lie elsewhere
         files = {name: {"bytes": size} for name, size in image_sizes(folder).items()}
         files_here = {path.name: {"bytes": path.stat().st_size} for path in index_files(folder)}
-    else:
+    elif embedded:
         files = files_here = _list_files(folder, definition)
+    else:
+        files, files_here = _era5_content(folder, definition), _list_files(folder, definition)
     marker = {
         "name": definition["name"],
         "format": definition["format"],
@@ -79,6 +81,21 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     }
     write_json(folder / MANIFEST, _manifest(definition, files_here, marker))
     return marker
+
+
+def prepare_dataset_year(
+    definition: dict[str, Any], folder: Path, source: Source, year: int
+) -> dict[str, Any]:
+    """Prepare one year of a dataset in ERA5's format, for `prepare_dataset` to find; describe it.
+
+    The result has neither path nor time. Years may be prepared at the same time.
+    """
+    from scalewatt.datasets.era5_source import prepare_era5_year
+
+    if definition["format"] != "era5" or definition["source"] == "embedded":
+        raise InputError(f"dataset {definition['name']} is not prepared year by year")
+    folder.mkdir(parents=True, exist_ok=True)
+    return prepare_era5_year(definition, folder, source, year)
 
 
 def _manifest(definition: dict, files: dict, marker: dict | None) -> dict[str, Any]:
@@ -128,6 +145,16 @@ def _era5(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
     return prepare_era5(definition, folder, source)
 
 
+def _era5_content(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
+    """What identifies the data wherever they lie; a year's file may name the path of another."""
+    from scalewatt.datasets.era5_source import content_of
+
+    return {
+        name: {"bytes": len(content), "sha256": content}
+        for name, content in content_of(folder, definition).items()
+    }
+
+
 # --- files --------------------------------------------------------------------------------------
 
 
@@ -135,7 +162,7 @@ def _products(folder: Path, format: str) -> list[Path]:
     """The entries of the folder that preparation makes; others in it are not ours."""
     patterns = {
         "imagenet": ("train", "val", "index-*.parquet"),
-        "era5": ("waves.zarr", "[0-9][0-9][0-9][0-9].h5", "statistics.json"),
+        "era5": ("waves.zarr", "[0-9][0-9][0-9][0-9].h5", "statistics.json", "climatology.h5"),
     }[format]
     return sorted(path for pattern in patterns for path in folder.glob(pattern))
 
@@ -149,7 +176,8 @@ def _clear(folder: Path, manifest: dict | None, definition: dict) -> None:
             f"{folder}: holds {leftovers[0].name}, which was not made for an embedded dataset; "
             f"name another folder for dataset {definition['name']}, or remove it"
         )
-    for path in [*leftovers, *folder.glob(".building-*"), *folder.glob(".waves.zarr.*.tmp")]:
+    unfinished = (".building-*", ".waves.zarr.*.tmp", ".[0-9]*.h5.partial", ".[0-9]*.progress.npz")
+    for path in [*leftovers, *(path for name in unfinished for path in folder.glob(name))]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

@@ -1,0 +1,191 @@
+"""ERA5 in GRIB files of the Climate Data Store, message by message.
+
+A file's messages are listed once by their headers; the list is kept beside the prepared years, so
+that other jobs need not go through the files again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, SHORT_NAMES
+from scalewatt.errors import InputError
+from scalewatt.files import read_json, write_json
+
+GRIB = b"GRIB"
+LIST_VERSION = 1
+GRID_KEYS = (
+    "Ni",
+    "Nj",
+    "latitudeOfFirstGridPointInDegrees",
+    "latitudeOfLastGridPointInDegrees",
+    "longitudeOfFirstGridPointInDegrees",
+    "longitudeOfLastGridPointInDegrees",
+)
+
+Messages = dict[tuple[int, int | None], tuple[int, int]]
+"""(time in s, level) -> (offset, bytes)."""
+
+
+@dataclass(frozen=True)
+class GribPiece:
+    """The messages of one variable in a file that have the same levels at all times."""
+
+    where: str
+    times: np.ndarray
+    levels: tuple[int | None, ...]
+    shape: tuple[int, int]
+    messages: Messages
+    time_chunk: int = 1
+    level_chunk: int = 1
+    seconds: list[int] = field(default_factory=list)
+
+    def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
+        fields = [np.empty((len(times), *self.shape), np.float32) for _ in levels]
+        with open(self.where, "rb") as file:
+            for step, at in enumerate(times):
+                for out, level in zip(fields, levels, strict=True):
+                    offset, size = self.messages[self.seconds[at], self.levels[level]]
+                    file.seek(offset)
+                    out[step] = _values(file.read(size)).reshape(self.shape)
+        return fields
+
+
+def open_grib(
+    path: Path, lists: Path | None
+) -> tuple[dict[str, list[GribPiece]], np.ndarray, np.ndarray]:
+    """Pieces by variable, latitudes and longitudes of a file; `lists` is where lists are kept.
+
+    InputError where the file is torn or has another grid than a regular one.
+    """
+    listed = _listed(path, lists)
+    grid, rows = listed["grid"], listed["messages"]
+    if grid is None:
+        return {}, np.empty(0), np.empty(0)
+    columns_, rows_, north, south, west, east = grid
+    latitude = np.linspace(north, south, rows_)
+    longitude = np.linspace(west, east if east >= west else east + 360, columns_)
+    by_variable: dict[str, Messages] = {}
+    for variable, seconds, level, offset, size in rows:
+        messages = by_variable.setdefault(variable, {})
+        if (seconds, level) in messages:
+            when = str(np.datetime64(seconds, "s"))[:16]
+            raise InputError(f"{path}: has {variable} more than once on {when}")
+        messages[seconds, level] = (offset, size)
+    shape = (rows_, columns_)
+    pieces = {v: list(_pieces(path, m, shape)) for v, m in by_variable.items()}
+    return pieces, latitude, longitude
+
+
+def _pieces(path: Path, messages: Messages, shape: tuple[int, int]) -> Iterator[GribPiece]:
+    """One piece for all times with the same levels."""
+    at: dict[int, list[int | None]] = {}
+    for seconds, level in messages:
+        at.setdefault(seconds, []).append(level)
+    groups: dict[tuple[int | None, ...], list[int]] = {}
+    for seconds, levels in at.items():
+        groups.setdefault(tuple(sorted(levels, key=lambda x: x or 0)), []).append(seconds)
+    for levels_, times in groups.items():
+        stamps = np.array(times, "datetime64[s]").astype("datetime64[ns]")
+        yield GribPiece(str(path), stamps, levels_, shape, messages, seconds=times)
+
+
+def _values(message: bytes) -> np.ndarray:
+    """Values in the order of the grid, NaN where missing."""
+    import eccodes
+
+    handle = eccodes.codes_new_from_message(message)
+    try:
+        values = eccodes.codes_get_values(handle)
+        if eccodes.codes_get(handle, "bitmapPresent"):
+            missing = eccodes.codes_get_double(handle, "missingValue")
+            values = np.where(values == missing, np.nan, values)
+        return values
+    finally:
+        eccodes.codes_release(handle)
+
+
+def _listed(path: Path, lists: Path | None) -> dict[str, Any]:
+    """What messages the file has: {"grid": [...], "messages": [[variable, s, level, at, bytes]]}."""
+    status = path.stat()
+    state = {"version": LIST_VERSION, "bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+    kept = None
+    if lists is not None:
+        kept = lists / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.json"
+        if kept.exists():
+            listed = read_json(kept)
+            if listed["file"] == state:
+                return listed
+    listed = {"file": state} | _scan(path)
+    if kept is not None:
+        write_json(kept, listed)
+    return listed
+
+
+def _scan(path: Path) -> dict[str, Any]:
+    import eccodes
+
+    grid: list[float] | None = None
+    messages: list[list[Any]] = []
+    with open(path, "rb") as file:
+        while True:
+            try:
+                handle = eccodes.codes_grib_new_from_file(file, headers_only=True)
+            except Exception as error:  # eccodes'
+                raise InputError(
+                    f"{path}: is no whole GRIB file after {len(messages)} messages ({error})"
+                ) from error
+            if handle is None:
+                break
+            try:
+                found = _describe(handle, path)
+                if found is None:
+                    continue
+                here = _grid(handle, path)
+            finally:
+                eccodes.codes_release(handle)
+            if grid is not None and here != grid:
+                raise InputError(f"{path}: has messages on different grids")
+            grid = here
+            messages.append(found)
+    return {"grid": grid, "messages": messages}
+
+
+def _describe(handle: Any, path: Path) -> list[Any] | None:
+    """[variable, time in s, level, offset, bytes]; None for what is not used."""
+    from eccodes import codes_get as get
+
+    variable = SHORT_NAMES.get(get(handle, "shortName"))
+    if variable is None:
+        return None
+    kind = get(handle, "typeOfLevel")
+    level = {"isobaricInhPa": 1.0, "isobaricInPa": 0.01}.get(kind)
+    if (level is not None) != _is_aloft(variable):
+        return None
+    text = f"{get(handle, 'validityDate'):08d}{get(handle, 'validityTime'):04d}+0000"
+    seconds = int(datetime.strptime(text, "%Y%m%d%H%M%z").timestamp())
+    hpa = None if level is None else round(get(handle, "level") * level)
+    return [variable, seconds, hpa, get(handle, "offset", int), get(handle, "totalLength")]
+
+
+def _is_aloft(variable: str) -> bool:
+    return any(v == variable and level is not None for v, level in CHANNEL_SOURCES.values())
+
+
+def _grid(handle: Any, path: Path) -> list[float]:
+    from eccodes import codes_get as get
+
+    order = ("iScansNegatively", "jPointsAreConsecutive", "alternativeRowScanning")
+    if get(handle, "gridType") != "regular_ll" or any(get(handle, key) for key in order):
+        raise InputError(
+            f"{path}: its grid is {get(handle, 'gridType')}, or not row by row from west to east; "
+            "needed is a regular latitude-longitude grid"
+        )
+    return [get(handle, key) for key in GRID_KEYS]

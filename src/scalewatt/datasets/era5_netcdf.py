@@ -1,0 +1,170 @@
+"""ERA5 in netCDF files of the Climate Data Store, of before and after its change of 2024."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, SHORT_NAMES
+from scalewatt.datasets.era5_labels import (
+    as_index,
+    decode,
+    decode_levels,
+    decode_times,
+    dimension_names,
+)
+from scalewatt.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+NETCDF3, NETCDF4 = b"CDF", b"\x89HDF"
+
+
+@dataclass(frozen=True)
+class NetcdfPiece:
+    """One variable of a file; `final` and `preliminary` are positions along `expver`."""
+
+    where: str
+    times: np.ndarray
+    levels: tuple[int | None, ...]
+    time_chunk: int
+    level_chunk: int
+    array: xr.DataArray
+    expver: tuple[int, ...]
+
+    def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
+        array = self.array
+        if "time" in array.dims:
+            array = array.isel(time=as_index(times))
+        if "level" not in array.dims:
+            return [self._merged(array)]
+        order = np.argsort(levels)  # HDF5 reads in ascending order only
+        fields = self._merged(array.isel(level=as_index(np.array(levels)[order])))
+        return [fields[:, at] for at in np.argsort(order)]
+
+    def _merged(self, array: xr.DataArray) -> np.ndarray:
+        """(time, [level,] latitude, longitude); where final values are missing, preliminary ones."""
+        names = ("expver", "time", "level", "latitude", "longitude")
+        if "time" not in array.dims:
+            array = array.expand_dims("time")
+        array = array.transpose(*(name for name in names if name in array.dims))
+        if not self.expver:
+            return decode(array.values, array.attrs)
+        parts = [decode(array.isel(expver=at).values, array.attrs) for at in self.expver]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = np.where(np.isnan(whole), part, whole)
+        return whole
+
+
+def open_netcdf(path: Path) -> tuple[dict[str, NetcdfPiece], np.ndarray, np.ndarray, str]:
+    """Pieces by variable, latitudes, longitudes, and the units of relative humidity.
+
+    InputError where the file is none, torn, or of a kind that cannot be told.
+    """
+    import xarray as xr
+
+    engine = "scipy" if path.open("rb").read(3) == NETCDF3 else "h5netcdf"
+    try:
+        dataset = xr.open_dataset(
+            path,
+            engine=engine,
+            mask_and_scale=False,
+            decode_times=False,
+            cache=False,
+            drop_variables=["step"],
+        )
+    except Exception as error:  # the engines' many
+        raise InputError(f"{path}: cannot be read as netCDF ({error})") from error
+    dataset = _renamed(dataset, path)
+    variables = _variables(dataset)
+    if not variables:
+        return {}, np.empty(0), np.empty(0), "unknown"
+    for name in ("time", "latitude", "longitude"):
+        if name not in dataset.coords:
+            raise InputError(f"{path}: missing {name}")
+    times = decode_times(dataset["time"].values, dataset["time"].attrs, str(path))
+    levels: tuple[int, ...] | None = None
+    if "level" in dataset.coords:
+        levels = decode_levels(dataset["level"].values, dataset["level"].attrs, str(path))
+    pieces = {}
+    for variable, name in variables.items():
+        array = dataset[name]
+        if aloft := _is_aloft(variable):
+            if levels is None:
+                raise InputError(
+                    f"{path}: {name} has no pressure levels; it cannot be told which it is of"
+                )
+            if "level" not in array.dims and len(levels) > 1:
+                raise InputError(f"{path}: {name} has no dimension of its pressure levels")
+        chunk = _chunks(array)
+        pieces[variable] = NetcdfPiece(
+            where=str(path),
+            times=times,
+            levels=(levels or ()) if aloft else (None,),
+            time_chunk=chunk.get("time", 1),
+            level_chunk=chunk.get("level", 1),
+            array=_without_members(array, path),
+            expver=_experiment_versions(dataset) if "expver" in array.dims else (),
+        )
+    humidity = variables.get("relative_humidity")
+    units = str(dataset[humidity].attrs.get("units", "unknown")) if humidity else "unknown"
+    return pieces, dataset["latitude"].values, dataset["longitude"].values, units
+
+
+def _renamed(dataset: xr.Dataset, path: Path) -> xr.Dataset:
+    """With our names of dimensions; of two times, the one that is valid counts."""
+    if "valid_time" in dataset.variables and "time" in dataset.variables:
+        reference = dataset["time"]
+        if dataset["valid_time"].dims not in ((), ("time",)):
+            raise InputError(f"{path}: valid_time has more dimensions than time: no analysis")
+        attributes = dataset["valid_time"].attrs or reference.attrs
+        valid = (reference.dims, dataset["valid_time"].values, attributes)
+        dataset = dataset.drop_vars(["time", "valid_time"]).assign_coords(time=valid)
+    names = {old: new for old, new in dimension_names().items() if old in dataset.variables}
+    dataset = dataset.rename({o: n for o, n in names.items() if n not in dataset.variables})
+    coordinates = ("time", "level", "latitude", "longitude", "expver", "number")
+    return dataset.set_coords([name for name in coordinates if name in dataset.variables])
+
+
+def _variables(dataset: xr.Dataset) -> dict[str, str]:
+    """The file's name of each variable that we use."""
+    known = {variable for variable, _ in CHANNEL_SOURCES.values()}
+    found = {}
+    for name in map(str, dataset.data_vars):
+        variable = SHORT_NAMES.get(name, name)
+        if variable in known:
+            found[variable] = name
+    return found
+
+
+def _is_aloft(variable: str) -> bool:
+    return any(v == variable and level is not None for v, level in CHANNEL_SOURCES.values())
+
+
+def _without_members(array: xr.DataArray, path: Path) -> xr.DataArray:
+    """Without dimensions that select nothing; InputError for an ensemble or unknown dimensions."""
+    known = {"time", "level", "latitude", "longitude", "expver"}
+    for name in [name for name in array.dims if name not in known]:
+        if array.sizes[name] > 1:
+            raise InputError(
+                f"{path}: {array.name} has {array.sizes[name]} along {name}; needed is one"
+            )
+        array = array.isel({name: 0})
+    return array
+
+
+def _experiment_versions(dataset: xr.Dataset) -> tuple[int, ...]:
+    """Positions along `expver`, final (1) before preliminary (5)."""
+    versions = [int(version) for version in np.atleast_1d(dataset["expver"].values)]
+    return tuple(int(at) for at in np.argsort(versions))
+
+
+def _chunks(array: xr.DataArray) -> dict[str, int]:
+    sizes: Any = array.encoding.get("chunksizes") or ()
+    return dict(zip(map(str, array.dims), sizes, strict=False))

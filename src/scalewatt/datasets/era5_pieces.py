@@ -1,0 +1,253 @@
+"""ERA5 fields by label, put together from pieces: the arrays of a store, or of many files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, channels_by_variable
+from scalewatt.datasets.era5_checks import Conversions, Orientation, orient, recognise
+from scalewatt.errors import InputError
+
+BLOCK_BYTES = 128 * 2**20
+"""Decoded at once."""
+
+Block = tuple[int, dict[int, np.ndarray]]
+"""First time's position, and fields (time, latitude, longitude), float32, by channel."""
+
+
+class Piece(Protocol):
+    """Fields of one variable at some times and levels."""
+
+    @property
+    def where(self) -> str:
+        """Path or URL."""
+        ...
+
+    @property
+    def times(self) -> np.ndarray:
+        """datetime64[ns], in any order."""
+        ...
+
+    @property
+    def levels(self) -> tuple[int | None, ...]:
+        """hPa; None alone at the surface."""
+        ...
+
+    @property
+    def time_chunk(self) -> int:
+        """Times decoded together."""
+        ...
+
+    @property
+    def level_chunk(self) -> int:
+        """Levels decoded together."""
+        ...
+
+    def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
+        """Per level the fields (time, latitude, longitude) at these positions, NaN where missing.
+
+        Any exception where they cannot be read.
+        """
+
+
+@dataclass(frozen=True)
+class FieldSource:
+    """All pieces of a source, on one grid; `name` begins its messages."""
+
+    name: str
+    latitude: np.ndarray
+    longitude: np.ndarray
+    pieces: dict[str, list[Piece]]
+    humidity_units: str = "unknown"
+    facts: dict[str, Any] = field(default_factory=dict)
+    """To be recorded as attributes."""
+
+    def check(self, times: np.ndarray) -> None:
+        """InputError unless every variable, level and time is there, and once."""
+        wanted = channels_by_variable()
+        if absent := sorted(wanted.keys() - self.pieces.keys()):
+            raise InputError(f"{self.name}: missing {', '.join(absent)}{_hint(absent)}")
+        lacking = {
+            level
+            for variable, levels in wanted.items()
+            for level in levels
+            if not any(level in piece.levels for piece in self.pieces[variable])
+        }
+        if None in lacking:
+            raise InputError(f"{self.name}: a surface variable has pressure levels")
+        if lacking:
+            raise InputError(f"{self.name}: missing levels {sorted(lacking)} hPa")  # type: ignore[type-var]
+        for variable, level in CHANNEL_SOURCES.values():
+            self._check_times(variable, level, times)
+
+    def _check_times(self, variable: str, level: int | None, times: np.ndarray) -> None:
+        owner = np.full(len(times), -1)
+        pieces = self.pieces[variable]
+        for number, piece in enumerate(pieces):
+            if level not in piece.levels:
+                continue
+            here = np.isin(times, piece.times)
+            if (twice := here & (owner >= 0)).any():
+                at = int(np.flatnonzero(twice)[0])
+                raise InputError(
+                    f"{self.name}: {_label(variable, level)} on {str(times[at])[:16]} is in both "
+                    f"{pieces[owner[at]].where} and {piece.where}"
+                )
+            owner[here] = number
+        if len(absent := times[owner < 0]):
+            shown = ", ".join(str(time)[:16] for time in absent[:5])
+            more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+            raise InputError(
+                f"{self.name}: {_label(variable, level)} is missing {len(absent)} times: "
+                f"{shown}{more}"
+            )
+
+    def read(
+        self, variable: str, levels: Sequence[int | None], times: np.ndarray
+    ) -> list[np.ndarray]:
+        """Per level, (time, latitude, longitude) float32 as stored; InputError if unreadable."""
+        out: list[np.ndarray | None] = [None] * len(levels)
+        for piece in self.pieces[variable]:
+            mine = [number for number, level in enumerate(levels) if level in piece.levels]
+            there, positions = _positions(piece.times, times)
+            if not mine or not len(there):
+                continue
+            try:
+                found = piece.read(positions, [piece.levels.index(levels[n]) for n in mine])
+            except InputError:
+                raise
+            except Exception as error:  # whatever codecs and file systems raise
+                raise InputError(
+                    f"{piece.where}: {variable} cannot be read from {str(times[there[0]])[:16]} "
+                    f"to {str(times[there[-1]])[:16]} ({error or type(error).__name__})"
+                ) from error
+            for number, fields in zip(mine, found, strict=True):
+                if len(there) == len(times):
+                    out[number] = fields
+                    continue
+                whole = out[number]
+                if whole is None:
+                    whole = np.full((len(times), *fields.shape[1:]), np.nan, np.float32)
+                    out[number] = whole
+                whole[there] = fields
+        return [fields for fields in out if fields is not None]
+
+    def steps_at_once(self, variable: str, levels: Sequence[int | None]) -> int:
+        """As many times as decode to BLOCK_BYTES, at least one."""
+        size = 4 * len(self.latitude) * len(self.longitude)
+        decoded = max(
+            len(
+                set(
+                    piece.levels.index(at) // piece.level_chunk
+                    for at in levels
+                    if at in piece.levels
+                )
+            )
+            * piece.level_chunk
+            for piece in self.pieces[variable]
+        )
+        return max(1, BLOCK_BYTES // (size * max(1, decoded)))
+
+
+def _label(variable: str, level: int | None) -> str:
+    return variable if level is None else f"{variable} at {level} hPa"
+
+
+def _hint(absent: list[str]) -> str:
+    if absent == ["relative_humidity"]:
+        return (
+            " (ARCO-ERA5 has only specific humidity; WeatherBench 2's stores and the Climate Data "
+            "Store have relative humidity)"
+        )
+    return ""
+
+
+def _positions(have: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where in `wanted` the times are that `have` holds, and their positions in `have`."""
+    order = np.argsort(have, kind="stable")
+    at = np.minimum(np.searchsorted(have[order], wanted), len(have) - 1)
+    there = np.flatnonzero(have[order][at] == wanted)
+    return there, order[at[there]]
+
+
+@dataclass(frozen=True)
+class LabelledYear:
+    """The fields of a source in our channels, units and orientation."""
+
+    source: FieldSource
+    orientation: Orientation
+    conversions: Conversions
+
+    @classmethod
+    def open(
+        cls, source: FieldSource, times: np.ndarray, grid: Sequence[int] | None
+    ) -> LabelledYear:
+        """Check grid, labels and times before anything is read; units by the first time."""
+        orientation = orient(source.latitude, source.longitude, grid, source.name)
+        source.check(times)
+        (humidity,) = source.read("relative_humidity", [500], times[:1])
+        (geopotential,) = source.read("geopotential", [500], times[:1])
+        return cls(source, orientation, recognise(humidity, geopotential, source.name))
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def grid(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.orientation.latitude, self.orientation.longitude
+
+    @property
+    def link(self) -> None:
+        return None
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        fraction = self.conversions.humidity_from_fraction
+        facts = {"relative_humidity_over": "water (as WeatherBench 2's)" if fraction else "unknown"}
+        return (
+            facts
+            | self.source.facts
+            | {
+                "relative_humidity": "%",
+                "relative_humidity_source_units": self.source.humidity_units,
+                "relative_humidity_converted_from_fraction": fraction,
+                "geopotential_converted_from_height": self.conversions.geopotential_from_height,
+                "latitude_reversed": self.orientation.reverse,
+                "longitude_shifted": self.orientation.shift,
+            }
+        )
+
+    def blocks(self, times: np.ndarray) -> Iterator[Block]:
+        """All channels at `times`, variable by variable, each in the order of time."""
+        for variable, channels in channels_by_variable().items():
+            factor = np.float32(self.conversions.factor(variable))
+            most = self.source.steps_at_once(variable, list(channels))
+            for part in _parts(self.source.pieces[variable], times, most):
+                found = self.source.read(variable, list(channels), times[part])
+                fields = {}
+                for channel, values in zip(channels.values(), found, strict=True):
+                    if factor != 1:
+                        values = values * factor
+                    fields[channel] = self.orientation.apply(values)
+                yield part.start, fields
+
+
+def _parts(pieces: Sequence[Piece], times: np.ndarray, most: int) -> Iterator[slice]:
+    """Slices of at most `most` times that end, where they can, where a chunk of a piece ends."""
+    chunk = np.zeros(len(times), np.int64)
+    for number, piece in enumerate(pieces):
+        there, positions = _positions(piece.times, times)
+        chunk[there] = (number + 1) * 2**32 + positions // piece.time_chunk
+    first = 0
+    while first < len(times):
+        last = min(first + most, len(times))
+        if last < len(times):
+            ends = np.flatnonzero(chunk[first + 1 : last + 1] != chunk[first:last])
+            last = first + 1 + int(ends[-1]) if len(ends) else last
+        yield slice(first, last)
+        first = last

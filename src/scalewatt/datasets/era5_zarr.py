@@ -1,0 +1,160 @@
+"""ERA5 in a Zarr store, version 2 or 3, at a path or any fsspec URL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalewatt.datasets.era5_channels import CHANNEL_SOURCES
+from scalewatt.datasets.era5_labels import (
+    as_index,
+    decode,
+    decode_levels,
+    decode_times,
+    dimension_names,
+)
+from scalewatt.datasets.era5_pieces import FieldSource, Piece
+from scalewatt.errors import InputError
+
+if TYPE_CHECKING:
+    import zarr
+
+METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+
+
+@dataclass(frozen=True)
+class ZarrPiece:
+    """One array of a store; only the chunks asked for are fetched, each once."""
+
+    where: str
+    times: np.ndarray
+    levels: tuple[int | None, ...]
+    time_chunk: int
+    level_chunk: int
+    array: zarr.Array
+    dimensions: tuple[str, ...]
+
+    def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
+        selection: dict[str, Any] = {"time": as_index(times), "level": np.array(levels)}
+        wanted = tuple(selection.get(name, slice(None)) for name in self.dimensions)
+        block = np.asarray(self.array.get_orthogonal_selection(wanted))
+        if "level" not in self.dimensions:
+            block = block[None]
+        names = ("level",) * ("level" not in self.dimensions) + self.dimensions
+        order = [names.index(n) for n in ("level", "time", "latitude", "longitude")]
+        return list(decode(block.transpose(order), _attributes(self.array)))
+
+
+def open_zarr(url: str) -> FieldSource:
+    """The store's ERA5 arrays (names of WeatherBench 2 and ARCO-ERA5); nothing is read but labels.
+
+    InputError where it cannot be opened or a coordinate is missing.
+    """
+    import zarr
+
+    name = f"ERA5 store {url}"
+    try:
+        store = _store(url)
+        group = zarr.open_group(store, mode="r")
+        strict = zarr.open_group(_strict(store), mode="r")
+        arrays: dict[str, Any] = {
+            variable: strict[variable]
+            for variable in {variable for variable, _ in CHANNEL_SOURCES.values()}
+            if variable in group
+        }
+        labels: dict[str, Any] = {key: group[there] for key, there in _coordinates(group).items()}
+    except Exception as error:  # whatever fsspec's many file systems raise
+        raise InputError(f"{name}: cannot be opened as Zarr ({error}){_hint(url)}") from error
+    if lacking := [n for n in ("time", "level", "latitude", "longitude") if n not in labels]:
+        raise InputError(f"{name}: missing {', '.join(lacking)}")
+    try:
+        values = {key: np.asarray(array[...]) for key, array in labels.items()}
+    except Exception as error:
+        raise InputError(f"{name}: its coordinates cannot be read ({error})") from error
+    times = decode_times(values["time"], _attributes(labels["time"]), name)
+    levels = decode_levels(values["level"], _attributes(labels["level"]), name)
+    pieces: dict[str, list[Piece]] = {}
+    for variable, array in arrays.items():
+        dimensions = _dimensions(array, variable, name)
+        chunk = dict(zip(dimensions, array.chunks, strict=True))
+        has_levels = "level" in dimensions
+        pieces[variable] = [
+            ZarrPiece(
+                where=name,
+                times=times,
+                levels=levels if has_levels else (None,),
+                time_chunk=chunk["time"],
+                level_chunk=chunk.get("level", 1),
+                array=array,
+                dimensions=dimensions,
+            )
+        ]
+    units = str(_attributes(arrays.get("relative_humidity")).get("units", "unknown"))
+    return FieldSource(name, values["latitude"], values["longitude"], pieces, units)
+
+
+def _store(url: str) -> Any:
+    from zarr.storage import FsspecStore, LocalStore
+
+    if "://" in url:
+        return FsspecStore.from_url(url, read_only=True)
+    return LocalStore(url, read_only=True)
+
+
+def _strict(store: Any) -> Any:
+    """The same store, but a missing chunk is an error: Zarr would take it for fill values."""
+    from zarr.storage import WrapperStore
+
+    class StrictStore(WrapperStore):
+        async def get(self, key: str, *arguments: Any, **named: Any) -> Any:
+            value = await self._store.get(key, *arguments, **named)
+            if value is None and not key.endswith(METADATA):
+                raise RuntimeError(f"chunk {key} is missing")
+            return value
+
+    return StrictStore(store)
+
+
+def _hint(url: str) -> str:
+    if url.startswith("gs://"):
+        return (
+            f"; without gcsfs, a public gs://{url[5:]} is also https://storage.googleapis.com/"
+            f"{url[5:]}"
+        )
+    return ""
+
+
+def _attributes(array: Any) -> dict[str, Any]:
+    """The array's attributes; in version 2 the fill value of packed numbers is none of them."""
+    if array is None:
+        return {}
+    fill = array.fill_value if array.metadata.zarr_format == 2 else None
+    packed = array.dtype.kind in "iu" and fill is not None and "scale_factor" in array.attrs
+    return ({"_FillValue": fill} if packed else {}) | dict(array.attrs)
+
+
+def _coordinates(group: zarr.Group) -> dict[str, str]:
+    """The arrays that label the dimensions, by our names."""
+    found = {}
+    for name in ("time", "level", "latitude", "longitude"):
+        for spelling in (name, *(s for s, n in dimension_names().items() if n == name)):
+            if spelling in group:
+                found[name] = spelling
+                break
+    return found
+
+
+def _dimensions(array: zarr.Array, variable: str, name: str) -> tuple[str, ...]:
+    """Our names of an array's dimensions; InputError unless they are ours."""
+    labelled: Any = array.attrs.get("_ARRAY_DIMENSIONS", ())
+    names = getattr(array.metadata, "dimension_names", None) or labelled
+    known = tuple(dimension_names().get(str(n), str(n)) for n in names)
+    if set(known) - {"level"} != {"time", "latitude", "longitude"} or len(known) != array.ndim:
+        raise InputError(
+            f"{name}: {variable} has dimensions {', '.join(map(str, names)) or 'without names'}; "
+            "needed are time, latitude, longitude and, aloft, level"
+        )
+    return known
