@@ -126,12 +126,16 @@ def _draw_row(
     axes: Axes,
     base: float,
     name: str,
-    values: Sequence[tuple[int, float]],
+    found: Sequence[tuple[int, float | None]],
     centres: Sequence[float],
     index: int,
 ) -> None:
     """One quantity: a bar with its number per GPU count, and its trend in words at the right."""
     axes.text(2, base + 1.6, textwrap.fill(name, 12), va="center", linespacing=1.1)
+    values = [(gpus, value) for gpus, value in found if value is not None]
+    if len(values) < len(found):
+        axes.text(TREND_LEFT, base + 1.6, "not known", va="center", color=style.GREY)
+        return
     numbers = [value for _, value in values]
     low, high = min(numbers), max(numbers)
     # A dataset that does not divide gives a few samples more or less: not a difference to draw.

@@ -96,7 +96,7 @@ def _point(figure: str, panel: Panel, series: Row, row: Row, smallest: Row) -> R
         "label": series["label"],
         **{name: row[name] for name in copied},
         "x_name": panel.x,
-        "x": float(x),
+        "x": None if x is None else float(x),
         "y_name": panel.y,
         **value,
     }
