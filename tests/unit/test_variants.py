@@ -327,9 +327,9 @@ def dots(figure: Any) -> dict[str, float]:
 def test_each_model_has_six_panels(figure: Any) -> None:
     assert [axes.get_xlabel() for axes in figure.axes] == [
         "Run time (s)", "Energy (Wh)", "Energy per sample (J)", "Mean power per GPU (W)",
-        "Time of a step waiting for data (%)", "Top-1 error (%)",
+        "Waiting for data (% of a step)", "Top-1 error (%)",
         "Run time (s)", "Energy (Wh)", "Energy per sample (J)", "Mean power per GPU (W)",
-        "Time of a step waiting for data (%)", "Z500 RMSE (m²/s²)",
+        "Waiting for data (% of a step)", "Z500 RMSE (m²/s²)",
     ]  # fmt: skip
 
 

@@ -31,7 +31,8 @@ COLUMNS = 3
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NO_ERROR = "synthetic"
 GROUPS = (BASELINE, *dict.fromkeys(OF_KEY.values()), SEVERAL, OTHER)
-"""Each with a colour and a marker of its own, the same in all blocks."""
+_COLOURS = (0, 1, 2, 3, 5, 6, 4)
+"""Of the groups, each with a marker of its own; grey, which words have too, for the last."""
 _SHORT_H, _SMALL_KWH = 0.5, 0.5
 """Below these, time is shown in s and energy in Wh."""
 
@@ -93,7 +94,7 @@ def panels_of(rows: Sequence[Row]) -> list[Shown]:
         Shown("energy_kwh", "Energy (Wh)", 1e3) if small else Shown("energy_kwh", "Energy (kWh)"),
         Shown("energy_per_sample_j", "Energy per sample (J)"),
         Shown(power, f"Mean power per {of} (W)"),
-        Shown("step_data_share", "Time of a step waiting for data (%)", 100.0),
+        Shown("step_data_share", "Waiting for data (% of a step)", 100.0),
         Shown("metric_last", metric_label(rows[0]["model"], rows[0]["metric_name"])),
     ]
 
@@ -103,7 +104,7 @@ def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
     y = 0.0
     several_n = len({row["gpus"] for row in rows}) > 1
     for group in dict.fromkeys(row["group"] for row in rows):
-        colour = GROUPS.index(group)
+        colour = _COLOURS[GROUPS.index(group)]
         own = [row for row in rows if row["group"] == group]
         if not all(_is_baseline(row) for row in own):
             yield Slot(y, group, None, colour)
