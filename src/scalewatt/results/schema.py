@@ -244,12 +244,12 @@ VARIANTS = pa.schema(
     [
         *((name, pa.string()) for name in ("series", "label", "baseline", "group", "differs")),
         *((name, CONFIGURATIONS.field(name).type) for name in VARIANT_IDENTITY),
+        *((f"{name}{part}", pa.float64()) for name in RATIOS for part in ("", "_low", "_high")),
         *(
             (f"{name}_{part}", pa.float64())
             for name in VARIANT_QUANTITIES
             for part in ("mean", "sd", "low", "high")
         ),
-        *((f"{name}{part}", pa.float64()) for name in RATIOS for part in ("", "_low", "_high")),
     ]
 )
 
