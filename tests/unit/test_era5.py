@@ -9,56 +9,15 @@ import h5py
 import numpy as np
 import pytest
 import xarray as xr
+from era5_data import DEFINITION, fields, marked_store, write
 
 from scalewatt.datasets import era5_pieces, era5_prepare
 from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, CHANNELS
-from scalewatt.datasets.era5_checks import PLAUSIBLE
 from scalewatt.datasets.era5_prepare import prepare, prepare_year
 from scalewatt.datasets.era5_statistics import load_statistics
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.datasets.prepare import prepare_dataset
-from scalewatt.datasets.waves import year_dataset
 from scalewatt.errors import InputError
-
-DEFINITION = {
-    "name": "era",
-    "format": "era5",
-    "source": "data_root",
-    "grid": [4, 8],
-    "train_years": [1999, 2000],
-    "validation_years": [2001, 2001],
-    "test_years": [2002, 2002],
-    "samples_per_year": 6,
-}
-
-
-def marked_store(years=(1999, 2000, 2001, 2002), steps=8):
-    """ERA5-named fields in which every value says which time, level and latitude it is of."""
-    times = np.concatenate([year_times(year)[:steps] for year in years])
-    template = year_dataset(DEFINITION | {"samples_per_year": 1}, 1999).isel(time=0, drop=True)
-    store = template.expand_dims(time=times).copy(deep=True)
-    hours = (times - np.datetime64("1999-01-01")) / np.timedelta64(1, "h")
-    place = store.latitude / 10 + store.longitude / 1000
-    mark = (xr.DataArray(hours % 700, dims="time") + place) / 1000  # -0.01 to 0.71
-    for name in store.data_vars:
-        dims = store[name].dims
-        ranges = [
-            (5.0, 95.0) if variable == "relative_humidity" else PLAUSIBLE[channel]
-            for channel, (variable, _) in CHANNEL_SOURCES.items()
-            if variable == name
-        ]
-        levels = [level for variable, level in CHANNEL_SOURCES.values() if variable == name]
-        values = [low + (high - low) * (0.1 + mark) for low, high in ranges]
-        whole = values[0] if levels == [None] else xr.concat(values, "level")
-        if levels != [None]:
-            whole = whole.assign_coords(level=levels).reindex(level=store.level, fill_value=7)
-        store[name] = whole.transpose(*dims).astype(np.float32).assign_attrs(store[name].attrs)
-    return store
-
-
-def write(store, path):
-    store.to_zarr(path, mode="w", zarr_format=2, consolidated=True)
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +29,6 @@ def url(tmp_path_factory):
 def prepared(url, tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
     return folder, prepare_dataset(DEFINITION, folder, url)
-
-
-def fields(path):
-    with h5py.File(path) as file:
-        return file["fields"][:]
 
 
 def test_the_channels_are_the_papers_in_its_order():
