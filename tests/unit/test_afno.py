@@ -7,13 +7,21 @@ imaginary parts apart by real sums.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
-from scalewatt.workloads.afno import Block, FourCastNet, Rollout, SpectralLayer
+from scalewatt.workloads.afno import Block, FourCastNet, PatchEmbed, Rollout
+from scalewatt.workloads.spectral import SpectralLayer, to_grid, to_spectrum
 
 # --- the second implementation ------------------------------------------------------------------
 
@@ -215,16 +223,76 @@ def test_small_coefficients_are_shrunk_to_nothing() -> None:
     torch.testing.assert_close(layer(x), x)
 
 
-def test_the_transform_runs_in_float32_under_autocast() -> None:
+def test_the_transform_runs_in_float32_under_autocast_and_the_maps_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     torch.manual_seed(5)
-    layer = spectral()
-    x = torch.randn(1, 6, 8, 12)
+    layer, x = spectral(), torch.randn(1, 6, 8, 12, requires_grad=True)
+    exact = layer(x)
+    seen: dict[str, set[torch.dtype]] = {}
+
+    def spy(where: Any, name: str) -> None:
+        real = getattr(where, name)
+
+        def call(*given: Any, **options: Any) -> Tensor:
+            result = real(*given, **options)
+            seen.setdefault(name, set()).update({given[0].dtype, result.dtype})
+            return result
+
+        monkeypatch.setattr(where, name, call)
+
+    for name in ("rfft", "fft", "ifft", "irfft"):
+        spy(torch.fft, name)
+    spy(torch, "baddbmm")
     with torch.autocast("cpu", torch.bfloat16):
         found = layer(x)
-        half = layer(x.bfloat16())
-    assert torch.equal(found, layer(x))
-    assert half.dtype == torch.bfloat16
-    torch.testing.assert_close(half, layer(x.bfloat16().float()).bfloat16())
+    found.square().mean().backward()
+    transforms = set().union(*(seen[name] for name in ("rfft", "fft", "ifft", "irfft")))
+    assert transforms == {torch.float32, torch.complex64}
+    assert torch.bfloat16 in seen["baddbmm"]
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, exact, rtol=0.02, atol=0.05)
+
+
+def test_the_type_of_the_input_is_kept() -> None:
+    layer, x = spectral(), torch.randn(1, 6, 8, 12).bfloat16()
+    found = layer(x)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, layer(x.float()).bfloat16())
+
+
+@given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 7), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_the_gradient_of_either_transform_is_that_of_torchs_own(
+    rows: int, columns: int, most: int, seed: int
+) -> None:
+    modes = min(most, columns // 2 + 1)
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, 3, rows, columns, generator=random, requires_grad=True)
+    s = torch.randn(2, 3, modes, rows, generator=random, dtype=torch.complex64, requires_grad=True)
+
+    def torchs(spectrum: Tensor) -> Tensor:
+        kept = spectrum.transpose(2, 3)
+        return torch.fft.irfft2(kept, s=(rows, columns), norm="ortho")
+
+    pairs = [
+        (to_spectrum(x, modes), torch.fft.rfft2(x, norm="ortho")[..., :modes].mT, x),
+        (to_grid(s, columns), torchs(s), s),
+    ]
+    for found, expected, start in pairs:
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        weight = torch.randn(found.shape, generator=random, dtype=found.dtype)
+        [mine] = torch.autograd.grad(found, start, weight)
+        [other] = torch.autograd.grad(expected, start, weight)
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_that_is_one_number_everywhere_goes_through() -> None:
+    layer, x = spectral(), torch.randn(1, 6, 8, 12, requires_grad=True)
+    [found] = torch.autograd.grad(layer(x).sum(), x, retain_graph=True)
+    y = layer(x)
+    [expected] = torch.autograd.grad(y, x, torch.ones_like(y))
+    torch.testing.assert_close(found, expected)
 
 
 # --- size and start -----------------------------------------------------------------------------
@@ -259,6 +327,46 @@ def test_every_parameter_has_a_gradient() -> None:
     net = small_network()
     net(torch.randn(1, 5, 12, 24)).square().mean().backward()
     assert [n for n, p in net.named_parameters() if p.grad is None] == []
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A process group of this process only."""
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_ddp_needs_no_search_for_unused_parameters(steps: int, alone: None) -> None:
+    model = DistributedDataParallel(Rollout(small_network(), steps))
+    for _ in range(2):  # the second forward pass complains of what the first left out
+        model(torch.randn(1, 5, 12, 24)).square().mean().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
+
+
+def test_the_compiled_network_is_the_same() -> None:
+    """Traced forward and backward; the kernels are the compiler's own business."""
+    net = small_network(depth=1)
+    x = torch.randn(1, 5, 12, 24)
+    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    results = []
+    for one in (net, compiled):
+        net.zero_grad()
+        y = one(x)
+        y.square().mean().backward()
+        results.append([y.detach(), *(p.grad.clone() for p in net.parameters())])
+    for mine, other in zip(*results, strict=True):
+        scale = float(other.abs().max())
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5 * scale)
+
+
+def test_patches_are_embedded_by_one_product_as_by_a_convolution() -> None:
+    torch.manual_seed(7)
+    embed = PatchEmbed(5, 4, 12)
+    x = torch.randn(2, 5, 8, 12)
+    torch.testing.assert_close(embed(x), embed.proj(x).permute(0, 2, 3, 1), rtol=1e-4, atol=1e-5)
 
 
 def test_weights_start_as_the_paper_says() -> None:
