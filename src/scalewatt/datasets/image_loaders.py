@@ -69,7 +69,7 @@ def _resized(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
 def normalised(images: torch.Tensor) -> torch.Tensor:
     """Bytes (…, 3, height, width) as float32, normalised as `imagenet.to_tensor` does it."""
     scale, offset = _scale_and_offset(images.device)
-    return (images * scale).sub_(offset)
+    return images.float().mul_(scale).sub_(offset)
 
 
 @cache
