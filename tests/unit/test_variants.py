@@ -72,7 +72,12 @@ def test_both_protocols_are_compared() -> None:
     made = load_campaign(VARIANTS)
     own = [c for c in made.configurations.values() if c.model == "resnet50"]
     assert {c.protocol for c in own} == {"paper", "corrected"}
-    assert all(count >= 3 for count in made.repeats.values())
+
+
+def test_variants_are_repeated_except_where_compiling_takes_minutes() -> None:
+    repeats = load_campaign(VARIANTS).repeats
+    once = [id_ for id_, count in repeats.items() if count < 3]
+    assert once == ["resnet50-local-n001-lbs0032-full-compiletrue"]
 
 
 def test_a_departure_is_said_in_words_and_put_into_its_group() -> None:
@@ -103,7 +108,7 @@ def with_series(name: str, entry: dict[str, Any]) -> dict[str, Any]:
     [
         ({"settings": {"loader": "synthetic", "compile": True}}, "Several"),
         ({"settings": {"momentum": 0.5}}, "Other"),
-        ({"local_batch_size": 128}, "Other"),
+        ({"local_batch_size": 64}, "Other"),
     ],
 )
 def test_what_departs_in_several_or_other_things_has_groups_of_its_own(
@@ -123,7 +128,7 @@ def test_a_point_is_compared_with_the_baseline_of_its_own_n() -> None:
         content["series"][name] |= {"gpus": [1, 2]}
     made = campaign(series=content["series"])
     found = {e["configuration"]: e for e in definition_of(made, [])["variants"]}
-    two = "resnet50-local-n002-lbs0064-full"
+    two = "resnet50-local-n002-lbs0032-full"
     assert found[f"{two}-precisionbf16"]["baseline"] == two
     assert found[f"{two}-precisionbf16"]["differs"] == "precision bf16"
     assert found[two]["group"] == "Baseline"
@@ -256,7 +261,7 @@ def test_the_table_has_one_row_for_each_variant_with_runs_in_the_campaigns_order
     assert table["series"].to_pylist() == list(RUNS)
     missing = json.loads(table.schema.metadata[b"scalewatt"])["missing"]
     assert len(missing) == 17 - len(RUNS)
-    assert "resnet50-local-n001-lbs0064-full-compiletrue" in missing
+    assert "resnet50-local-n001-lbs0032-full-compiletrue" in missing
 
 
 def test_time_energy_and_their_ratios_are_those_of_the_runs(table: Any) -> None:
@@ -334,7 +339,7 @@ def test_each_model_has_six_panels(figure: Any) -> None:
 
 
 def test_the_dots_are_the_means_in_the_unit_of_the_axis(figure: Any) -> None:
-    shown, base = dots(figure), "resnet50-local-n001-lbs0064-full"
+    shown, base = dots(figure), "resnet50-local-n001-lbs0032-full"
     assert shown[f"A-{base}"] == pytest.approx(42)
     assert shown[f"B-{base}"] == pytest.approx(42 * 300 / 3600)
     assert shown[f"D-{base}-loadersynthetic"] == pytest.approx(300)
@@ -368,7 +373,7 @@ def test_the_figure_names_origin_repeats_and_missing_variants(figure: Any) -> No
     assert "measured by the devices' sensors; scope: gpu+cpu" in said
     assert "over 3 runs" in said
     assert "No finished run, so no point:" in said
-    assert "resnet50-local-n001-lbs0064-full-compiletrue" in said
+    assert "resnet50-local-n001-lbs0032-full-compiletrue" in said
 
 
 def test_no_text_of_the_figure_leaves_the_page_or_covers_another(table: Any) -> None:
