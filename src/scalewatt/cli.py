@@ -54,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     prepare.add_argument("--year", type=int, help="only this year, of a dataset in ERA5's format")
     prepare.add_argument("--out", type=Path, required=True, help="JSON file that describes it")
+    prepare.add_argument(
+        "--pack", action="store_true", help="also put all images into one file, for staging"
+    )
     prepare.set_defaults(run=_prepare)
 
     train = commands.add_parser("train", help="train (the next segment of) a run under perun")
@@ -173,10 +176,19 @@ def _prepare(arguments: argparse.Namespace) -> int:
     from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
     from scalewatt.files import write_json
 
+    if arguments.pack and arguments.definition["format"] != "imagenet":
+        raise InputError(
+            f"--pack: is for images, dataset {arguments.definition['name']} is of format "
+            f"{arguments.definition['format']}; expected format imagenet"
+        )
     source = read_source(arguments.source) if arguments.source else None
     given = (arguments.definition, arguments.folder, source)
     year = arguments.year
     marker = prepare_dataset(*given) if year is None else prepare_dataset_year(*given, year)
+    if arguments.pack:
+        from scalewatt.datasets.packed import pack
+
+        pack(arguments.folder)
     write_json(arguments.out, marker)
     return 0
 

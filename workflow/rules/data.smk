@@ -17,6 +17,12 @@ def years_of(wildcards):
     ]
 
 
+def pack_option(wildcards):
+    """Images are packed where nodes are to unpack them; no parameter, so that it re-runs nothing."""
+    images = CAMPAIGN.datasets()[wildcards.dataset]["format"] == "imagenet"
+    return "--pack" if images and CLUSTER.scratch else ""
+
+
 rule dataset:
     input:
         years_of,
@@ -28,13 +34,14 @@ rule dataset:
             CAMPAIGN.datasets()[wildcards.dataset]
         ),
         data_source=lambda wildcards: CLUSTER.source_text(wildcards.dataset),
+        pack=pack_option,
     params:
         definition=lambda wildcards: canonical(CAMPAIGN.datasets()[wildcards.dataset]),
     message:
         "prepare dataset {wildcards.dataset}"
     shell:
         "scalewatt prepare --definition {params.definition:q} --folder {resources.data_folder:q}"
-        " --source={resources.data_source:q} --out {output:q}"
+        " --source={resources.data_source:q} {resources.pack} --out {output:q}"
 
 
 rule era5_year:

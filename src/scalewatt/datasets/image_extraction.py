@@ -75,7 +75,7 @@ def _write(members: Iterable[Member], reader: RangeReader, folder: Path, task: C
             if not name.lower().endswith(SUFFIXES) or not is_image(content):
                 raise InputError(f"{task.part.name}: {name} is no JPEG or PNG image")
             names.add(name)
-            _write_file(name, content, folder_descriptor)
+            write_file(name, content, folder_descriptor)
             written += member.size
     finally:
         os.close(folder_descriptor)
@@ -87,13 +87,17 @@ def _write(members: Iterable[Member], reader: RangeReader, folder: Path, task: C
     return written
 
 
-def _write_file(name: str, content: memoryview, folder_descriptor: int) -> None:
+def write_file(
+    name: Path | str, content: memoryview | bytes, folder_descriptor: int | None = None
+) -> None:
+    """Write a new file, by its path or by its name in an open folder; none may be there."""
     descriptor = os.open(
         name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder_descriptor
     )
     try:
-        while content:
-            content = content[os.write(descriptor, content) :]
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
     finally:
         os.close(descriptor)
 

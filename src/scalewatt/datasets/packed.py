@@ -1,0 +1,164 @@
+"""All indexed images in one uncompressed tar, with their places in it, made once.
+
+`packed.tar` can be read by anybody; `packed.parquet` says where each image's bytes are, in the
+order of the indices, with their CRC-32.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
+from scalewatt.datasets.tar_members import BLOCK
+from scalewatt.errors import InputError
+from scalewatt.files import atomic_path, write_table
+from scalewatt.locks import waiting_lock
+
+PACKED, PLACES = "packed.tar", "packed.parquet"
+_IMAGES_AT_ONCE = 500
+_NAME_IN_HEADER = 100
+_AGAIN = "make it again with scalewatt prepare --pack"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packed file, and of each split offset and bytes (int64) and CRC-32 (uint32) of its images."""
+
+    path: Path
+    places: dict[str, np.ndarray]
+    """(images, 3) by split, in the order of the split's index."""
+
+
+def pack(data_folder: Path | str) -> Path:
+    """Make the packed file of a prepared folder unless there is one that fits; where it is.
+
+    InputError names an image that is gone or has another size than in the index, and says if the
+    disk is too small.
+    """
+    folder = Path(data_folder)
+    indices = {split: ImageFolderIndex.load(folder, split) for split in SPLITS}
+    with waiting_lock(
+        folder / ".packed.lock", f"{folder}: another process packs the images; waiting for it"
+    ):
+        digests = {split: index.sha256() for split, index in indices.items()}
+        if _described(folder) != (digests, _size(folder / PACKED)):
+            _make(folder, indices, digests)
+    return folder / PACKED
+
+
+def load_packed(data_folder: Path | str, indices: dict[str, ImageFolderIndex]) -> Packed:
+    """The packed file of a prepared folder; InputError where it is missing, cut or of other images."""
+    folder = Path(data_folder)
+    described = _described(folder)
+    if described is None:
+        raise InputError(f"{folder / PACKED}: missing; {_AGAIN}")
+    digests, size = described
+    if {split: index.sha256() for split, index in indices.items()} != digests:
+        raise InputError(f"{folder / PACKED}: was made of other images than are indexed; {_AGAIN}")
+    if size != (found := _size(folder / PACKED)):
+        raise InputError(f"{folder / PACKED}: has {found} bytes, expected {size}; {_AGAIN}")
+    table = pq.read_table(folder / PLACES)
+    rows = np.stack([table[name].to_numpy() for name in ("offset", "bytes", "crc32")], axis=1)
+    ends = np.cumsum([len(indices[split].paths) for split in SPLITS])[:-1]
+    return Packed(folder / PACKED, dict(zip(SPLITS, np.split(rows, ends), strict=True)))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _described(folder: Path) -> tuple[dict[str, str], int] | None:
+    """The digests of the indices and the size of the tar that `packed.parquet` belongs to."""
+    if not (folder / PLACES).exists():
+        return None
+    metadata = pq.read_schema(folder / PLACES).metadata
+    return json.loads(metadata[b"indices"]), int(metadata[b"bytes"])
+
+
+# --- packing ------------------------------------------------------------------------------------
+
+
+def _make(folder: Path, indices: dict[str, ImageFolderIndex], digests: dict[str, str]) -> None:
+    names = [path for index in indices.values() for path in index.paths]
+    sizes = np.concatenate([index.sizes for index in indices.values()])
+    headers = np.array([_header_bytes(name) for name in names], np.int64)
+    steps = headers + -(-sizes // BLOCK) * BLOCK
+    offsets = np.cumsum(steps) - steps + headers
+    total = int(steps.sum()) + 2 * BLOCK
+    disk = os.statvfs(folder)
+    if total > (free := disk.f_bavail * disk.f_frsize):
+        raise InputError(
+            f"{folder}: {free / 1e9:.1f} GB are free, the packed file needs {total / 1e9:.1f} GB"
+        )
+    source = indices[SPLITS[0]].folder
+    starts = range(0, len(names), _IMAGES_AT_ONCE)
+    with atomic_path(folder / PACKED) as temporary:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            os.ftruncate(descriptor, total)
+            chunks = [slice(start, start + _IMAGES_AT_ONCE) for start in starts]
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+                work = partial(_pack_images, descriptor, source, names, offsets, sizes)
+                checksums = np.concatenate(list(threads.map(work, chunks)))
+        finally:
+            os.close(descriptor)
+    table = pa.table({"offset": offsets, "bytes": sizes, "crc32": checksums})
+    facts = {"indices": json.dumps(digests), "bytes": str(total)}
+    write_table(table.replace_schema_metadata(facts), folder / PLACES)
+
+
+def _header(name: str, size: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+def _header_bytes(name: str) -> int:
+    short = len(name.encode("utf-8", "surrogateescape")) < _NAME_IN_HEADER
+    return BLOCK if short else len(_header(name, 0))
+
+
+def _pack_images(
+    descriptor: int,
+    source: Path,
+    names: list[str],
+    offsets: np.ndarray,
+    sizes: np.ndarray,
+    part: slice,
+) -> np.ndarray:
+    """Write some images to their places; their CRC-32."""
+    checksums = []
+    for name, offset, size in zip(
+        names[part], offsets[part].tolist(), sizes[part].tolist(), strict=True
+    ):
+        try:
+            content = (source / name).read_bytes()
+        except OSError as error:
+            raise InputError(f"{source / name}: cannot be read ({error.strerror})") from error
+        if len(content) != size:
+            raise InputError(
+                f"{source / name}: has {len(content)} bytes, {size} when it was indexed; "
+                "prepare the data again"
+            )
+        header = _header(name, size)
+        _write_at(descriptor, header + content, offset - len(header))
+        checksums.append(zlib.crc32(content))
+    return np.array(checksums, np.uint32)
+
+
+def _write_at(descriptor: int, content: bytes, offset: int) -> None:
+    rest = memoryview(content)
+    while rest:
+        count = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[count:], offset + count

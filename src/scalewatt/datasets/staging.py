@@ -1,0 +1,189 @@
+"""A node's own copy of the images that a run reads, unpacked from the packed file.
+
+Each copy has a folder of its own on the node's scratch, with a lock held as long as the process
+that made it lives: so the next one can tell, and removes, what a killed one left behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from scalewatt.datasets.image_extraction import write_file
+from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
+from scalewatt.datasets.packed import Packed, load_packed
+from scalewatt.errors import InputError
+
+PREFIX, _NEW = "scalewatt-staged-", ".scalewatt-staging-"
+_OWNER = ".owner"
+_READ_BYTES, _GAP_BYTES = 8 << 20, 64 << 10
+"""Images of one read: at most so many bytes, with gaps of at most so many."""
+_held: dict[Path, int] = {}
+"""Locks of the folders that this process made."""
+
+Places = list[tuple[str, int, int, int]]
+"""Path, offset, bytes and CRC-32 of images, by ascending offset."""
+
+
+def stage_images(
+    data_folder: Path | str, scratch: str, wanted: Mapping[str, np.ndarray | None]
+) -> Path:
+    """Unpack images to a new folder below `scratch`; where `ImageFolderIndex.load` finds them.
+
+    `wanted` has the positions by split, None for all of it; positions and labels stay what they
+    are, images not wanted are not there. Variables ($TMPDIR) are expanded here, on the node.
+    Raises InputError where scratch is missing or too small and where the packed file is missing,
+    damaged, or of other images; nothing stays behind then. `remove_staged` removes it.
+    """
+    base = _scratch_folder(scratch)
+    indices = {split: ImageFolderIndex.load(data_folder, split) for split in SPLITS}
+    packed = load_packed(data_folder, indices)
+    places = sorted(_places(packed, indices, wanted), key=lambda place: place[1])
+    _remove_left_behind(base)
+    _check_space(base, places)
+    folder = _own_folder(base)
+    try:
+        _unpack(packed.path, places, folder)
+        for split, index in indices.items():
+            own = ImageFolderIndex(folder, index.paths, index.labels, index.classes, index.sizes)
+            own.save(folder, split)
+    except BaseException:
+        remove_staged(folder)
+        raise
+    return folder
+
+
+def remove_staged(folder: Path | str) -> None:
+    """Remove what `stage_images` made; InputError where it did not make that folder."""
+    folder = Path(folder)
+    if not folder.exists():
+        return
+    if not folder.name.startswith(PREFIX) or not (folder / _OWNER).is_file():
+        raise InputError(f"{folder}: was not made by staging; nothing is removed")
+    lock = _held.pop(folder, None)
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+# --- the folder ---------------------------------------------------------------------------------
+
+
+def _scratch_folder(scratch: str) -> Path:
+    path = os.path.expanduser(os.path.expandvars(scratch))
+    host = os.uname().nodename
+    if "$" in path:
+        raise InputError(f"scratch: {scratch} has no value on {host} ({path}); set the variable")
+    if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
+        raise InputError(f"scratch: {path} on {host} is no folder that can be written to")
+    return Path(os.path.abspath(path))
+
+
+def _own_folder(base: Path) -> Path:
+    """A new folder; its lock is held before it has the name by which others look for it."""
+    new = Path(tempfile.mkdtemp(prefix=_NEW, dir=base))
+    lock = os.open(new / _OWNER, os.O_WRONLY | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = base / (PREFIX + new.name.removeprefix(_NEW))
+    new.rename(folder)
+    _held[folder] = lock
+    return folder
+
+
+def _remove_left_behind(base: Path) -> None:
+    """Remove the folders of processes that are no more; others' are left alone."""
+    for folder in base.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # somebody else's, gone, or locked: in use
+            lock = os.open(folder / _OWNER, os.O_WRONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _check_space(base: Path, places: Places) -> None:
+    disk = os.statvfs(base)
+    block = disk.f_frsize
+    needed = sum(-(-size // block) * block for _, _, size, _ in places)
+    if needed > (free := disk.f_bavail * block):
+        raise InputError(
+            f"scratch: {base} on {os.uname().nodename} has {free / 1e9:.1f} GB free, the images "
+            f"need {needed / 1e9:.1f} GB; name another folder, or leave scratch out"
+        )
+
+
+# --- unpacking ----------------------------------------------------------------------------------
+
+
+def _places(
+    packed: Packed,
+    indices: dict[str, ImageFolderIndex],
+    wanted: Mapping[str, np.ndarray | None],
+) -> Iterator[tuple[str, int, int, int]]:
+    for split, positions in wanted.items():
+        index = indices[split]
+        chosen = range(len(index.paths)) if positions is None else positions.tolist()
+        for position in chosen:
+            offset, size, checksum = packed.places[split][position].tolist()
+            yield index.paths[position], offset, size, checksum
+
+
+def _unpack(path: Path, places: Places, folder: Path) -> None:
+    for parent in sorted({os.path.dirname(name) for name, *_ in places}):
+        (folder / parent).mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            for _ in threads.map(partial(_unpack_run, descriptor, path, folder), _runs(places)):
+                pass
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be filled from {path} ({error.strerror})") from error
+    finally:
+        os.close(descriptor)
+
+
+def _runs(places: Places) -> Iterator[Places]:
+    """Images that one read fetches together."""
+    run: Places = []
+    for place in places:
+        end = run[-1][1] + run[-1][2] if run else 0
+        if run and (place[1] - end > _GAP_BYTES or place[1] - run[0][1] > _READ_BYTES):
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run
+
+
+def _unpack_run(descriptor: int, path: Path, folder: Path, run: Places) -> None:
+    start = run[0][1]
+    content = memoryview(_read(descriptor, start, run[-1][1] + run[-1][2] - start))
+    for name, offset, size, checksum in run:
+        image = content[offset - start : offset - start + size]
+        if len(image) != size or zlib.crc32(image) != checksum:
+            raise InputError(
+                f"{path}: {name} in it is damaged; remove the file and make it again with "
+                "scalewatt prepare --pack"
+            )
+        write_file(folder / name, image)
+
+
+def _read(descriptor: int, offset: int, size: int) -> bytes:
+    parts = []
+    while size and (part := os.pread(descriptor, size, offset)):
+        parts.append(part)
+        offset, size = offset + len(part), size - len(part)
+    return b"".join(parts)
