@@ -7,19 +7,15 @@ stopped at a checkpoint of its own, anything else failed.
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scalewatt.campaign.command import command_words
+from scalewatt.energy.child import CommandFailed, Signals, how_ended, start_child, wait_for_child
 from scalewatt.energy.ending import EXIT_STOPPED
 from scalewatt.energy.provenance import Gpu, cpu_name, held_gpus, package_versions, visible_gpu
 from scalewatt.energy.script_marks import history_rows
@@ -27,12 +23,11 @@ from scalewatt.energy.slurm_energy import slurm_step
 from scalewatt.energy.workdir import description_path, segment_name
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
 from scalewatt.files import write_json
-from scalewatt.lifeline import die_with
 from scalewatt.training.events import EventLog
-from scalewatt.training.stop import StopRequest
 
 if TYPE_CHECKING:
     from scalewatt.training.job import Job
+    from scalewatt.training.stop import StopRequest
     from scalewatt.training.world import Ranks
 
 FINISHED, STOPPED = "finished", "stopped"
@@ -49,11 +44,7 @@ LAUNCHERS_VARIABLES = (
 )
 """Beginnings of the variables by which MPI would take the command for the rank itself."""
 _LAUNCHERS_ALSO = ("MPIEXEC_", "MV2_", "PALS_", "SLURM_PMI")
-_POLL_S = 0.1
-
-
-class CommandFailed(Exception):
-    """A rank's command ended neither finished nor stopped."""
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -85,11 +76,11 @@ def run_command(
     _describe(job, ranks, visible_gpu(torch_device, place.local_rank), words)
     folder = job.work / "script"
     folder.mkdir(exist_ok=True)
-    with _Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
+    with Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
         environment = child_environment(dict(os.environ), place, job, signals.file)
-        command = _start(words, Path(job.spec["settings"]["folder"]), environment)
+        command = start_child(words, Path(job.spec["settings"]["folder"]), environment)
         events.enter("train")
-        code = signals.wait(command)
+        code = wait_for_child(command, signals)
     if code not in (0, EXIT_STOPPED):
         raise CommandFailed(f"the command of rank {place.rank} on {ranks.host} {how_ended(code)}")
     codes = _gathered(ranks, code)
@@ -165,96 +156,11 @@ def child_environment(
     }
 
 
-def _start(words: list[str], folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            cwd=folder,
-            env=environment,
-            process_group=0,
-            preexec_fn=partial(_prepare, os.getpid()),
-        )
-    except OSError as error:
-        raise CommandFailed(f"the command {words[0]} cannot be started ({error})") from error
-
-
-def _prepare(parent: int) -> None:
-    """In the child: end with the rank, and take Ctrl-C as any program does."""
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def how_ended(code: int) -> str:
-    """How a process with this exit code of Python's `subprocess` ended."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-    return f"was ended by signal {name}"
-
-
-class _Signals:
-    """Passes a rank's signals on to its command, and a wish to stop on to all ranks' (`file`)."""
-
-    def __init__(self, stop: StopRequest, file: Path) -> None:
-        self.stop, self.file = stop, file
-        self._got: list[int] = []
-        self._asked = False
-        self._previous: dict[int, Any] = {}
-        self._next_look_s = 0.0
-
-    def __enter__(self) -> _Signals:
-        for number in (signal.SIGUSR1, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._previous[number](number, frame)
-        self._got.append(number)
-
-    def wait(self, command: subprocess.Popen[bytes]) -> int:
-        """Wait for the command's end; what it leaves of its process group is ended."""
-        try:
-            while (code := command.poll()) is None:
-                self._pass_on(command)
-                with suppress(subprocess.TimeoutExpired):
-                    command.wait(_POLL_S)
-            return code
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(command.pid, signal.SIGKILL)
-
-    def _pass_on(self, command: subprocess.Popen[bytes]) -> None:
-        asked = self._is_asked()
-        while self._got:
-            command.send_signal(self._got.pop(0))
-            self._asked = True
-        if asked and not self._asked:
-            command.send_signal(signal.SIGUSR1)
-            self._asked = True
-
-    def _is_asked(self) -> bool:
-        """Whether this rank or another has been asked to stop; all ranks are told."""
-        if self.stop.asked() or self._got:
-            if not self._asked:
-                self.file.touch()
-            return True
-        now = time.monotonic()
-        if now < self._next_look_s:
-            return False
-        self._next_look_s = now + 5 * _POLL_S
-        return self.file.exists()
-
-
 def _gathered(ranks: Ranks, code: int) -> list[int]:
     """All ranks' exit codes; waiting for the others costs no computing time, as MPI's own would."""
     request = ranks.comm.Ibarrier()
     while not request.Test():
-        time.sleep(_POLL_S / 2)
+        time.sleep(_LOOK_S)
     return ranks.comm.allgather(code)
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.command import is_command_spec
-from scalewatt.energy.command import CommandFailed, run_command
+from scalewatt.energy.child import CommandFailed
+from scalewatt.energy.command import run_command
 from scalewatt.energy.ending import (
     ABORT_S,
     EXIT_FAILURE,
