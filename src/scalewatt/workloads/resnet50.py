@@ -27,7 +27,6 @@ READERS = {"pil": ImageNetDataset, "torchvision": TorchvisionImages}
 REFERENCE_BATCH = 256
 """Global batch at which the learning rate is `base_learning_rate` (Goyal et al. 2017)."""
 
-
 RESULTS = (
     "train_loss",
     "train_metric",
@@ -36,6 +35,7 @@ RESULTS = (
     "top5_error_percent",
     "plateau_loss",
 )
+"""What `ResNet50.results` gives."""
 
 
 class ResNet50:
