@@ -24,7 +24,7 @@ from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
 MANIFEST = "manifest.json"
-MANIFEST_VERSION = 1  # of the manifest and of what the embedded generators write
+MANIFEST_VERSION = 2  # of the manifest and of what the embedded generators write
 Source = str | dict[str, Any] | None
 """A path or URL, an object as under `sources` in a cluster file, or nothing."""
 WAVES_SOURCE = "Rossby-Haurwitz waves made by scalewatt"
