@@ -1,6 +1,6 @@
 """An epoch of ResNet50: our loop against a plain one, and the corrected protocol against the paper's.
 
-    python benchmarks/resnet50_epoch.py [--images 192] [--rounds 7] [--size 64] [--batch 32]
+    python benchmarks/resnet50_epoch.py [--images 192] [--rounds 7] [--size 64] [--batch 64]
                                         [--workers 0] [--device cpu] [--json FILE]
 
 The plain loop is in the style of the PyTorch ImageNet example: torchvision's transforms and folder
@@ -211,7 +211,7 @@ def main() -> int:
     parser.add_argument("--images", type=int, default=192)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", type=Path)
