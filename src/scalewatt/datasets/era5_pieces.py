@@ -12,8 +12,10 @@ from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, channels_by_variab
 from scalewatt.datasets.era5_checks import Conversions, Orientation, orient, recognise
 from scalewatt.errors import InputError
 
-BLOCK_BYTES = 128 * 2**20
-"""Decoded at once."""
+BLOCK_BYTES = 32 * 2**20
+"""Decoded at once. The C library keeps allocations up to this size, larger ones are cleared anew."""
+REMOTE_BLOCK_BYTES = 128 * 2**20
+"""Decoded at once where a request takes long: its chunks are asked for together."""
 
 Block = tuple[int, dict[int, np.ndarray]]
 """First time's position, and fields (time, latitude, longitude), float32, by channel."""
@@ -65,6 +67,7 @@ class FieldSource:
     humidity_units: str = "unknown"
     facts: dict[str, Any] = field(default_factory=dict)
     """To be recorded as attributes."""
+    block_bytes: int = BLOCK_BYTES
 
     def check(self, times: np.ndarray) -> None:
         """InputError unless every variable, level and time is there, and once."""
@@ -137,7 +140,7 @@ class FieldSource:
         return [fields for fields in out if fields is not None]
 
     def steps_at_once(self, variable: str, levels: Sequence[int | None]) -> int:
-        """As many times as decode to BLOCK_BYTES, at least one."""
+        """As many times as decode to `block_bytes`, at least one."""
         size = 4 * len(self.latitude) * len(self.longitude)
         decoded = max(
             len(
@@ -150,7 +153,7 @@ class FieldSource:
             * piece.level_chunk
             for piece in self.pieces[variable]
         )
-        return max(1, BLOCK_BYTES // (size * max(1, decoded)))
+        return max(1, self.block_bytes // (size * max(1, decoded)))
 
 
 def _label(variable: str, level: int | None) -> str:

@@ -16,7 +16,12 @@ from scalewatt.datasets.era5_labels import (
     decode_times,
     dimension_names,
 )
-from scalewatt.datasets.era5_pieces import FieldSource, Piece
+from scalewatt.datasets.era5_pieces import (
+    BLOCK_BYTES,
+    REMOTE_BLOCK_BYTES,
+    FieldSource,
+    Piece,
+)
 from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,14 +43,17 @@ class ZarrPiece:
     dimensions: tuple[str, ...]
 
     def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
-        selection: dict[str, Any] = {"time": as_index(times), "level": np.array(levels)}
+        order = np.argsort(levels)
+        ascending = as_index(np.array(levels)[order])
+        selection: dict[str, Any] = {"time": as_index(times), "level": ascending}
         wanted = tuple(selection.get(name, slice(None)) for name in self.dimensions)
         block = np.asarray(self.array.get_orthogonal_selection(wanted))
         if "level" not in self.dimensions:
             block = block[None]
         names = ("level",) * ("level" not in self.dimensions) + self.dimensions
-        order = [names.index(n) for n in ("level", "time", "latitude", "longitude")]
-        return list(decode(block.transpose(order), _attributes(self.array)))
+        axes = [names.index(n) for n in ("level", "time", "latitude", "longitude")]
+        fields = decode(block.transpose(axes), _attributes(self.array))
+        return [fields[at] for at in np.argsort(order)]
 
 
 def open_zarr(url: str) -> FieldSource:
@@ -93,7 +101,9 @@ def open_zarr(url: str) -> FieldSource:
             )
         ]
     units = str(_attributes(arrays.get("relative_humidity")).get("units", "unknown"))
-    return FieldSource(name, values["latitude"], values["longitude"], pieces, units)
+    at_once = REMOTE_BLOCK_BYTES if "://" in url else BLOCK_BYTES
+    grid = values["latitude"], values["longitude"]
+    return FieldSource(name, *grid, pieces, units, block_bytes=at_once)
 
 
 def _store(url: str) -> Any:
