@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -10,8 +14,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from scalewatt.datasets.era5 import Era5Dataset
+from scalewatt.datasets.era5 import Era5Dataset, SyntheticEra5, check_years
 from scalewatt.datasets.era5_times import year_times
+from scalewatt.datasets.lent_memory import LentMemory
 from scalewatt.errors import InputError
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
@@ -92,3 +97,199 @@ def test_a_missing_or_damaged_year_is_named(tmp_path: Path) -> None:
     (tmp_path / "1999.h5").write_bytes(b"torn")
     with pytest.raises(InputError, match=r"1999\.h5: no prepared ERA5 year"):
         Era5Dataset(tmp_path, [1999], 1, 6)
+
+
+# --- batches ------------------------------------------------------------------------------------
+
+BATCH_BYTES = 4 * 2 * 3 * 20 * ROWS * COLUMNS  # two samples of three steps
+
+
+def two_years(folder: Path, memory: LentMemory | None = None) -> Era5Dataset:
+    return Era5Dataset(folder, [1999, 2000], lead_steps=2, samples_per_year=6, memory=memory)
+
+
+def batches(seed: int = 0, number: int = 20) -> list[list[tuple[int, int]]]:
+    random = np.random.default_rng(seed)
+    return [[(0, int(p)) for p in random.integers(0, 12, 2)] for _ in range(number)]
+
+
+def loader(data: Era5Dataset, keys: list[list[tuple[int, int]]], workers: int) -> DataLoader[Any]:
+    return DataLoader(
+        data,
+        batch_sampler=keys,
+        num_workers=workers,
+        collate_fn=data.collate,
+        persistent_workers=workers > 0,
+    )
+
+
+def expected(folder: Path, keys: list[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """x and targets of a batch, read anew."""
+    values = {year: fields(folder / f"{year}.h5")[:, :20, :ROWS] for year in (1999, 2000)}
+    cut = [values[1999 + p // 6][p % 6 : p % 6 + 3] for _, p in keys]
+    steps = torch.from_numpy(np.stack(cut))
+    return steps[:, 0], steps[:, 1:]
+
+
+def same(found: Any, wanted: Any) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("slots", [0, 3])
+def test_batches_that_are_kept_keep_their_values(folder: Path, workers: int, slots: int) -> None:
+    memory = LentMemory(slots, BATCH_BYTES) if slots else None
+    kept = list(loader(two_years(folder, memory), batches(), workers))  # more than there are slots
+    for keys, batch in zip(batches(), kept, strict=True):
+        assert same(batch, expected(folder, keys))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_memory_of_batches_that_are_dropped_is_used_again(folder: Path, workers: int) -> None:
+    memory = LentMemory(6, BATCH_BYTES)
+    where = set()
+    keys = batches(number=40)
+    one = loader(two_years(folder, memory), keys, workers)
+    for _ in range(2):
+        for batch, own in zip(one, keys, strict=True):
+            assert same(batch, expected(folder, own))
+            where.add(batch[0].data_ptr())
+    assert len(where) <= 6
+
+
+def test_a_view_alone_keeps_the_memory(folder: Path) -> None:
+    memory = LentMemory(1, BATCH_BYTES)
+    data = two_years(folder, memory)
+    view = next(iter(loader(data, batches(), 0)))[1][0, 0, 3]
+    gc.collect()
+    value = view.clone()
+    others = [data.__getitems__(keys).batch for keys in batches(1)]
+    assert torch.equal(view, value)
+    assert all(part.data_ptr() != view.data_ptr() for part, _ in others)
+    del view
+    assert memory.take([(1,)]) is not None
+
+
+def test_a_batch_that_does_not_fit_the_memory_is_read_all_the_same(folder: Path) -> None:
+    data = two_years(folder, LentMemory(2, BATCH_BYTES - 4))
+    assert same(data.__getitems__(batches()[0]).batch, expected(folder, batches()[0]))
+
+
+def test_a_loader_of_single_items_gives_the_same(folder: Path) -> None:
+    keys = [(0, position) for position in (11, 0, 5)]
+    one = DataLoader(two_years(folder), batch_size=3, sampler=keys)
+    assert same(next(iter(one)), expected(folder, keys))
+
+
+def open_files(folder: Path) -> list[str]:
+    links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
+    found = [os.readlink(link) for link in links if link.is_symlink()]
+    return [name for name in found if name.startswith(str(folder))]
+
+
+def test_each_year_is_opened_once(folder: Path) -> None:
+    before = len(open_files(folder))
+    data = two_years(folder)
+    assert len(open_files(folder)) == before
+    for keys in batches():
+        data.__getitems__(keys)
+    assert len(open_files(folder)) == before + 2
+
+
+# --- forms of files -----------------------------------------------------------------------------
+
+
+def linked(folder: Path, year: int, channels: int) -> None:
+    """The year's values in another file, with a channel more, and two steps that have no time."""
+    values, path = fields(folder / f"{year}.h5"), folder / "originals" / f"y{year}.h5"
+    path.parent.mkdir(exist_ok=True)
+    more = np.full((STEPS, channels - 20, *values.shape[2:]), np.nan, np.float32)
+    with h5py.File(path, "w") as file:
+        whole = np.concatenate([values, more], axis=1)
+        file["fields"] = np.concatenate([whole, np.nan * whole[:2]])
+    with h5py.File(folder / f"{year}.h5", "a") as file:
+        del file["fields"]
+        file["fields"] = h5py.ExternalLink(str(path), "/fields")
+
+
+def rewritten(folder: Path, year: int, **layout: Any) -> None:
+    values = fields(folder / f"{year}.h5")
+    with h5py.File(folder / f"{year}.h5", "a") as file:
+        del file["fields"]
+        file.create_dataset("fields", data=values, **layout)
+
+
+FORMS: dict[str, Callable[[Path, int], None]] = {
+    "link to 20 channels": lambda folder, year: linked(folder, year, 20),
+    "link to 21 channels": lambda folder, year: linked(folder, year, 21),
+    "one step a chunk": lambda f, year: rewritten(f, year, chunks=(1, 20, ROWS + 1, COLUMNS)),
+    "compressed": lambda folder, year: rewritten(folder, year, compression="gzip"),
+    "float64": lambda folder, year: rewritten(folder, year, dtype="f8"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_file_gives_the_same_samples(form: str, tmp_path: Path) -> None:
+    for year in (1999, 2000):
+        write_year(tmp_path, year)
+    wanted = [expected(tmp_path, keys) for keys in batches()]
+    FORMS[form](tmp_path, 2000)  # 1999 stays as it is
+    data = two_years(tmp_path)
+    assert data.shape == (20, ROWS, COLUMNS)
+    for keys, want in zip(batches(), wanted, strict=True):
+        assert same(data.__getitems__(keys).batch, want)
+
+
+def test_a_grid_with_21_channels_is_accepted_and_one_with_19_is_not(tmp_path: Path) -> None:
+    years = {"train_years": [1999, 1999], "validation_years": [2000, 2000]}
+    definition = {
+        "name": "era", "grid": [ROWS, COLUMNS], "test_years": [2001, 2001], "samples_per_year": 6,
+    } | years  # fmt: skip
+    for year, channels in ((1999, 21), (2000, 20), (2001, 21)):
+        write_year(tmp_path, year, channels=channels)
+    check_years(tmp_path, definition)
+    write_year(tmp_path, 2001, channels=19)
+    with pytest.raises(InputError, match=r"2001\.h5: has .* \(19, 5, 8\).* needs \(20, 5, 8\)"):
+        check_years(tmp_path, definition)
+
+
+def test_a_file_that_is_cut_off_is_named_before_anything_is_read(tmp_path: Path) -> None:
+    write_year(tmp_path, 1999)
+    path = tmp_path / "1999.h5"
+    os.truncate(path, path.stat().st_size - 100)
+    with pytest.raises(InputError, match=r"1999\.h5"):
+        Era5Dataset(tmp_path, [1999], 1, 6)
+
+
+def test_a_file_that_was_cut_off_since_is_named(tmp_path: Path) -> None:
+    write_year(tmp_path, 1999)
+    data = Era5Dataset(tmp_path, [1999], 1, 6)
+    assert data[0, 0][0].isfinite().all()
+    os.truncate(tmp_path / "1999.h5", 3 * 4 * 20 * (ROWS + 1) * COLUMNS)
+    with pytest.raises(InputError, match=r"1999\.h5: is cut off"):
+        data[0, 5]
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    write_year(tmp_path, 1999)
+    linked(tmp_path, 1999, 20)
+    (tmp_path / "originals" / "y1999.h5").unlink()
+    with pytest.raises(InputError, match=r"1999\.h5: its values should be in .*y1999\.h5"):
+        Era5Dataset(tmp_path, [1999], 1, 6)
+
+
+def test_a_file_cut_off_behind_its_link_is_named(tmp_path: Path) -> None:
+    write_year(tmp_path, 1999)
+    linked(tmp_path, 1999, 21)
+    original = tmp_path / "originals" / "y1999.h5"
+    os.truncate(original, original.stat().st_size // 2)
+    with pytest.raises(InputError, match=r"y1999\.h5"):
+        Era5Dataset(tmp_path, [1999], 1, 6)
+
+
+def test_synthetic_data_are_positions_only_and_need_no_workers() -> None:
+    data = SyntheticEra5(7)
+    assert len(data) == 7 and data.workers == 0
+    one = DataLoader(data, batch_sampler=[[(0, 3), (0, 6)]], collate_fn=data.collate)
+    [[positions]] = list(one)
+    assert positions.tolist() == [3, 6]

@@ -3,83 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from scalewatt.datasets.era5_channels import CHANNELS
-from scalewatt.datasets.era5_times import STEP_H, all_years, year_times
+from scalewatt.datasets.era5_layout import StepReader, YearFile, check_years
+from scalewatt.datasets.era5_times import STEP_H
+from scalewatt.datasets.lent_memory import LentMemory, Loan
 from scalewatt.errors import InputError
 
-STEP_S = STEP_H * 3600
+__all__ = ["Era5Dataset", "SyntheticEra5", "YearFile", "check_years"]
+
+Key = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class YearFile:
-    """What a reader must know of one prepared year; `start` is its first time (Unix s)."""
+class Fetched(list[tuple[torch.Tensor, ...]]):
+    """Items of a batch, and the batch that they are parts of."""
 
-    path: Path
-    steps: int
-    channels: int
-    latitudes: int
-    longitudes: int
-    start: int
-
-    @classmethod
-    def read(cls, folder: Path, year: int) -> YearFile:
-        """InputError if the file is missing, unreadable or not 6-hourly from 1 January."""
-        path = folder / f"{year}.h5"
-        try:
-            with h5py.File(path, "r") as file:
-                time = file["time"][:]
-                steps, channels, latitudes, longitudes = file["fields"].shape
-        except FileNotFoundError:
-            raise InputError(f"{path}: prepared ERA5 year is missing") from None
-        except (OSError, KeyError, ValueError) as error:
-            raise InputError(f"{path}: no prepared ERA5 year ({error})") from error
-        expected = year_times(year)[: len(time)].astype("datetime64[s]").astype(np.int64)
-        if len(time) != steps or not np.array_equal(time, expected):
-            raise InputError(f"{path}: times are not 6-hourly from 1 January {year} 00:00")
-        return cls(path, steps, channels, latitudes, longitudes, start=int(time[0]))
-
-    @property
-    def end(self) -> int:
-        """The time (Unix s) at which the next year must start to continue this one."""
-        return self.start + self.steps * STEP_S
+    def __init__(
+        self, parts: Sequence[torch.Tensor], batch: tuple[torch.Tensor, ...] | Loan
+    ) -> None:
+        super().__init__(zip(*parts, strict=True))
+        self.batch = batch
 
 
-def check_years(folder: Path, definition: dict[str, Any]) -> None:
-    """InputError unless every year's file has the definition's grid and times."""
-    rows, columns = definition["grid"]
-    for year in all_years(definition):
-        file = YearFile.read(folder, year)
-        expected = (len(CHANNELS), rows + 1, columns)
-        found = (file.channels, file.latitudes, file.longitudes)
-        if found != expected:
-            raise InputError(
-                f"{file.path}: has (channels, latitudes, longitudes) = {found}, but dataset "
-                f"{definition['name']} with grid {rows} × {columns} needs {expected} "
-                "(one row more than the grid: the southernmost is not used)"
-            )
-        needed = len(year_times(year, definition["samples_per_year"]))
-        if file.steps < needed:
-            raise InputError(f"{file.path}: has {file.steps} times, {needed} are needed")
-
-
-class Era5Dataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
     """Single steps of prepared years with the steps that follow them, not normalised.
 
     An item, by the key (epoch, position), is x, float32 (channels, H, W), and its targets, float32
-    (lead_steps, channels, H, W), 6 h apart. H leaves out the southernmost row. A year contributes
-    its first `samples_per_year` times; targets may be in the next year's file. A sample whose
-    targets are not there is an error that names the year (InputError), or left out if
-    `require_targets` is false.
+    (lead_steps, channels, H, W), 6 h apart. H leaves out the southernmost row, and of 21 channels
+    the last is left out. A year contributes its first `samples_per_year` times; targets may be in
+    the next year's file. A sample whose targets are not there is an error that names the year
+    (InputError), or left out if `require_targets` is false.
+
+    A loader fetches whole batches, read straight into where they stay: in `memory` while it has
+    room. Each process opens a year once.
     """
 
     def __init__(
@@ -89,18 +53,25 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         lead_steps: int,
         samples_per_year: int,
         require_targets: bool = True,
+        memory: LentMemory | None = None,
     ) -> None:
         self.lead_steps = lead_steps
+        self.memory = memory
         self._files: list[YearFile] = []
         self._samples: list[tuple[int, int]] = []  # (file, time in it)
-        folder = Path(folder)
+        folder, years = Path(folder), list(years)
+        known: dict[int, YearFile] = {}
+
+        def read(year: int) -> YearFile:
+            if year not in known:
+                known[year] = YearFile.read(folder, year)
+            return known[year]
+
         for year in years:
-            first = YearFile.read(folder, year)
+            first = read(year)
             at = len(self._files)
             # Every year is followed in the list by the file that continues it, or by itself.
-            following = first
-            if (folder / f"{year + 1}.h5").exists():
-                following = YearFile.read(folder, year + 1)
+            following = read(year + 1) if (folder / f"{year + 1}.h5").exists() else first
             self._files += [first, following]
             steps = first.steps + (following.steps if following.start == first.end else 0)
             usable = min(samples_per_year, first.steps, max(0, steps - lead_steps))
@@ -108,30 +79,51 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
                 raise InputError(
                     f"{first.path}: year {year} has {usable} samples with targets "
                     f"{lead_steps * STEP_H} h ahead, {samples_per_year} are needed; give it more "
-                    f"times or prepare {year + 1} as well"
+                    f"times or prepare {year + 1} as well, or lower samples_per_year"
                 )
             self._samples += [(at, step) for step in range(usable)]
         if not self._samples:
-            raise InputError(f"{folder}: no ERA5 samples in the years {list(years)}")
-        shapes = {(file.channels, file.latitudes, file.longitudes) for file in self._files}
+            raise InputError(f"{folder}: no ERA5 samples in the years {years}")
+        shapes = {(_used(file), file.latitudes, file.longitudes) for file in self._files}
         if len(shapes) > 1:
             raise InputError(f"{folder}: years have different grids or channels: {sorted(shapes)}")
         channels, latitudes, longitudes = shapes.pop()
         self.shape = (channels, latitudes - 1, longitudes)
-        self._handles: dict[Path, h5py.Dataset] = {}
+        self._readers: dict[Path, StepReader] = {}
         self._process = os.getpid()
 
     def __len__(self) -> int:
         return len(self._samples)
 
-    def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
-        at, step = self._samples[key[1]]
-        buffer = torch.empty((1 + self.lead_steps, *self.shape))
-        here = min(1 + self.lead_steps, self._files[at].steps - step)
-        self._read(at, step, buffer[:here])
-        if here <= self.lead_steps:
-            self._read(at + 1, 0, buffer[here:])
-        return buffer[0], buffer[1:]
+    def __getitem__(self, key: Key) -> tuple[torch.Tensor, ...]:
+        return self.__getitems__([key])[0]
+
+    def __getitems__(self, keys: Sequence[Key]) -> Fetched:
+        """The items of a batch, next to each other in memory; `collate` gives the batch."""
+        shapes = [(len(keys), *self.shape), (len(keys), self.lead_steps, *self.shape)]
+        loan = None if self.memory is None else self.memory.take(shapes)
+        if self.memory is None or loan is None:
+            fresh = tuple(torch.empty(shape) for shape in shapes)
+            self._fill(keys, *(part.numpy() for part in fresh))
+            return Fetched(fresh, fresh)
+        arrays = self.memory.arrays(loan)
+        try:
+            self._fill(keys, *arrays)
+        except BaseException:
+            self.memory.give_back(loan)
+            raise
+        if get_worker_info() is None:
+            lent = self.memory.tensors(loan)
+            return Fetched(lent, lent)
+        return Fetched([torch.from_numpy(part) for part in arrays], loan)
+
+    @staticmethod
+    def collate(items: Fetched) -> tuple[torch.Tensor, ...] | Loan:
+        """x (n, channels, H, W) and targets (n, lead_steps, channels, H, W), not copied.
+
+        In a loader worker possibly a `Loan`, which is these tensors where it arrives.
+        """
+        return items.batch
 
     @property
     def latitude(self) -> np.ndarray:
@@ -139,17 +131,48 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         with h5py.File(self._files[0].path, "r") as file:
             return file["latitude"][:-1]
 
-    def _read(self, at: int, step: int, out: torch.Tensor) -> None:
-        source = np.s_[step : step + len(out), :, : self.shape[1], :]
-        self._fields(self._files[at].path).read_direct(out.numpy(), source)
+    def _fill(self, keys: Sequence[Key], x: np.ndarray, targets: np.ndarray) -> None:
+        for (_, position), state, following in zip(keys, x, targets, strict=True):
+            at, step = self._samples[position]
+            for field in (state, *following):
+                here, own = (at, step) if step < self._files[at].steps else (
+                    at + 1, step - self._files[at].steps
+                )  # fmt: skip
+                self._reader(self._files[here]).read(own, field)
+                step += 1
 
-    def _fields(self, path: Path) -> h5py.Dataset:
+    def _reader(self, file: YearFile) -> StepReader:
         # HDF5 handles do not survive a fork: each process opens its own, once.
         if self._process != os.getpid():
-            self._handles, self._process = {}, os.getpid()
-        if path not in self._handles:
-            self._handles[path] = h5py.File(path, "r")["fields"]
-        return self._handles[path]
+            self._readers, self._process = {}, os.getpid()
+        if file.path not in self._readers:
+            self._readers[file.path] = file.open()
+        return self._readers[file.path]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_handles": {}}
+        return self.__dict__ | {"_readers": {}, "memory": None}
+
+
+def _used(file: YearFile) -> int:
+    return min(file.channels, len(CHANNELS))
+
+
+class SyntheticEra5(Dataset[torch.Tensor]):
+    """Positions without fields: nothing is read, the workload has one sample on the device."""
+
+    workers = 0
+
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitems__(self, keys: Sequence[Key]) -> list[torch.Tensor]:
+        """The positions of a batch, int64 (n,), as its only part."""
+        return [torch.tensor([position for _, position in keys])]
+
+    @staticmethod
+    def collate(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        """It is a batch already."""
+        return batch
