@@ -128,16 +128,24 @@ def _declared(path: Path) -> Any:
     if "MODEL" not in text:
         return None
     try:
-        for node in ast.parse(text).body:
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            if any(isinstance(t, ast.Name) and t.id == "MODEL" for t in targets):
-                return ast.literal_eval(node.value)  # type: ignore[attr-defined]
+        assigned = {
+            target.id: node.value
+            for node in ast.parse(text).body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        declared = ast.literal_eval(assigned["MODEL"]) if "MODEL" in assigned else None
     except (SyntaxError, ValueError) as error:
         raise InputError(
             f"{path}: MODEL cannot be read ({error}); allowed: a literal of dictionaries, lists, "
             "texts and numbers"
         ) from error
-    return None
+    if declared is not None and "WORKLOAD" not in assigned:
+        raise InputError(
+            f"{path}: has MODEL, but no WORKLOAD; expected a line WORKLOAD = its class"
+        )
+    return declared
 
 
 def _model(path: Path, declared: Any) -> KnownModel:

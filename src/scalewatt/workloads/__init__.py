@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scalewatt.workloads.protocol import Workload
 
-_MODULES = {"resnet50": "ResNet50", "fourcastnet": "FourCastNetWorkload"}
+_CLASSES = {"resnet50": "ResNet50", "fourcastnet": "FourCastNetWorkload"}
 
 
 def workload_class(model: str) -> type[Workload]:
-    """The workload of `model`. Imported here, so that one model's needs are not another's."""
+    """The workload of `model`: WORKLOAD of the file of its name.
+
+    Imported here, so that one model's needs are not another's.
+    """
     module = import_module(f"scalewatt.workloads.{model}")
-    return getattr(module, _MODULES[model])
+    return getattr(module, _CLASSES.get(model, "WORKLOAD"))
