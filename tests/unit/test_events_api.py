@@ -1,0 +1,200 @@
+"""scalewatt.events: what a user's script says, and how it is joined with what was seen from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_files import make_spec
+
+from scalewatt import events
+from scalewatt.energy.script_marks import history_rows, joined_events, json_lines
+from scalewatt.training.events import STAGES, read_events
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of rank 0 of a run's second segment."""
+    monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(events.SEGMENT_VARIABLE, "1")
+    return tmp_path
+
+
+def test_it_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import scalewatt.events; "
+        "print(*sorted({m.partition('.')[0] for m in set(sys.modules) - before}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {*sys.stdlib_module_names, "scalewatt"}
+
+
+def test_outside_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (events.FOLDER_VARIABLE, events.STOP_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    events.stage("train", epoch=0)
+    events.report(epoch=0, metric=1.0)
+    assert events.stop_requested() is False
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("set_up", [True, False], ids=["inside", "outside"])
+def test_an_unknown_stage_is_refused_and_the_known_ones_are_listed(
+    set_up: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if set_up:
+        monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))
+    with pytest.raises(ValueError, match="'training' is no stage; allowed") as refused:
+        events.stage("training")
+    assert all(name in str(refused.value) for name in STAGES)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5])
+def test_a_count_that_is_none_is_refused(count: Any, inside: Path) -> None:
+    with pytest.raises(ValueError, match="samples"):
+        events.report(epoch=0, samples=count)
+    assert list(inside.iterdir()) == []
+
+
+def test_what_is_no_finite_number_is_unknown(inside: Path) -> None:
+    events.report(epoch=0, metric=float("nan"), train_loss=float("inf"), validation_loss=2)
+    (row,) = json_lines(inside / events.HISTORY_FILE)
+    assert row["metric"] is row["train_loss"] is row["samples"] is None
+    assert (row["validation_loss"], row["segment"]) == (2.0, 1)
+
+
+def test_numbers_of_other_libraries_are_taken(inside: Path) -> None:
+    import numpy as np
+
+    events.report(epoch=np.int64(3), metric=np.float32(0.5), samples=np.int64(7))  # type: ignore[arg-type]
+    (row,) = json_lines(inside / events.HISTORY_FILE)
+    assert (row["epoch"], row["metric"], row["samples"]) == (3, 0.5, 7)
+
+
+def own_marks(work: Path, *marks: tuple[int, str | None, float]) -> None:
+    lines = [
+        json.dumps({"segment": s, "stage": stage, "epoch": None, "start_s": at})
+        for s, stage, at in marks
+    ]
+    (work / "events.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def stages(work: Path, **ends: float) -> list[tuple[int, str, float, float]]:
+    found = read_events(joined_events(work), {int(k[1:]): v for k, v in ends.items()})
+    return [(e["segment"], e["stage"], e["start_s"], e["end_s"]) for e in found]
+
+
+def test_a_scripts_stages_stand_for_the_one_seen_from_outside(
+    inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_marks(inside, (1, "startup", 0), (1, "train", 2), (1, "shutdown", 9), (1, None, 10))
+    for name, at in (("train", 3.0), ("validate", 6.0)):
+        monkeypatch.setattr(events.time, "time", lambda at=at: at)
+        events.stage(name, epoch=0)
+    assert stages(inside) == [
+        (1, "startup", 0, 3), (1, "train", 3, 6), (1, "validate", 6, 9), (1, "shutdown", 9, 10),
+    ]  # fmt: skip
+
+
+def test_a_killed_segment_keeps_what_it_marked_and_another_is_left_alone(
+    inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_marks(
+        inside,
+        *((0, "startup", 0), (0, "train", 2)),
+        *((1, "startup", 50), (1, "train", 51)),
+        *((2, "startup", 80), (2, "train", 82), (2, "shutdown", 88), (2, None, 89)),
+    )
+    monkeypatch.setattr(events.time, "time", lambda: 55.0)
+    events.stage("train", epoch=1)
+    with open(inside / events.EVENTS_FILE, "a") as file:
+        file.write('{"segment": 1, "stage": "vali')
+    assert stages(inside, s0=7.0, s1=60.0) == [
+        (0, "startup", 0, 2), (0, "train", 2, 7),
+        (1, "startup", 50, 55), (1, "train", 55, 60),
+        (2, "startup", 80, 82), (2, "train", 82, 88), (2, "shutdown", 88, 89),
+    ]  # fmt: skip
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    return make_spec(epochs=2, dataset_samples=100, **changes)
+
+
+def test_without_a_report_there_is_one_row_of_the_whole_training(tmp_path: Path) -> None:
+    (row,) = history_rows(tmp_path, spec(), 3)
+    assert (row["epoch"], row["segment"], row["samples"]) == (1, 3, 200)
+    assert row["metric"] is row["updates"] is None
+    (row,) = history_rows(tmp_path, {**spec(), "dataset_samples": None}, 0)
+    assert row["samples"] is None
+
+
+def test_an_epoch_that_is_reported_again_counts_once_and_last(inside: Path) -> None:
+    for epoch, metric in ((0, 9.0), (1, 8.0), (1, 7.0)):
+        events.report(epoch=epoch, metric=metric)
+    rows = history_rows(inside, spec(), 1)
+    assert [(row["epoch"], row["metric"]) for row in rows] == [(0, 9.0), (1, 7.0)]
+
+
+def test_declared_samples_stand_in_where_every_epoch_is_reported_without(inside: Path) -> None:
+    events.report(epoch=0, samples=96)
+    assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [96]
+    events.report(epoch=1)
+    assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [96, 100]
+
+
+def test_samples_of_epochs_that_were_not_all_reported_stay_unknown(inside: Path) -> None:
+    events.report(epoch=1, metric=1.0)
+    assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [None]
+
+
+ASKING = """
+import os, time
+from scalewatt.events import stop_requested
+print(stop_requested(), flush=True)
+while not stop_requested():
+    time.sleep(0.02)
+print("asked", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGTERM, "file"])
+def test_a_script_is_told_to_stop_by(how: Any, tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    process = subprocess.Popen(
+        [sys.executable, "-c", ASKING],
+        env={**os.environ, events.STOP_VARIABLE: str(stop)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "False\n"
+        stop.touch() if how == "file" else process.send_signal(how)
+        assert process.stdout.readline() == "asked\n"
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_scripts_own_handler_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(events.STOP_VARIABLE, str(tmp_path / "stop"))
+    monkeypatch.setattr(events, "_next_look_s", None)
+
+    def handler(*_: object) -> None: ...
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    other = signal.getsignal(signal.SIGTERM)
+    try:
+        assert events.stop_requested() is False
+        assert signal.getsignal(signal.SIGUSR1) is handler
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGTERM, other)
