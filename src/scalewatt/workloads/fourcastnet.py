@@ -9,13 +9,16 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from scalewatt.datasets.era5 import Era5Dataset
+from scalewatt.datasets.era5 import Era5Dataset, SyntheticEra5
 from scalewatt.datasets.era5_channels import CHANNELS
-from scalewatt.datasets.era5_statistics import load_statistics
+from scalewatt.datasets.era5_statistics import load_climatology, load_statistics
+from scalewatt.datasets.era5_times import part_years
+from scalewatt.datasets.lent_memory import LentMemory
 from scalewatt.workloads.afno import FourCastNet, Rollout
+from scalewatt.workloads.original_checkpoint import load_original_checkpoint
 from scalewatt.workloads.protocol import Batch, Evaluation
 
-__all__ = ["FourCastNet", "FourCastNetWorkload", "Rollout"]
+__all__ = ["FourCastNet", "FourCastNetWorkload", "Rollout", "load_original_checkpoint"]
 
 _Z500 = CHANNELS.index("z500")
 
@@ -23,8 +26,13 @@ _Z500 = CHANNELS.index("z500")
 class FourCastNetWorkload:
     """The paper's second workload.
 
-    Sums are (samples, loss) in training and validation, and (forecasts, RMSE, RMSE of persistence)
-    in the forecasts of the test year, RMSE of Z500 in m²/s² after 6 h (pretrain) or 12 h (finetune).
+    Sums are (samples, loss) in training and validation; in the forecasts of the test year
+    (forecasts, RMSE, RMSE of persistence, RMSE of climatology), RMSE of Z500 in m²/s² after 6 h
+    (pretrain) or 12 h (finetune). Data of an older preparation have no climatology: NaN.
+
+    With the setting `loader: synthetic` nothing is read: the same random sample, normalised, is
+    every sample of every batch and stays on the device. The computing is that of a real run, the
+    losses and errors mean nothing and are None in `results`.
     """
 
     metric_name = "z500_rmse_m2_s2"
@@ -34,11 +42,42 @@ class FourCastNetWorkload:
         self.spec, self.folder, self.device = spec, data_folder, device
         self.settings = spec["settings"]
         self.lead_steps = 2 if spec["phase"] == "finetune" else 1
-        mean, sd = load_statistics(data_folder)
+        self.synthetic = self.settings["loader"] == "synthetic"
+        self._memory = None if self.synthetic else self._lent_memory()
+        rows, columns = spec["dataset"]["grid"]
+        if self.synthetic:
+            mean, sd = np.zeros(len(CHANNELS), np.float32), np.ones(len(CHANNELS), np.float32)
+            latitudes = np.linspace(90, -90, rows + 1)[:-1]
+            climatology = None
+            self._sample = self._random_sample(rows, columns)
+        else:
+            mean, sd = load_statistics(data_folder)
+            training = self.training_data()
+            assert isinstance(training, Era5Dataset)
+            latitudes = training.latitude
+            climatology = _known_climatology(data_folder)
         self.mean = torch.as_tensor(mean, device=device)[:, None, None]
         self.sd = torch.as_tensor(sd, device=device)[:, None, None]
-        self.autocast = self.settings["precision"] == "fp16" and device.type == "cuda"
-        self.weights = _latitude_weights(self.training_data().latitude).to(device)
+        self.weights = _latitude_weights(latitudes).to(device)
+        field = np.full((rows + 1, columns), np.nan) if climatology is None else climatology
+        normal = (field[:-1] - mean[_Z500]) / sd[_Z500]
+        self.climatology = torch.as_tensor(normal, dtype=torch.float32, device=device)
+
+    def _lent_memory(self) -> LentMemory | None:
+        """Room for the batches that loaders have under way, two a worker, and for those in use."""
+        count = 2 * self.settings["loader_workers"] + 2
+        fields = self.spec["local_batch_size"] * (1 + self.lead_steps) * len(CHANNELS)
+        rows, columns = self.spec["dataset"]["grid"]
+        try:
+            return LentMemory(count, 4 * fields * rows * columns)
+        except OSError:  # a system that promises no more memory than it has
+            return None
+
+    def _random_sample(self, rows: int, columns: int) -> torch.Tensor:
+        """State and targets, standard normal, float32 (1 + lead_steps, channels, H, W)."""
+        random = torch.Generator(self.device).manual_seed(self.spec["seed"])
+        shape = (1 + self.lead_steps, len(CHANNELS), rows, columns)
+        return torch.randn(shape, generator=random, device=self.device)
 
     def model(self) -> nn.Module:
         """The network inside its rollout."""
@@ -73,25 +112,27 @@ class FourCastNetWorkload:
         """None: whole years are read."""
         return {}
 
-    def _dataset(self, years: str, require_targets: bool) -> Era5Dataset:
+    def _dataset(self, part: str) -> Era5Dataset | SyntheticEra5:
         dataset = self.spec["dataset"]
-        first, last = dataset[years]
+        years = part_years(dataset, part)
+        if self.synthetic:
+            return SyntheticEra5(len(years) * dataset["samples_per_year"])
         return Era5Dataset(
             self.folder,
-            range(first, last + 1),
+            years,
             lead_steps=self.lead_steps,
             samples_per_year=dataset["samples_per_year"],
-            require_targets=require_targets,
+            require_targets=part == "train",
+            memory=self._memory,
         )
 
-    def training_data(self) -> Era5Dataset:
+    def training_data(self) -> Era5Dataset | SyntheticEra5:
         """The training years."""
-        return self._dataset("train_years", require_targets=True)
+        return self._dataset("train")
 
     def evaluations(self) -> dict[str, Evaluation]:
         """The loss of the validation years, and forecasts of the test year."""
-        validation = self._dataset("validation_years", require_targets=False)
-        test = self._dataset("test_years", require_targets=False)
+        validation, test = self._dataset("validation"), self._dataset("test")
         s = self.settings
         starts = range(0, len(test), s["initial_condition_spacing"])[: s["initial_conditions"]]
         return {
@@ -99,27 +140,32 @@ class FourCastNetWorkload:
             "forecasts": Evaluation(test, starts),
         }
 
-    def _normalised(self, part: torch.Tensor) -> torch.Tensor:
-        return (part - self.mean) / self.sd
+    def _normalised(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """State (n, channels, H, W) and targets (n, lead_steps, channels, H, W)."""
+        if self.synthetic:
+            batch = self._sample[0].expand(len(batch[0]), -1, -1, -1), self._sample[1:].expand(
+                len(batch[0]), -1, -1, -1, -1
+            )  # fmt: skip
+        x, targets = batch
+        return (x - self.mean) / self.sd, (targets - self.mean) / self.sd
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Relative L2 of each step, summed over the steps, mean over the batch."""
-        x, target = (self._normalised(part) for part in batch)
-        with torch.autocast(self.device.type, torch.float16, enabled=self.autocast):
-            forecast = model(x)
-        loss = _relative_l2(forecast.float(), target).sum(dim=1).mean()
+        """Relative L2 of each step in float32, summed over the steps, mean over the batch."""
+        x, target = self._normalised(batch)
+        loss = _relative_l2(model(x).float(), target).sum(dim=1).mean()
         return loss, _weighted(loss.detach(), n=len(x))
 
     def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """In float32."""
-        x, target = (self._normalised(part) for part in batch)
-        forecast = model(x)
+        """The loss of validation, the errors of forecasts."""
+        x, target = self._normalised(batch)
+        forecast = model(x).float()
         if name == "validation":
             return _weighted(_relative_l2(forecast, target).sum(dim=1).mean(), n=len(x))
         truth = target[:, -1, _Z500]
-        errors = self._rmse(forecast[:, -1, _Z500], truth), self._rmse(x[:, _Z500], truth)
+        guesses = forecast[:, -1, _Z500], x[:, _Z500], self.climatology
+        errors = [self._rmse(guess, truth).double().sum() for guess in guesses]
         count = torch.tensor(len(x), dtype=torch.float64, device=self.device)
-        return torch.stack([count, *(e.double().sum() for e in errors)])
+        return torch.stack([count, *errors])
 
     def _rmse(self, forecast: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
         """Latitude-weighted RMSE of each sample, (B, H, W) to (B,), in m²/s²."""
@@ -127,18 +173,29 @@ class FourCastNetWorkload:
         return squares.mean(dim=(-2, -1)).sqrt() * self.sd[_Z500, 0, 0]
 
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
-        """RMSE in m²/s², also that of persistence (the last state kept)."""
+        """RMSE in m²/s²; also that of persistence (the last state kept) and of climatology (the
+        training years' mean), which need no training. None where there is no climatology."""
 
-        def mean(name: str, column: int) -> float:
-            return float(sums[name][:, column].sum() / sums[name][:, 0].sum())
+        def mean(name: str, column: int) -> float | None:
+            found = float(sums[name][:, column].sum() / sums[name][:, 0].sum())
+            return None if self.synthetic else found
 
+        climatology = mean("forecasts", 3)
         return {
             "train_loss": mean("train", 1),
             "train_metric": None,
             "validation_loss": mean("validation", 1),
             "metric": mean("forecasts", 1),
             "metric_persistence": mean("forecasts", 2),
+            "metric_climatology": None if climatology != climatology else climatology,
         }
+
+
+def _known_climatology(folder: str) -> np.ndarray | None:
+    try:
+        return load_climatology(folder)
+    except FileNotFoundError:
+        return None
 
 
 def _relative_l2(forecast: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
