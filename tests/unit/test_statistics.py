@@ -82,9 +82,10 @@ def test_a_single_run_has_a_mean_and_no_spread() -> None:
     assert (found.sd, found.low, found.high) == (None, None, None)
 
 
-def test_equal_repeats_have_no_spread_but_a_known_one() -> None:
-    found = summarise([2.5, 2.5, 2.5])
-    assert (found.mean, found.sd, found.low, found.high) == (2.5, 0, 2.5, 2.5)
+@given(st.floats(-1e6, 1e6), st.integers(2, 12))
+def test_equal_repeats_have_no_spread_but_a_known_one(value: float, repeats: int) -> None:
+    found = summarise([value] * repeats)
+    assert (found.mean, found.sd, found.low, found.high) == (value, 0, value, value)
 
 
 @pytest.mark.parametrize("values", [[None], [1.0, None], [None, None], [1.0, None, 3.0]])

@@ -29,7 +29,9 @@ def summarise(values: Sequence[float | None]) -> Summary:
     found = [v for v in values if v is not None]
     if not found or len(found) < len(values):
         return Summary(len(values), None)
-    n, mean = len(found), math.fsum(found) / len(found)
+    n = len(found)
+    # Rounding would give equal values a mean beside them, and so a spread.
+    mean = min(max(math.fsum(found) / n, min(found)), max(found))
     if n == 1:
         return Summary(1, mean)
     from scipy.special import stdtrit  # the t quantile; scipy.stats takes a second to import
