@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -91,12 +92,26 @@ child = subprocess.Popen(["sleep", "600"])
 Path(os.environ["SCALEWATT_WORK"], os.environ["RANK"]).write_text(f"{os.getpid()} {child.pid}")
 time.sleep(600)
 """
+LISTENING = """
+import os, signal, sys, time
+from pathlib import Path
+
+work, rank = Path(os.environ["SCALEWATT_WORK"]), os.environ["RANK"]
+def leave(number, frame):
+    (work / f"{rank}-got").write_text(signal.Signals(number).name)
+    sys.exit(75)
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, leave)
+(work / f"{rank}-ready").touch()
+time.sleep(600)
+"""
 SCRIPTS = {
     "plain": PLAIN,
     "marked": MARKED,
     "stopped": STOPPED,
     "failing": FAILING,
     "waiting": WAITING,
+    "listening": LISTENING,
 }
 CAMPAIGN = """
 name: own
@@ -339,6 +354,35 @@ def test_nothing_stays_after_a_kill_of_the(
     assert process.returncode == 70, output
     _, alive = psutil.wait_procs(everybody, timeout=30)
     assert not alive
+
+
+@pytest.mark.parametrize("told", ["supervisor", "one rank"])
+def test_a_signal_reaches_all_ranks_commands(
+    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Direct(tmp_path, "listening", monkeypatch).start()
+    try:
+        wait_for(lambda: len(list(tmp_path.glob("work/*/script/*-ready"))) == 2)
+        if told == "supervisor":
+            process.send_signal(signal.SIGINT)
+        else:
+            recorders = [
+                p
+                for p in psutil.Process(process.pid).children(recursive=True)
+                if "scalewatt.energy.record" in p.cmdline() and "sh" not in p.name()
+            ]
+            commands = [
+                p for p in recorders if any("listening.py" in c.cmdline() for c in p.children())
+            ]
+            commands[0].send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 75, output
+    got = sorted(path.read_text() for path in tmp_path.glob("work/*/script/*-got"))
+    assert got == (["SIGUSR1"] * 2 if told == "supervisor" else ["SIGTERM", "SIGUSR1"])
+    assert "stopped at a checkpoint" in output
 
 
 def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
