@@ -1,0 +1,45 @@
+"""From ImageNet's official files to a trained ResNet50, as a user does it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from workspace import Workspace
+
+sys.path.append(str(Path(__file__).parents[1] / "unit"))
+from imagenet_files import Official, contents, md5s
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+CAMPAIGN = Path(__file__).parent / "photos.yaml"
+
+
+def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
+    official = Official.make()
+    tars = official.write(tmp_path / "tars")
+    workspace = Workspace.create(tmp_path / "project")
+    (workspace.path / "campaigns" / "photos.yaml").write_text(CAMPAIGN.read_text())
+    cluster = workspace.path / "profiles" / "local" / "cluster.yaml"
+    said = {
+        "sources": {"photos": {"tars": str(tars), "md5": md5s(tars)}},
+        "data_roots": {"photos": str(tmp_path / "data")},
+    }
+    cluster.write_text(cluster.read_text() + yaml.safe_dump(said))
+    campaign = ("--config", "campaign=campaigns/photos.yaml")
+
+    workspace.done("prepare_imagenet", *campaign)
+    assert contents(tmp_path / "data") == contents(official.tree(tmp_path / "tree"))
+    record = json.loads((tmp_path / "data" / "tars.json").read_text())
+    assert {entry["md5_checked"] for entry in record.values()} == {"given"}
+
+    workspace.done("figure2", *campaign)
+    (run,) = (workspace.path / "results" / "photos" / "runs").glob("*/1")
+    history = pq.read_table(run / "history.parquet").to_pylist()
+    assert [(row["samples"], row["updates"]) for row in history] == [(18, 3), (18, 3)]
+    assert all(row["train_loss"] > 0 for row in history)
+    assert workspace.jobs("prepare_imagenet", *campaign) == {}
