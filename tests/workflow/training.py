@@ -46,6 +46,7 @@ class Training:
     data: Path
     spec: dict[str, Any]
     launcher: str = CLUSTER["launcher"]  # type: ignore[assignment]
+    scratch: Path | None = None
 
     @classmethod
     def of(cls, folder: Path, data: Path, configuration: str, **changes: Any) -> Training:
@@ -62,6 +63,7 @@ class Training:
         cluster = {
             **CLUSTER,
             "launcher": self.launcher,
+            **({"scratch": str(self.scratch)} if self.scratch else {}),
             "data_roots": {name: str(self.data / name) for name in ("scans", "waves")},
         }
         return [

@@ -57,6 +57,7 @@ class Place:
     launcher: str
     torch_device: str
     cpus_per_rank: int
+    scratch: str | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -191,6 +192,7 @@ class _Segment:
                 "work": str(work.path.resolve()),
                 "segment": self.number,
                 "data_folder": str(place.data_folder.resolve()) if place.data_folder else "",
+                "scratch": place.scratch,
                 "torch_device": place.torch_device,
                 "initial_weights": str(initial_weights.resolve()) if initial_weights else None,
                 "max_updates": max_updates,

@@ -82,6 +82,7 @@ def train(
 
     from scalewatt.training.events import EventLog
     from scalewatt.training.loop import Trainer
+    from scalewatt.training.staging import staged
     from scalewatt.training.world import choose_device, start_process_group
 
     events = EventLog(
@@ -89,15 +90,16 @@ def train(
     )
     device = choose_device(torch_device, ranks)
     start_process_group(ranks, device)
-    trainer = Trainer(job, ranks, device, stop, events)
-    trainer.warm_up()
-    trainer.resume()
-    _describe(job, ranks, device, trainer.provenance())
-    trained = trainer.run()
-    events.enter("shutdown")
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    trainer.close()
+    with staged(job, ranks, device, events) as job:
+        trainer = Trainer(job, ranks, device, stop, events)
+        trainer.warm_up()
+        trainer.resume()
+        _describe(job, ranks, device, trainer.provenance())
+        trained = trainer.run()
+        events.enter("shutdown")
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        trainer.close()
     events.end()
     return trained, job.max_updates is not None and trainer.updates_here >= job.max_updates
 
@@ -222,6 +224,7 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
         spec=spec,
         spec_sha256=spec_sha256(spec),
         data_folder=order["data_folder"],
+        scratch=order["scratch"],
         work=work,
         segment=order["segment"],
         initial_weights=Path(weights) if weights else None,

@@ -17,6 +17,8 @@ class Job:
     work: Path
     """The run's working directory; rank 0 writes checkpoint.pt, result.json and weights.pt there."""
     segment: int
+    scratch: str | None = None
+    """Folder of the node for a copy of the data; null for none."""
     initial_weights: Path | None = None
     max_updates: int | None = None
     """Stop after so many updates of this segment."""

@@ -1,0 +1,41 @@
+"""The stage `stage_data`: a run's images on its nodes' own disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scalewatt.datasets.image_index import SPLITS
+from scalewatt.datasets.staging import remove_staged, stage_images
+from scalewatt.training.events import EventLog
+from scalewatt.training.job import Job
+from scalewatt.training.world import Ranks
+from scalewatt.workloads import workload_class
+
+if TYPE_CHECKING:
+    import torch
+
+
+@contextmanager
+def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> Iterator[Job]:
+    """The job with its data on this node's scratch, where the cluster names one and the run reads images.
+
+    One rank a node unpacks what the run reads, the others wait; it removes it at the end.
+    """
+    settings, dataset = job.spec["settings"], job.spec["dataset"]
+    if job.scratch is None or dataset["format"] != "imagenet" or settings.get("loader") == "synthetic":
+        yield job
+        return
+    events.enter("stage_data")
+    folder = None
+    if ranks.local_rank == 0:
+        lists = workload_class(job.spec["model"])(job.spec, job.data_folder, device).index_lists()
+        wanted = {split: lists.get(split) for split in SPLITS}
+        folder = str(stage_images(job.data_folder, job.scratch, wanted))
+    folders = dict(ranks.comm.allgather((ranks.host, folder) if folder else (None, None)))
+    events.enter("startup")
+    yield replace(job, data_folder=folders[ranks.host])
+    if folder:
+        remove_staged(folder)

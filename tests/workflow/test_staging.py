@@ -1,0 +1,62 @@
+"""A run's images on the node's own disk."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from test_resume import IMAGES, assert_same_training
+from training import Training
+
+from scalewatt.datasets.packed import pack
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+SUBSET = "resnet50-local-n001-lbs0032-s0000051"
+
+
+@pytest.fixture
+def own_data(tmp_path: Path, data: Path) -> Path:
+    """The scans in a folder of this test's own."""
+    return Path(shutil.copytree(data, tmp_path / "data"))
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("configuration", [IMAGES, SUBSET])
+def test_a_staged_run_learns_the_same_from_the_nodes_disk(
+    tmp_path: Path, data: Path, own_data: Path, scratch: Path, configuration: str
+) -> None:
+    pack(own_data / "scans")
+    for split in ("train", "val"):
+        shutil.rmtree(own_data / "scans" / split)  # so that nothing can be read from there
+    plain = Training.of(tmp_path / "plain", data, configuration)
+    staged = replace(Training.of(tmp_path / "staged", own_data, configuration), scratch=scratch)
+    for training in (plain, staged):
+        code, output = training.run()
+        assert code == 0, output
+    assert_same_training(staged, plain)
+    assert list(scratch.iterdir()) == []
+    events = pq.read_table(staged.out / "events.parquet").to_pylist()
+    assert [e["stage"] for e in events][:4] == ["startup", "stage_data", "startup", "train"]
+    assert all(one["end_s"] <= other["start_s"] for one, other in pairwise(events))
+    assert "stage_data" not in pq.read_table(plain.out / "events.parquet")["stage"].to_pylist()
+
+
+def test_without_the_packed_file_nothing_is_trained(
+    tmp_path: Path, data: Path, scratch: Path
+) -> None:
+    training = replace(Training.of(tmp_path / "run", data, IMAGES), scratch=scratch)
+    code, output = training.run()
+    assert code == 64, output
+    assert "packed.tar: missing; make it again with scalewatt prepare --pack" in output
+    assert not training.out.exists()
+    assert list(scratch.iterdir()) == []
