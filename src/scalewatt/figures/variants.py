@@ -185,7 +185,8 @@ def _draw_panel(axes: Axes, shown: Shown, slots: Sequence[Slot], letter: str) ->
             random = shown.column == "metric_last" and row["loader"] == NO_ERROR
             _say_inside(axes, 0.03, slot.y, "none: random data" if random else "no value", "left")
             continue
-        extent += [v for v in (mean, low, high) if v is not None]
+        # What is never negative has no axis below zero; an interval that reaches there is cut.
+        extent += [max(v, min(mean, 0.0)) for v in (mean, low, high) if v is not None]
         if _is_baseline(row):
             _draw_baseline(axes, mean, low, high)
         look = style.series_style(slot.colour) | {"linestyle": "none", "markersize": 4.5}
