@@ -1,0 +1,352 @@
+"""Campaigns of commands and of further models: what they become, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_files import ROOT, write_yaml
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from run_files import make_spec
+
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.command import (
+    PLACEHOLDERS,
+    check_commands,
+    check_unchanged,
+    command_words,
+    is_command_spec,
+)
+from scalewatt.campaign.expand import expand
+from scalewatt.campaign.known_models import campaign_schema, known_models
+from scalewatt.campaign.listing import campaign_table
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.spec import run_spec, spec_sha256
+from scalewatt.cli import main
+from scalewatt.energy.command import Place, child_environment, how_ended
+from scalewatt.errors import InputError
+from scalewatt.training.job import Job
+
+ENTRY = {
+    "workload": "command",
+    "command": "python train.py --batch-size {local_batch_size} '{configuration} {repeat}'",
+    "files": ["train.py"],
+    "epochs": 3,
+}
+
+
+def content(entry: dict[str, Any] | None = None, **series: Any) -> dict[str, Any]:
+    given = {"model": "mynet", "device": "local", "gpus": [1, 2], "local_batch_size": 32}
+    return {
+        "name": "own",
+        "protocol": "corrected",
+        "models": {"mynet": ENTRY | (entry or {})},
+        "series": {"one": given | series},
+        "figures": {"figure1": {"series": ["one"]}},
+    }
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The script, in the folder where the workflow is started."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.py"
+    path.write_text("print()\n")
+    return path
+
+
+def own(entry: dict[str, Any] | None = None, **series: Any) -> Campaign:
+    return expand(content(entry, **series), Path("own.yaml"), known_devices())
+
+
+def spec(campaign: Campaign, gpus: int = 2, repeat: int = 1) -> dict[str, Any]:
+    return run_spec(campaign, campaign.series["one"].points[gpus], repeat)
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+def test_a_command_needs_no_dataset_of_ours() -> None:
+    campaign = own()
+    assert list(campaign.configurations) == [
+        "mynet-local-n001-lbs0032-full",
+        "mynet-local-n002-lbs0032-full",
+    ]
+    assert campaign.datasets() == {}
+    assert campaign.commands() == {"mynet"}
+    one = spec(campaign)
+    assert is_command_spec(one) and not is_command_spec(make_spec())
+    assert one["dataset_samples"] is one["updates"] is one["samples_per_epoch"] is None
+
+
+def test_declared_samples_can_be_scaled() -> None:
+    one = spec(own({"samples": 1000}, dataset_fraction="n/4"))
+    assert (one["dataset_samples"], one["updates_per_epoch"]) == (500, 8)
+    assert one["configuration"] == "mynet-local-n002-lbs0032-s0000500"
+
+
+def test_the_words_of_a_command_are_those_of_its_run() -> None:
+    name = "mynet-local-n002-lbs0032-full"
+    words = ["python", "train.py", "--batch-size", "32", f"{name} 4"]
+    assert command_words(spec(own(), repeat=4)) == words
+    shell = own({"command": "exec python train.py {gpus}; {{ true; }}", "shell": True})
+    assert command_words(spec(shell)) == ["sh", "-c", "exec python train.py 2; { true; }"]
+
+
+def test_every_placeholder_stands_for_a_field_of_the_spec() -> None:
+    text = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+    one = spec(own({"command": text, "samples": 64}))
+    assert command_words(one) == [str(one[key]) for key in PLACEHOLDERS.values()]
+
+
+def test_a_changed_file_is_another_run(script: Path) -> None:
+    before = spec(own())
+    files = {"train.py": hashlib.sha256(b"print()\n").hexdigest()}
+    assert before["settings"]["files"] == files
+    check_unchanged(before)
+    script.write_text("print(1)\n")
+    assert spec_sha256(spec(own())) != spec_sha256(before)
+    with pytest.raises(InputError, match=r"^train\.py: has changed since mynet-local-n002"):
+        check_unchanged(before)
+    script.unlink()
+    with pytest.raises(InputError, match=r"^train\.py: is missing"):
+        check_unchanged(before)
+
+
+def test_a_pattern_names_the_files_of_a_folder_and_no_caches(tmp_path: Path) -> None:
+    for name in ("net/a.py", "net/deep/b.py", "net/deep/__pycache__/b.py", "net/data.bin"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = spec(own({"folder": "net", "files": ["**/*.py"]}))["settings"]["files"]
+    assert list(found) == ["a.py", "deep/b.py"]
+
+
+def test_a_listing_says_what_is_not_known() -> None:
+    line = campaign_table(own()).splitlines()[1].split()
+    assert line[6:9] == ["–", "3", "–"]
+
+
+def test_a_series_may_change_epochs_samples_and_precision_alone() -> None:
+    one = spec(own({"samples": 64}, settings={"epochs": 5, "precision": "bf16"}))
+    assert (one["epochs"], one["settings"]["precision"]) == (5, "bf16")
+    assert one["configuration"].endswith("-full-epochs5-precisionbf16")
+    with pytest.raises(InputError, match="unknown key 'command'; allowed: epochs, precision"):
+        own(settings={"command": "python other.py"})
+
+
+WRONG = {
+    "a placeholder that is not known": (
+        content({"command": "python train.py {gpu}"}),
+        ["models.mynet.command", "'{gpu}'", "{local_batch_size}", "did you mean 'gpus'?"],
+    ),
+    "a way into an object": (content({"command": "python {gpus.__class__}"}), ["gpus.__class__"]),
+    "a brace alone": (content({"command": "awk {"}), ["models.mynet.command", "doubled: {{"]),
+    "an open quote": (content({"command": "python 'train.py"}), ["models.mynet.command"]),
+    "no words": (content({"command": " "}), ["models.mynet.command", "is empty"]),
+    "samples that are not declared": (
+        content({"command": "python train.py {samples}"}),
+        ["'{samples}' is not known", "`samples`"],
+    ),
+    "a part of unknown samples": (
+        content(None, dataset_fraction="n/4"),
+        ["series.one.dataset_fraction", "n/4", "`samples` in models.mynet"],
+    ),
+    "more GPUs than samples": (
+        content({"samples": 4}, dataset_fraction="1/4"),
+        ["leaves 1 training samples for 2 GPUs"],
+    ),
+    "a file that is not there": (content({"files": ["trian.py"]}), ["models.mynet.files", "trian"]),
+    "a file of the machine": (content({"files": ["/etc/hosts"]}), ["relative to the key `folder`"]),
+    "a folder that is not there": (content({"folder": "net"}), ["models.mynet.folder", "'net'"]),
+    "no files": (content({"files": []}), ["models.mynet.files"]),
+    "an unknown key": (content({"file": "a"}), ["models.mynet: unknown key 'file'", "'files'"]),
+    "another kind of workload": (content({"workload": "comand"}), ["'command'?"]),
+    "no epochs": (
+        {**content(), "models": {"mynet": {k: v for k, v in ENTRY.items() if k != "epochs"}}},
+        ["models.mynet", "missing key 'epochs'"],
+    ),
+    "a name with a hyphen": (
+        {**content(), "models": {"my-net": ENTRY}},
+        ["'my-net' cannot be the name of a command"],
+    ),
+    "a model of the project as a command": (
+        {**content(), "models": {"mynet": ENTRY, "resnet50": ENTRY}},
+        ["models.resnet50", "unknown key"],
+    ),
+    "a series of no model": (
+        content(None, model="mynett"),
+        ["series.one.model", "resnet50, fourcastnet, mynet", "did you mean 'mynet'?"],
+    ),
+    "a model that is not known": (
+        {**content(), "models": {"mynet": ENTRY, "resnet5": {}}},
+        ["models: unknown key 'resnet5'", "did you mean 'resnet50'?"],
+    ),
+    "no datasets for a model that needs one": (
+        {
+            **content(None, model="resnet50"),
+            "models": {"resnet50": {"dataset": "scans"}},
+        },
+        ["dataset 'scans' is not among `datasets`"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), WRONG.values(), ids=WRONG)
+def test_a_campaign_of_commands_is_refused_for(
+    given: dict[str, Any], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_yaml(tmp_path / "own.yaml", given)
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["campaign", "own.yaml"]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("scalewatt: error: ") and message.count("\n") == 1
+    assert not [word for word in words if word not in message], message
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_missing_file_is_no_obstacle_to_drawing_finished_runs(script: Path) -> None:
+    script.unlink()
+    campaign = own()
+    assert len(campaign.configurations) == 2
+    with pytest.raises(InputError, match=r"'train\.py' names no file"):
+        check_commands(campaign)
+
+
+PLACE = Place(rank=5, size=8, local_rank=1, local_size=4, node=1, nodes=2, address="n1", port=4711)
+
+
+def environment(given: dict[str, str], place: Place = PLACE) -> dict[str, str]:
+    job = Job(make_spec(), "0" * 64, "", Path("/work/run"), 2)
+    return child_environment(given, place, job, Path("/work/run/segment-002.stop"))
+
+
+def test_a_command_finds_torchruns_variables_and_none_of_mpis() -> None:
+    launcher = {"PMI_FD": "7", "PMI_RANK": "5", "HYDI_CONTROL_FD": "8", "OMPI_COMM_WORLD_SIZE": "8"}
+    found = environment({**launcher, "SLURM_JOB_ID": "1", "HOME": "/home/me"})
+    assert not set(launcher) & set(found)
+    assert (found["SLURM_JOB_ID"], found["HOME"]) == ("1", "/home/me")
+    wanted = {
+        "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
+        "GROUP_RANK": "1", "MASTER_ADDR": "n1", "MASTER_PORT": "4711", "SCALEWATT_SEGMENT": "2",
+        "SCALEWATT_WORK": "/work/run/script", "SCALEWATT_SPEC": "/work/run/spec.json",
+    }  # fmt: skip
+    assert {name: found[name] for name in wanted} == wanted
+    assert "GLOO_SOCKET_IFNAME" not in found
+
+
+def test_only_rank_0_may_write_marks_even_where_a_run_is_started_by_another() -> None:
+    outer = {"SCALEWATT_MARKS": "/elsewhere"}
+    assert "SCALEWATT_MARKS" not in environment(outer)
+    first = Place(0, 1, 0, 1, 0, 1, "127.0.0.1", 1)
+    assert environment(outer, first)["SCALEWATT_MARKS"] == "/work/run"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(3, "exit code 3"), (-9, "signal SIGKILL"), (-10, "signal SIGUSR1"), (-62, "signal 62")],
+)
+def test_how_a_command_ended_is_said_in_words(code: int, words: str) -> None:
+    assert how_ended(code).endswith(words)
+
+
+@given(st.integers(1, 10**7), st.integers(1, 4), st.integers(1, 256))
+def test_samples_and_updates_of_declared_samples_fit_together(
+    samples: int, gpus: int, local: int
+) -> None:
+    entry = {"samples": samples, "files": ["no-such-file"]}
+    assume(samples >= gpus)
+    one = spec(own(entry, gpus=[gpus], local_batch_size=local), gpus)
+    share = samples // gpus
+    assert one["samples_per_epoch"] == share * gpus
+    assert (one["updates_per_epoch"] - 1) * local < share <= one["updates_per_epoch"] * local
+    assert one["updates"] == 3 * one["updates_per_epoch"]
+
+
+# --- further models -----------------------------------------------------------------------------
+
+FILE = '''
+"""A model."""
+from somewhere import nothing_that_exists
+
+MODEL = {
+    "data_format": "imagenet",
+    "settings": {"width": {"type": "integer", "default": 16, "description": "Channels."}},
+}
+WORKLOAD = nothing_that_exists
+'''
+
+
+def models(tmp_path: Path, text: str, name: str = "small.py") -> Any:
+    folder = tmp_path / "workloads"
+    folder.mkdir()
+    (folder / name).write_text(text)
+    return known_models(folder)
+
+
+def test_a_models_file_is_read_and_not_imported(tmp_path: Path) -> None:
+    small = models(tmp_path, FILE)["small"]
+    assert (small.phases, small.data_format) == (("train",), "imagenet")
+    part = small.settings["small"]
+    assert {"width", "dataset", "epochs", "loader_workers", "precision", "compile"} == set(
+        part["properties"]
+    )
+    assert part["required"] == ["dataset", "epochs"]
+
+
+def test_phases_have_entries_of_their_own(tmp_path: Path) -> None:
+    text = FILE.replace('"settings"', '"phases": ["pretrain", "finetune"],\n    "settings"')
+    assert set(models(tmp_path, text)["small"].settings) == {"small.pretrain", "small.finetune"}
+
+
+def test_a_models_own_default_of_a_common_setting_counts(tmp_path: Path) -> None:
+    epochs = '"epochs": {"type": "integer", "default": 7, "description": "Passes."}, "width"'
+    part = models(tmp_path, FILE.replace('"width"', epochs))["small"].settings["small"]
+    assert part["required"] == ["dataset"]
+    assert part["properties"]["epochs"]["default"] == 7
+
+
+WRONG_FILES = {
+    "a name in it": (FILE.replace('"default": 16', '"default": WIDTH'), ["MODEL cannot be read"]),
+    "no Python": (FILE + "def", ["small.py", "MODEL cannot be read"]),
+    "no format": (FILE.replace('"data_format": "imagenet",', ""), ["missing key 'data_format'"]),
+    "another format": (FILE.replace('"imagenet"', '"cifar"'), ["allowed: imagenet, era5"]),
+    "an unknown key": (FILE.replace('"settings"', '"setting"'), ["unknown key 'setting'"]),
+    "no default": (FILE.replace('"default": 16, ', ""), ["settings.width", "'default'"]),
+    "a default that does not fit": (FILE.replace("16", '"wide"'), ["width.default", '"wide"']),
+    "no schema": (FILE.replace('"integer"', '"int"'), ["settings.width", "JSON schema"]),
+    "no class": (FILE.replace("WORKLOAD", "CLASS"), ["no WORKLOAD"]),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG_FILES.values(), ids=WRONG_FILES)
+def test_a_models_file_is_refused_for(text: str, words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        models(tmp_path, text)
+    message = str(refused.value)
+    assert "small.py" in message and "\n" not in message
+    assert not [word for word in words if word not in message], message
+
+
+def test_the_projects_own_models_are_known_by_the_schema_alone() -> None:
+    assert set(known_models()) == {"resnet50", "fourcastnet"}
+    assert campaign_schema({})["properties"]["models"]["properties"].keys() == {
+        "resnet50",
+        "fourcastnet.pretrain",
+        "fourcastnet.finetune",
+    }
+
+
+def test_a_campaign_is_checked_without_torch() -> None:
+    code = (
+        "import sys\nfrom scalewatt.campaign.expand import load_campaign\n"
+        "load_campaign('config.yaml')\nprint('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
