@@ -1,0 +1,76 @@
+"""What a cluster file may say about where data come from, and how it reaches `scalewatt prepare`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from campaign_files import ROOT
+
+from scalewatt.campaign.cluster import parse_cluster, read_source
+from scalewatt.campaign.model import Cluster
+from scalewatt.campaign.validation import read_yaml
+from scalewatt.errors import InputError
+
+MD5 = "0123456789abcdefABCDEF0123456789"
+
+
+def cluster(source: Any, **more: Any) -> Cluster:
+    content = read_yaml(ROOT / "profiles" / "local" / "cluster.yaml")
+    return parse_cluster(content | {"sources": {"photos": source}} | more, "here")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "/a path/it's",
+        "https://example.org/era5.zarr",
+        {"tars": "/tars"},
+        {"tars": "/tars", "md5": {"train": MD5, "validation": MD5, "devkit": MD5}},
+        {"tree": "/tree"},
+        {"zarr": "s3://bucket/store"},
+        {"files": ["/a/*.grib", "/b/*.nc"]},
+        {"hdf5": "/yearly"},
+    ],
+)
+def test_a_source_reaches_the_command_as_it_was_given(source: Any) -> None:
+    assert read_source(cluster(source).source_text("photos")) == source
+
+
+def test_a_dataset_without_a_source_has_an_empty_one() -> None:
+    assert cluster("x").source_text("others") == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"tars": "/a", "tree": "/b"}, r"gives tars and tree of tars, tree, zarr.*exactly one"),
+        ({"md5": {"train": MD5}}, r"gives none of tars, tree, zarr, files, hdf5"),
+        ({"tree": "/b", "md5": {"train": MD5}}, r"md5 goes with tars, not with tree"),
+        ({"tar": "/a"}, r"unknown key 'tar'; allowed: .*did you mean 'tars'"),
+        ({"tars": "/a", "md5": {"val": MD5}}, r"unknown key 'val'; allowed: devkit, train, validation"),
+        ({"tars": "/a", "md5": {"train": MD5[1:]}}, "does not fit; allowed: 32 hexadecimal digits"),
+        ({"files": "/a/*.nc"}, r"files: .* should be of type array"),
+        ({"files": []}, r"files"),
+        ({}, r"sources\.photos"),
+        ("", r"sources\.photos"),
+        (7, r"should be of type \['string', 'object'\]"),
+    ],
+)
+def test_a_wrong_source_is_named_before_anything_starts(source: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        cluster(source)
+    assert str(caught.value).startswith("here: sources.photos")
+
+
+@pytest.mark.parametrize("text", ['{"tars": 1}', '{"tars"', '{"a": "b"}'])
+def test_a_wrong_source_on_the_command_line_is_named(text: str) -> None:
+    with pytest.raises(InputError, match=r"^--source"):
+        read_source(text)
+
+
+def test_scratch_is_off_by_default() -> None:
+    assert cluster("x").scratch is None
+    assert cluster("x", scratch="$TMPDIR").scratch == "$TMPDIR"
+    with pytest.raises(InputError, match="scratch"):
+        cluster("x", scratch=["/tmp"])
