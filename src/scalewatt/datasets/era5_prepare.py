@@ -16,8 +16,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from scalewatt.datasets.era5 import YearFile, check_years
 from scalewatt.datasets.era5_files import open_files
+from scalewatt.datasets.era5_layout import YearFile, check_years
 from scalewatt.datasets.era5_pieces import LabelledYear
 from scalewatt.datasets.era5_statistics import statistics_are_kept, stored_moments, write_statistics
 from scalewatt.datasets.era5_times import all_years, part_years, year_times
@@ -53,7 +53,7 @@ def prepare(
 def finish(folder: Path, definition: dict[str, Any]) -> None:
     """Check all years and merge their statistics; years made by other versions are read once."""
     for year in all_years(definition):
-        _refuse_original(folder / f"{year}.h5")
+        refuse_original(folder / f"{year}.h5")
     check_years(folder, definition)
     years = list(part_years(definition, "train"))
     steps = {year: counted_steps(folder, definition, year) for year in years}
@@ -121,7 +121,7 @@ def parse_source(store: Source) -> tuple[str, Any]:
     return kind, where
 
 
-def _refuse_original(path: Path) -> None:
+def refuse_original(path: Path) -> None:
     """A clear word where the data root holds files of the original project."""
     try:
         with h5py.File(path, "r") as file:

@@ -7,8 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scalewatt.datasets.era5 import Era5Dataset, YearFile
-from scalewatt.datasets.era5_prepare import Source, counted_steps, finish, prepare_year
+from scalewatt.datasets.era5_layout import YearFile
+from scalewatt.datasets.era5_prepare import (
+    Source,
+    counted_steps,
+    finish,
+    prepare_year,
+    refuse_original,
+)
 from scalewatt.datasets.era5_statistics import rounded_statistics, stored_moments
 from scalewatt.datasets.era5_times import all_years, part_years, year_times
 from scalewatt.errors import InputError
@@ -32,7 +38,9 @@ def prepare_era5_year(
     if year not in all_years(definition):
         raise InputError(f"dataset {definition['name']} has no year {year}")
     path = folder / f"{year}.h5"
-    if not path.exists():
+    if path.exists():
+        refuse_original(path)
+    else:
         _require_source(definition, folder, source, [year])
         assert source is not None
         times = year_times(year, definition["samples_per_year"])
@@ -76,6 +84,8 @@ def _require_source(
 
 def count_samples(definition: dict[str, Any], folder: Path) -> tuple[int, int]:
     """Samples with a 6 h target; a training year that lacks one is refused here."""
+    from scalewatt.datasets.era5 import Era5Dataset  # and with it PyTorch, which the years need not
+
     train, validation = (
         len(
             Era5Dataset(

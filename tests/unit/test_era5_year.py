@@ -1,0 +1,269 @@
+"""A year of ERA5 is made month by month: killed anywhere, it goes on and never looks complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import get_context
+
+import h5py
+import numpy as np
+import pytest
+from era5_data import DEFINITION, expected_fields, fields, marked_store, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from scalewatt.datasets import era5_year
+from scalewatt.datasets.era5_channels import CHANNELS
+from scalewatt.datasets.era5_moments import Moments, field_moments
+from scalewatt.datasets.era5_prepare import prepare_year
+from scalewatt.datasets.era5_statistics import (
+    load_climatology,
+    load_statistics,
+    read_moments,
+    stored_moments,
+)
+from scalewatt.datasets.era5_times import year_times
+from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
+from scalewatt.errors import InputError
+
+STEPS = 260  # to the beginning of March
+SLOW = """
+import sys, time
+import numpy as np
+from scalewatt.datasets import era5_year
+from scalewatt.datasets.era5_prepare import prepare_year
+from scalewatt.datasets.era5_times import year_times
+
+count = era5_year._count
+def slowly(*arguments):
+    time.sleep(1e-4)
+    count(*arguments)
+era5_year._count = slowly
+prepare_year(sys.argv[1], 2000, sys.argv[2], times=year_times(2000)[:int(sys.argv[3])])
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    store = marked_store(years=(2000,), steps=STEPS)
+    return write(store, tmp_path_factory.mktemp("store") / "era5.zarr")
+
+
+@pytest.fixture(scope="module")
+def killed(url, tmp_path_factory):
+    """A folder in which a year was killed after its first month."""
+    path = tmp_path_factory.mktemp("killed") / "2000.h5"
+    process = start(url, path)
+    try:
+        wait_for(lambda: months_done(path) >= 1, process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not path.exists() and path.with_name(".2000.h5.partial").exists()
+    return path.parent
+
+
+@pytest.fixture
+def resumed(killed, tmp_path):
+    """A copy of that folder's year."""
+    shutil.copytree(killed, tmp_path / "copy")
+    return tmp_path / "copy" / "2000.h5"
+
+
+@pytest.fixture(scope="module")
+def whole(url, tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "2000.h5"
+    prepare_year(url, 2000, path, times=year_times(2000)[:STEPS])
+    return path
+
+
+def start(url, path):
+    return subprocess.Popen([sys.executable, "-c", SLOW, url, str(path), str(STEPS)])
+
+
+def wait_for(condition, process):
+    while not condition():
+        assert process.poll() is None, "ended too early"
+        time.sleep(0.01)
+
+
+def months_done(path):
+    progress = path.with_name(".2000.progress.npz")
+    if not progress.exists():
+        return 0
+    with np.load(progress) as noted:
+        return int(noted["months"])
+
+
+def test_a_killed_year_goes_on_at_the_month_and_is_the_same(resumed, url, whole, monkeypatch):
+    done, counted = months_done(resumed), []
+    count = era5_year._count
+
+    def counting(values, channel, when, *rest):
+        counted.append(when)
+        count(values, channel, when, *rest)
+
+    monkeypatch.setattr(era5_year, "_count", counting)
+    prepare_year(url, 2000, resumed, times=year_times(2000)[:STEPS])
+    assert min(counted) == np.datetime64("2000-01-01") + np.timedelta64([0, 31, 60][done], "D")
+    assert resumed.read_bytes() == whole.read_bytes()
+    assert sorted(p.name for p in resumed.parent.iterdir()) == [".2000.lock", "2000.h5"]
+
+
+def test_months_noted_before_the_kill_are_on_the_disk(killed, whole):
+    with h5py.File(killed / ".2000.h5.partial") as file:
+        np.testing.assert_array_equal(file["fields"][:124], fields(whole)[:124])
+
+
+def test_two_processes_make_a_year_once(tmp_path, url, whole):
+    path = tmp_path / "2000.h5"
+    both = [start(url, path) for _ in range(2)]
+    try:
+        assert [process.wait() for process in both] == [0, 0]
+    finally:
+        for process in both:
+            process.kill()
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_what_was_begun_of_something_else_is_not_gone_on_with(resumed, url, whole):
+    prepare_year(url, 2000, resumed, times=year_times(2000)[:150])
+    np.testing.assert_array_equal(fields(resumed), fields(whole)[:150])
+
+
+@pytest.mark.parametrize("lost", [".2000.progress.npz", ".2000.h5.partial"])
+def test_a_damaged_note_or_a_lost_file_starts_the_year_anew(resumed, url, whole, lost):
+    (resumed.parent / ".2000.progress.npz").write_bytes(b"PK torn")
+    (resumed.parent / lost).unlink()
+    prepare_year(url, 2000, resumed, times=year_times(2000)[:STEPS])
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_too_little_space_is_said_before_anything_is_read(tmp_path, url, monkeypatch):
+    free = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    with pytest.raises(InputError, match=r"GB are needed for this year, 0\.0 GB are free"):
+        prepare_year(url, 2000, tmp_path / "2000.h5", times=year_times(2000)[:STEPS])
+
+
+def test_a_finished_year_is_not_touched(tmp_path, whole):
+    shutil.copy2(whole, tmp_path / "2000.h5")
+    before = (tmp_path / "2000.h5").stat()
+    prepare_year(str(tmp_path / "nowhere.zarr"), 2000, tmp_path / "2000.h5")
+    assert (tmp_path / "2000.h5").stat() == before
+
+
+# --- moments --------------------------------------------------------------------------------------
+
+VALUES = hnp.arrays(
+    np.float32,
+    hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=40),
+    elements=st.floats(-1e5, 1e5, width=32),
+)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=5), st.sampled_from([0, 3e5]))
+@settings(deadline=None)
+def test_moments_of_parts_merge_to_those_of_the_whole(parts, offset):
+    parts = [part + np.float32(offset) for part in parts]
+    whole = np.concatenate([part.ravel() for part in parts]).astype(np.float64)
+    moments = Moments()
+    for part in parts:
+        one = Moments()
+        one.add_field(3, part)
+        moments.merge(one)
+    scale = np.abs(whole).max() + 1e-30
+    assert moments.count.tolist() == [0, 0, 0, whole.size] + [0] * (len(CHANNELS) - 4)
+    assert moments.mean[3] == pytest.approx(whole.mean(), abs=1e-12 * scale)
+    squares = ((whole - whole.mean()) ** 2).sum()
+    assert moments.squares[3] == pytest.approx(squares, rel=1e-9, abs=1e-18 * scale**2 * whole.size)
+
+
+def test_a_small_spread_round_a_large_mean_is_exact():
+    values = 200_000 + np.random.default_rng(0).integers(0, 8, (721, 1440)) / 64
+    count, mean, squares = field_moments(values.astype(np.float32))
+    assert count == values.size
+    assert mean == pytest.approx(values.mean(), rel=1e-14)
+    assert squares == pytest.approx(((values - values.mean()) ** 2).sum(), rel=1e-11)
+
+
+def test_the_file_holds_its_moments(whole):
+    stored, read = stored_moments(whole, STEPS), read_moments(whole, STEPS)
+    assert stored_moments(whole, STEPS - 1) is None
+    for name in ("count", "mean", "squares", "z500_sum"):
+        np.testing.assert_allclose(getattr(stored, name), getattr(read, name), rtol=1e-12)
+    values = fields(whole).astype(np.float64)
+    np.testing.assert_allclose(stored.mean, values.mean((0, 2, 3)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        stored.squares / stored.count, values.var((0, 2, 3)), rtol=1e-10, atol=1e-12
+    )
+    np.testing.assert_allclose(stored.z500_sum, values[:, 14].sum(0), rtol=1e-12)
+
+
+# --- jobs of single years -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return write(marked_store(), tmp_path_factory.mktemp("small") / "era5.zarr")
+
+
+def make_year(folder, source, year):
+    return prepare_dataset_year(DEFINITION, folder, source, year)
+
+
+def test_years_made_in_parallel_are_the_dataset_made_at_once(tmp_path, small):
+    marker = prepare_dataset(DEFINITION, tmp_path / "once", small)
+    with get_context("spawn").Pool(2) as pool:
+        found = pool.starmap(
+            make_year, [(tmp_path / "years", small, year) for year in (1999, 2000, 2001, 2002)]
+        )
+    assert [(one["year"], one["steps"], one["grid"]) for one in found][:2] == [
+        (1999, 8, [5, 8]),
+        (2000, 8, [5, 8]),
+    ]
+    assert str(tmp_path) not in json.dumps(found) and len({f["moments_sha256"] for f in found}) == 4
+    assert prepare_dataset(DEFINITION, tmp_path / "years", None) == marker
+    for name in ("statistics.json", "1999.h5", "climatology.h5"):
+        once, apart = ((tmp_path / kind / name).read_bytes() for kind in ("once", "years"))
+        assert once == apart
+
+
+def test_the_climatology_is_the_mean_of_the_training_years(tmp_path, small):
+    prepare_dataset(DEFINITION, tmp_path, small)
+    times = np.concatenate([year_times(year, 6) for year in (1999, 2000)])
+    expected = expected_fields(marked_store(), times)[:, 14].mean(0, dtype=np.float64)
+    found = load_climatology(tmp_path)
+    assert found.dtype == np.float32 and found.shape == (5, 8)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_years_of_an_older_version_are_read_once(tmp_path, small):
+    prepare_dataset(DEFINITION, tmp_path, small)
+    expected = load_statistics(tmp_path), load_climatology(tmp_path)
+    for year in (1999, 2000, 2001, 2002):
+        with h5py.File(tmp_path / f"{year}.h5", "r+") as file:
+            del file["statistics"]
+    for name in ("manifest.json", "statistics.json", "climatology.h5"):
+        (tmp_path / name).unlink()
+    prepare_dataset(DEFINITION, tmp_path, None)
+    np.testing.assert_allclose(load_statistics(tmp_path), expected[0], rtol=1e-6)
+    np.testing.assert_allclose(load_climatology(tmp_path), expected[1], rtol=1e-6)
+    written = (tmp_path / "statistics.json").stat().st_mtime_ns
+    os.remove(tmp_path / "manifest.json")
+    prepare_dataset(DEFINITION, tmp_path, None)
+    assert (tmp_path / "statistics.json").stat().st_mtime_ns == written
+
+
+def test_only_years_of_such_a_dataset_are_made_alone(tmp_path, small):
+    with pytest.raises(InputError, match="dataset era has no year 1990"):
+        make_year(tmp_path, small, 1990)
+    with pytest.raises(InputError, match="era is not prepared year by year"):
+        prepare_dataset_year(DEFINITION | {"source": "embedded"}, tmp_path, None, 1999)

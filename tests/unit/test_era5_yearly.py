@@ -1,0 +1,148 @@
+"""The original project's yearly files, used where they are."""
+
+from __future__ import annotations
+
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+from era5_data import DEFINITION, original_fields
+
+from scalewatt.datasets.era5 import YearFile
+from scalewatt.datasets.era5_prepare import prepare_year
+from scalewatt.datasets.era5_statistics import load_climatology, load_statistics
+from scalewatt.datasets.era5_times import year_times
+from scalewatt.datasets.prepare import prepare_dataset
+from scalewatt.errors import InputError
+
+GRID = (8, 16)
+EARTH = DEFINITION | {"name": "earth", "grid": list(GRID), "samples_per_year": 1458}
+FOLDERS = {1999: "train", 2000: "train", 2001: "test", 2002: "out_of_sample"}
+
+
+def write(path, steps=1460, channels=20, change=None):
+    values = original_fields(steps, channels, GRID)
+    if change is not None:
+        values = change(values)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file["fields"] = values
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("originals")
+    for year, name in FOLDERS.items():
+        write(folder / name / f"{year}.h5", channels=21 if year == 2000 else 20)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(originals, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared")
+    return folder, prepare_dataset(EARTH, folder, {"hdf5": str(originals)})
+
+
+def test_originals_in_three_folders_are_linked_and_not_copied(prepared, originals):
+    folder, marker = prepared
+    assert marker["train_samples"] == 2 * 1458
+    for year, name in FOLDERS.items():
+        path = folder / f"{year}.h5"
+        assert path.stat().st_size < (originals / name / f"{year}.h5").stat().st_size / 20
+        file = YearFile.read(folder, year)
+        assert file.steps == 1460 and file.channels == (21 if year == 2000 else 20)
+        with h5py.File(path) as found, h5py.File(originals / name / f"{year}.h5") as original:
+            assert isinstance(found.get("fields", getlink=True), h5py.ExternalLink)
+            np.testing.assert_array_equal(found["fields"][7], original["fields"][7])
+            assert found["latitude"][[0, -1]].tolist() == [90, -90]
+
+
+def test_statistics_and_climatology_are_of_the_linked_values(prepared):
+    folder, _ = prepared
+    values = original_fields(1460, 20, GRID).astype(np.float64)
+    mean, sd = load_statistics(folder)
+    np.testing.assert_allclose(mean, values.mean((0, 2, 3)), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(sd, values.std((0, 2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(load_climatology(folder), values[:, 14].mean(0), rtol=1e-6)
+
+
+def test_the_same_data_elsewhere_are_the_same_dataset(prepared, originals, tmp_path):
+    _, marker = prepared
+    shutil.copytree(originals, tmp_path / "a-much-longer-name-than-before" / "originals")
+    source = {"hdf5": str(tmp_path / "a-much-longer-name-than-before" / "originals")}
+    assert prepare_dataset(EARTH, tmp_path / "prepared", source) == marker
+
+
+def test_originals_as_data_root_are_told_how_to_be_named(tmp_path):
+    for year in FOLDERS:
+        write(tmp_path / f"{year}.h5", steps=4)
+    with pytest.raises(InputError, match=r"1999\.h5: .*\{hdf5: <folder>\}"):
+        prepare_dataset(EARTH, tmp_path, None)
+
+
+def prepare(tmp_path, year=2000, samples=30):
+    source = {"hdf5": str(tmp_path / "originals")}
+    times = year_times(year, samples)
+    prepare_year(source, year, tmp_path / "new" / f"{year}.h5", times=times, grid=GRID)
+
+
+def reordered(values):
+    return values[:, [1, 0, *range(2, 20)]]
+
+
+def by_level(values):
+    return values[:, [*range(5), *range(19, 4, -1)]]
+
+
+def with_nan(values):
+    values[37, 3, 2, 5] = np.nan
+    return values
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (reordered, "mean wind of v10 along latitudes is stronger than that of u10"),
+        (by_level, "temperature at 850 hPa reaches from"),
+        (lambda v: (v - v.mean((0, 2, 3), keepdims=True)) / 300, "these look normalised"),
+        (lambda v: v[:, :, ::-1], "rows must go from 90° N to 90° S"),
+        (lambda v: np.roll(v, 8, axis=3), "columns must go from 0° eastward to 360°"),
+        (lambda v: v[:, :19], r"float32 \(40, 19, 9, 16\); needed is float32 \(time, 20 or 21, 9"),
+        (lambda v: v[:, :, :8], r"\(40, 20, 8, 16\); needed is"),
+        (lambda v: v.astype(np.float64), "fields is float64"),
+        (lambda v: v[:20], "has 20 steps; needed are at least 32"),
+        (with_nan, "surface_pressure has missing values on 2000-01-10T06:00"),
+    ],
+)
+def test_files_that_are_not_what_they_should_be_are_refused(tmp_path, change, message):
+    write(tmp_path / "originals" / "2000.h5", steps=40, change=change)
+    with pytest.raises(InputError, match=message):
+        prepare(tmp_path, samples=38 if change is with_nan else 30)
+    assert not (tmp_path / "new" / "2000.h5").exists()
+
+
+def test_missing_doubled_and_torn_files_are_named(tmp_path):
+    (tmp_path / "originals").mkdir()
+    with pytest.raises(InputError, match=r"has no 2000\.h5, neither itself nor in a folder"):
+        prepare(tmp_path)
+    write(tmp_path / "originals" / "train" / "2000.h5", steps=40)
+    content = (tmp_path / "originals" / "train" / "2000.h5").read_bytes()
+    (tmp_path / "originals" / "train" / "2000.h5").write_bytes(content[:-1000])
+    with pytest.raises(InputError, match=r"train/2000\.h5: no readable yearly ERA5 file .*trunc"):
+        prepare(tmp_path)
+    (tmp_path / "originals" / "2000.h5").write_bytes(content)
+    with pytest.raises(InputError, match="has the year 2000 twice"):
+        prepare(tmp_path)
+
+
+def test_a_file_of_a_whole_leap_year_is_taken_whole(tmp_path):
+    write(tmp_path / "originals" / "2000.h5", steps=1464)
+    prepare(tmp_path, samples=1460)
+    assert YearFile.read(tmp_path / "new", 2000).steps == 1464
+
+
+def test_a_year_without_the_targets_of_its_last_samples_is_refused(tmp_path):
+    write(tmp_path / "originals" / "2000.h5", steps=1460)
+    with pytest.raises(InputError, match="1460 steps; needed are at least 1462"):
+        prepare(tmp_path, samples=1460)
