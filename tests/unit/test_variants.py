@@ -24,6 +24,7 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.validation import read_yaml, schema
+from scalewatt.campaign.variants import BASELINE, GROUPS, SEVERAL
 from scalewatt.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures import variants as figure_module
@@ -360,6 +361,12 @@ def test_variants_stand_under_their_groups(figure: Any) -> None:
         "baseline", "Protocol", "protocol corrected", "Loader", "loader synthetic",
         "Precision", "precision fp16 (in tf32 convolutions)",
     ]  # fmt: skip
+
+
+def test_every_group_of_a_campaign_has_a_colour_of_its_own() -> None:
+    groups = {BASELINE, SEVERAL, *GROUPS.values()}
+    assert set(figure_module.COLOURS) == groups
+    assert len(set(figure_module.COLOURS.values())) == len(groups)
 
 
 def test_the_baseline_is_a_line_through_every_panel(figure: Any) -> None:

@@ -11,8 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from scalewatt.campaign.variants import BASELINE, OTHER, SEVERAL
-from scalewatt.campaign.variants import GROUPS as OF_KEY
 from scalewatt.figures import style
 from scalewatt.figures.points import Row, gpu_word, metadata
 from scalewatt.figures.words import (
@@ -30,9 +28,16 @@ NOTES_HEIGHT_MM = 24.0
 COLUMNS = 3
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NO_ERROR = "synthetic"
-GROUPS = (BASELINE, *dict.fromkeys(OF_KEY.values()), SEVERAL, OTHER)
-_COLOURS = (0, 1, 2, 3, 5, 6, 4)
-"""Of the groups, each with a marker of its own; grey, which words have too, for the last."""
+COLOURS = {
+    "Baseline": 0,
+    "Protocol": 1,
+    "Loader": 2,
+    "Precision": 3,
+    "Layout and compilation": 5,
+    "Several": 6,
+}
+"""Of the table's groups, each with a marker of its own; any other is grey, like small words."""
+_GREY = 4
 _SHORT_H, _SMALL_KWH = 0.5, 0.5
 """Below these, time is shown in s and energy in Wh."""
 
@@ -104,7 +109,7 @@ def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
     y = 0.0
     several_n = len({row["gpus"] for row in rows}) > 1
     for group in dict.fromkeys(row["group"] for row in rows):
-        colour = _COLOURS[GROUPS.index(group)]
+        colour = COLOURS.get(group, _GREY)
         own = [row for row in rows if row["group"] == group]
         if not all(_is_baseline(row) for row in own):
             yield Slot(y, group, None, colour)
