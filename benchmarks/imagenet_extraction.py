@@ -7,9 +7,10 @@ Makes files of the official structure (random bytes behind JPEG's first three), 
 changing order: `scalewatt prepare` with all its checks, MD5 included and without; `tar -x` of the
 outer tar and then of each class tar; and the same with as many class tars at once as there are
 cores. Before each, the folders of the last are removed; the tars stay in the page cache. With
---folder /dev/shm the disk has no part in it. Ours also extracts the validation tar (one image a class) and reads the devkit.
-A ratio is theirs over ours of one round, so above 1 ours is faster. Needs 3.1 times the images'
-size of disk. Ends with 1 where ours with MD5 is slower than 0.9 of `tar -x` twice over.
+--folder /dev/shm the disk has no part in it. Ours also extracts the validation tar (one image a
+class) and reads the devkit. A ratio is theirs over ours of one round, so above 1 ours is faster.
+Needs 3.1 times the images' size of disk. Ends with 1 where ours with MD5 is slower than 0.9 of
+`tar -x` twice over.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
 
 TARGET = 0.9
@@ -37,6 +36,7 @@ OURS, PLAIN, TWICE, MANY = "ours", "ours without MD5", "tar twice", "tar twice, 
 
 def make(folder: Path, classes: int, images: int, kilobytes: int) -> dict[str, Any]:
     """Write the three files; the dataset's definition."""
+    import numpy as np
     from imagenet_files import Official, tar_bytes
 
     from scalewatt.datasets.image_tars import TARS

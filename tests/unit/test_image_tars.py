@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 from imagenet_files import Official, contents, image_bytes, md5s, tar_bytes
 
-from scalewatt.datasets import image_pool, image_source, image_tars
+from scalewatt.datasets import image_extraction, image_pool, image_source, image_tars
 from scalewatt.datasets.devkit import read_devkit
 from scalewatt.datasets.image_index import ImageFolderIndex
 from scalewatt.datasets.image_tars import EXTRACTING, OFFICIAL_MD5, RECORD, TARS, Tars
@@ -360,6 +361,38 @@ def test_a_damaged_header_is_named_with_its_place(
     message = rf"{wnid}\.tar: no tar header at byte \d+, after {wnid}_1\.JPEG .*damaged"
     with pytest.raises(InputError, match=message):
         prepare(own, tmp_path / "data", str(tmp_path / "tars"))
+
+
+def test_a_class_tar_that_is_cut_inside_a_whole_one_is_named(
+    own: Official, tmp_path: Path, in_process: None
+) -> None:
+    path = own.write(tmp_path / "tars") / TARS["train"]
+    wnid = sorted(own.train)[0]
+    whole = {f"{name}.tar": tar_bytes(images) for name, images in own.train.items()}
+    whole[f"{wnid}.tar"] = whole[f"{wnid}.tar"][: 512 * 9 + 100]
+    path.write_bytes(tar_bytes(whole))
+    with pytest.raises(InputError, match=rf"{wnid}\.tar: ends within {wnid}_\d\.JPEG, \d+ bytes"):
+        prepare(own, tmp_path / "data", str(tmp_path / "tars"))
+
+
+def test_a_disk_that_fills_up_is_named_and_what_is_finished_is_kept(
+    own: Official, tmp_path: Path, in_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own.write(tmp_path / "tars")
+    last = sorted(own.train)[2]
+    real = image_extraction.write_file
+
+    def full(name: Any, *rest: Any) -> None:
+        if str(name).startswith(last):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(name, *rest)
+
+    monkeypatch.setattr(image_extraction, "write_file", full)
+    with pytest.raises(InputError, match="the extraction stopped: No space left on device"):
+        prepare(own, tmp_path / "data", str(tmp_path / "tars"))
+    kept = sorted(path.name for path in (tmp_path / "data" / EXTRACTING / "train").iterdir())
+    assert kept == sorted(own.train)[:2]
+    assert not list((tmp_path / "data" / EXTRACTING).glob(".partial*"))
 
 
 @pytest.mark.parametrize("key", ["classes", "train_samples", "validation_samples"])
