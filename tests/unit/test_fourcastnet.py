@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from scalewatt.datasets.era5_channels import CHANNELS
 from scalewatt.datasets.era5_times import year_times
+from scalewatt.training.sampling import EvaluationBatches
 from scalewatt.workloads import workload_class
 from scalewatt.workloads.afno import Rollout
 from scalewatt.workloads.fourcastnet import FourCastNetWorkload
@@ -28,6 +31,7 @@ RNG = np.random.default_rng(0)
 MEAN = RNG.normal(size=20)
 SD = RNG.uniform(0.5, 2.0, size=20)
 SD[Z500] = 3300.0
+CLIMATOLOGY = (MEAN[Z500] + 500 * RNG.normal(size=(ROWS + 1, COLUMNS))).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +47,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             file["latitude"], file["longitude"] = LATITUDE, np.arange(COLUMNS) * 360 / COLUMNS
     statistics = {"channels": list(CHANNELS), "mean": MEAN.tolist(), "sd": SD.tolist()}
     (path / "statistics.json").write_text(json.dumps(statistics | {"years": [1979]}))
+    with h5py.File(path / "climatology.h5", "w") as file:
+        file["z500"] = CLIMATOLOGY
     return path
 
 
-def workload(folder: Path, phase: str = "pretrain", **settings: Any) -> FourCastNetWorkload:
+def workload(
+    folder: Path,
+    phase: str = "pretrain",
+    dataset: dict[str, Any] | None = None,
+    **settings: Any,
+) -> FourCastNetWorkload:
     spec = {
         "model": "fourcastnet",
         "phase": phase,
@@ -59,7 +70,8 @@ def workload(folder: Path, phase: str = "pretrain", **settings: Any) -> FourCast
             "validation_years": [1980, 1980],
             "test_years": [1981, 1981],
             "samples_per_year": 12,
-        },
+        }
+        | (dataset or {}),
         "settings": {
             "patch_size": 2, "embed_dim": 8, "depth": 1, "num_blocks": 2, "mlp_ratio": 4,
             "sparsity_threshold": 0.01, "learning_rate": 5e-4, "weight_decay": 0.0,
@@ -135,7 +147,7 @@ def test_the_metric_is_the_mean_rmse_of_z500_at_the_last_step(
 ) -> None:
     one = workload(folder, phase)
     sums = []
-    expected, persistence = [], []
+    expected, persistence, climatology = [], [], []
     for seed, size in ((1, 3), (2, 2)):  # two ranks
         x, target = fields(size, seed=seed), fields(size, steps, seed=10 + seed)
         forecast = fields(size, steps, seed=20 + seed)
@@ -145,17 +157,124 @@ def test_the_metric_is_the_mean_rmse_of_z500_at_the_last_step(
             truth = target[k, -1, Z500]
             expected.append(literal_rmse(forecast[k, -1, Z500], truth))
             persistence.append(literal_rmse(x[k, Z500], truth))
+            climatology.append(literal_rmse(CLIMATOLOGY[:-1], truth))
     results = one.results(
         {"train": np.ones((1, 2)), "validation": np.ones((1, 2)), "forecasts": np.stack(sums)}
     )
     assert results["metric"] == pytest.approx(np.mean(expected), rel=1e-4)
     assert results["metric_persistence"] == pytest.approx(np.mean(persistence), rel=1e-4)
+    assert results["metric_climatology"] == pytest.approx(np.mean(climatology), rel=1e-4)
+
+
+def test_without_a_climatology_its_error_is_missing_and_the_others_are_not(
+    folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "older")
+    (tmp_path / "older" / "climatology.h5").unlink()
+    one = workload(tmp_path / "older")
+    sums = one.evaluate("forecasts", model_of(fields(2, 1)), batch(fields(2), fields(2, 1)))
+    ones = np.ones((1, 2))
+    found = one.results(
+        {"train": ones, "validation": ones, "forecasts": sums.detach().numpy()[None]}
+    )
+    assert found["metric_climatology"] is None
+    assert found["metric"] is not None and found["metric_persistence"] is not None
 
 
 def test_a_perfect_forecast_has_no_error(folder: Path) -> None:
     target = fields(2, 1)
     sums = workload(folder).evaluate("forecasts", model_of(target), batch(fields(2), target))
     assert sums.tolist()[:2] == pytest.approx([2, 0], abs=1e-6 * SD[Z500])
+
+
+# --- the evaluation as a whole ------------------------------------------------------------------
+
+LONG_ROWS, LONG_COLUMNS = 2, 4
+LONG_LATITUDE = np.linspace(90, -90, LONG_ROWS + 1)
+
+
+class Damped(nn.Module):
+    """Each step the state before, normalised, times 0.9."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([0.9**step * x for step in range(1, self.steps + 1)], dim=1)
+
+
+@pytest.fixture(scope="module")
+def long_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Years as long as the paper's, on a tiny grid."""
+    path = tmp_path_factory.mktemp("long")
+    shutil.copy(folder / "statistics.json", path)
+    for year in (1979, 1980, 1981):
+        times = year_times(year).astype("datetime64[s]").astype(np.int64)
+        with h5py.File(path / f"{year}.h5", "w") as file:
+            noise = RNG.normal(size=(len(times), 20, LONG_ROWS + 1, LONG_COLUMNS))
+            file["fields"] = (noise * SD[:, None, None] + MEAN[:, None, None]).astype(np.float32)
+            file["time"], file["latitude"] = times, LONG_LATITUDE
+    with h5py.File(path / "climatology.h5", "w") as file:
+        file["z500"] = np.full((LONG_ROWS + 1, LONG_COLUMNS), MEAN[Z500] + 100, np.float32)
+    return path
+
+
+def evaluated(one: FourCastNetWorkload, name: str, ranks: int) -> np.ndarray:
+    """Each rank's sums, shape (ranks, k), read by a loader as in training."""
+    evaluation = one.evaluations()[name]
+    sums = []
+    for rank in range(ranks):
+        keys = EvaluationBatches(evaluation.positions, rank, ranks, 5, evaluation.whole)
+        data = evaluation.dataset
+        loader = DataLoader(data, batch_sampler=keys, collate_fn=data.collate)  # type: ignore[attr-defined]
+        parts = [one.evaluate(name, Damped(one.lead_steps), part) for part in loader]
+        sums.append(torch.stack(parts).sum(dim=0).numpy())
+    return np.stack(sums)
+
+
+def rmse_by_numpy(forecast: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Of (n, H, W) fields in m²/s², shape (n,)."""
+    cosines = np.cos(np.deg2rad(LONG_LATITUDE[:-1]))
+    weights = (len(cosines) * cosines / cosines.sum())[:, None]
+    return np.sqrt((weights * (forecast - truth) ** 2).mean(axis=(1, 2)))
+
+
+@pytest.mark.parametrize(("phase", "steps"), [("pretrain", 1), ("finetune", 2)])
+def test_the_evaluation_is_that_of_36_forecasts_of_the_test_year(
+    phase: str, steps: int, long_folder: Path
+) -> None:
+    spec = {"grid": [LONG_ROWS, LONG_COLUMNS], "samples_per_year": 1460}
+    one = workload(long_folder, phase, spec, initial_condition_spacing=36)
+    with h5py.File(long_folder / "1981.h5") as file:
+        z500 = file["fields"][:, Z500, :LONG_ROWS].astype(np.float64)
+    starts = 36 * np.arange(36)
+    truth, state = z500[starts + steps], z500[starts]
+    expected = {
+        "metric": rmse_by_numpy(0.9**steps * (state - MEAN[Z500]) + MEAN[Z500], truth),
+        "metric_persistence": rmse_by_numpy(state, truth),
+        "metric_climatology": rmse_by_numpy(np.full_like(truth, MEAN[Z500] + 100), truth),
+    }
+    alone = evaluated(one, "forecasts", 1)
+    assert alone[0, 0] == 36
+    for ranks in (1, 2, 3, 5):
+        sums = evaluated(one, "forecasts", ranks)
+        np.testing.assert_allclose(sums.sum(axis=0), alone[0], rtol=1e-6)
+        results = one.results(
+            {"train": np.ones((1, 2)), "validation": np.ones((1, 2)), "forecasts": sums}
+        )
+        for name, values in expected.items():
+            assert results[name] == pytest.approx(values.mean(), rel=1e-5), name
+
+
+def test_the_validation_loss_is_the_same_on_any_number_of_ranks(folder: Path) -> None:
+    one = workload(folder)
+    alone = evaluated(one, "validation", 1)
+    assert alone[0, 0] == 12
+    for ranks in (2, 3, 5):
+        sums = evaluated(one, "validation", ranks)
+        assert sums[:, 0].sum() == 12
+        np.testing.assert_allclose(sums.sum(axis=0), alone[0], rtol=1e-6)
 
 
 # --- the loss -----------------------------------------------------------------------------------
@@ -241,6 +360,34 @@ def test_fine_tuning_learns_two_steps_and_pre_training_one(folder: Path) -> None
         assert model(torch.zeros(2, 20, ROWS, COLUMNS)).shape == (2, steps, 20, ROWS, COLUMNS)
 
 
+# --- synthetic fields ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("phase", "steps"), [("pretrain", 1), ("finetune", 2)])
+def test_synthetic_training_reads_nothing_and_has_no_results(
+    phase: str, steps: int, tmp_path: Path
+) -> None:
+    one = workload(tmp_path / "nowhere", phase, loader="synthetic")
+    data = one.training_data()
+    assert len(data) == 12 and data.workers == 0  # type: ignore[union-attr]
+    model = one.model()
+    positions = [torch.tensor([4, 7, 9])]
+    loss, sums = one.loss(model, positions)  # type: ignore[arg-type]
+    loss.backward()
+    assert sums[0] == 3 and all(p.grad is not None for p in model.parameters())
+    one.synthetic = False
+    sample = one._sample
+    assert sample.shape == (1 + steps, 20, ROWS, COLUMNS) and 0.9 < sample.std() < 1.1
+    batched = sample[0].repeat(3, 1, 1, 1), sample[1:].repeat(3, 1, 1, 1, 1)
+    assert one.loss(model, batched)[0].item() == pytest.approx(loss.item(), rel=1e-6)
+    one.synthetic = True
+    with torch.no_grad():
+        all_sums = {name: evaluated(one, name, 2) for name in ("validation", "forecasts")}
+    assert all_sums["validation"][:, 0].sum() == 12 and all_sums["forecasts"][:, 0].sum() == 3
+    results = one.results({"train": sums.numpy()[None]} | all_sums)
+    assert set(results.values()) == {None}
+
+
 # --- optimiser and learning rate ----------------------------------------------------------------
 
 
@@ -294,3 +441,21 @@ def test_the_optimiser_is_adam_without_weight_decay(folder: Path) -> None:
     [group] = optimizer.param_groups
     assert (group["lr"], group["weight_decay"]) == (1e-4, 0)
     assert len(group["params"]) == len(list(model.parameters()))
+
+
+def test_fine_tuning_is_one_forward_pass_of_two_steps_with_a_fresh_optimiser(folder: Path) -> None:
+    one = workload(folder, "finetune", learning_rate=1e-4)
+    model = one.model()
+    optimizer = one.optimizer(model)
+    assert optimizer.state_dict()["state"] == {}
+    calls = []
+    model.register_forward_hook(lambda *given: calls.append(given[2].shape))
+    first = [(k, p.clone()) for k, p in model.named_parameters()]
+    loss, _ = one.loss(model, batch(fields(2), fields(2, 2)))
+    loss.backward()
+    optimizer.step()
+    assert calls == [(2, 2, 20, ROWS, COLUMNS)]
+    for (name, before), after in zip(first, model.parameters(), strict=True):
+        # Adam's first step is its rate, whatever the gradient.
+        assert (after - before).abs().max().item() == pytest.approx(1e-4, rel=0.02), name
+    assert [r[0] for r in rates(one, 80)][1] < 1e-4
