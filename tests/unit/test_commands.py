@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from campaign_files import ROOT, write_yaml
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from run_files import make_spec
 
@@ -28,7 +28,9 @@ from scalewatt.campaign.listing import campaign_table
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec, spec_sha256
 from scalewatt.cli import main
-from scalewatt.energy.command import Place, child_environment, how_ended
+from scalewatt.energy.child import how_ended
+from scalewatt.energy.command import Place, child_environment
+from scalewatt.energy.provenance import Gpu, visible_gpu
 from scalewatt.errors import InputError
 from scalewatt.training.job import Job
 
@@ -248,12 +250,73 @@ def test_only_rank_0_may_write_marks_even_where_a_run_is_started_by_another() ->
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(3, "exit code 3"), (-9, "signal SIGKILL"), (-10, "signal SIGUSR1"), (-62, "signal 62")],
+    [
+        (3, "exit code 3"),
+        (-9, "signal SIGKILL"),
+        (-10, "signal SIGUSR1: it was asked to stop, and has no handler for that"),
+        (-62, "signal 62"),
+    ],
 )
 def test_how_a_command_ended_is_said_in_words(code: int, words: str) -> None:
     assert how_ended(code).endswith(words)
 
 
+class Nvml:
+    """NVML of a node with three GPUs, and which of them the launcher lets through."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, visible: str | None) -> None:
+        monkeypatch.setitem(sys.modules, "pynvml", self)  # type: ignore[arg-type]
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 3
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
+        if not uuid.startswith("GPU-"):
+            raise RuntimeError("a part of a GPU")
+        return int(uuid.removeprefix("GPU-"))
+
+    def nvmlDeviceGetIndex(self, handle: int) -> int:
+        return handle
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:
+        return b"NVIDIA H100"
+
+
+@pytest.mark.parametrize(
+    ("visible", "local_rank", "index"),
+    [(None, 1, 1), (None, 4, 1), ("2,0", 0, 2), ("2,0", 1, 0), ("GPU-2", 0, 2), ("MIG-a", 0, None)],
+)
+def test_a_rank_holds_the_gpu_of_its_local_rank_among_the_visible(
+    visible: str | None, local_rank: int, index: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Nvml(monkeypatch, visible)
+    gpu = visible_gpu("cuda", local_rank)
+    assert gpu is not None
+    assert gpu.index == index
+    assert gpu.uuid == (None if index is None else f"GPU-{index}")
+    assert visible_gpu("cpu", local_rank) is None
+
+
+def test_where_no_gpu_is_visible_a_run_is_on_the_cpu_if_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Nvml(monkeypatch, "")
+    assert visible_gpu("auto", 0) is None
+    assert visible_gpu("cuda", 0) == Gpu(None, None)
+
+
+@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 10**7), st.integers(1, 4), st.integers(1, 256))
 def test_samples_and_updates_of_declared_samples_fit_together(
     samples: int, gpus: int, local: int

@@ -333,7 +333,7 @@ def test_a_failing_rank_ends_the_run_with_its_exit_code_and_its_words(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("victim", ["command", "recorder", "launcher"])
+@pytest.mark.parametrize("victim", ["command", "recorder", "launcher", "supervisor"])
 def test_nothing_stays_after_a_kill_of_the(
     victim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,12 +346,18 @@ def test_nothing_stays_after_a_kill_of_the(
         recorder = command.parent()
         assert recorder is not None
         launcher = next(p for p in everybody if p.name().startswith("mpiexec"))
-        {"command": command, "recorder": recorder, "launcher": launcher}[victim].kill()
+        supervisor = psutil.Process(process.pid)
+        {
+            "command": command,
+            "recorder": recorder,
+            "launcher": launcher,
+            "supervisor": supervisor,
+        }[victim].kill()
         output, _ = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 70, output
+    assert process.returncode == (-9 if victim == "supervisor" else 70), output
     _, alive = psutil.wait_procs(everybody, timeout=30)
     assert not alive
 

@@ -16,6 +16,7 @@ from typing import Any
 from scalewatt.lifeline import die_with
 from scalewatt.training.stop import StopRequest
 
+STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 _POLL_S = 0.1
 
 
@@ -51,6 +52,8 @@ def how_ended(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+    if -code in STOP_SIGNALS:
+        return f"was ended by signal {name}: it was asked to stop, and has no handler for that"
     return f"was ended by signal {name}"
 
 
@@ -101,7 +104,7 @@ class Signals:
         self._next_look_s = 0.0
 
     def __enter__(self) -> Signals:
-        for number in (signal.SIGUSR1, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
