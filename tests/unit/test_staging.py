@@ -294,8 +294,11 @@ def test_a_killed_process_leaves_nothing_to_the_next_and_a_living_one_keeps_its_
         holders[0].send_signal(signal.SIGKILL)
         holders[0].wait()
         assert killed.exists()
+        elsewhere = scratch / f"{PREFIX}othernode-x"  # a shared disk, whose locks we may not see
+        elsewhere.mkdir()
+        (elsewhere / ".owner").touch()
         mine = stage_images(data, str(scratch), {"val": None})
-        assert sorted(scratch.iterdir()) == sorted([kept, mine])
+        assert sorted(scratch.iterdir()) == sorted([kept, mine, elsewhere])
         assert len(list(kept.rglob("*.JPEG"))) == len(ImageFolderIndex.load(data, "train").paths)
     finally:
         for holder in holders:

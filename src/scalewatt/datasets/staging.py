@@ -93,7 +93,7 @@ def _scratch_folder(scratch: str) -> Path:
 
 def _own_folder(base: Path) -> Path:
     """A new folder; its lock is held before it has the name by which others look for it."""
-    new = Path(tempfile.mkdtemp(prefix=_NEW, dir=base))
+    new = Path(tempfile.mkdtemp(prefix=f"{_NEW}{os.uname().nodename}-", dir=base))
     lock = os.open(new / _OWNER, os.O_WRONLY | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     folder = base / (PREFIX + new.name.removeprefix(_NEW))
@@ -103,8 +103,11 @@ def _own_folder(base: Path) -> Path:
 
 
 def _remove_left_behind(base: Path) -> None:
-    """Remove the folders of processes that are no more; others' are left alone."""
-    for folder in base.glob(f"{PREFIX}*"):
+    """Remove the folders of this node's processes that are no more; others' are left alone.
+
+    Other nodes' may be there where scratch is shared, and a lock need not be seen across nodes.
+    """
+    for folder in base.glob(f"{PREFIX}{os.uname().nodename}-*"):
         with suppress(OSError):  # somebody else's, gone, or locked: in use
             lock = os.open(folder / _OWNER, os.O_WRONLY)
             try:
