@@ -91,7 +91,8 @@ def open_image(path: str) -> Image.Image:
     """The image in a file, as RGB; InputError naming the file where there is none."""
     try:
         with Image.open(path) as image:
-            return image.convert("RGB")
+            image.load()
+            return image if image.mode == "RGB" else image.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"{path}: cannot be read as an image ({error})") from error
 
