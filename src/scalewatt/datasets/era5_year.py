@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from scalewatt.locks import waiting_lock
 
 FORMAT_VERSION = 1  # of a partial file and its progress
 SPARE_BYTES = 64 * 2**20
+BLOCKS_AHEAD = 3
 
 
 class YearReader(Protocol):
@@ -267,12 +269,15 @@ def _months(times: np.ndarray) -> list[slice]:
 
 
 def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks, the next one being read while one is worked on."""
-    with ThreadPoolExecutor(1, thread_name_prefix="era5") as reading:
-        coming = reading.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = reading.submit(next, blocks, None)
+    """The same blocks, the next ones being read while one is worked on."""
+    reading = ThreadPoolExecutor(1, thread_name_prefix="era5")
+    try:
+        coming = deque(reading.submit(next, blocks, None) for _ in range(BLOCKS_AHEAD))
+        while (block := coming.popleft().result()) is not None:
+            coming.append(reading.submit(next, blocks, None))
             yield block
+    finally:
+        reading.shutdown(cancel_futures=True)
 
 
 # --- the end --------------------------------------------------------------------------------------
