@@ -48,7 +48,10 @@ def test_a_dataset_without_a_source_has_an_empty_one() -> None:
         ({"md5": {"train": MD5}}, r"gives none of tars, tree, zarr, files, hdf5"),
         ({"tree": "/b", "md5": {"train": MD5}}, r"md5 goes with tars, not with tree"),
         ({"tar": "/a"}, r"unknown key 'tar'; allowed: .*did you mean 'tars'"),
-        ({"tars": "/a", "md5": {"val": MD5}}, r"unknown key 'val'; allowed: devkit, train, validation"),
+        (
+            {"tars": "/a", "md5": {"val": MD5}},
+            r"unknown key 'val'; allowed: devkit, train, validation",
+        ),
         ({"tars": "/a", "md5": {"train": MD5[1:]}}, "does not fit; allowed: 32 hexadecimal digits"),
         ({"files": "/a/*.nc"}, r"files: .* should be of type array"),
         ({"files": []}, r"files"),
