@@ -3,116 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
-import yaml
-from training import CLUSTER
-from workspace import Workspace, environment
-
-from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.spec import run_spec, spec_text
+from commands import SCRIPTS
+from workspace import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-PATIENCE_S = 120
-
-PLAIN = """
-import argparse, os
-import torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int)
-parser.add_argument("--epochs", type=int)
-given = parser.parse_args()
-assert not [name for name in os.environ if name.startswith("PMI_")]
-dist.init_process_group("gloo")
-model = DistributedDataParallel(torch.nn.Linear(4, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(given.epochs):
-    loss = model(torch.ones(given.batch_size, 4) * (1 + dist.get_rank())).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-local = [os.environ[name] for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")]
-print("rank", dist.get_rank(), "of", dist.get_world_size(), *local, given.batch_size)
-dist.destroy_process_group()
-"""
-MARKED = """
-import time
-from scalewatt.events import report, stage
-
-for epoch in range(3):
-    stage("train", epoch)
-    time.sleep(0.3)
-    stage("validate", epoch)
-    time.sleep(0.2)
-    report(epoch=epoch, metric=50.0 + epoch % 2, samples=90, updates=9, train_loss=1.0 / (1 + epoch))
-"""
-STOPPED = """
-import os, signal, sys, time
-from pathlib import Path
-from scalewatt.events import report, stage, stop_requested
-
-checkpoint = Path(os.environ["SCALEWATT_WORK"], "epoch")
-first = int(checkpoint.read_text()) if checkpoint.exists() else 0
-for epoch in range(first, 4):
-    stage("train", epoch)
-    if stop_requested():
-        stage("checkpoint", epoch)
-        if os.environ["RANK"] == "0":
-            checkpoint.write_text(str(epoch))
-        sys.exit(75)
-    report(epoch=epoch, metric=float(epoch))
-    if epoch == 1 and os.environ["RANK"] == "0" and os.environ["SCALEWATT_SEGMENT"] == "0":
-        os.kill(os.getppid(), signal.SIGUSR1)  # as a scheduler does before the limit
-    time.sleep(2 if epoch == 1 and first == 0 else 0.1)
-"""
-FAILING = """
-import os, sys, time
-if os.environ["RANK"] == "1":
-    sys.exit("no such optimiser")
-time.sleep(600)
-"""
-WAITING = """
-import os, subprocess, time
-from pathlib import Path
-child = subprocess.Popen(["sleep", "600"])
-Path(os.environ["SCALEWATT_WORK"], os.environ["RANK"]).write_text(f"{os.getpid()} {child.pid}")
-time.sleep(600)
-"""
-LISTENING = """
-import os, signal, sys, time
-from pathlib import Path
-
-work, rank = Path(os.environ["SCALEWATT_WORK"]), os.environ["RANK"]
-def leave(number, frame):
-    (work / f"{rank}-got").write_text(signal.Signals(number).name)
-    sys.exit(75)
-for number in (signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, leave)
-(work / f"{rank}-ready").touch()
-time.sleep(600)
-"""
-SCRIPTS = {
-    "plain": PLAIN,
-    "marked": MARKED,
-    "stopped": STOPPED,
-    "failing": FAILING,
-    "waiting": WAITING,
-    "listening": LISTENING,
-}
 CAMPAIGN = """
 name: own
 protocol: corrected
@@ -142,16 +43,6 @@ figures:
   figure1: {series: [plain, marked]}
   figure3: {series: [plain, marked]}
   table1: {points: [{series: plain, gpus: 2}, {series: marked, gpus: 1}]}
-"""
-ALONE = """
-name: own
-protocol: corrected
-sampling_period_s: 0.2
-models:
-  {name}: {{workload: command, command: python {name}.py, folder: scripts, files: [{name}.py], epochs: 4}}
-series:
-  one: {{model: {name}, device: local, gpus: [2], local_batch_size: 8}}
-figures: {{figure1: {{series: [one]}}}}
 """
 
 
@@ -276,138 +167,3 @@ def test_a_stopped_command_goes_on_from_its_own_checkpoint(own: Workspace) -> No
     table = rows(own.path / "results/own/tables/runs.parquet")
     run = next(row for row in table if row["configuration"] == STOPPED_2)
     assert (run["segments"], run["samples"], run["metric_last"]) == (2, None, 3.0)
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "what was waited for did not come"
-        time.sleep(0.05)
-
-
-class Direct:
-    """One run of a script, started as the workflow's rule does, in the folder `path`."""
-
-    def __init__(
-        self, path: Path, name: str, monkeypatch: pytest.MonkeyPatch, **changes: str
-    ) -> None:
-        self.path = path
-        monkeypatch.chdir(path)
-        (path / "scripts").mkdir()
-        (path / "scripts" / f"{name}.py").write_text(SCRIPTS[name])
-        content = yaml.safe_load(ALONE.format(name=name))
-        content["models"][name] |= changes
-        campaign = expand(content, Path("own.yaml"), known_devices())
-        (configuration,) = campaign.configurations
-        (path / "spec.json").write_text(spec_text(run_spec(campaign, configuration, 1)))
-
-    def start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [
-                *(sys.executable, "-m", "scalewatt.cli", "train", "spec.json"),
-                *("--cluster", json.dumps(CLUSTER), "--work", "work", "--out", "out"),
-            ],
-            cwd=self.path,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def process_ids(self) -> list[int]:
-        """Ids of the waiting commands and of what they started."""
-        files = list(self.path.glob("work/*/script/[01]"))
-        return [int(word) for file in files for word in file.read_text().split()]
-
-
-def test_a_failing_rank_ends_the_run_with_its_exit_code_and_its_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = Direct(tmp_path, "failing", monkeypatch).start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 70, output
-    assert "no such optimiser" in output
-    assert "the command of rank 1" in output and "exit code 1" in output
-    assert "Traceback" not in output
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("victim", ["command", "recorder", "launcher", "supervisor"])
-def test_nothing_stays_after_a_kill_of_the(
-    victim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Direct(tmp_path, "waiting", monkeypatch)
-    process = run.start()
-    try:
-        wait_for(lambda: len(run.process_ids()) == 4)
-        everybody = psutil.Process(process.pid).children(recursive=True)
-        command = psutil.Process(run.process_ids()[0])
-        recorder = command.parent()
-        assert recorder is not None
-        launcher = next(p for p in everybody if p.name().startswith("mpiexec"))
-        supervisor = psutil.Process(process.pid)
-        {
-            "command": command,
-            "recorder": recorder,
-            "launcher": launcher,
-            "supervisor": supervisor,
-        }[victim].kill()
-        output, _ = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == (-9 if victim == "supervisor" else 70), output
-    _, alive = psutil.wait_procs(everybody, timeout=30)
-    assert not alive
-
-
-@pytest.mark.parametrize("told", ["supervisor", "one rank"])
-def test_a_signal_reaches_all_ranks_commands(
-    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = Direct(tmp_path, "listening", monkeypatch).start()
-    try:
-        wait_for(lambda: len(list(tmp_path.glob("work/*/script/*-ready"))) == 2)
-        if told == "supervisor":
-            process.send_signal(signal.SIGINT)
-        else:
-            recorders = [
-                p
-                for p in psutil.Process(process.pid).children(recursive=True)
-                if "scalewatt.energy.record" in p.cmdline() and "sh" not in p.name()
-            ]
-            commands = [
-                p for p in recorders if any("listening.py" in c.cmdline() for c in p.children())
-            ]
-            commands[0].send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 75, output
-    got = sorted(path.read_text() for path in tmp_path.glob("work/*/script/*-got"))
-    assert got == (["SIGUSR1"] * 2 if told == "supervisor" else ["SIGTERM", "SIGUSR1"])
-    assert "stopped at a checkpoint" in output
-
-
-def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = Direct(tmp_path, "waiting", monkeypatch, command="pythn waiting.py").start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "the command 'pythn' is not found" in output
-    assert not (tmp_path / "work").exists()
-
-
-def test_a_script_that_changed_since_it_was_planned_is_not_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Direct(tmp_path, "waiting", monkeypatch)
-    (tmp_path / "scripts" / "waiting.py").write_text("print()\n")
-    process = run.start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "scripts/waiting.py: has changed since waiting-local-n002-lbs0008-full" in output
-    assert not (tmp_path / "work").exists()

@@ -1,0 +1,123 @@
+"""How a run of a command ends: failed, killed, asked to stop, or never started."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import PATIENCE_S, Direct, wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_a_failing_rank_ends_the_run_with_its_exit_code_and_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Direct(tmp_path, "failing", monkeypatch).start()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 70, output
+    assert "no such optimiser" in output
+    assert "the command of rank 1" in output and "exit code 1" in output
+    assert "Traceback" not in output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("victim", ["command", "recorder", "launcher"])
+def test_nothing_stays_after_a_kill_of_the(
+    victim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "waiting", monkeypatch)
+    process = run.start()
+    try:
+        wait_for(lambda: len(run.process_ids()) == 4)
+        everybody = psutil.Process(process.pid).children(recursive=True)
+        command = psutil.Process(run.process_ids()[0])
+        recorder = command.parent()
+        assert recorder is not None
+        launcher = next(p for p in everybody if p.name().startswith("mpiexec"))
+        {"command": command, "recorder": recorder, "launcher": launcher}[victim].kill()
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 70, output
+    _, alive = psutil.wait_procs(everybody, timeout=30)
+    assert not alive
+
+
+@pytest.mark.parametrize("told", ["supervisor", "one rank"])
+def test_a_signal_reaches_all_ranks_commands(
+    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Direct(tmp_path, "listening", monkeypatch).start()
+    try:
+        wait_for(lambda: len(list(tmp_path.glob("work/*/script/*-ready"))) == 2)
+        if told == "supervisor":
+            process.send_signal(signal.SIGINT)
+        else:
+            recorders = [
+                p
+                for p in psutil.Process(process.pid).children(recursive=True)
+                if "scalewatt.energy.record" in p.cmdline() and "sh" not in p.name()
+            ]
+            commands = [
+                p for p in recorders if any("listening.py" in c.cmdline() for c in p.children())
+            ]
+            commands[0].send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 75, output
+    got = sorted(path.read_text() for path in tmp_path.glob("work/*/script/*-got"))
+    assert got == (["SIGUSR1"] * 2 if told == "supervisor" else ["SIGTERM", "SIGUSR1"])
+    assert "stopped at a checkpoint" in output
+
+
+def test_a_command_whose_sampler_dies_is_stopped_and_goes_on_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Direct(tmp_path, "followed", monkeypatch).start()
+    try:
+        wait_for(lambda: len(list(tmp_path.glob("work/*/script/*-ready"))) == 2)
+        wait_for(lambda: list(tmp_path.glob("work/*/perun/*.journal")))
+        recorders = {
+            p.pid: p
+            for p in psutil.Process(process.pid).children(recursive=True)
+            if "scalewatt.energy.record" in p.cmdline() and "python" in p.name()
+        }
+        (sampler,) = [p for p in recorders.values() if p.ppid() in recorders]
+        sampler.kill()
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, output
+    assert "the energy was no longer recorded" in output
+    segments = json.loads((tmp_path / "out" / "provenance.json").read_text())["segments"]
+    assert [segment["outcome"] for segment in segments] == ["monitor_lost", "finished"]
+
+
+def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Direct(tmp_path, "waiting", monkeypatch, command="pythn waiting.py").start()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "the command 'pythn' is not found" in output
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_script_that_changed_since_it_was_planned_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "waiting", monkeypatch)
+    (tmp_path / "scripts" / "waiting.py").write_text("print()\n")
+    process = run.start()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "scripts/waiting.py: has changed since waiting-local-n002-lbs0008-full" in output
+    assert not (tmp_path / "work").exists()
