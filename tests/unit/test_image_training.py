@@ -17,9 +17,10 @@ from torch import nn
 
 from scalewatt.campaign.spec import run_spec
 from scalewatt.datasets.image_index import build_index
+from scalewatt.errors import InputError
 from scalewatt.training.events import EventLog
 from scalewatt.training.job import Job
-from scalewatt.training.loop import FINISHED, STOPPED, Trainer
+from scalewatt.training.loop import FINISHED, STOPPED, Trainer, batches_of
 from scalewatt.training.stop import StopRequest
 from scalewatt.training.world import Ranks
 from scalewatt.workloads.resnet50 import ResNet50
@@ -161,3 +162,23 @@ def test_synthetic_images_train_without_data_and_leave_no_error(tmp_path: Path) 
         assert (row["samples"], row["updates"]) == (24, 5)
         assert row["metric"] is row["train_loss"] is row["validation_loss"] is None
         assert row["train_metric"] is row["top5_error_percent"] is None
+
+
+class TornAtThree(torch.utils.data.Dataset):
+    """Ten items, the fourth of which cannot be read."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, item: int) -> int:
+        if item == 3:
+            raise InputError("a/b.JPEG: cannot be read as an image (cut off)")
+        return item
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_a_loader_cannot_read_is_named_in_one_line(workers: int) -> None:
+    loader = torch.utils.data.DataLoader(TornAtThree(), batch_size=2, num_workers=workers)
+    with pytest.raises(InputError) as error:
+        list(batches_of(loader))
+    assert str(error.value) == "a/b.JPEG: cannot be read as an image (cut off)"

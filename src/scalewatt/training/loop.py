@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ class Trainer:
         self.batches.epoch, self.batches.first_step = self.epoch, self.step
         steps = self.batches.steps
         self.phases.begin_epoch(steps)
-        for batch in timed(self.loader, self.phases):
+        for batch in timed(batches_of(self.loader), self.phases):
             self._update(batch, steps)
             self.step += 1
             self.updates_here += 1
@@ -286,7 +287,7 @@ class Trainer:
         batches.epoch = self.spec["epochs"] + self.epoch
         self.network.evaluated.eval()
         total: torch.Tensor | None = None
-        for batch in loader:
+        for batch in batches_of(loader):
             sums = self.workload.evaluate(name, self.network.evaluated, self.network.inputs(batch))
             total = sums if total is None else total + sums
         return torch.zeros(0) if total is None else total
@@ -312,6 +313,16 @@ class Trainer:
                 "history": self.history,
             },
         )
+
+
+def batches_of(loader: DataLoader[Any]) -> Iterator[Any]:
+    """The loader's batches; a worker's InputError as it was there, without the worker's traceback."""
+    try:
+        yield from loader
+    except InputError as error:
+        last_line = str(error).strip().splitlines()[-1]
+        kind = f"{InputError.__module__}.{InputError.__name__}: "
+        raise InputError(last_line.removeprefix(kind)) from error
 
 
 def _finite(value: float | None) -> float | None:

@@ -95,9 +95,8 @@ def peak_memory_bytes(device: torch.device, reset: bool = True) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def timed(loader: Any, timer: PhaseTimer) -> Iterator[Any]:
-    """The loader's batches; the time until each is there is noted."""
-    batches = iter(loader)
+def timed(batches: Iterator[Any], timer: PhaseTimer) -> Iterator[Any]:
+    """The batches; the time until each is there is noted."""
     while True:
         began = time.perf_counter()
         try:
