@@ -26,8 +26,8 @@ from scalewatt.workloads.fourcastnet import FourCastNet
 from scalewatt.workloads.spectral import SpectralLayer
 
 SIZES: tuple[dict[str, Any], ...] = (
-    {"grid": (720, 1440), "patch_size": 8, "embed_dim": 96, "depth": 1},
-    {"grid": (360, 720), "patch_size": 8, "embed_dim": 192, "depth": 2},
+    {"grid": (180, 360), "patch_size": 2, "embed_dim": 96, "depth": 2},
+    {"grid": (180, 360), "patch_size": 4, "embed_dim": 192, "depth": 2},
 )
 
 
