@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 from era5_data import DEFINITION, fields, marked_store, write
 
-from scalewatt.datasets import era5_prepare, era5_zarr
+from scalewatt.datasets import era5_pieces, era5_prepare, era5_zarr
 from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, CHANNELS
 from scalewatt.datasets.era5_prepare import prepare, prepare_year
 from scalewatt.datasets.era5_statistics import load_statistics
@@ -135,6 +135,7 @@ def test_a_whole_year_is_wanted_unless_times_are_given(tmp_path, url):
 def test_small_blocks_give_the_same_file(tmp_path, url, prepared, monkeypatch):
     folder, _ = prepared
     monkeypatch.setattr(era5_zarr, "BLOCK_BYTES", 3 * 4 * 40)
+    monkeypatch.setattr(era5_pieces, "WIDE_BLOCK_BYTES", 3 * 4 * 40)
     prepare(url, tmp_path, DEFINITION)
     np.testing.assert_array_equal(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"))
     for found, expected in zip(load_statistics(tmp_path), load_statistics(folder), strict=True):

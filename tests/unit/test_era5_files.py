@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import eccodes
 import h5py
 import numpy as np
@@ -9,7 +11,9 @@ import pytest
 import xarray as xr
 from era5_data import expected_fields, fields, marked_store, short_name
 
-from scalewatt.datasets import era5_grib
+from scalewatt.datasets import era5_grib, era5_netcdf
+from scalewatt.datasets.era5_files import open_files
+from scalewatt.datasets.era5_pieces import LabelledYear
 from scalewatt.datasets.era5_prepare import prepare_year
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.errors import InputError
@@ -182,6 +186,22 @@ def test_messages_are_listed_once(tmp_path, store, monkeypatch):
     (tmp_path / "prepared" / "2000.h5").unlink()
     with pytest.raises(InputError, match="is missing 1 times: 2000-01-02T06:00"):
         prepare(tmp_path, "all.grib")
+
+
+def test_a_chunk_of_many_times_is_decoded_once(tmp_path, store, monkeypatch):
+    write_new(store, tmp_path / "new")
+    blocks = []
+    read = era5_netcdf.NetcdfPiece.read
+
+    def counting(piece, times, levels):
+        blocks.append((piece.array.name, times.tolist()))
+        return read(piece, times, levels)
+
+    monkeypatch.setattr(era5_netcdf.NetcdfPiece, "read", counting)
+    source = open_files([str(tmp_path / "new" / "*.nc")])
+    for _ in LabelledYear.open(replace(source, block_bytes=1), TIMES, None).blocks(TIMES):
+        pass
+    assert [times for name, times in blocks if name == "t"] == [[0, 1, 2], [3, 4, 5]]
 
 
 def cut(path, share=0.9):

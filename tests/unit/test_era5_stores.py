@@ -63,6 +63,7 @@ def prepare(source, tmp_path, **options):
     return path
 
 
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
 @pytest.mark.parametrize("format", [2, 3])
 @pytest.mark.parametrize("consolidated", [True, False])
 def test_both_versions_of_zarr_are_read_here_and_over_http(

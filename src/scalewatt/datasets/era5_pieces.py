@@ -14,8 +14,8 @@ from scalewatt.errors import InputError
 
 BLOCK_BYTES = 32 * 2**20
 """Decoded at once. The C library keeps allocations up to this size, larger ones are cleared anew."""
-REMOTE_BLOCK_BYTES = 128 * 2**20
-"""Decoded at once where a request takes long: its chunks are asked for together."""
+WIDE_BLOCK_BYTES = 128 * 2**20
+"""Decoded at once where requests take long, or chunks span many times."""
 
 Block = tuple[int, dict[int, np.ndarray]]
 """First time's position, and fields (time, latitude, longitude), float32, by channel."""
@@ -140,7 +140,10 @@ class FieldSource:
         return [fields for fields in out if fields is not None]
 
     def steps_at_once(self, variable: str, levels: Sequence[int | None]) -> int:
-        """As many times as decode to `block_bytes`, at least one."""
+        """As many times as decode to `block_bytes`, at least one.
+
+        Up to WIDE_BLOCK_BYTES where chunks are as long, which would be decoded again and again.
+        """
         size = 4 * len(self.latitude) * len(self.longitude)
         decoded = max(
             len(
@@ -153,7 +156,10 @@ class FieldSource:
             * piece.level_chunk
             for piece in self.pieces[variable]
         )
-        return max(1, self.block_bytes // (size * max(1, decoded)))
+        step_bytes = size * max(1, decoded)
+        chunk_bytes = step_bytes * max(piece.time_chunk for piece in self.pieces[variable])
+        at_once = max(self.block_bytes, min(chunk_bytes, WIDE_BLOCK_BYTES))
+        return max(1, at_once // step_bytes)
 
 
 def _label(variable: str, level: int | None) -> str:

@@ -18,7 +18,7 @@ from scalewatt.datasets.era5_labels import (
 )
 from scalewatt.datasets.era5_pieces import (
     BLOCK_BYTES,
-    REMOTE_BLOCK_BYTES,
+    WIDE_BLOCK_BYTES,
     FieldSource,
     Piece,
 )
@@ -101,7 +101,7 @@ def open_zarr(url: str) -> FieldSource:
             )
         ]
     units = str(_attributes(arrays.get("relative_humidity")).get("units", "unknown"))
-    at_once = REMOTE_BLOCK_BYTES if "://" in url else BLOCK_BYTES
+    at_once = WIDE_BLOCK_BYTES if "://" in url else BLOCK_BYTES
     grid = values["latitude"], values["longitude"]
     return FieldSource(name, *grid, pieces, units, block_bytes=at_once)
 
