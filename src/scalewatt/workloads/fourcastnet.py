@@ -234,3 +234,6 @@ class CosinePerEpoch:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.scheduler.load_state_dict(state)
+
+
+WORKLOAD = FourCastNetWorkload

@@ -293,3 +293,6 @@ class WarmupThenPlateau:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.plateau.load_state_dict(state)
+
+
+WORKLOAD = ResNet50
