@@ -98,8 +98,8 @@ def panels_of(rows: Sequence[Row]) -> list[Shown]:
         Shown("runtime_h", "Run time (s)", 3600.0) if short else Shown("runtime_h", "Run time (h)"),
         Shown("energy_kwh", "Energy (Wh)", 1e3) if small else Shown("energy_kwh", "Energy (kWh)"),
         Shown("energy_per_sample_j", "Energy per sample (J)"),
-        Shown(power, f"Mean power per {of} (W)"),
-        Shown("step_data_share", "Waiting for data (% of a step)", 100.0),
+        Shown(power, f"Power per {of} (W)"),
+        Shown("step_data_share", "Waiting for data (%)", 100.0),
         Shown("metric_last", metric_label(rows[0]["model"], rows[0]["metric_name"])),
     ]
 
@@ -278,7 +278,9 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     return [
         f"{origin_sentence(rows)} {device_sentence(rows)}",
         f"Baselines (dashed lines): {'; '.join(baselines)}." if baselines else "",
-        _interval_sentence(rows),
+        f"{_interval_sentence(rows)} Power: mean over the run. Waiting for data: share of a step."
+        if rows
+        else "",
         "Loader synthetic computes on random data, which is on the device from the start: it has no "
         "error, and what it saves is the cost of loading."
         if any(row["loader"] == NO_ERROR for row in rows)
@@ -290,8 +292,6 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
 
 def _interval_sentence(rows: Sequence[Row]) -> str:
     repeats = {row["n_repeats"] for row in rows}
-    if not repeats:
-        return ""
     if repeats == {1}:
         return "Each dot is a single run."
     said = f"{min(repeats)} to {max(repeats)}" if len(repeats) > 1 else str(min(repeats))
