@@ -47,7 +47,9 @@ if all(device.partition for device in CLUSTER.devices.values()):
 
 
 # Runs of commands have no weights and no dataset of ours.
-COMMANDS = f"(?:{'|'.join(sorted(CAMPAIGN.commands()))})-" if CAMPAIGN.commands() else "-"
+COMMANDS = (
+    f"(?:{'|'.join(sorted(CAMPAIGN.commands()))})-" if CAMPAIGN.commands() else "-"
+)
 
 
 rule train:
@@ -55,8 +57,6 @@ rule train:
         spec=f"{RUN}/spec.json",
         dataset=lambda wildcards: f"{RESULTS}/datasets/{spec_of(wildcards)['dataset']['name']}.json",
         weights=initial_weights,
-    wildcard_constraints:
-        configuration=rf"(?!{COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
     output:
         history=f"{RUN}/history.parquet",
         events=f"{RUN}/events.parquet",
@@ -64,6 +64,8 @@ rule train:
         perun=directory(f"{RUN}/perun"),
         log=f"{RUN}/train.log",
         provenance=f"{RUN}/provenance.json",
+    wildcard_constraints:
+        configuration=rf"(?!{COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
     resources:
         **TRAIN_RESOURCES,
     params:
@@ -82,13 +84,13 @@ if CAMPAIGN.commands():
     use rule train as train_command with:
         input:
             spec=f"{RUN}/spec.json",
-        wildcard_constraints:
-            configuration=rf"(?={COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
         output:
             history=f"{RUN}/history.parquet",
             events=f"{RUN}/events.parquet",
             perun=directory(f"{RUN}/perun"),
             log=f"{RUN}/train.log",
             provenance=f"{RUN}/provenance.json",
+        wildcard_constraints:
+            configuration=rf"(?={COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
         params:
             weights="",

@@ -12,7 +12,7 @@ from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, channels_by_variab
 from scalewatt.datasets.era5_checks import Conversions, Orientation, orient, recognise
 from scalewatt.errors import InputError
 
-BLOCK_BYTES = 32 * 2**20
+BLOCK_BYTES = 16 * 2**20
 """Decoded at once. The C library keeps allocations up to this size, larger ones are cleared anew."""
 WIDE_BLOCK_BYTES = 128 * 2**20
 """Decoded at once where requests take long, or chunks span many times."""

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,7 @@ from scalewatt.locks import waiting_lock
 FORMAT_VERSION = 1  # of a partial file and its progress
 SPARE_BYTES = 64 * 2**20
 BLOCKS_AHEAD = 3
+FIELDS_UNDER_WAY = 8
 
 
 class YearReader(Protocol):
@@ -221,12 +222,7 @@ def _fill(
     partial: Path, progress_path: Path, layout: Layout, progress: Progress, reader: YearReader
 ) -> None:
     """Go through the months that are not done."""
-    field_bytes = layout.bytes // (layout.shape[0] * layout.shape[1])
-    target, start = None, 0
-    if layout.link is None:
-        with h5py.File(partial, "r") as file:
-            start = file["fields"].id.get_offset()
-        target = os.open(partial, os.O_WRONLY)
+    target = None if layout.link else FieldWriter(partial)
     try:
         for month in _months(layout.times)[progress.months :]:
             for first, fields in _ahead(reader.blocks(layout.times[month])):
@@ -235,15 +231,43 @@ def _fill(
                         values = np.ascontiguousarray(values)
                         _count(values, channel, layout.times[step], reader, progress.moments)
                         if target is not None:
-                            at = start + (step * len(CHANNELS) + channel) * field_bytes
-                            _write(target, values, at)
+                            target.write(values, step, channel)
             if target is not None:
-                os.fsync(target)
+                target.flush()
             progress.months += 1
             progress.save(progress_path)
     finally:
         if target is not None:
-            os.close(target)
+            target.close()
+
+
+class FieldWriter:
+    """Writes fields to their places in a partial file, in a thread of its own."""
+
+    def __init__(self, partial: Path) -> None:
+        with h5py.File(partial, "r") as file:
+            self.start = file["fields"].id.get_offset()
+        self.file = os.open(partial, os.O_WRONLY)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="era5-write")
+        self.under_way: deque[Future[None]] = deque()
+
+    def write(self, values: np.ndarray, step: int, channel: int) -> None:
+        """Hand over a contiguous field; OSError of an earlier one."""
+        at = self.start + (step * len(CHANNELS) + channel) * values.nbytes
+        self.under_way.append(self.thread.submit(_write, self.file, values, at))
+        if len(self.under_way) > FIELDS_UNDER_WAY:
+            self.under_way.popleft().result()
+
+    def flush(self) -> None:
+        """Return when all is on the disk."""
+        while self.under_way:
+            self.under_way.popleft().result()
+        os.fsync(self.file)
+
+    def close(self) -> None:
+        """Give up what is not written yet."""
+        self.thread.shutdown(cancel_futures=True)
+        os.close(self.file)
 
 
 def _count(

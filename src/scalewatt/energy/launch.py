@@ -33,6 +33,7 @@ from scalewatt.energy.record import FINISHED, MONITOR_LOST, STOPPED
 from scalewatt.energy.slurm_energy import note_slurm_energies
 from scalewatt.energy.watch import Limits
 from scalewatt.energy.workdir import (
+    COMPILED,
     WorkDir,
     description_path,
     node_lock,
@@ -207,7 +208,7 @@ class _Segment:
         """Start the ranks, wait for them, note the outcome."""
         with (
             open(self.work.path / "train.log", "ab") as log,
-            RanksProcess(self._command(), log, self.locks, self._threads()) as ranks,
+            RanksProcess(self._command(), log, self.locks, self._environment()) as ranks,
         ):
             asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
             previous = {number: signal.signal(number, self._on_signal) for number in asking}
@@ -231,8 +232,14 @@ class _Segment:
         rank = [sys.executable, "-m", "scalewatt.energy.record", str(self.order.resolve())]
         return [*shlex.split(launcher), *shell, *rank]
 
-    def _threads(self) -> dict[str, str]:
-        return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.place.cpus_per_rank))
+    def _environment(self) -> dict[str, str]:
+        threads = str(self.place.cpus_per_rank)
+        return {
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            # Each run compiles for itself, so that repeats are alike; its segments share the result.
+            "TORCHINDUCTOR_CACHE_DIR": str((self.work.path / COMPILED).resolve()),
+        }
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR1 and self.times_asked_to_stop:

@@ -13,7 +13,7 @@ from scalewatt.campaign.command import is_command_spec
 from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.provenance import joined_gpus
 from scalewatt.energy.script_marks import joined_events
-from scalewatt.energy.workdir import WorkDir, description_path
+from scalewatt.energy.workdir import COMPILED, WorkDir, description_path
 from scalewatt.files import atomic_path, read_json, write_json, write_table
 from scalewatt.training.events import read_events
 from scalewatt.training.history import SUBSETS, history_table
@@ -57,6 +57,7 @@ def publish(work: WorkDir, out: Path) -> None:
     write_table(pa.Table.from_pylist(events, EVENTS_SCHEMA), out / "events.parquet")
     write_json(out / "provenance.json", _provenance(work, result))
     (work.path / "checkpoint.pt").unlink(missing_ok=True)
+    shutil.rmtree(work.path / COMPILED, ignore_errors=True)
 
 
 def _segment_ends(folder: Path) -> dict[int, float]:

@@ -23,6 +23,9 @@ from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_text
 from scalewatt.locks import waiting_lock
 
+COMPILED = "compiled"
+"""Folder of what torch.compile makes."""
+
 
 @dataclass(frozen=True)
 class WorkDir:
