@@ -128,6 +128,20 @@ def test_a_damaged_checkpoint_is_named_and_left_as_it_is(tmp_path: Path, kept: i
     assert path.read_bytes() == damaged
 
 
+def test_a_flipped_bit_anywhere_in_a_tensor_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    weights = torch.arange(5000, dtype=torch.float32)
+    save_checkpoint(path, {"spec_sha256": SHA, "model": {"w": weights}}, ranks(), CPU)
+    whole = path.read_bytes()
+    at = whole.index(weights.numpy().tobytes())
+    for place in range(at, at + 4 * len(weights), 997):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(InputError, match=r"is damaged .*(checksum|CRC)"):
+            load_checkpoint(path, SHA)
+    path.write_bytes(whole)
+    assert torch.equal(load_checkpoint(path, SHA)["model"]["w"], weights)  # type: ignore[index]
+
+
 def test_a_failed_save_keeps_the_checkpoint_before(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(path, {"spec_sha256": SHA, "epoch": 1}, ranks(), CPU)

@@ -16,6 +16,7 @@ from scalewatt.datasets.imagenet import (
     CHANNEL_MEAN,
     CHANNEL_SD,
     ImageNetDataset,
+    central_geometry,
     central_view,
     random_box,
     to_tensor,
@@ -73,6 +74,15 @@ def test_the_central_view_is_torchvisions_resize_and_center_crop(size):
         ]
     )(image)
     torch.testing.assert_close(to_tensor(central_view(image, 32)), expected, rtol=0, atol=2e-6)
+
+
+def test_every_size_is_resized_to_torchvisions():
+    from torchvision.transforms.functional import _compute_resized_output_size
+
+    for width in range(60, 700, 7):
+        for height in range(60, 700, 11):
+            expected = _compute_resized_output_size((height, width), [256])
+            assert list(central_geometry(width, height, 224)[1::-1]) == expected, (width, height)
 
 
 def test_random_boxes_have_the_scale_and_aspect_asked_for():

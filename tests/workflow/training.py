@@ -28,8 +28,7 @@ CLUSTER = {
         }
     },
 }
-LEARNT = ("train_loss", "validation_loss", "metric", "train_metric", "learning_rate")
-COUNTED = ("epoch", "samples", "updates")
+NOT_LEARNT = ("segment", "peak_memory_bytes")
 
 
 def prepare(folder: Path) -> None:
@@ -103,4 +102,7 @@ class Training:
     def history(self) -> list[dict[str, Any]]:
         """What was learnt, without clocks and memory."""
         rows = pq.read_table(self.out / "history.parquet").to_pylist()
-        return [{k: row[k] for k in (*COUNTED, *LEARNT)} for row in rows]
+        return [
+            {k: v for k, v in row.items() if not k.endswith("_s") and k not in NOT_LEARNT}
+            for row in rows
+        ]

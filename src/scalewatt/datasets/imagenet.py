@@ -127,8 +127,7 @@ def central_geometry(width: int, height: int, size: int) -> tuple[int, int, int,
     """Of the central view: width and height after resizing, then left and upper of the square."""
     shorter = round(size * 256 / 224)
     smallest = min(width, height)
-    factor = shorter / smallest
-    width, height = (shorter if one == smallest else int(one * factor) for one in (width, height))
+    width, height = (int(shorter * one / smallest) for one in (width, height))
     return width, height, round((width - size) / 2), round((height - size) / 2)
 
 

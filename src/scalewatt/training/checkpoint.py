@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import random
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,10 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
+        _check_sums(path)
         # It was written by this program into its own working directory.
         state = torch.load(path, map_location="cpu", weights_only=False)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except Exception as error:  # whatever unpickling what is damaged may raise
         raise InputError(
             f"{path}: is damaged ({error}); put it back from a copy, or delete the folder "
             f"{path.parent} to train from the beginning"
@@ -59,3 +60,10 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
             f"{path}: is the checkpoint of another spec ({state['spec_sha256'][:12]}…)"
         )
     return state
+
+
+def _check_sums(path: Path) -> None:
+    """ValueError where a part of the file has not the checksum it was written with: torch reads on."""
+    with zipfile.ZipFile(path) as file:
+        if damaged := file.testzip():
+            raise ValueError(f"{damaged} has a wrong checksum")

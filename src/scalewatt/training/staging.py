@@ -36,6 +36,9 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
         folder = str(stage_images(job.data_folder, job.scratch, wanted))
     folders = dict(ranks.comm.allgather((ranks.host, folder) if folder else (None, None)))
     events.enter("startup")
-    yield replace(job, data_folder=folders[ranks.host])
-    if folder:
-        remove_staged(folder)
+    try:
+        yield replace(job, data_folder=folders[ranks.host])
+    finally:
+        events.enter("stage_data")  # its end belongs to it, too
+        if folder:
+            remove_staged(folder)
