@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import ROOT
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from run_files import epochs, make_run, make_spec, part
@@ -24,7 +25,7 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.validation import read_yaml, schema
-from scalewatt.campaign.variants import BASELINE, GROUPS, SEVERAL
+from scalewatt.campaign.variants import BASELINE, GROUPS, SEVERAL, _departure
 from scalewatt.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures import variants as figure_module
@@ -110,6 +111,8 @@ def with_series(name: str, entry: dict[str, Any]) -> dict[str, Any]:
         ({"settings": {"loader": "synthetic", "compile": True}}, "Several"),
         ({"settings": {"momentum": 0.5}}, "Other"),
         ({"local_batch_size": 64}, "Other"),
+        ({"settings": {"epochs": 5}}, "Other"),
+        ({"protocol": "corrected", "settings": {"epochs": 5}}, "Several"),
     ],
 )
 def test_what_departs_in_several_or_other_things_has_groups_of_its_own(
@@ -121,6 +124,92 @@ def test_what_departs_in_several_or_other_things_has_groups_of_its_own(
     for key, value in {**entry, **entry.get("settings", {})}.items():
         if not isinstance(value, dict | bool):
             assert f"{key.replace('_', ' ')} {value}" in odd["differs"]
+
+
+def departures(content: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Group and words of each series of a made campaign."""
+    made = expand({"name": "made", "protocol": "corrected"} | content, Path("m.yaml"), CLUSTER)
+    return {e["series"]: (e["group"], e["differs"]) for e in definition_of(made, [])["variants"]}
+
+
+CLUSTER = known_devices()
+COMMAND_SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "epochs": st.integers(1, 4),
+        "samples": st.integers(8, 10),
+        "precision": st.sampled_from(["fp16", "bf16"]),
+    },
+)
+COMMAND_SERIES = st.fixed_dictionaries(
+    {"gpus": st.sampled_from([[1], [2]]), "local_batch_size": st.integers(1, 3)},
+    optional={
+        "settings": COMMAND_SETTINGS,
+        "protocol": st.sampled_from(["paper", "corrected"]),
+        "dataset_fraction": st.sampled_from([1, "1/2", "n/4"]),
+    },
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(COMMAND_SERIES, COMMAND_SERIES)
+def test_two_configurations_are_told_apart_in_words(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    entry = {"workload": "command", "command": "true", "files": ["-"], "epochs": 2, "samples": 8}
+    series = {
+        name: {"model": "mine", "device": "local"} | own
+        for name, own in (("first", first), ("second", second))
+    }
+    try:
+        said = departures(
+            {
+                "models": {"mine": entry},
+                "series": series,
+                "figures": {
+                    "variants": {"series": ["first", "second"], "baselines": ["first"]},
+                },
+            }
+        )
+    except InputError as error:  # of a part of the samples, ids show the rounded number alone
+        assume("what the id" not in str(error))
+        raise
+    if len(said) == 1:  # one configuration
+        return
+    group, differs = said["second"]
+    assert differs and group in ("Protocol", "Precision", "Several", "Other")
+    named = {
+        "epochs": (first | first.get("settings", {}), second | second.get("settings", {})),
+        "protocol": (first, second),
+    }
+    for key, (usual, own) in named.items():
+        default = {"epochs": 2, "protocol": "corrected"}[key]
+        changed = usual.get(key, default) != own.get(key, default)
+        assert (f"{key} {own.get(key, default)}" in differs) == changed
+    assert (group == "Protocol") == (differs in ("protocol paper", "protocol corrected"))
+
+
+def test_other_samples_of_a_command_are_said_and_those_of_a_fraction_only_once() -> None:
+    entry = {"workload": "command", "command": "true", "files": ["-"], "epochs": 2, "samples": 64}
+    one = {"model": "mine", "device": "local", "gpus": [1], "local_batch_size": 8}
+    said = departures(
+        {
+            "models": {"mine": entry},
+            "series": {
+                "all": one,
+                "more": one | {"settings": {"samples": 80}},
+                "half": one | {"dataset_fraction": "1/2"},
+            },
+            "figures": {"variants": {"series": ["all", "more", "half"], "baselines": ["all"]}},
+        }
+    )
+    assert said["more"] == ("Other", "dataset samples 80")
+    assert said["half"] == ("Other", "dataset fraction 1/2")
+
+
+def test_a_configuration_that_differs_in_nothing_named_is_shown_by_its_id() -> None:
+    one = next(iter(load_campaign(VARIANTS).configurations.values()))
+    assert _departure(replace(one, id="another"), one) == ("Other", "another")
 
 
 def test_a_point_is_compared_with_the_baseline_of_its_own_n() -> None:

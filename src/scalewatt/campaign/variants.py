@@ -19,7 +19,9 @@ GROUPS = {
     "compile": "Layout and compilation",
 }
 """What a variant is shown under, by the setting it departs in."""
-_FIELDS = ("protocol", "device", "gpus", "local_batch_size", "dataset_fraction")
+_FIELDS = ("protocol", "epochs", "device", "gpus", "local_batch_size", "dataset_fraction", "seed")
+_FOLLOWS = {"dataset_samples": {"dataset", "dataset_fraction"}, "nodes": {"device", "gpus"}}
+"""Said only where nothing that they follow from differs."""
 _FLAGS = {
     ("channels_last", True): "channels last",
     ("channels_last", False): "channels first",
@@ -88,15 +90,24 @@ def _departure(own: Configuration, baseline: Configuration) -> tuple[str, str]:
             in_words(k, v) for k, v in shown if v not in (None, False) and k != "loader_workers"
         ]
         return BASELINE, ", ".join(said)
-    usual = dict(_facts(baseline))
-    changed = [(key, value) for key, value in _facts(own) if value != usual.get(key)]
+    changed = _changed(own, baseline)
+    if not changed:
+        return OTHER, own.id
     groups = {GROUPS.get(key, OTHER) for key, _ in changed}
     group = groups.pop() if len(groups) == 1 else SEVERAL
     return group, ", ".join(in_words(key, value) for key, value in changed)
 
 
+def _changed(own: Configuration, baseline: Configuration) -> list[tuple[str, Any]]:
+    """What `own` has other than `baseline`, as names and its values."""
+    pairs = zip(_facts(own), _facts(baseline), strict=True)
+    changed = [(key, value) for (key, value), (_, usual) in pairs if value != usual]
+    names = {key for key, _ in changed}
+    return [fact for fact in changed if not names & _FOLLOWS.get(fact[0], set())]
+
+
 def _facts(one: Configuration) -> Iterator[tuple[str, Any]]:
-    yield from ((name, getattr(one, name)) for name in _FIELDS)
+    yield from ((name, getattr(one, name)) for name in (*_FIELDS, *_FOLLOWS))
     yield "dataset", one.dataset.get("name")
     yield from sorted((k, v) for k, v in one.settings.items() if k != "dataset")
 
