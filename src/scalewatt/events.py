@@ -10,7 +10,9 @@ import json
 import math
 import os
 import signal
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,7 +34,8 @@ _next_look_s: float | None = None
 def stage(name: str, epoch: int | None = None) -> None:
     """Begin a stage, which lasts until the next one begins; `epoch` counts from 0.
 
-    ValueError where `name` is none of scalewatt's stages.
+    ValueError where `name` is none of scalewatt's stages. What cannot be written (a full disk) is
+    said on stderr, and is no reason to end a training.
     """
     if name not in STAGES:
         raise ValueError(f"'{name}' is no stage; allowed: {', '.join(STAGES)}")
@@ -121,9 +124,25 @@ def _append(name: str, row: dict[str, Any]) -> None:
     if folder is None:
         return
     line = json.dumps({"segment": int(os.environ[SEGMENT_VARIABLE]), **row}) + "\n"
-    # One call for the whole line: a process that is killed leaves no half of one.
-    file = os.open(Path(folder, name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    path = Path(folder, name)
     try:
-        os.write(file, line.encode())
-    finally:
-        os.close(file)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            _write_line(file, line.encode())
+        finally:
+            os.close(file)
+    except OSError as error:
+        with suppress(OSError, ValueError, AttributeError):  # stderr may be closed, full, or none
+            print(f"scalewatt: {path}: cannot be written ({error})", file=sys.stderr, flush=True)
+
+
+def _write_line(file: int, line: bytes) -> None:
+    """Append a line in one call where the system takes it whole: a kill leaves no half of one.
+
+    Half a line that is there already, of a disk that was full, is ended first.
+    """
+    size = os.fstat(file).st_size
+    if size and os.pread(file, 1, size - 1) != b"\n":
+        line = b"\n" + line
+    while line:
+        line = line[os.write(file, line) :]

@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt import events
@@ -78,6 +81,35 @@ def test_numbers_of_other_libraries_are_taken(inside: Path) -> None:
     assert (row["epoch"], row["metric"], row["samples"]) == (3, 0.5, 7)
 
 
+def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
+    (inside / events.HISTORY_FILE).write_text('{"segment": 1, "epo')
+    for epoch in (2, 3):
+        events.report(epoch=epoch)
+    lines = (inside / events.HISTORY_FILE).read_text().splitlines()
+    assert [row["epoch"] for row in json_lines(inside / events.HISTORY_FILE)] == [2, 3]
+    assert len(lines) == 3
+
+
+def test_a_disk_that_is_full_is_said_and_does_not_end_the_training(
+    inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inside / events.HISTORY_FILE).symlink_to("/dev/full")
+    events.report(epoch=0, metric=1.0)
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert f"{inside / events.HISTORY_FILE}: cannot be written" in message
+
+
+def test_what_the_system_takes_only_in_parts_is_written_whole(
+    inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(events.os, "write", lambda file, data: write(file, data[:7]))
+    events.report(epoch=0, metric=1.0)
+    events.report(epoch=1, metric=2.0)
+    assert [row["metric"] for row in json_lines(inside / events.HISTORY_FILE)] == [1.0, 2.0]
+
+
 def own_marks(work: Path, *marks: tuple[int, str | None, float]) -> None:
     lines = [
         json.dumps({"segment": s, "stage": stage, "epoch": None, "start_s": at})
@@ -140,6 +172,50 @@ def test_an_epoch_that_is_reported_again_counts_once_and_last(inside: Path) -> N
         events.report(epoch=epoch, metric=metric)
     rows = history_rows(inside, spec(), 1)
     assert [(row["epoch"], row["metric"]) for row in rows] == [(0, 9.0), (1, 7.0)]
+
+
+def reported(
+    work: Path, monkeypatch: pytest.MonkeyPatch, *attempts: list[int]
+) -> list[tuple[int, int]]:
+    """Epochs and segments of the history, after segments that reported these epochs."""
+    monkeypatch.setenv(events.FOLDER_VARIABLE, str(work))
+    for segment, epochs in enumerate(attempts):
+        monkeypatch.setenv(events.SEGMENT_VARIABLE, str(segment))
+        for epoch in epochs:
+            events.report(epoch=epoch)
+    return [(row["epoch"], row["segment"]) for row in history_rows(work, spec(), len(attempts) - 1)]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "kept"),
+    [
+        (([0, 1, 2, 3], [0, 1]), [(0, 1), (1, 1)]),
+        (([0, 1, 2], [2, 3]), [(0, 0), (1, 0), (2, 1), (3, 1)]),
+        (([0, 1, 2, 3], [0], [1, 2]), [(0, 1), (1, 2), (2, 2)]),
+        (([0, 1], []), [(0, 0), (1, 0)]),
+    ],
+    ids=["begun anew", "gone on", "begun anew and gone on", "nothing left to train"],
+)
+def test_what_an_abandoned_attempt_reported_is_left_out(
+    attempts: tuple[list[int], ...],
+    kept: list[tuple[int, int]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert reported(tmp_path, monkeypatch, *attempts) == kept
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=4))
+def test_a_history_grows_by_epochs_and_its_segments_never_go_back(
+    attempts: list[list[int]],
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
+        found = reported(Path(folder), monkeypatch, *attempts)
+    said = [epochs for epochs in attempts if epochs]
+    if said:
+        assert [epoch for epoch, _ in found] == sorted({epoch for epoch, _ in found})
+        assert [segment for _, segment in found] == sorted(segment for _, segment in found)
+        assert {epoch for epoch, _ in found} >= set(said[-1])
 
 
 def test_declared_samples_stand_in_where_every_epoch_is_reported_without(inside: Path) -> None:

@@ -30,10 +30,11 @@ def joined_events(work: Path) -> Path:
 def history_rows(work: Path, spec: Row, segment: int) -> list[Row]:
     """One row per reported epoch; without a report one row of the whole training, in `segment`.
 
-    Samples that were not reported are those that the campaign declares, where epochs are whole.
+    A segment that reports an epoch has trained from there anew: what segments before it reported of
+    that epoch and of later ones is of an abandoned attempt. Samples that were not reported are those
+    that the campaign declares, where epochs are whole.
     """
-    reported = {row["epoch"]: row for row in json_lines(work / HISTORY_FILE)}
-    rows = [reported[epoch] for epoch in sorted(reported)]
+    rows = _final_reports(json_lines(work / HISTORY_FILE))
     declared = spec["dataset_samples"]
     if not rows:
         whole = None if declared is None else declared * spec["epochs"]
@@ -42,6 +43,16 @@ def history_rows(work: Path, spec: Row, segment: int) -> list[Row]:
     if len(rows) != spec["epochs"]:
         return rows
     return [{**r, "samples": declared if r["samples"] is None else r["samples"]} for r in rows]
+
+
+def _final_reports(reports: list[Row]) -> list[Row]:
+    """Of reports in the order in which they were made, those of the attempt that led to the end."""
+    kept: dict[int, Row] = {}
+    for report in reports:
+        epoch, segment = report["epoch"], report["segment"]
+        kept = {e: row for e, row in kept.items() if e < epoch or row["segment"] == segment}
+        kept[epoch] = report
+    return [kept[epoch] for epoch in sorted(kept)]
 
 
 def json_lines(path: Path) -> list[Row]:
