@@ -1,15 +1,14 @@
-"""Campaigns of commands and of further models: what they become, and what is refused."""
+"""Campaigns of commands: what they become, and what is refused."""
 
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import ROOT, write_yaml
+from campaign_files import write_yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from run_files import make_spec
@@ -23,7 +22,6 @@ from scalewatt.campaign.command import (
     is_command_spec,
 )
 from scalewatt.campaign.expand import expand
-from scalewatt.campaign.known_models import campaign_schema, known_models
 from scalewatt.campaign.listing import campaign_table
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec, spec_sha256
@@ -120,6 +118,28 @@ def test_a_changed_file_is_another_run(script: Path) -> None:
         check_unchanged(before)
 
 
+@pytest.mark.parametrize("change", ["changed", "new", "gone"])
+def test_what_a_pattern_names_otherwise_than_planned_is_noticed(
+    change: str, script: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "tools.py"
+    if change != "new":
+        other.write_text("one = 1\n")
+    planned = spec(own({"files": ["*.py"]}))
+    check_unchanged(planned)
+    other.write_text("two = 2\n") if change != "gone" else other.unlink()
+    words = {"changed": "has changed", "new": "was not there", "gone": "is missing"}[change]
+    with pytest.raises(InputError, match=rf"^tools\.py: {words}.*mynet-local-n002"):
+        check_unchanged(planned)
+
+
+def test_a_file_that_cannot_be_read_is_named(script: Path) -> None:
+    script.unlink()
+    script.symlink_to("/proc/self/mem")
+    with pytest.raises(InputError, match=r"models\.mynet\.files: 'train\.py' cannot be read"):
+        own()
+
+
 def test_a_pattern_names_the_files_of_a_folder_and_no_caches(tmp_path: Path) -> None:
     for name in ("net/a.py", "net/deep/b.py", "net/deep/__pycache__/b.py", "net/data.bin"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -148,6 +168,27 @@ WRONG = {
     ),
     "a way into an object": (content({"command": "python {gpus.__class__}"}), ["gpus.__class__"]),
     "a brace alone": (content({"command": "awk {"}), ["models.mynet.command", "doubled: {{"]),
+    "a placeholder with a width": (
+        content({"command": "python train.py {gpus:>99999999999}"}),
+        ["models.mynet.command", "'{gpus}'", "{gpus} alone"],
+    ),
+    "a placeholder with a conversion": (
+        content({"command": "python train.py {configuration!r}"}),
+        ["models.mynet.command", "{configuration} alone"],
+    ),
+    "a byte that no argument has": (
+        content({"command": "python train.py a\0b"}),
+        ["models.mynet.command", "without NUL"],
+    ),
+    "half a character": (content({"command": "python \ud800"}), ["models.mynet.command", "UTF-8"]),
+    "a folder for a file": (
+        content({"files": ["."]}),
+        ["models.mynet.files", "'.'", "lib/**/*.py"],
+    ),
+    "a name that is too long": (
+        content({"files": ["a" * 300]}),
+        ["models.mynet.files", "File name too long"],
+    ),
     "an open quote": (content({"command": "python 'train.py"}), ["models.mynet.command"]),
     "no words": (content({"command": " "}), ["models.mynet.command", "is empty"]),
     "samples that are not declared": (
@@ -174,11 +215,15 @@ WRONG = {
     ),
     "a name with a hyphen": (
         {**content(), "models": {"my-net": ENTRY}},
-        ["'my-net' cannot be the name of a command"],
+        ["own.yaml: models: 'my-net' cannot be the name of a command"],
     ),
     "a model of the project as a command": (
         {**content(), "models": {"mynet": ENTRY, "resnet50": ENTRY}},
-        ["models.resnet50", "unknown key"],
+        ["own.yaml: models: 'resnet50' cannot be", "there is a model of that name"],
+    ),
+    "a model of the project with two entries as a command": (
+        {**content(None, model="fourcastnet"), "models": {"fourcastnet": ENTRY}},
+        ["own.yaml: models: 'fourcastnet' cannot be", "any but resnet50, fourcastnet"],
     ),
     "a series of no model": (
         content(None, model="mynett"),
@@ -328,88 +373,3 @@ def test_samples_and_updates_of_declared_samples_fit_together(
     assert one["samples_per_epoch"] == share * gpus
     assert (one["updates_per_epoch"] - 1) * local < share <= one["updates_per_epoch"] * local
     assert one["updates"] == 3 * one["updates_per_epoch"]
-
-
-# --- further models -----------------------------------------------------------------------------
-
-FILE = '''
-"""A model."""
-from somewhere import nothing_that_exists
-
-MODEL = {
-    "data_format": "imagenet",
-    "settings": {"width": {"type": "integer", "default": 16, "description": "Channels."}},
-}
-WORKLOAD = nothing_that_exists
-'''
-
-
-def models(tmp_path: Path, text: str, name: str = "small.py") -> Any:
-    folder = tmp_path / "workloads"
-    folder.mkdir()
-    (folder / name).write_text(text)
-    return known_models(folder)
-
-
-def test_a_models_file_is_read_and_not_imported(tmp_path: Path) -> None:
-    small = models(tmp_path, FILE)["small"]
-    assert (small.phases, small.data_format) == (("train",), "imagenet")
-    part = small.settings["small"]
-    assert {"width", "dataset", "epochs", "loader_workers", "precision", "compile"} == set(
-        part["properties"]
-    )
-    assert part["required"] == ["dataset", "epochs"]
-
-
-def test_phases_have_entries_of_their_own(tmp_path: Path) -> None:
-    text = FILE.replace('"settings"', '"phases": ["pretrain", "finetune"],\n    "settings"')
-    assert set(models(tmp_path, text)["small"].settings) == {"small.pretrain", "small.finetune"}
-
-
-def test_a_models_own_default_of_a_common_setting_counts(tmp_path: Path) -> None:
-    epochs = '"epochs": {"type": "integer", "default": 7, "description": "Passes."}, "width"'
-    part = models(tmp_path, FILE.replace('"width"', epochs))["small"].settings["small"]
-    assert part["required"] == ["dataset"]
-    assert part["properties"]["epochs"]["default"] == 7
-
-
-WRONG_FILES = {
-    "a name in it": (FILE.replace('"default": 16', '"default": WIDTH'), ["MODEL cannot be read"]),
-    "no Python": (FILE + "def", ["small.py", "MODEL cannot be read"]),
-    "no format": (FILE.replace('"data_format": "imagenet",', ""), ["missing key 'data_format'"]),
-    "another format": (FILE.replace('"imagenet"', '"cifar"'), ["allowed: imagenet, era5"]),
-    "an unknown key": (FILE.replace('"settings"', '"setting"'), ["unknown key 'setting'"]),
-    "no default": (FILE.replace('"default": 16, ', ""), ["settings.width", "'default'"]),
-    "a default that does not fit": (FILE.replace("16", '"wide"'), ["width.default", '"wide"']),
-    "no schema": (FILE.replace('"integer"', '"int"'), ["settings.width", "JSON schema"]),
-    "no class": (FILE.replace("WORKLOAD", "CLASS"), ["no WORKLOAD"]),
-}
-
-
-@pytest.mark.parametrize(("text", "words"), WRONG_FILES.values(), ids=WRONG_FILES)
-def test_a_models_file_is_refused_for(text: str, words: list[str], tmp_path: Path) -> None:
-    with pytest.raises(InputError) as refused:
-        models(tmp_path, text)
-    message = str(refused.value)
-    assert "small.py" in message and "\n" not in message
-    assert not [word for word in words if word not in message], message
-
-
-def test_the_projects_own_models_are_known_by_the_schema_alone() -> None:
-    assert set(known_models()) == {"resnet50", "fourcastnet"}
-    assert campaign_schema({})["properties"]["models"]["properties"].keys() == {
-        "resnet50",
-        "fourcastnet.pretrain",
-        "fourcastnet.finetune",
-    }
-
-
-def test_a_campaign_is_checked_without_torch() -> None:
-    code = (
-        "import sys\nfrom scalewatt.campaign.expand import load_campaign\n"
-        "load_campaign('config.yaml')\nprint('torch' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"

@@ -9,14 +9,12 @@ from typing import Any
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.command import CommandExpansion, is_command
 from scalewatt.campaign.expansion import Expansion
-from scalewatt.campaign.known_models import campaign_schema
+from scalewatt.campaign.known_models import campaign_schema, known_models
 from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, IdleProbe, Series
 from scalewatt.campaign.registered import expand_registered
 from scalewatt.campaign.validation import check, defaults, one_of, read_yaml
 from scalewatt.campaign.variants import check_variants
 from scalewatt.errors import InputError
-
-_NETWORK = ("patch_size", "embed_dim", "depth", "num_blocks", "mlp_ratio")
 
 
 def load_campaign(path: Path | str, cluster: Cluster | None = None) -> Campaign:
@@ -34,7 +32,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         campaign = expand_registered(content, path)
         _check_figures(campaign.figures, campaign.series, str(path))
         return campaign
-    root = campaign_schema(content)
+    root = campaign_schema(content, str(path))
     check(content, root, str(path), root)
     configurations: dict[str, Configuration] = {}
     repeats: dict[str, tuple[str, int]] = {}
@@ -111,7 +109,7 @@ def _with_initial_weights(
                 f"{path}: series.{series}: fine-tuning at {configuration.gpus} GPUs starts from the "
                 f"weights of {source}, of which no series has {count} repeats"
             )
-        for key in _NETWORK:
+        for key in known_models()[configuration.model].network:
             own, before = configuration.settings.get(key), configurations[source].settings.get(key)
             if own != before:
                 raise InputError(

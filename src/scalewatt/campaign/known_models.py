@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.validation import check, schema
+from scalewatt.campaign.validation import check, one_of, schema
 from scalewatt.errors import InputError
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
@@ -21,6 +21,8 @@ COMMAND = "command"
 PHASES = {"resnet50": ("train",), "fourcastnet": ("pretrain", "finetune")}
 FORMATS = {"resnet50": "imagenet", "fourcastnet": "era5"}
 """Of the models whose settings are in the campaign's schema."""
+_NETWORK = ("patch_size", "embed_dim", "depth", "num_blocks", "mlp_ratio")
+"""FourCastNet's."""
 _DECLARATION = {
     "type": "object",
     "additionalProperties": False,
@@ -33,6 +35,7 @@ _DECLARATION = {
             "items": {"enum": ["train", "pretrain", "finetune"]},
         },
         "data_format": {"enum": ["imagenet", "era5"]},
+        "network": {"type": "array", "uniqueItems": True, "items": {"type": "string"}},
         "settings": {
             "type": "object",
             "additionalProperties": {
@@ -55,6 +58,8 @@ class KnownModel:
     """Format of the datasets that it trains on."""
     settings: Mapping[str, dict[str, Any]]
     """JSON schema of the settings, by `model_key` of each phase."""
+    network: tuple[str, ...] = ()
+    """The settings that its weights depend on: in fine-tuning those of pre-training."""
 
 
 def model_key(name: str, phase: str) -> str:
@@ -69,7 +74,9 @@ def known_models(folder: Path = WORKLOADS) -> dict[str, KnownModel]:
     found = {}
     for name, phases in PHASES.items():
         keys = [model_key(name, phase) for phase in phases]
-        found[name] = KnownModel(name, phases, FORMATS[name], {key: parts[key] for key in keys})
+        settings = {key: parts[key] for key in keys}
+        network = _NETWORK if "finetune" in phases else ()
+        found[name] = KnownModel(name, phases, FORMATS[name], settings, network)
     for path in sorted(folder.glob("*.py")):
         declared = _declared(path)
         if declared is not None:
@@ -77,13 +84,16 @@ def known_models(folder: Path = WORKLOADS) -> dict[str, KnownModel]:
     return found
 
 
-def campaign_schema(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The campaign's schema with every known model, and with the commands that `content` names."""
+def campaign_schema(content: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The campaign's schema with every known model, and with the commands that `content` names.
+
+    InputError, which begins with `where`, for a command that cannot be named so.
+    """
     root = schema("campaign")
     settings = {
         key: part for model in known_models().values() for key, part in model.settings.items()
     }
-    commands = [name for name in command_entries(content) if name not in settings]
+    commands = _command_names(content, where)
     models = {key: {"$ref": f"#/$defs/{key}"} for key in settings}
     models |= {name: {"$ref": f"#/$defs/{COMMAND}"} for name in commands}
     allowed = [*known_models(), *commands]
@@ -101,7 +111,7 @@ def campaign_schema(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def command_entries(content: Mapping[str, Any]) -> list[str]:
+def _command_names(content: Mapping[str, Any], where: str) -> list[str]:
     """Names of the entries of `models` that are commands; InputError where one cannot be a name."""
     models = content.get("models")
     if not isinstance(models, dict):
@@ -111,8 +121,13 @@ def command_entries(content: Mapping[str, Any]) -> list[str]:
         if isinstance(entry, dict) and "workload" in entry:
             if not isinstance(name, str) or not _is_name(name):
                 raise InputError(
-                    f"models: '{name}' cannot be the name of a command; allowed: lower-case "
+                    f"{where}: models: '{name}' cannot be the name of a command; allowed: lower-case "
                     "letters, digits and underscores, a letter first"
+                )
+            if name in known_models():
+                raise InputError(
+                    f"{where}: models: '{name}' cannot be the name of a command, as there is a model "
+                    f"of that name; allowed: any but {', '.join(known_models())}"
                 )
             found.append(name)
     return found
@@ -128,19 +143,19 @@ def _declared(path: Path) -> Any:
     if "MODEL" not in text:
         return None
     try:
-        assigned = {
-            target.id: node.value
-            for node in ast.parse(text).body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        tree = ast.parse(text)
+        assigned = _assigned(tree)
         declared = ast.literal_eval(assigned["MODEL"]) if "MODEL" in assigned else None
     except (SyntaxError, ValueError) as error:
         raise InputError(
             f"{path}: MODEL cannot be read ({error}); allowed: a literal of dictionaries, lists, "
             "texts and numbers"
         ) from error
+    if declared is None and _names(tree, "MODEL"):
+        raise InputError(
+            f"{path}: names MODEL, but does not say what it is; expected a line MODEL = {{…}} of its "
+            "own, not indented"
+        )
     if declared is not None and "WORKLOAD" not in assigned:
         raise InputError(
             f"{path}: has MODEL, but no WORKLOAD; expected a line WORKLOAD = its class"
@@ -148,11 +163,33 @@ def _declared(path: Path) -> Any:
     return declared
 
 
+def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
+    """What the module's own lines `name = value` and `name: type = value` assign."""
+    found: dict[str, ast.expr] = {}
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            value = node.value
+            found |= {target.id: value for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _names(tree: ast.Module, name: str) -> bool:
+    """Whether code (no comment, no text) has the name, by itself or imported."""
+    return any(
+        (isinstance(node, ast.Name) and node.id == name)
+        or (isinstance(node, ast.alias) and name in (node.name, node.asname))
+        for node in ast.walk(tree)
+    )
+
+
 def _model(path: Path, declared: Any) -> KnownModel:
     where, name = f"{path}: MODEL", path.stem
     check(declared, _DECLARATION, where, _DECLARATION)
-    if not _is_name(name):
-        raise InputError(f"{path}: a model's file is named by lower-case letters and digits")
+    _check_name(path)
+    phases, network = tuple(declared.get("phases", ["train"])), _network(declared, where)
     common = schema("campaign")["$defs"]["common"]
     for key, part in declared["settings"].items():
         _check_setting(key, part, f"{where}.settings.{key}")
@@ -164,9 +201,43 @@ def _model(path: Path, declared: Any) -> KnownModel:
         "properties": properties,
         "required": required,
     }
-    phases = tuple(declared.get("phases", ["train"]))
     settings = {model_key(name, phase): part for phase in phases}
-    return KnownModel(name, phases, declared["data_format"], settings)
+    return KnownModel(name, phases, declared["data_format"], settings, network)
+
+
+def _check_name(path: Path) -> None:
+    name, taken = path.stem, schema("campaign")["$defs"]
+    if not _is_name(name):
+        raise InputError(f"{path}: a model's file is named by lower-case letters and digits")
+    if name in taken or name in PHASES:
+        raise InputError(
+            f"{path}: a model cannot be named '{name}': the campaign's schema has that word for "
+            "something else; allowed: another file name"
+        )
+
+
+def _network(declared: dict[str, Any], where: str) -> tuple[str, ...]:
+    """The settings that the weights depend on; InputError where fine-tuning could not start."""
+    phases = declared.get("phases", ["train"])
+    for name in declared.get("network", ()):
+        if name not in declared["settings"]:
+            raise InputError(
+                f"{where}.network: '{name}' is not among its settings; "
+                f"{one_of(name, declared['settings'])}"
+            )
+    if "finetune" not in phases:
+        return ()
+    if "pretrain" not in phases:
+        raise InputError(
+            f"{where}.phases: finetune starts from the weights of pretrain, which is not there; "
+            "allowed: both"
+        )
+    if "network" not in declared:
+        raise InputError(
+            f"{where}: missing key 'network'; allowed: a list of the settings that the network's "
+            "weights depend on, which fine-tuning has from pre-training"
+        )
+    return tuple(declared["network"])
 
 
 def _check_setting(key: str, part: dict[str, Any], where: str) -> None:

@@ -1,0 +1,167 @@
+"""Further models: what their files may say, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_files import ROOT
+
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.expand import expand
+from scalewatt.campaign.known_models import campaign_schema, known_models
+from scalewatt.campaign.model import Campaign
+from scalewatt.errors import InputError
+
+FILE = '''
+"""A model."""
+from somewhere import nothing_that_exists
+
+MODEL = {
+    "data_format": "imagenet",
+    "settings": {"width": {"type": "integer", "default": 16, "description": "Channels."}},
+}
+WORKLOAD = nothing_that_exists
+'''
+
+
+def models(tmp_path: Path, text: str, name: str = "small.py") -> Any:
+    folder = tmp_path / "workloads"
+    folder.mkdir()
+    (folder / name).write_text(text)
+    return known_models(folder)
+
+
+def test_a_models_file_is_read_and_not_imported(tmp_path: Path) -> None:
+    small = models(tmp_path, FILE)["small"]
+    assert (small.phases, small.data_format) == (("train",), "imagenet")
+    part = small.settings["small"]
+    assert {"width", "dataset", "epochs", "loader_workers", "precision", "compile"} == set(
+        part["properties"]
+    )
+    assert part["required"] == ["dataset", "epochs"]
+
+
+def with_phases(phases: str = '["pretrain", "finetune"]', network: str | None = '["width"]') -> str:
+    """The file of a model with these phases and settings of its network."""
+    marked = "" if network is None else f'"network": {network},\n    '
+    return FILE.replace('"settings"', f'"phases": {phases},\n    {marked}"settings"')
+
+
+def test_phases_have_entries_of_their_own(tmp_path: Path) -> None:
+    small = models(tmp_path, with_phases())["small"]
+    assert set(small.settings) == {"small.pretrain", "small.finetune"}
+    assert small.network == ("width",)
+
+
+@pytest.mark.parametrize("line", ["MODEL: dict[str, Any] = {", "OTHER = MODEL = {"])
+def test_a_model_may_be_declared_with_its_type_or_a_second_name(tmp_path: Path, line: str) -> None:
+    text = FILE.replace("MODEL = {", line).replace("WORKLOAD =", "WORKLOAD: type =")
+    assert set(models(tmp_path, text)) == {"resnet50", "fourcastnet", "small"}
+
+
+def test_a_file_that_has_the_word_in_a_text_alone_is_no_model(tmp_path: Path) -> None:
+    text = '"""What MODEL is."""\n# MODEL\nMODELS = 3\n'
+    assert set(models(tmp_path, text)) == {"resnet50", "fourcastnet"}
+
+
+def fine_tuned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int) -> Campaign:
+    """A campaign of the model `small` in both phases, fine-tuning with another width."""
+    found = models(tmp_path, with_phases())
+    for module in ("known_models", "expand", "expansion"):
+        monkeypatch.setattr(f"scalewatt.campaign.{module}.known_models", lambda: found)
+    scans = {"format": "imagenet", "source": "embedded", "classes": 10}
+    own = {"dataset": "scans", "epochs": 1}
+    point = {"model": "small", "device": "local", "gpus": [1], "local_batch_size": 8}
+    given = {
+        "name": "own",
+        "protocol": "corrected",
+        "datasets": {"scans": scans | {"train_samples": 64, "validation_samples": 32}},
+        "models": {"small.pretrain": own, "small.finetune": own | {"width": width}},
+        "series": {phase: point | {"phase": phase} for phase in ("pretrain", "finetune")},
+        "figures": {"figure1": {"series": ["finetune"]}},
+    }
+    return expand(given, Path("own.yaml"), known_devices())
+
+
+def test_fine_tuning_another_network_than_the_pre_trained_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        InputError, match=r"series\.finetune: fine-tuning has width 32, but the wei"
+    ):
+        fine_tuned(monkeypatch, tmp_path, 32)
+
+
+def test_fine_tuning_the_pre_trained_network_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    id_ = "small.finetune-local-n001-lbs0008-full"
+    one = fine_tuned(monkeypatch, tmp_path, 16).configurations[id_]
+    assert one.initial_weights == id_.replace("finetune", "pretrain")
+
+
+def test_a_models_own_default_of_a_common_setting_counts(tmp_path: Path) -> None:
+    epochs = '"epochs": {"type": "integer", "default": 7, "description": "Passes."}, "width"'
+    part = models(tmp_path, FILE.replace('"width"', epochs))["small"].settings["small"]
+    assert part["required"] == ["dataset"]
+    assert part["properties"]["epochs"]["default"] == 7
+
+
+WRONG_FILES = {
+    "a name in it": (FILE.replace('"default": 16', '"default": WIDTH'), ["MODEL cannot be read"]),
+    "no Python": (FILE + "def", ["small.py", "MODEL cannot be read"]),
+    "no format": (FILE.replace('"data_format": "imagenet",', ""), ["missing key 'data_format'"]),
+    "another format": (FILE.replace('"imagenet"', '"cifar"'), ["allowed: imagenet, era5"]),
+    "an unknown key": (FILE.replace('"settings"', '"setting"'), ["unknown key 'setting'"]),
+    "no default": (FILE.replace('"default": 16, ', ""), ["settings.width", "'default'"]),
+    "a default that does not fit": (FILE.replace("16", '"wide"'), ["width.default", '"wide"']),
+    "no schema": (FILE.replace('"integer"', '"int"'), ["settings.width", "JSON schema"]),
+    "no class": (FILE.replace("WORKLOAD", "CLASS"), ["no WORKLOAD"]),
+    "a type without a value": ("MODEL: dict\nWORKLOAD = 1\n", ["does not say what it is"]),
+    "nothing": ("MODEL = None\nWORKLOAD = 1\n", ["does not say what it is"]),
+    "a branch": (f"if True:\n    MODEL = {{}}\n{FILE.replace('MODEL', 'M')}", ["MODEL = {…}"]),
+    "another file's": ("from other import MODEL\nWORKLOAD = 1\n", ["does not say what it is"]),
+    "an unpacking": ("MODEL, WORKLOAD = {}, 1\n", ["does not say what it is"]),
+    "fine-tuning alone": (with_phases('["finetune"]'), ["MODEL.phases", "weights of pretrain"]),
+    "a network not said": (with_phases(network=None), ["missing key 'network'", "allowed: a list"]),
+    "an unknown setting": (with_phases(network='["widht"]'), ["network: 'widht'", "'width'?"]),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG_FILES.values(), ids=WRONG_FILES)
+def test_a_models_file_is_refused_for(text: str, words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        models(tmp_path, text)
+    message = str(refused.value)
+    assert "small.py" in message and "\n" not in message
+    assert not [word for word in words if word not in message], message
+
+
+@pytest.mark.parametrize("name", ["common", "command", "series", "imagenet", "fourcastnet"])
+def test_a_model_cannot_take_a_word_of_the_schema(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"{name}\.py: a model cannot be named '{name}'"):
+        models(tmp_path, FILE, f"{name}.py")
+
+
+def test_the_projects_own_models_are_known_by_the_schema_alone() -> None:
+    assert set(known_models()) == {"resnet50", "fourcastnet"}
+    assert campaign_schema({}, "own.yaml")["properties"]["models"]["properties"].keys() == {
+        "resnet50",
+        "fourcastnet.pretrain",
+        "fourcastnet.finetune",
+    }
+
+
+def test_a_campaign_is_checked_without_torch() -> None:
+    code = (
+        "import sys\nfrom scalewatt.campaign.expand import load_campaign\n"
+        "load_campaign('config.yaml')\nprint('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
