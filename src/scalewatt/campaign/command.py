@@ -67,7 +67,8 @@ class CommandExpansion(Expansion):
         _check_command(settings, f"{where}.command")
         folder = Path(settings["folder"])
         files = files_sha256(folder, settings["files"], f"{where}.files")
-        return {**settings, "files": files}, changed
+        # Both, so that a file that a pattern names only later is noticed before a start.
+        return {**settings, "patterns": settings["files"], "files": files}, changed
 
     def _dataset(self) -> dict[str, Any]:
         return DATASET
@@ -99,18 +100,27 @@ def _file_of(where: str) -> str:
 def _check_command(settings: dict[str, Any], where: str) -> None:
     """InputError where a command has an unknown placeholder, or no words."""
     command = settings["command"]
+    if "\0" in command or not _is_text(command):
+        raise InputError(
+            f"{where}: holds a character that no command can have; allowed: UTF-8 text without NUL"
+        )
     try:
-        fields = [name for _, name, _, _ in Formatter().parse(command) if name is not None]
+        fields = [found[1:] for found in Formatter().parse(command) if found[1] is not None]
     except ValueError as error:
         raise InputError(
             f"{where}: {error}; allowed: a brace of the command itself is doubled: {{{{"
         ) from error
-    for name in fields:
+    for name, form, conversion in fields:
         if name not in PLACEHOLDERS:
             raise InputError(
                 f"{where}: unknown placeholder '{{{name}}}'; allowed: "
                 f"{', '.join(f'{{{known}}}' for known in PLACEHOLDERS)}"
                 f"{nearest(name, PLACEHOLDERS)}; a brace of the command itself is doubled: {{{{"
+            )
+        if form or conversion:
+            raise InputError(
+                f"{where}: '{{{name}}}' with more than its name in the braces; allowed: {{{name}}} "
+                "alone, which stands for its value; a brace of the command itself is doubled: {{"
             )
         if name == "samples" and settings["samples"] is None:
             raise InputError(
@@ -125,20 +135,36 @@ def _check_command(settings: dict[str, Any], where: str) -> None:
         raise InputError(f"{where}: is empty; allowed: a program and its arguments")
 
 
+def _is_text(word: str) -> bool:
+    """Whether a word can be written as UTF-8: YAML can name half a character."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def files_sha256(folder: Path, patterns: list[str], where: str) -> dict[str, str | None]:
-    """SHA-256 of every file that the patterns name, by its name; a pattern without a file: None."""
+    """SHA-256 of every file that the patterns name, by its name; a pattern without a file: None.
+
+    InputError where a pattern is none, or a file cannot be read.
+    """
     found: dict[str, str | None] = {}
     for pattern in patterns:
         if Path(pattern).is_absolute():
             raise InputError(f"{where}: '{pattern}'; allowed: names relative to the key `folder`")
         try:
             paths = sorted(p for p in folder.glob(pattern) if p.is_file())
-        except ValueError as error:
-            raise InputError(f"{where}: '{pattern}': {error}") from error
+        except (ValueError, IndexError, NotImplementedError, OSError) as error:
+            reason = getattr(error, "strerror", None) or "is no pattern of files"
+            raise InputError(
+                f"{where}: '{pattern}': {reason}; allowed: names or patterns of files such as "
+                "lib/**/*.py"
+            ) from error
         names = {p.relative_to(folder).as_posix(): p for p in paths if not _is_cache(p)}
         if not names:
             found[pattern] = None
-        found |= {name: _sha256(path) for name, path in names.items()}
+        found |= {name: _sha256(path, where) for name, path in names.items()}
     return dict(sorted(found.items()))
 
 
@@ -146,9 +172,14 @@ def _is_cache(path: Path) -> bool:
     return "__pycache__" in path.parts
 
 
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _sha256(path: Path, where: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(
+            f"{where}: '{path}' cannot be read ({error.strerror}); expected a file that can"
+        ) from error
 
 
 def check_commands(campaign: Campaign) -> None:
@@ -171,18 +202,22 @@ def check_commands(campaign: Campaign) -> None:
 
 
 def check_unchanged(spec: Mapping[str, Any]) -> None:
-    """InputError where the files that a run depends on are not those of its spec."""
-    settings = spec["settings"]
-    folder = Path(settings["folder"])
-    for name, sha256 in settings["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise InputError(f"{path}: is missing; {spec['configuration']} was planned with it")
-        if _sha256(path) != sha256:
+    """InputError where the files that a run depends on are not those of its spec, or are more."""
+    settings, name = spec["settings"], spec["configuration"]
+    folder, planned = Path(settings["folder"]), settings["files"]
+    found = files_sha256(folder, settings["patterns"], name)
+    for file, sha256 in planned.items():
+        if found.get(file) is None:
+            raise InputError(f"{folder / file}: is missing; {name} was planned with it")
+        if found[file] != sha256:
             raise InputError(
-                f"{path}: has changed since {spec['configuration']} was planned; start the "
-                "workflow again"
+                f"{folder / file}: has changed since {name} was planned; start the workflow again"
             )
+    for file in sorted(found.keys() - planned.keys()):
+        raise InputError(
+            f"{folder / file}: was not there when {name} was planned, which depends on "
+            f"{', '.join(settings['patterns'])}; start the workflow again"
+        )
 
 
 def command_words(spec: Mapping[str, Any]) -> list[str]:

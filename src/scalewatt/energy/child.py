@@ -37,7 +37,7 @@ def start_child(
             process_group=0,
             preexec_fn=partial(_prepare, os.getpid()),
         )
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a word or variable with NUL in it
         raise CommandFailed(f"the command {words[0]} cannot be started ({error})") from error
 
 

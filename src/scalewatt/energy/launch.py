@@ -112,9 +112,14 @@ def _train(
     max_updates: int | None,
     locks: Sequence[int] = (),
 ) -> int:
-    """Run a segment, and further ones as long as the energy of the one before was not recorded."""
+    """Run a segment, and further ones as long as the energy of the one before was not recorded.
+
+    InputError where a command's files are no longer the spec's: waiting for the locks may take long.
+    """
     name = work.spec["configuration"]
     for start in range(MONITOR_RESTARTS + 1):
+        if is_command_spec(work.spec):
+            check_unchanged(work.spec)
         code = _Segment(work, place, initial_weights, max_updates, locks).run()
         last = work.segments()[-1]
         if last["outcome"] != MONITOR_LOST:
