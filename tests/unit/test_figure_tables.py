@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from run_files import NAME, WHOLE, make_run, make_spec, part, trace, write_trace
 
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.spec import run_spec
+from scalewatt.figures.figure5 import draw as draw_figure5
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_tables import overview, points, speedup
 from scalewatt.results.schema import IDENTITY, OVERVIEW, POINTS, POWER, QUANTITIES
@@ -371,6 +373,23 @@ def test_figure5_has_a_panel_for_each_point_in_the_campaigns_order(tmp_path: Pat
         ("A", "second", 20.0),
         ("B", "first", 10.0),
     ]
+
+
+def test_figure5_loses_no_point_beyond_the_alphabet(tmp_path: Path) -> None:
+    write_traces(make_run(tmp_path, WHOLE), [trace("n1", "gpu", 0, 0, 10.0)])
+    made = {
+        "figure": "figure5",
+        "campaign": "made",
+        "runs": [[NAME, 1]],
+        "missing": [],
+        "points": [{"label": str(number), "configuration": NAME} for number in range(28)],
+    }
+    out = tmp_path / "figure5.parquet"
+    write_figure_table(made, tmp_path, out)
+    found = pq.read_table(out)
+    assert found["panel"].to_pylist() == [*ascii_uppercase, "AA", "AB"]
+    letters = [t.get_text() for axes in draw_figure5(found).axes for t in axes.texts]
+    assert [t for t in letters if t.isupper()] == [*ascii_uppercase, "AA", "AB"]
 
 
 def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from scalewatt.results.build import write_runs
 from scalewatt.results.idle import IDLE
 from scalewatt.results.runs import Facility, run_row
 from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
+from scalewatt.results.statistics import configuration_rows
 
 
 def test_energy_time_and_rates_of_a_measured_run(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_a_row_says_what_was_run(tmp_path: Path) -> None:
         "protocol": "corrected", "precision": "torch_default", "torch_device": "cuda",
         "precision_used": "tf32_convolutions", "loader": "pil", "channels_last": False,
         "compile": False, "metric_climatology": None,
-        "metric_name": "top1_error_percent", "metric_persistence": None,
+        "metric_name": "top1_error_percent", "metric_goal": "min", "metric_persistence": None,
     }  # fmt: skip
     assert {name: row[name] for name in expected} == expected
 
@@ -76,6 +77,13 @@ def test_the_last_and_the_best_metric_are_told_apart(tmp_path: Path) -> None:
     row = row_of(tmp_path, WHOLE, history=epochs([40.0, 22.5, 20.0, 25.0]))
     assert (row["metric_last"], row["metric_best"]) == (25.0, 20.0)
     assert (row["train_loss"], row["validation_loss"]) == (1.7, 2.7)
+
+
+def test_where_larger_is_better_the_best_metric_is_the_largest(tmp_path: Path) -> None:
+    history = epochs([40.0, 22.5, 20.0, 25.0])
+    row = row_of(tmp_path, WHOLE, history=history, metric_goal="max")
+    assert (row["metric_goal"], row["metric_last"], row["metric_best"]) == ("max", 25.0, 40.0)
+    assert configuration_rows([row])[0]["metric_goal"] == "max"
 
 
 STEP = ("step_data_s", "step_copy_s", "step_forward_s", "step_backward_s", "step_optimizer_s")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import matplotlib.text
@@ -32,6 +33,9 @@ from scalewatt.figures import variants as figure_module
 from scalewatt.figures.draw import draw_figure
 from scalewatt.report.report import write_report
 from scalewatt.results.build import write_figure_table
+from scalewatt.results.schema import VARIANTS as VARIANTS_SCHEMA
+from scalewatt.results.schema import panel_letter
+from scalewatt.results.schema import table as schema_table
 from scalewatt.results.variants import markdown, ratio
 
 VARIANTS = ROOT / "campaigns" / "variants.yaml"
@@ -386,6 +390,35 @@ def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(res
     assert said.count("**") == 4  # one heading for each model
 
 
+def made_table(*kinds: str, **changes: Any) -> Any:
+    """A table of baselines alone, one of each model in `kinds`."""
+    known = {
+        "phase": "train", "device": "local", "gpus": 1, "local_batch_size": 8, "n_repeats": 1,
+        "energy_origin": "measured", "energy_scope": "gpu", "group": "Baseline",
+        "differs": "protocol paper", "metric_goal": "min", "runtime_h_mean": 1.0,
+        "energy_kwh_mean": 1.0, "energy_per_sample_j_mean": 1.0, "step_data_share_mean": 0.1,
+        "mean_gpu_power_w_mean": 100.0, "metric_last_mean": 2.0, "metric_best_mean": 1.0,
+    }  # fmt: skip
+    ids = ("series", "label", "configuration", "baseline", "model")
+    rows = [
+        dict.fromkeys(VARIANTS_SCHEMA.names) | known | dict.fromkeys(ids, kind) | changes
+        for kind in kinds
+    ]
+    return schema_table(rows, VARIANTS_SCHEMA)
+
+
+def test_a_metric_that_is_no_error_is_not_called_one() -> None:
+    said = markdown(made_table("mine", metric_name="hits_percent", metric_goal="max"))
+    assert said.startswith("**mine** (metric: hits_percent, larger is better)\n")
+    assert "| Metric, last | Metric, best |" in said and "rror" not in said
+
+
+def test_a_metric_without_a_name_is_not_named() -> None:
+    said = markdown(made_table("mine"))
+    assert said.startswith("**mine**\n") and "None" not in said
+    assert "| Metric, last | Metric, best |" in said
+
+
 def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> None:
     out = tmp_path / "tables" / "variants.parquet"
     write_figure_table(definition_of(load_campaign(VARIANTS), []), tmp_path, out)
@@ -496,6 +529,29 @@ def test_the_csv_holds_the_plotted_points(results: Path, figure: Any) -> None:
     assert (row["quantity"], row["mean"]) == ("runtime_h", pytest.approx(12 / 3600))
 
 
+def test_panels_beyond_the_alphabet_have_two_letters_and_lose_no_point() -> None:
+    table = made_table(*(f"m{number}" for number in range(5)))
+    points = figure_module.plotted(table).to_pylist()
+    assert [point["panel"] for point in points] == [*ascii_uppercase, "AA", "AB", "AC", "AD"]
+    drawn = dots(figure_module.draw(table))
+    assert set(drawn) == {f"{point['panel']}-{point['configuration']}" for point in points}
+
+
+@given(st.integers(0, 10**5))
+def test_the_letters_of_panels_count_like_numbers(index: int) -> None:
+    number = 0
+    for letter in panel_letter(index):
+        number = 26 * number + ascii_uppercase.index(letter) + 1
+    assert number == index + 1
+
+
+@pytest.mark.parametrize(("goal", "said"), [("max", True), ("min", False)])
+def test_the_figure_says_where_larger_is_better(goal: str, said: bool) -> None:
+    figure = figure_module.draw(made_table("mine", metric_name="hits_percent", metric_goal=goal))
+    assert ("Larger is better: Hits (%) of mine." in words(figure)) == said
+    assert figure.axes[5].get_xlabel() == "Hits (%)"
+
+
 def test_a_table_that_lacks_a_column_is_named(results: Path, tmp_path: Path, table: Any) -> None:
     path = tmp_path / "variants.parquet"
     pq.write_table(table.drop_columns(["differs"]), path)
@@ -528,7 +584,10 @@ def test_a_campaign_without_variants_is_told_how_to_get_them() -> None:
     assert "campaigns/variants.yaml" in said
 
 
-def test_all_of_a_campaign_with_variants_makes_them() -> None:
-    code, said = dry_run("all", "--config", "campaign=campaigns/variants.yaml", "results_only=true")
+def test_all_of_the_shipped_campaign_makes_its_variants() -> None:
+    campaign = ("--config", "campaign=campaigns/variants.yaml", "results_only=true")
+    code, said = dry_run("all", "--forceall", *campaign)  # whatever has been run here before
     assert code == 0, said
-    assert "draw_variants" in said or "Nothing to be done" in said
+    stats = said.rsplit("Job stats:", 1)[1].split()
+    for rule in ("variants_table", "draw_variants"):
+        assert stats[stats.index(rule) + 1] == "1"

@@ -21,12 +21,12 @@ KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
 def draw(table: pa.Table) -> Figure:
     """Up to four panels, one run each: power in W against s, with dashed lines for its means."""
     rows = table.to_pylist()
-    letters = sorted({row["panel"] for row in rows}) or ["A"]
+    letters = sorted({row["panel"] for row in rows}, key=lambda p: (len(p), p)) or ["A"]
     n_rows = -(-len(letters) // 2)
     with style.applied():
         figure = style.new_figure(n_rows * PANEL_HEIGHT_MM + NOTES_HEIGHT_MM)
         grid = figure.subplots(n_rows, min(len(letters), 2), squeeze=False).ravel().tolist()
-        for letter, axes in zip(letters, grid, strict=False):
+        for letter, axes in zip(letters, grid[: len(letters)], strict=True):
             style.panel_letter(axes, letter, above=24)
             own = [r for r in rows if r["panel"] == letter]
             _draw_panel(axes, own, gpu_word(table), _time_label(table, own))

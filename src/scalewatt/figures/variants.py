@@ -14,19 +14,20 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.figures import style
 from scalewatt.figures.points import Row, gpu_word, metadata
 from scalewatt.figures.words import (
+    SEVERAL,
     counted,
     device_sentence,
     metric_label,
     missing_sentence,
     origin_sentence,
 )
+from scalewatt.results.schema import panel_letter
 
 SLOT_MM = 3.9
 """Height of one line of a panel."""
 PANEL_EXTRA_MM = 15.0
 NOTES_HEIGHT_MM = 24.0
 COLUMNS = 3
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NO_ERROR = "synthetic"
 COLOURS = {
     "Baseline": 0,
@@ -74,7 +75,7 @@ def draw(table: pa.Table) -> Figure:
             )
             for index, (own, slots) in enumerate(blocks):
                 axes = grid[2 * index : 2 * index + 2].ravel().tolist()
-                letters = LETTERS[index * len(axes) :]
+                letters = letters_of(index, len(axes))
                 _draw_block(axes, own, slots, letters, gpu_word(table))
         else:
             style.say_instead(figure.subplots(), "No run of these variants has finished.")
@@ -86,6 +87,11 @@ def blocks_of(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows of each model and phase, in the table's order."""
     kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
     return [[r for r in rows if (r["model"], r["phase"]) == kind] for kind in kinds]
+
+
+def letters_of(block: int, count: int) -> list[str]:
+    """The letters of the `count` panels of a block; every block before it has as many."""
+    return [panel_letter(block * count + place) for place in range(count)]
 
 
 def panels_of(rows: Sequence[Row]) -> list[Shown]:
@@ -100,7 +106,7 @@ def panels_of(rows: Sequence[Row]) -> list[Shown]:
         Shown("energy_per_sample_j", "Energy per sample (J)"),
         Shown(power, f"Power per {of} (W)"),
         Shown("step_data_share", "Waiting for data (%)", 100.0),
-        Shown("metric_last", metric_label(rows[0]["model"], rows[0]["metric_name"])),
+        Shown("metric_last", _metric_words(rows)),
     ]
 
 
@@ -127,7 +133,7 @@ def plotted(table: pa.Table) -> pa.Table:
     found = []
     for index, own in enumerate(blocks_of(table.to_pylist())):
         panels = panels_of(own)
-        for letter, shown in zip(LETTERS[index * len(panels) :], panels, strict=False):
+        for letter, shown in zip(letters_of(index, len(panels)), panels, strict=True):
             for row in own:
                 if row[f"{shown.column}_mean"] is not None:
                     ends = ("mean", "low", "high")
@@ -154,16 +160,20 @@ _PLOTTED = pa.schema(
 
 
 def _draw_block(
-    grid: Sequence[Axes], rows: Sequence[Row], slots: Sequence[Slot], letters: str, word: str
+    grid: Sequence[Axes],
+    rows: Sequence[Row],
+    slots: Sequence[Slot],
+    letters: Sequence[str],
+    word: str,
 ) -> None:
-    for place, (axes, shown) in enumerate(zip(grid, panels_of(rows), strict=True)):
-        style.panel_letter(axes, letters[place])
+    for place, (axes, shown, letter) in enumerate(zip(grid, panels_of(rows), letters, strict=True)):
+        style.panel_letter(axes, letter)
         if place == 0:
             _draw_title(axes, _title(rows, word))
         axes.set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
         axes.grid(visible=False, axis="y")
         if _has(rows, shown.column):
-            _draw_panel(axes, shown, slots, letters[place])
+            _draw_panel(axes, shown, slots, letter)
         else:
             axes.set_xticks([])
             axes.set_xlabel(shown.label)
@@ -251,6 +261,19 @@ def _is_baseline(row: Row) -> bool:
     return bool(row["configuration"] == row["baseline"])
 
 
+def _metric_words(rows: Sequence[Row]) -> str:
+    """The metric's axis label; where no row names it, by the model."""
+    named = {row["metric_name"] for row in rows if row["metric_name"]}
+    return metric_label(rows[0]["model"], SEVERAL if len(named) > 1 else next(iter(named), None))
+
+
+def _goal_sentence(rows: Sequence[Row]) -> str:
+    """Which metrics are better the larger they are; usually none is."""
+    larger = [own for own in blocks_of(rows) if any(row["metric_goal"] == "max" for row in own)]
+    named = dict.fromkeys(f"{_metric_words(own)} of {own[0]['model']}" for own in larger)
+    return f"Larger is better: {', '.join(named)}." if named else ""
+
+
 def _title(rows: Sequence[Row], word: str) -> str:
     first = rows[0]
     phase = "" if first["phase"] == "train" else f" {first['phase']}"
@@ -285,6 +308,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         "error, and what it saves is the cost of loading."
         if any(row["loader"] == NO_ERROR for row in rows)
         else "",
+        _goal_sentence(rows),
         missing_sentence(stored.get("missing", [])),
         *stored.get("notes", []),
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scalewatt.results.runs import RunFiles
-from scalewatt.results.schema import OVERVIEW, POINTS, POWER, TABLE1, table
+from scalewatt.results.schema import OVERVIEW, POINTS, POWER, TABLE1, panel_letter, table
 from scalewatt.results.variants import variants
 
 Row = dict[str, Any]
@@ -159,14 +158,14 @@ def power(definition: dict[str, Any], configurations: list[Row], results: Path) 
     by_id = {row["configuration"]: row for row in configurations}
     repeats = dict(definition["runs"])
     tables = []
-    for letter, point in zip(ascii_uppercase, definition["points"], strict=False):
+    for index, point in enumerate(definition["points"]):
         row = by_id.get(point["configuration"])
         if row is None:
             continue
         traces = pq.read_table(
             RunFiles(results, row["configuration"], repeats[row["configuration"]]).traces
         )
-        tables.append(_power_panel(letter, point["label"], row, traces))
+        tables.append(_power_panel(panel_letter(index), point["label"], row, traces))
     return pa.concat_tables(tables) if tables else POWER.empty_table()
 
 

@@ -72,6 +72,7 @@ def run_row(
     history = pq.read_table(files.folder / "history.parquet").to_pylist()
     energy = EnergyTotals(pq.read_table(files.energy), with_staging=spec["protocol"] != "paper")
     metrics = [row["metric"] for row in history]
+    goal = "max" if provenance.get("metric_goal") == "max" else "min"
     updates = _known_count(row["updates"] for row in history)
     samples = _known_count(row["samples"] for row in history)
     identity = {
@@ -82,6 +83,7 @@ def run_row(
         "device_name": provenance["device_name"],
         "torch_device": provenance["torch_device"],
         "metric_name": provenance["metric_name"],
+        "metric_goal": goal,
         "metric_persistence": provenance["metric_persistence"],
         "metric_climatology": provenance.get("metric_climatology"),
         "segments": len(provenance["segments"]),
@@ -98,7 +100,7 @@ def run_row(
         "samples": samples,
         "passes": None if updates is None else updates * spec["gpus"],
         "metric_last": metrics[-1],
-        "metric_best": _best(metrics, provenance.get("metric_goal", "min")),
+        "metric_best": _best(metrics, goal),
         "train_loss": history[-1]["train_loss"],
         "validation_loss": history[-1]["validation_loss"],
         **_step_columns(history, samples),

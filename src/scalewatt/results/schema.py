@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from string import ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ IDENTITY = (
     ("energy_origin", pa.string()),
     ("energy_scope", pa.string()),
     ("metric_name", pa.string()),
+    ("metric_goal", pa.string()),
 )
 """What all repeats of a configuration have in common."""
 
@@ -215,6 +217,7 @@ VARIANT_IDENTITY = (
     "channels_last",
     "compile",
     "metric_name",
+    "metric_goal",
     "n_repeats",
     "energy_origin",
     "energy_scope",
@@ -252,6 +255,12 @@ VARIANTS = pa.schema(
         ),
     ]
 )
+
+
+def panel_letter(index: int) -> str:
+    """What column `panel` has for the panel at `index`: A … Z, AA, AB, …"""
+    before, place = divmod(index, len(ascii_uppercase))
+    return (panel_letter(before - 1) if before else "") + ascii_uppercase[place]
 
 
 def table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:

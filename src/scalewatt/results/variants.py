@@ -74,15 +74,16 @@ _COLUMNS = (
     ("mean_cpu_socket_power_w", "CPU socket power (W)", 1.0),
     ("throughput_samples_per_s", "Samples/s", 1.0),
     ("step_data_share", "Waiting for data (%)", 100.0),
-    ("metric_last", "Error, last", 1.0),
-    ("metric_best", "Error, best", 1.0),
+    ("metric_last", "Metric, last", 1.0),
+    ("metric_best", "Metric, best", 1.0),
 )
 _RATIO_HEADS = {
     "runtime_ratio": "Time ÷ baseline",
     "energy_ratio": "Energy ÷ baseline",
     "energy_per_sample_ratio": "J per sample ÷ baseline",
 }
-_ERRORS = {"top1_error_percent": "top-1 error in %", "z500_rmse_m2_s2": "Z500 RMSE in m²/s²"}
+_METRICS = {"top1_error_percent": "top-1 error in %", "z500_rmse_m2_s2": "Z500 RMSE in m²/s²"}
+_GOALS = {"min": "smaller", "max": "larger"}
 
 
 def markdown(built: pa.Table) -> str:
@@ -107,9 +108,17 @@ def _part(rows: list[Row]) -> str:
         cells += [_ratio(row, name) for name in _RATIO_HEADS]
         lines.append(cells)
     phase = "" if first["phase"] == "train" else f" {first['phase']}"
-    error = _ERRORS.get(first["metric_name"], first["metric_name"])
-    title = f"**{first['model']}{phase}** (error: {error})"
-    return "\n".join([title, "", *("| " + " | ".join(cells) + " |" for cells in lines)])
+    title = f"**{first['model']}{phase}**"
+    return "\n".join(
+        [title + _metric_sentence(rows), "", *("| " + " | ".join(cells) + " |" for cells in lines)]
+    )
+
+
+def _metric_sentence(rows: list[Row]) -> str:
+    """In brackets, what the metric is; nothing where no run says."""
+    known = dict.fromkeys((r["metric_name"], r["metric_goal"]) for r in rows if r["metric_name"])
+    said = [f"{_METRICS.get(name, name)}, {_GOALS[goal]} is better" for name, goal in known]
+    return f" (metric: {'; '.join(said)})" if said else ""
 
 
 def _mean(row: Row, name: str, factor: float) -> str:

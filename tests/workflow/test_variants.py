@@ -1,0 +1,89 @@
+"""Target `variants` on real trainings: from a campaign to a table and a figure."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from workspace import Workspace
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+CAMPAIGN = """
+name: ways
+protocol: paper
+sampling_period_s: 0.2
+datasets:
+  scans: {format: imagenet, source: embedded, train_samples: 64, validation_samples: 32, classes: 10}
+models:
+  resnet50:
+    {dataset: scans, epochs: 1, image_size: 32, warmup_epochs: 1, warmup_start: 0.001, loader_workers: 0}
+series:
+  usual: &usual {model: resnet50, device: local, gpus: [1], local_batch_size: 32}
+  nothing-loaded: {<<: *usual, settings: {loader: synthetic}}
+  longer: {<<: *usual, settings: {epochs: 2}}
+figures:
+  variants: {series: [usual, nothing-loaded, longer], baselines: [usual]}
+"""
+FILES = {"variants_table": 1, "draw_variants": 1}
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A copy of the workflow without results, whose campaign has variants."""
+    workspace = Workspace.create(tmp_path_factory.mktemp("variants") / "project")
+    (workspace.path / "campaigns" / "ways.yaml").write_text(CAMPAIGN)
+    workspace.edit("profiles/local/cluster.yaml", "campaigns/tiny.yaml", "campaigns/ways.yaml")
+    return workspace
+
+
+def results(workspace: Workspace) -> Path:
+    return workspace.path / "results" / "ways"
+
+
+def test_all_of_a_campaign_with_variants_makes_them(planned: Workspace) -> None:
+    jobs = planned.jobs("all")
+    assert {rule: jobs.get(rule) for rule in FILES} == FILES
+    assert jobs["train"] == 3
+
+
+def test_variants_are_trained_compared_and_drawn(planned: Workspace) -> None:
+    planned.done("variants")
+    rows = pq.read_table(results(planned) / "tables" / "variants.parquet").to_pylist()
+    assert [(row["series"], row["group"], row["differs"]) for row in rows] == [
+        ("usual", "Baseline", "protocol paper, loader pil, precision torch_default"),
+        ("nothing-loaded", "Loader", "loader synthetic"),
+        ("longer", "Other", "epochs 2"),
+    ]
+    usual, nothing, longer = rows
+    assert (usual["runtime_ratio"], usual["energy_ratio"]) == (1.0, 1.0)
+    assert (longer["epochs"], longer["dataset_samples"]) == (2, 64)
+    for row in rows:
+        assert (row["n_repeats"], row["energy_origin"], row["energy_scope"]) == (
+            1,
+            "estimated",
+            "cpu",
+        )
+        assert row["runtime_ratio"] == row["runtime_h_mean"] / usual["runtime_h_mean"]
+        assert row["energy_kwh_mean"] > 0 and row["runtime_ratio_low"] is None
+        assert row["metric_goal"] == "min" and row["precision_used"] == "fp32"
+        assert 0 <= row["step_data_share_mean"] <= 1
+    assert nothing["metric_last_mean"] is None and 0 < longer["metric_last_mean"] <= 100
+    assert nothing["step_data_share_mean"] < usual["step_data_share_mean"]
+
+
+def test_the_figure_and_the_readable_table_say_what_the_rows_say(planned: Workspace) -> None:
+    planned.done("variants")
+    said = (results(planned) / "tables" / "variants.md").read_text()
+    assert "**resnet50** (metric: top-1 error in %, smaller is better)" in said
+    assert "| epochs 2 | fp32 | 1 |" in said and "estimated (cpu)" in said
+    for suffix in ("pdf", "png", "svg"):
+        assert (results(planned) / "figures" / f"variants.{suffix}").stat().st_size > 0
+    text = (results(planned) / "figures" / "variants.svg").read_text()
+    assert all(words in text for words in ("epochs 2", "loader synthetic", "none: random data"))
+    with open(results(planned) / "figures" / "variants.csv", newline="") as file:
+        points = list(csv.DictReader(file))
+    assert len(points) == 6 * 3 - 1  # random data have no error
+    assert planned.jobs("variants") == {}
