@@ -135,7 +135,17 @@ def test_packages_come_from_a_runs_provenance(tables: Path, tmp_path: Path) -> N
     (tmp_path / "provenance.json").write_text(json.dumps({"packages": {"torch": "2.7.0"}}))
     provenance = tmp_path / "provenance.json"
     text = report(tables, tmp_path / "report.html", provenance_path=provenance)
-    assert "torch 2.7.0" in text
+    assert "torch 2.7.0" in text and "Packages of a run (1)" in text
+
+
+def test_packages_of_the_recorder_are_not_taken_for_the_commands(
+    tables: Path, tmp_path: Path
+) -> None:
+    provenance = tmp_path / "provenance.json"
+    said = {"packages": {"torch": "2.7.0"}, "packages_of": "the recorder"}
+    provenance.write_text(json.dumps(said))
+    text = report(tables, tmp_path / "report.html", provenance_path=provenance)
+    assert "Packages of the recorder of a run (1)" in text
 
 
 def test_the_same_results_give_the_same_page(tables: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from scalewatt.energy import launch
 from scalewatt.energy.ending import EXIT_FAILURE, EXIT_STOPPED
 from scalewatt.energy.record import End, exit_code, note_loss, outcome_of, outcome_path
 from scalewatt.energy.workdir import WorkDir, open_workdir
+from scalewatt.errors import InputError
 from scalewatt.files import write_json
 from scalewatt.training.stop import StopRequest
 
@@ -175,3 +177,26 @@ def test_a_loss_asks_the_training_to_stop_but_is_no_request(
 
 def test_a_rank_whose_outcome_is_unknown_has_failed() -> None:
     assert [exit_code(outcome) for outcome in ("finished", None, "")] == [0, 70, 70]
+
+
+def test_a_command_whose_files_change_while_it_trains_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("one = 1\n")
+    files = {"train.py": hashlib.sha256(script.read_bytes()).hexdigest()}
+    settings = {"folder": str(tmp_path), "patterns": ["*.py"], "files": files}
+    command = {"dataset": {"name": "command", "format": "command"}, "settings": settings}
+
+    def ranks(segment: launch._Segment) -> int:
+        script.write_text("two = 2\n")
+        lost = outcome_of("stopped", [End("n1", False, False, "lost")])
+        write_json(outcome_path(segment.work.path, segment.number), lost)
+        return segment._conclude(0)
+
+    monkeypatch.setattr(launch._Segment, "run", ranks)
+    place = launch.Place(None, tmp_path, "mpiexec", "cpu", 1)
+    with open_workdir(tmp_path / "work", run_files.make_spec(**command), None) as work:
+        with pytest.raises(InputError, match=r"train\.py: has changed since"):
+            launch._train(work, place, None, None)
+        assert [s["outcome"] for s in work.segments()] == ["monitor_lost"]

@@ -111,6 +111,13 @@ while time.monotonic() < until:
         sys.exit(75)
     time.sleep(0.05)
 """
+WHOSE = """
+import sys
+from scalewatt.events import report
+
+print("mine is", sys.prefix)
+report(epoch=0, metric=1.0)
+"""
 SCRIPTS = {
     "plain": PLAIN,
     "marked": MARKED,
@@ -119,6 +126,7 @@ SCRIPTS = {
     "waiting": WAITING,
     "listening": LISTENING,
     "followed": FOLLOWED,
+    "whose": WHOSE,
 }
 ALONE = """
 name: own
@@ -155,14 +163,16 @@ class Direct:
         (configuration,) = campaign.configurations
         (path / "spec.json").write_text(spec_text(run_spec(campaign, configuration, 1)))
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, launcher: str = "", **variables: str) -> subprocess.Popen[str]:
+        """Start one segment, with another launcher or other variables if given."""
+        cluster = {**CLUSTER, "launcher": launcher or CLUSTER["launcher"]}
         return subprocess.Popen(
             [
                 *(sys.executable, "-m", "scalewatt.cli", "train", "spec.json"),
-                *("--cluster", json.dumps(CLUSTER), "--work", "work", "--out", "out"),
+                *("--cluster", json.dumps(cluster), "--work", "work", "--out", "out"),
             ],
             cwd=self.path,
-            env=environment(),
+            env={**environment(), **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""How a run of a command ends: failed, killed, asked to stop, or never started."""
+"""How a run of a command ends: failed, killed, or asked to stop."""
 
 from __future__ import annotations
 
@@ -99,25 +99,3 @@ def test_a_command_whose_sampler_dies_is_stopped_and_goes_on_by_itself(
     assert "the energy was no longer recorded" in output
     segments = json.loads((tmp_path / "out" / "provenance.json").read_text())["segments"]
     assert [segment["outcome"] for segment in segments] == ["monitor_lost", "finished"]
-
-
-def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = Direct(tmp_path, "waiting", monkeypatch, command="pythn waiting.py").start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "the command 'pythn' is not found" in output
-    assert not (tmp_path / "work").exists()
-
-
-def test_a_script_that_changed_since_it_was_planned_is_not_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Direct(tmp_path, "waiting", monkeypatch)
-    (tmp_path / "scripts" / "waiting.py").write_text("print()\n")
-    process = run.start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "scripts/waiting.py: has changed since waiting-local-n002-lbs0008-full" in output
-    assert not (tmp_path / "work").exists()

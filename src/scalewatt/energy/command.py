@@ -18,6 +18,7 @@ from scalewatt.campaign.command import command_words
 from scalewatt.energy.child import CommandFailed, Signals, how_ended, start_child, wait_for_child
 from scalewatt.energy.ending import EXIT_STOPPED
 from scalewatt.energy.provenance import Gpu, cpu_name, held_gpus, package_versions, visible_gpu
+from scalewatt.energy.ranks_process import CALLERS_PATH
 from scalewatt.energy.script_marks import history_rows
 from scalewatt.energy.slurm_energy import slurm_step
 from scalewatt.energy.workdir import description_path, segment_name
@@ -66,7 +67,8 @@ def run_command(
 ) -> tuple[str, bool]:
     """What perun monitors of a command: all ranks' commands from start to end.
 
-    Gives FINISHED or STOPPED, and False; CommandFailed where this rank's command failed.
+    Gives FINISHED or STOPPED, and False; CommandFailed where this rank's command failed. Asked to
+    stop before the commands are started, none is: a program that starts has no handlers yet.
     """
     events = EventLog(
         job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
@@ -78,9 +80,12 @@ def run_command(
     folder.mkdir(exist_ok=True)
     with Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
         environment = child_environment(dict(os.environ), place, job, signals.file)
-        command = start_child(words, Path(job.spec["settings"]["folder"]), environment)
-        events.enter("train")
-        code = wait_for_child(command, signals)
+        if any(ranks.comm.allgather(stop.asked())):
+            code = EXIT_STOPPED
+        else:
+            command = start_child(words, Path(job.spec["settings"]["folder"]), environment)
+            events.enter("train")
+            code = wait_for_child(command, signals)
     if code not in (0, EXIT_STOPPED):
         raise CommandFailed(f"the command of rank {place.rank} on {ranks.host} {how_ended(code)}")
     codes = _gathered(ranks, code)
@@ -120,10 +125,16 @@ def _free_port() -> int:
 def child_environment(
     environment: dict[str, str], place: Place, job: Job, stop_file: Path
 ) -> dict[str, str]:
-    """A rank's environment as its command gets it: torchrun's variables, none of MPI's."""
+    """A rank's environment as its command gets it: torchrun's variables, none of MPI's.
+
+    PATH is as it was where the run was started: the command may be of another Python environment.
+    """
     taken = LAUNCHERS_VARIABLES + _LAUNCHERS_ALSO
     kept = {k: v for k, v in environment.items() if not k.startswith(taken)}
     kept.pop(FOLDER_VARIABLE, None)
+    callers_path = kept.pop(CALLERS_PATH, None)
+    if callers_path is not None:
+        kept["PATH"] = callers_path
     if place.nodes == 1:
         kept.setdefault("GLOO_SOCKET_IFNAME", "lo")
     # So that scripts of another Python environment find scalewatt.events.
@@ -192,6 +203,7 @@ def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None
             "torch_device": "cpu" if gpu is None else "cuda",
             "device_name": cpu_name() if gpu is None else gpu.name,
             "threads_per_rank": int(threads) if threads.isdigit() else None,
+            "packages_of": "the recorder",  # the command may be of another Python environment
             "packages": package_versions(),
             "python": sys.version.split()[0],
             "slurm": slurm_step(os.environ),

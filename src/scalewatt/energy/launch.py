@@ -20,12 +20,12 @@ from typing import Any
 
 from scalewatt.campaign.command import check_unchanged, command_words, is_command_spec
 from scalewatt.campaign.spec import read_spec
+from scalewatt.datasets.prepared import content_of_prepared, is_staged
 from scalewatt.energy.ending import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
 from scalewatt.energy.publish import already_published, publish
 from scalewatt.energy.ranks_process import (
     CLOSING_MARGIN_S,
     RanksProcess,
-    command_path,
     last_lines,
     require_launcher,
 )
@@ -76,7 +76,8 @@ def run_training(
     """
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, initial_weights)
-    dataset_sha256 = None if place.data_folder is None else _dataset_sha256(place.data_folder)
+    data_folder = place.data_folder
+    dataset_sha256 = None if data_folder is None else content_of_prepared(data_folder)
     require_launcher(place.launcher)
     if is_command_spec(spec):
         _check_command(spec, max_updates)
@@ -84,6 +85,7 @@ def run_training(
         if already_published(out, work):
             return 0
         if not work.finished:
+            _check_packed(spec, place)
             with node_lock(place.work_root.parent) as node:
                 code = _train(work, place, initial_weights, max_updates, [node])
             if not work.finished:
@@ -137,12 +139,12 @@ def _train(
     return EXIT_FAILURE
 
 
-def _dataset_sha256(folder: Path) -> str:
-    """Hash of the prepared dataset's content, from its manifest."""
-    marker = read_json(folder / "manifest.json")["marker"]
-    if not marker:
-        raise InputError(f"{folder}: the dataset is not prepared to its end; prepare it first")
-    return marker["content_sha256"]
+def _check_packed(spec: dict[str, Any], place: Place) -> None:
+    """The file that nodes unpack must be there and fit before any rank starts."""
+    if place.data_folder is not None and is_staged(spec, place.scratch):
+        from scalewatt.datasets.packed import check_packed  # with numpy and pyarrow
+
+        check_packed(place.data_folder)
 
 
 def _check_command(spec: dict[str, Any], max_updates: int | None) -> None:
@@ -153,7 +155,7 @@ def _check_command(spec: dict[str, Any], max_updates: int | None) -> None:
     program = command_words(spec)[0]
     folder = Path(spec["settings"]["folder"])
     found = folder / program if "/" in program else program
-    if shutil.which(found, path=command_path()) is None:
+    if shutil.which(found) is None:
         raise InputError(
             f"{spec['configuration']}: the command '{program}' is not found; allowed: a program "
             "of this machine, after the cluster file's `setup`"

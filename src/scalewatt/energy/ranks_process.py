@@ -32,6 +32,8 @@ GRACE_S = 10.0
 """How long all may take to end after TERM, or after the launcher's end, and then after KILL."""
 _LOOK_S = 0.1
 _MARK = "SCALEWATT_RANKS"
+CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
+"""PATH as it was before this Python's commands were put first, for what is not ours."""
 
 
 class RanksProcess:
@@ -56,6 +58,7 @@ class RanksProcess:
             env={
                 **os.environ,
                 "PATH": command_path(),
+                CALLERS_PATH: os.environ.get("PATH", os.defpath),
                 "PYTHONUNBUFFERED": "1",
                 "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
                 **(environment or {}),

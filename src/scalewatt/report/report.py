@@ -147,6 +147,7 @@ def write_report(
         learning=_learning_grid(runs),
         specs=_spec_grid(runs),
         packages=_packages(provenance_path),
+        packages_of=_whose_packages(provenance_path),
         counts=f"n counts {word}.",
         command=f"snakemake --profile {profile}",
         choice=f" --config campaign={campaign_file}" if campaign_file else "",
@@ -339,3 +340,9 @@ def _packages(path: Path | None) -> list[tuple[str, str]]:
         return []
     packages = read_json(path).get("packages") or {}
     return sorted((str(name), str(version)) for name, version in packages.items())
+
+
+def _whose_packages(path: Path | None) -> str:
+    """A command's own packages are not known: those of its recorder are."""
+    provenance = read_json(path) if path is not None and Path(path).is_file() else {}
+    return " of ".join([*filter(None, [provenance.get("packages_of")]), "a run"])

@@ -1,0 +1,99 @@
+"""How a run of a command starts: in which Python, with which files, and when it does not."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import socket
+import venv
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from commands import PATIENCE_S, Direct, wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_a_command_runs_in_the_python_that_was_active_where_the_run_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    venv.create(other)
+    process = Direct(tmp_path, "whose", monkeypatch).start(PATH=f"{other}/bin:/usr/bin:/bin")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, output
+    assert (tmp_path / "out/train.log").read_text().count(f"mine is {other}\n") == 2
+    (row,) = pq.read_table(tmp_path / "out/history.parquet").to_pylist()
+    assert row["metric"] == 1.0
+    provenance = json.loads((tmp_path / "out/provenance.json").read_text())
+    assert provenance["packages_of"] == "the recorder"
+
+
+def test_a_program_of_scalewatts_own_python_alone_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "waiting", monkeypatch, command="pytest waiting.py")
+    process = run.start(PATH="/usr/bin:/bin")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "the command 'pytest' is not found" in output
+
+
+def test_a_run_that_is_asked_to_stop_before_its_commands_start_is_no_failed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "marked", monkeypatch)
+    asked = """sh -c 'cd work/*/ && touch stop && cd ../.. && exec mpiexec -n {gpus} "$@"' sh"""
+    process = run.start(launcher=asked)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 75, output
+    assert not list(tmp_path.glob("work/*/script-*.jsonl"))
+    process = run.start()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, output
+    segments = json.loads((tmp_path / "out/provenance.json").read_text())["segments"]
+    assert [segment["outcome"] for segment in segments] == ["stopped", "finished"]
+    history = pq.read_table(tmp_path / "out/history.parquet").to_pylist()
+    assert [(row["epoch"], row["segment"]) for row in history] == [(0, 1), (1, 1), (2, 1)]
+    events = pq.read_table(tmp_path / "out/events.parquet").to_pylist()
+    assert [row["stage"] for row in events if row["segment"] == 0] == ["startup", "shutdown"]
+
+
+def test_a_script_that_changes_while_its_run_waits_for_the_node_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "whose", monkeypatch)
+    with open(tmp_path / f".training-{socket.gethostname()}.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = run.start()
+        wait_for(lambda: list(tmp_path.glob("work/*/spec.json")))
+        (tmp_path / "scripts" / "whose.py").write_text("print('other code')\n")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, output
+    assert "waiting" in output
+    assert "scripts/whose.py: has changed since whose-local-n002-lbs0008-full" in output
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob("work/*/train.log"))
+
+
+def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Direct(tmp_path, "waiting", monkeypatch, command="pythn waiting.py").start()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "the command 'pythn' is not found" in output
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_script_that_changed_since_it_was_planned_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "waiting", monkeypatch)
+    (tmp_path / "scripts" / "waiting.py").write_text("print()\n")
+    process = run.start()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "scripts/waiting.py: has changed since waiting-local-n002-lbs0008-full" in output
+    assert not (tmp_path / "work").exists()
