@@ -45,7 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     campaign.set_defaults(run=_campaign)
 
     prepare = commands.add_parser("prepare", help="prepare a dataset and describe it")
-    prepare.add_argument("--definition", type=json.loads, required=True, help="JSON")
+    prepare.add_argument(
+        "--definition", type=json.loads, help="JSON; default: what the folder was prepared for"
+    )
     prepare.add_argument(
         "--folder", type=Path, required=True, help="where the dataset lies or goes"
     )
@@ -53,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "--source", help="what it is prepared from: a path, a URL, or an object as JSON"
     )
     prepare.add_argument("--year", type=int, help="only this year, of a dataset in ERA5's format")
-    prepare.add_argument("--out", type=Path, required=True, help="JSON file that describes it")
+    prepare.add_argument("--out", type=Path, help="JSON file that describes it")
     prepare.add_argument(
         "--pack", action="store_true", help="also put all images into one file, for staging"
     )
@@ -174,22 +176,25 @@ def _campaign(arguments: argparse.Namespace) -> int:
 def _prepare(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import read_source
     from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
+    from scalewatt.datasets.prepared import definition_of_prepared
     from scalewatt.files import write_json
 
-    if arguments.pack and arguments.definition["format"] != "imagenet":
+    definition = arguments.definition or definition_of_prepared(arguments.folder)
+    if arguments.pack and definition["format"] != "imagenet":
         raise InputError(
-            f"--pack: is for images, dataset {arguments.definition['name']} is of format "
-            f"{arguments.definition['format']}; expected format imagenet"
+            f"--pack: is for images, dataset {definition['name']} is of format "
+            f"{definition['format']}; expected format imagenet"
         )
     source = read_source(arguments.source) if arguments.source else None
-    given = (arguments.definition, arguments.folder, source)
+    given = (definition, arguments.folder, source)
     year = arguments.year
     marker = prepare_dataset(*given) if year is None else prepare_dataset_year(*given, year)
     if arguments.pack:
         from scalewatt.datasets.packed import pack
 
         pack(arguments.folder)
-    write_json(arguments.out, marker)
+    if arguments.out is not None:
+        write_json(arguments.out, marker)
     return 0
 
 

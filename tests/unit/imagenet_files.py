@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 from scipy.io import savemat
 
+from scalewatt.datasets import image_pool
 from scalewatt.datasets.image_tars import TARS
+from scalewatt.datasets.prepare import prepare_dataset
 
 FIELDS = (
     *("ILSVRC2012_ID", "WNID", "words", "gloss", "num_children", "children"),
@@ -71,6 +76,14 @@ class Official:
         order = np.random.default_rng(0).permutation(np.repeat(list(found), validation))
         images = [(str(w), image_bytes(9000 + i, side=side)) for i, w in enumerate(order)]
         return cls(found, images, {wnid: len(each) for wnid, each in found.items()})
+
+    def copy(self) -> Official:
+        """A copy to harm."""
+        return Official(
+            {wnid: dict(images) for wnid, images in self.train.items()},
+            list(self.validation),
+            dict(self.num_train_images),
+        )
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -133,6 +146,32 @@ class Official:
         for i, (wnid, content) in enumerate(self.validation, 1):
             (folder / "val" / wnid / f"ILSVRC2012_val_{i:08d}.JPEG").write_bytes(content)
         return folder
+
+
+def prepare(official: Official, folder: Path, source: Any = None) -> dict[str, Any]:
+    """Prepare `folder` for these images; the marker."""
+    return prepare_dataset(official.definition, folder, source)
+
+
+class _Here:
+    """The pool's work in this process: the same code, without starting others."""
+
+    def __init__(self, **_: Any) -> None: ...
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, **_: Any) -> None: ...
+
+
+def extract_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the extraction start no processes."""
+    monkeypatch.setattr(image_pool, "ProcessPoolExecutor", _Here)
 
 
 def md5s(folder: Path) -> dict[str, str]:

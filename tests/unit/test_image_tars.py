@@ -7,21 +7,25 @@ import gzip
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tarfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from imagenet_files import Official, contents, image_bytes, md5s, tar_bytes
+from imagenet_files import (
+    Official,
+    contents,
+    extract_in_this_process,
+    image_bytes,
+    md5s,
+    prepare,
+    tar_bytes,
+)
 
-from scalewatt.datasets import image_extraction, image_pool, image_source, image_tars
+from scalewatt.datasets import image_extraction, image_tars
 from scalewatt.datasets.devkit import read_devkit
 from scalewatt.datasets.image_index import ImageFolderIndex
+from scalewatt.datasets.image_source import find_source
 from scalewatt.datasets.image_tars import EXTRACTING, OFFICIAL_MD5, RECORD, TARS, Tars
 from scalewatt.datasets.prepare import prepare_dataset
 from scalewatt.errors import InputError
@@ -44,28 +48,7 @@ def tree(official: Official, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do the pool's work in this process: the same code, without starting others."""
-
-    class Here:
-        def __init__(self, **_: Any) -> None: ...
-
-        def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
-            from concurrent.futures import Future
-
-            future: Future[Any] = Future()
-            try:
-                future.set_result(work(*arguments))
-            except Exception as error:
-                future.set_exception(error)
-            return future
-
-        def shutdown(self, **_: Any) -> None: ...
-
-    monkeypatch.setattr(image_pool, "ProcessPoolExecutor", Here)
-
-
-def prepare(official: Official, folder: Path, source: Any = None) -> dict[str, Any]:
-    return prepare_dataset(official.definition, folder, source)
+    extract_in_this_process(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -157,114 +140,12 @@ def test_other_tar_formats_are_read_too(
     assert contents(tmp_path / "out") == contents(tree)
 
 
-def test_a_finished_folder_needs_no_tars_any_more(
-    official: Official, prepared: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(prepared, tmp_path / "data")
-    gone = {"tars": str(tmp_path / "nowhere")}
-    marker = prepare(official, tmp_path / "data", gone)
-    assert marker == json.loads((prepared / "manifest.json").read_text())["marker"]
-
-
-# --- a tree in place ----------------------------------------------------------------------------
-
-
-def test_a_tree_elsewhere_is_never_written_to(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    before = sorted(tree.rglob("*"))
-    prepare(official, tmp_path, {"tree": str(tree)})
-    assert sorted(tree.rglob("*")) == before
-    assert not (tmp_path / "train").exists()
-
-
-def test_a_tree_that_moved_is_found_again_by_its_new_source(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tree, tmp_path / "before")
-    marker = prepare(official, tmp_path / "data", str(tmp_path / "before"))
-    (tmp_path / "before").rename(tmp_path / "after")
-    assert prepare(official, tmp_path / "data", str(tmp_path / "after")) == marker
-    assert ImageFolderIndex.load(tmp_path / "data", "val").folder == tmp_path / "after"
-
-
-def test_a_tree_that_is_gone_is_named(official: Official, tree: Path, tmp_path: Path) -> None:
-    shutil.copytree(tree, tmp_path / "tree")
-    prepare(official, tmp_path / "data", {"tree": str(tmp_path / "tree")})
-    shutil.rmtree(tmp_path / "tree")
-    with pytest.raises(InputError, match=r"tree/train: no such folder"):
-        prepare(official, tmp_path / "data", {"tree": str(tmp_path / "tree")})
-
-
-def _remove_class(tree: Path, wnid: str) -> None:
-    shutil.rmtree(tree / "val" / wnid)
-
-
-def _empty_class(tree: Path, wnid: str) -> None:
-    for path in (tree / "train" / wnid).iterdir():
-        path.unlink()
-
-
-def _empty_image(tree: Path, wnid: str) -> None:
-    next((tree / "train" / wnid).glob("*_2.JPEG")).write_bytes(b"")
-
-
-@pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        (_remove_class, r"val: has 4 images, dataset photos has 6"),
-        (_empty_class, r"train/{}: no images .* in this class"),
-        (_empty_image, r"train/{}: 1 of \d images are empty files, first {}_2\.JPEG"),
-    ],
-)
-def test_what_a_tree_lacks_is_named(
-    harm: Callable[[Path, str], None],
-    message: str,
-    official: Official,
-    tree: Path,
-    tmp_path: Path,
-) -> None:
-    shutil.copytree(tree, tmp_path / "tree")
-    wnid = sorted(official.train)[1]
-    harm(tmp_path / "tree", wnid)
-    with pytest.raises(InputError, match=message.replace("{}", wnid)):
-        prepare(official, tmp_path / "data", str(tmp_path / "tree"))
-    assert not (tmp_path / "data" / "manifest.json").exists()
-
-
-def test_with_the_devkit_beside_it_a_trees_classes_are_checked_one_by_one(
-    official: Official, tree: Path, tars: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tree, tmp_path / "tree")
-    shutil.copy(tars / TARS["devkit"], tmp_path / "tree")
-    prepare(official, tmp_path / "data", str(tmp_path / "tree"))
-    wnid = sorted(official.train)[2]
-    next((tmp_path / "tree" / "train" / wnid).iterdir()).unlink()
-    wanted = official.num_train_images[wnid]
-    message = rf"train: 1 classes: {wnid} has {wanted - 1} of {wanted} images"
-    with pytest.raises(InputError, match=message):
-        prepare(official, tmp_path / "new", str(tmp_path / "tree"))
-
-
-def test_a_class_in_one_split_only_is_named(official: Official, tree: Path, tmp_path: Path) -> None:
-    shutil.copytree(tree, tmp_path / "tree")
-    wnid = sorted(official.train)[0]
-    (tmp_path / "tree" / "val" / wnid).rename(tmp_path / "tree" / "val" / "n00000001")
-    with pytest.raises(InputError, match=r"2 classes are in only one .* n00000001 is missing in t"):
-        prepare(official, tmp_path / "data", str(tmp_path / "tree"))
-
-
 # --- what is refused ----------------------------------------------------------------------------
 
 
 @pytest.fixture
-def own(official: Official, tmp_path: Path) -> Official:
-    """A copy to harm."""
-    return Official(
-        {wnid: dict(images) for wnid, images in official.train.items()},
-        list(official.validation),
-        dict(official.num_train_images),
-    )
+def own(official: Official) -> Official:
+    return official.copy()
 
 
 def refused(own: Official, folder: Path, message: str, definition: Any = None) -> None:
@@ -437,7 +318,17 @@ def test_files_that_are_not_there_are_named(own: Official, tmp_path: Path) -> No
 @pytest.mark.parametrize("source", [{"zarr": "x"}, {"files": ["x"]}])
 def test_a_source_of_era5_is_refused(source: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected \{tars: FOLDER\} or \{tree: FOLDER\}"):
-        image_source.find_source(tmp_path, source)
+        find_source(tmp_path, source)
+
+
+def test_a_folder_with_tars_and_one_split_alone_is_no_tree(
+    official: Official, tars: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tars, tmp_path / "both")
+    (tmp_path / "both" / "val").mkdir()
+    assert find_source(tmp_path, str(tmp_path / "both")) == Tars(tmp_path / "both", {})
+    (tmp_path / "both" / "train").mkdir()
+    assert find_source(tmp_path, str(tmp_path / "both")) == tmp_path / "both"
 
 
 def test_images_of_others_are_not_taken_for_extracted(
@@ -462,114 +353,3 @@ def test_a_disk_that_is_too_small_is_refused_before_extraction(
     Full.f_bavail, Full.f_favail = 10**9, 20
     with pytest.raises(InputError, match="20 more files are possible, 24 are needed"):
         prepare(official, tmp_path, {"tars": str(tars)})
-
-
-# --- digests ------------------------------------------------------------------------------------
-
-
-def test_a_wrong_digest_is_named_and_nothing_counts_as_prepared(
-    own: Official, tmp_path: Path, in_process: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own.write(tmp_path / "tars")
-    source = {"tars": str(tmp_path / "tars"), "md5": {"validation": "0" * 32}}
-    data = tmp_path / "data"
-    message = rf"img_val\.tar: MD5 is {md5s(tmp_path / 'tars')['validation']}, expected 0{{32}}"
-    for again in (False, True):
-        if again:  # it is remembered, so that no hour is spent to learn it again
-            monkeypatch.setattr(image_pool, "md5_of", None)
-        with pytest.raises(InputError, match=message):
-            prepare(own, data, source)
-        assert not (data / "val").exists() and not (data / "manifest.json").exists()
-    prepare(own, data, {"tars": source["tars"]})  # the digest in the cluster file was the wrong one
-    assert (data / "val").exists()
-
-
-def test_what_came_from_a_file_that_was_replaced_is_extracted_again(
-    own: Official, tmp_path: Path, in_process: None
-) -> None:
-    wnid = sorted(own.train)[0]
-    name = f"{wnid}_3.JPEG"
-    right = own.train[wnid][name]
-    tars, data = tmp_path / "tars", tmp_path / "data"
-    sums = md5s(own.write(tars))
-    own.train[wnid][name] = right[:-1] + b"?"  # no header or count tells
-    own.write(tars)
-    source = {"tars": str(tars), "md5": sums}
-    with pytest.raises(InputError, match=r"img_train\.tar: MD5 is"):
-        prepare(own, data, {"tars": str(tars), "md5": {"train": sums["train"]}})
-    own.train[wnid][name] = right
-    time.sleep(0.01)
-    own.write(tars)
-    prepare(own, data, source | {"md5": {"train": sums["train"]}})
-    assert (data / "train" / wnid / name).read_bytes() == right
-
-
-# --- killed -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Official, Path]:
-    """Enough classes for a kill in the middle."""
-    official = Official.make(classes=24, train=60, validation=3, side=64)
-    return official, official.write(tmp_path_factory.mktemp("larger"))
-
-
-def command(official: Official, tars: Path, folder: Path) -> list[str]:
-    return [
-        *(sys.executable, "-m", "scalewatt.cli", "prepare"),
-        *("--definition", json.dumps(official.definition), "--folder", str(folder)),
-        *("--source", json.dumps({"tars": str(tars)}), "--out", str(folder / "marker.json")),
-    ]
-
-
-def kill_in_the_middle(official: Official, tars: Path, folder: Path) -> dict[str, int]:
-    """Kill an extraction once a few classes are there; inode of each that is."""
-    process = subprocess.Popen(command(official, tars, folder), stderr=subprocess.DEVNULL)
-    done = folder / EXTRACTING / "train"
-    while process.poll() is None and len(list(done.glob("n*"))) < 3:
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    return {path.name: path.stat().st_ino for path in done.glob("n*")}
-
-
-def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(
-    larger: tuple[Official, Path], tmp_path: Path
-) -> None:
-    official, tars = larger
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    finished = kill_in_the_middle(official, tars, killed)
-    assert 3 <= len(finished) < 24, "it must be killed in the middle"
-    assert not (killed / "train").exists() and not (killed / "manifest.json").exists()
-    subprocess.run(command(official, tars, killed), check=True)
-    subprocess.run(command(official, tars, whole), check=True)
-    assert contents(killed) == contents(whole)
-    assert (killed / "marker.json").read_bytes() == (whole / "marker.json").read_bytes()
-    inodes = {name: (killed / "train" / name).stat().st_ino for name in finished}
-    assert inodes == finished, "finished classes are not extracted again"
-    assert not (killed / EXTRACTING).exists()
-
-
-@pytest.mark.parametrize("after", ["train", "val", RECORD])
-def test_a_kill_between_the_last_renames_is_made_good(
-    after: str, official: Official, tars: Path, tree: Path, tmp_path: Path, in_process: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    class Killed(BaseException): ...
-
-    def killed(rename: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-        def renamed(old: Any, new: Any) -> None:
-            rename(old, new)
-            if Path(new) == tmp_path / after:
-                raise Killed
-
-        return renamed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(image_tars.os, "rename", killed(os.rename))
-        patched.setattr(image_tars.os, "replace", killed(os.replace))
-        with pytest.raises(Killed):
-            prepare(official, tmp_path, {"tars": str(tars)})
-    prepare(official, tmp_path, {"tars": str(tars)})
-    assert contents(tmp_path) == contents(tree)
-    assert (tmp_path / RECORD).exists() and not (tmp_path / EXTRACTING).exists()

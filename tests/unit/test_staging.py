@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,7 +28,7 @@ from scalewatt.datasets import packed as packed_module
 from scalewatt.datasets import staging
 from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet import ImageNetDataset
-from scalewatt.datasets.packed import PACKED, PLACES, pack
+from scalewatt.datasets.packed import PACKED, PLACES, check_packed, pack
 from scalewatt.datasets.prepare import prepare_dataset
 from scalewatt.datasets.staging import PREFIX, remove_staged, stage_images
 from scalewatt.errors import InputError
@@ -141,6 +142,18 @@ def test_prepare_packs_if_asked(
     assert (tmp_path / "d" / PACKED).exists()
 
 
+def test_the_command_that_a_message_names_makes_the_packed_file(
+    official: Official, tree: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "a folder"
+    prepare_dataset(official.definition, folder, {"tree": str(tree)})
+    with pytest.raises(InputError, match=r"packed\.tar: missing") as caught:
+        check_packed(folder)
+    command = str(caught.value).partition("make it with: scalewatt ")[2]
+    assert main(shlex.split(command)) == 0
+    check_packed(folder)
+
+
 # --- staging ------------------------------------------------------------------------------------
 
 
@@ -207,7 +220,7 @@ def test_reads_cover_every_image_once_and_stay_small(steps: list[tuple[int, int]
 
 def test_without_a_packed_file_one_is_told_how_to_make_it(own: Path, scratch: Path) -> None:
     (own / PLACES).unlink()
-    with pytest.raises(InputError, match=r"packed\.tar: missing; .*scalewatt prepare --pack"):
+    with pytest.raises(InputError, match=r"packed\.tar: missing; make it with: scalewatt prep"):
         stage_images(own, str(scratch), ALL)
 
 
@@ -294,11 +307,14 @@ def test_a_killed_process_leaves_nothing_to_the_next_and_a_living_one_keeps_its_
         holders[0].send_signal(signal.SIGKILL)
         holders[0].wait()
         assert killed.exists()
-        elsewhere = scratch / f"{PREFIX}othernode-x"  # a shared disk, whose locks we may not see
-        elsewhere.mkdir()
-        (elsewhere / ".owner").touch()
+        here = os.uname().nodename
+        others = []  # on a shared disk, whose locks we may not see
+        for name in ("othernode-x", f"{here}-2-abcd", f"2-{here}-abcd"):
+            others.append(scratch / f"{PREFIX}{name}")
+            others[-1].mkdir()
+            (others[-1] / ".owner").touch()
         mine = stage_images(data, str(scratch), {"val": None})
-        assert sorted(scratch.iterdir()) == sorted([kept, mine, elsewhere])
+        assert sorted(scratch.iterdir()) == sorted([kept, mine, *others])
         assert len(list(kept.rglob("*.JPEG"))) == len(ImageFolderIndex.load(data, "train").paths)
     finally:
         for holder in holders:
@@ -307,7 +323,57 @@ def test_a_killed_process_leaves_nothing_to_the_next_and_a_living_one_keeps_its_
     remove_staged(mine)
 
 
-def test_a_killed_packing_leaves_no_packed_file(own: Path, tree: Path) -> None:
+FORK = """
+import os, sys, time
+from scalewatt.datasets.staging import stage_images
+folder = stage_images(sys.argv[1], sys.argv[2], {"train": None})
+child = os.fork()
+if child:
+    print(folder, child, flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_worker_that_outlives_its_killed_rank_keeps_no_copy(data: Path, scratch: Path) -> None:
+    rank = subprocess.Popen(
+        [sys.executable, "-c", FORK, str(data), str(scratch)], stdout=subprocess.PIPE, text=True
+    )
+    folder, worker = rank.stdout.readline().split()  # type: ignore[union-attr]
+    try:
+        kept = stage_images(data, str(scratch), {"val": None})
+        assert Path(folder).exists(), "the rank lives"
+        rank.kill()
+        rank.wait()
+        mine = stage_images(data, str(scratch), {"val": None})
+        assert sorted(scratch.iterdir()) == sorted([kept, mine])
+    finally:
+        os.kill(int(worker), signal.SIGKILL)
+        rank.kill()
+        rank.communicate()
+    for made in (kept, mine):
+        remove_staged(made)
+
+
+def test_a_folder_whose_maker_was_killed_before_it_had_its_name_is_removed(
+    data: Path, scratch: Path
+) -> None:
+    here = os.uname().nodename
+    old, begun, elsewhere = (
+        scratch / f".scalewatt-staging-{name}" for name in (f"{here}-a", f"{here}-b", f"{here}-2-a")
+    )
+    for folder in (old, begun, elsewhere):
+        folder.mkdir()
+        (folder / ".owner").touch()
+    for folder in (old, elsewhere):
+        os.utime(folder, (0, 0))
+    mine = stage_images(data, str(scratch), {"val": None})
+    assert sorted(scratch.iterdir()) == sorted([begun, elsewhere, mine])
+    remove_staged(mine)
+
+
+def test_a_killed_packing_leaves_no_packed_file(
+    own: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (own / PACKED).unlink()
     code = (
         "import os, sys, signal\n"
@@ -317,7 +383,16 @@ def test_a_killed_packing_leaves_no_packed_file(own: Path, tree: Path) -> None:
     )
     assert subprocess.run([sys.executable, "-c", code, str(own)]).returncode == -signal.SIGKILL
     assert not (own / PACKED).exists()
+    (left,) = own.glob(".packed.*.tmp.tar")
+    real = os.statvfs
+
+    def checked(path: Path) -> os.statvfs_result:
+        assert not left.exists(), "it may be what fills the disk"
+        return real(path)
+
+    monkeypatch.setattr(packed_module.os, "statvfs", checked)
     pack(own)
+    assert not list(own.glob(".*.tmp.*"))
     with tarfile.open(own / PACKED) as tar:
         assert len(tar.getnames()) == len(contents(tree))
 

@@ -8,17 +8,34 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from scalewatt.datasets.image_files import SUFFIXES, is_image, write_file
 from scalewatt.datasets.tar_members import Member, Part, RangeReader, walk
 from scalewatt.errors import InputError
 
-SUFFIXES = (".jpeg", ".jpg", ".png")
-_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
-"""JPEG, and PNG: one of the official images is a PNG by the name of a JPEG."""
 _DIGEST_READ = 1 << 22
+
+
+class Abandoned(Exception):
+    """Nobody wants the result of this work any more."""
+
+
+_abandoned: Callable[[], bool] = bool
+"""Whether this process is to leave its work; without a pool it never is."""
+
+
+def obey(abandoned: Callable[[], bool]) -> None:
+    """Have this process leave its work with `Abandoned` once `abandoned` says so."""
+    global _abandoned
+    _abandoned = abandoned
+
+
+def _go_on() -> None:
+    if _abandoned():
+        raise Abandoned
 
 
 @dataclass(frozen=True)
@@ -66,6 +83,7 @@ def _write(members: Iterable[Member], reader: RangeReader, folder: Path, task: C
     folder_descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for member in members:
+            _go_on()
             name = os.path.basename(member.name)
             content = reader.read(member.offset, member.size)
             if len(content) < member.size:
@@ -87,26 +105,6 @@ def _write(members: Iterable[Member], reader: RangeReader, folder: Path, task: C
     return written
 
 
-def write_file(
-    name: Path | str, content: memoryview | bytes, folder_descriptor: int | None = None
-) -> None:
-    """Write a new file, by its path or by its name in an open folder; none may be there."""
-    descriptor = os.open(
-        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder_descriptor
-    )
-    try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    finally:
-        os.close(descriptor)
-
-
-def is_image(content: memoryview | bytes) -> bool:
-    """Whether it begins as a JPEG or PNG file does."""
-    return bytes(content[:8]).startswith(_MAGIC)
-
-
 def md5_of(path: str) -> str:
     """MD5 of a file, read once from its beginning to its end."""
     digest, buffer = hashlib.md5(usedforsecurity=False), bytearray(_DIGEST_READ)
@@ -114,5 +112,6 @@ def md5_of(path: str) -> str:
     with open(path, "rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
         while count := file.readinto(buffer):
+            _go_on()
             digest.update(view[:count])
     return digest.hexdigest()

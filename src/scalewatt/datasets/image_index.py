@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scalewatt.datasets.image_extraction import SUFFIXES
+from scalewatt.datasets.image_files import SUFFIXES
 from scalewatt.errors import InputError
 from scalewatt.files import write_table
 
@@ -36,15 +37,11 @@ class ImageFolderIndex:
     @classmethod
     def load(cls, folder: Path | str, split: str) -> ImageFolderIndex:
         """Read what `build_index` wrote; `folder` of the result is where the images are."""
-        path = index_path(folder, split)
-        if not path.exists():
-            raise InputError(f"{path}: missing; the data is not prepared")
-        table = pq.read_table(path)
+        table = pq.read_table(_existing(folder, split))
         labels = table["label"].to_numpy().astype(np.int32)
         sizes = table["bytes"].to_numpy() if "bytes" in table.column_names else None
         classes = json.loads(table.schema.metadata[b"classes"])
-        elsewhere = table.schema.metadata.get(b"folder")
-        root = Path(os.fsdecode(elsewhere)) if elsewhere else Path(folder)
+        root = _images_folder(table.schema, folder)
         return cls(root, table["path"].to_pylist(), labels, classes, sizes)
 
     def counts(self) -> dict[str, int]:
@@ -57,9 +54,9 @@ class ImageFolderIndex:
         columns = {"path": pa.array(self.paths, pa.string()), "label": pa.array(self.labels)}
         if self.sizes is not None:
             columns["bytes"] = pa.array(self.sizes, pa.int64())
-        metadata = {"classes": json.dumps(self.classes)}
+        metadata: dict[str, str | bytes] = {"classes": json.dumps(self.classes)}
         if self.folder != Path(folder):
-            metadata["folder"] = os.path.abspath(self.folder)
+            metadata["folder"] = os.fsencode(os.path.abspath(self.folder))
         write_table(pa.table(columns).replace_schema_metadata(metadata), index_path(folder, split))
 
     def sha256(self) -> str:
@@ -77,19 +74,42 @@ def index_path(folder: Path | str, split: str) -> Path:
     return Path(folder) / f"index-{split}.parquet"
 
 
-def build_index(
-    folder: Path | str, split: str, images: Path | str | None = None
-) -> ImageFolderIndex:
-    """Find all images of a split below `images` (default: `folder`) and write its index to `folder`.
+def indexed_folder(folder: Path | str, split: str) -> Path:
+    """Where the images of a split are, by its index in `folder`."""
+    return _images_folder(pq.read_schema(_existing(folder, split)), folder)
 
-    They are sorted by class and then name. A class without images, or with an empty one, is named.
+
+def _existing(folder: Path | str, split: str) -> Path:
+    path = index_path(folder, split)
+    if not path.exists():
+        raise InputError(f"{path}: missing; the data is not prepared")
+    return path
+
+
+def _images_folder(schema: pa.Schema, folder: Path | str) -> Path:
+    elsewhere = schema.metadata.get(b"folder")
+    return Path(os.fsdecode(elsewhere)) if elsewhere else Path(folder)
+
+
+def build_index(folder: Path | str, split: str) -> ImageFolderIndex:
+    """Find all images of a split below `folder` and write its index there."""
+    index = find_images(folder, split)
+    index.save(folder, split)
+    return index
+
+
+def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
+    """All images of a split below `folder`, sorted by class and then name; nothing is written.
+
+    InputError names a class without images or with an empty one, and a name that is no UTF-8.
     """
-    source = Path(folder if images is None else images)
+    source = Path(folder)
     root = source / split
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected {split}/<class>/<image> below {source}")
     try:
         classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+        _check_names(root, classes)
         with ThreadPoolExecutor(_LISTING_THREADS) as threads:
             listed = list(threads.map(_images, [root / name for name in classes]))
     except OSError as error:
@@ -101,9 +121,7 @@ def build_index(
     ]
     labels = np.repeat(np.arange(len(classes), dtype=np.int32), [len(each) for each in listed])
     sizes = np.array([size for each in listed for _, size in each], np.int64)
-    index = ImageFolderIndex(source, paths, labels, classes, sizes)
-    index.save(folder, split)
-    return index
+    return ImageFolderIndex(source, paths, labels, classes, sizes)
 
 
 def _images(folder: Path) -> list[tuple[str, int]]:
@@ -115,9 +133,18 @@ def _images(folder: Path) -> list[tuple[str, int]]:
     )
     if not found:
         raise InputError(f"{folder}: no images ({', '.join(SUFFIXES)}) in this class")
+    _check_names(folder, (name for name, _ in found))
     empty = [name for name, size in found if size == 0]
     if empty:
         raise InputError(
             f"{folder}: {len(empty)} of {len(found)} images are empty files, first {empty[0]}"
         )
     return found
+
+
+def _check_names(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{folder}: the name {name!r} in it is no UTF-8; rename it") from error

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.datasets.image_extraction import ClassTask, extract_class, md5_of
+from scalewatt.datasets.image_extraction import ClassTask, extract_class, md5_of, obey
 from scalewatt.errors import InputError
 from scalewatt.lifeline import die_with
 
@@ -37,16 +37,20 @@ def say(text: str) -> None:
 def run_tasks(work: Work, on_digest: Callable[[str, str], None]) -> None:
     """Do all of it in parallel; `on_digest(kind, md5)` is called as soon as one is known.
 
-    Classes that cannot be extracted are named together at the end; a disk or memory that gives out
-    ends it at once. The processes end with this one.
+    Classes that cannot be extracted are named together at the end. A disk or memory that gives out,
+    or an error of `on_digest`, ends it at once, whatever other processes are at. They end with this
+    one.
     """
     if not (work.classes or work.digests):
         return
+    context = multiprocessing.get_context("spawn")
+    # No lock guards it: a process that is killed with a lock would stop the others.
+    abandoned = context.RawValue("b", 0)
     pool = ProcessPoolExecutor(
         max_workers=min(len(os.sched_getaffinity(0)), len(work.classes) + len(work.digests)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=die_with,
-        initargs=(os.getpid(),),
+        mp_context=context,
+        initializer=_begin,
+        initargs=(os.getpid(), abandoned),
     )
     try:
         # A digest takes as long as its file's slowest reading: it begins first.
@@ -57,7 +61,14 @@ def run_tasks(work: Work, on_digest: Callable[[str, str], None]) -> None:
         reason = error.strerror if isinstance(error, OSError) else "a process was killed"
         raise InputError(f"{work.root}: the extraction stopped: {reason or error}") from error
     finally:
+        abandoned.value = 1
         pool.shutdown(cancel_futures=True)
+
+
+def _begin(parent: int, abandoned: Any) -> None:
+    """What each process of the pool does first."""
+    die_with(parent)
+    obey(lambda: bool(abandoned.value))
 
 
 def _collect(

@@ -7,8 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.datasets.devkit import Devkit, read_devkit
-from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex, build_index, index_path
-from scalewatt.datasets.image_tars import EXTRACTING, TARS, Tars, check_devkit, extract_tars
+from scalewatt.datasets.image_index import (
+    SPLITS,
+    ImageFolderIndex,
+    find_images,
+    index_path,
+    indexed_folder,
+)
+from scalewatt.datasets.image_tars import (
+    EXTRACTING,
+    RECORD,
+    TARS,
+    Tars,
+    check_devkit,
+    check_recorded,
+    extract_tars,
+)
 from scalewatt.errors import InputError
 
 _SHOWN = 5
@@ -16,8 +30,8 @@ _SHOWN = 5
 
 def prepare_images(
     definition: dict[str, Any], folder: Path, source: str | dict[str, Any] | None
-) -> tuple[int, int]:
-    """Extract the tars if that is the source, index the images; training and validation samples.
+) -> dict[str, ImageFolderIndex]:
+    """Extract the tars if that is the source; the checked indices by split, not yet written.
 
     Without a source the tars, or the tree, lie in `folder`. A tree elsewhere is read where it is,
     and nothing is written there.
@@ -25,8 +39,8 @@ def prepare_images(
     place = find_source(folder, source)
     if isinstance(place, Tars):
         extract_tars(place, definition, folder)
-        return _index(definition, folder, folder)
-    return _index(definition, folder, place)
+        place = folder
+    return _indices(definition, place)
 
 
 def find_source(folder: Path, source: str | dict[str, Any] | None) -> Tars | Path:
@@ -41,12 +55,14 @@ def find_source(folder: Path, source: str | dict[str, Any] | None) -> Tars | Pat
             "expected {tars: FOLDER} or {tree: FOLDER}"
         )
     place = Path(source) if source else folder
-    tars = any((place / name).exists() for name in TARS.values())
-    if any((place / split).is_dir() for split in SPLITS) and not (place / EXTRACTING).exists():
+    tars = [(place / name).exists() for name in TARS.values()]
+    splits = [(place / split).is_dir() for split in SPLITS]
+    extracted = (place / EXTRACTING).exists() or (all(tars) and (place / RECORD).exists())
+    if all(splits) and not extracted:
         return place
-    if tars:
+    if any(tars):
         return Tars(place, {})
-    if source:
+    if source and not any(splits):
         raise InputError(
             f"{place}: holds neither {' nor '.join(TARS.values())}, nor train/<class>/<image> "
             "and val/<class>/<image>"
@@ -55,17 +71,30 @@ def find_source(folder: Path, source: str | dict[str, Any] | None) -> Tars | Pat
 
 
 def lies_elsewhere(folder: Path, source: str | dict[str, Any] | None) -> bool:
-    """Whether a prepared index leads to another tree than the source, or to one that is gone."""
-    indexed = ImageFolderIndex.load(folder, "val").folder
-    if not (indexed / "val").is_dir():
+    """Whether a prepared index leads to another tree than the source, or to one that is gone.
+
+    Tars are not needed any more once they are extracted. InputError where another MD5 is given
+    than what was extracted from them has.
+    """
+    indexed = {indexed_folder(folder, split) for split in SPLITS}
+    if len(indexed) > 1 or not all(
+        (place / split).is_dir() for place in indexed for split in SPLITS
+    ):
         return True
-    if source is None:
+    (place,) = indexed
+    here = os.path.abspath(place) == os.path.abspath(folder)
+    if source is None or (here and isinstance(source, str) and _holds_nothing(Path(source))):
         return False
-    if isinstance(source, str) and not Path(source).exists():  # tars that nobody needs any more
-        return False
-    place = find_source(folder, source)
-    meant = folder if isinstance(place, Tars) else place
-    return os.path.abspath(meant) != os.path.abspath(indexed)
+    meant = find_source(folder, source)
+    if not isinstance(meant, Tars):
+        return os.path.abspath(meant) != os.path.abspath(place)
+    if here:
+        check_recorded(meant, folder)
+    return not here
+
+
+def _holds_nothing(place: Path) -> bool:
+    return not any((place / name).exists() for name in (*TARS.values(), *SPLITS))
 
 
 def index_files(folder: Path) -> list[Path]:
@@ -83,7 +112,7 @@ def image_sizes(folder: Path) -> dict[str, int]:
     return found
 
 
-def _index(definition: dict[str, Any], folder: Path, images: Path) -> tuple[int, int]:
+def _indices(definition: dict[str, Any], images: Path) -> dict[str, ImageFolderIndex]:
     wanted = {"train": definition["train_samples"], "val": definition["validation_samples"]}
     for split in wanted:
         if not (images / split).is_dir():
@@ -94,7 +123,7 @@ def _index(definition: dict[str, Any], folder: Path, images: Path) -> tuple[int,
     devkit = _devkit_beside(images, definition)
     found = {}
     for split, expected in wanted.items():
-        index = found[split] = build_index(folder, split, images)
+        index = found[split] = find_images(images, split)
         _check_classes(index, devkit, images / split)
         for what, number, right in (
             ("images", len(index.paths), expected),
@@ -106,7 +135,7 @@ def _index(definition: dict[str, Any], folder: Path, images: Path) -> tuple[int,
                     f"dataset {definition['name']} has {right}"
                 )
     _same_classes(found["train"], found["val"], images)
-    return len(found["train"].paths), len(found["val"].paths)
+    return found
 
 
 def _devkit_beside(images: Path, definition: dict[str, Any]) -> Devkit | None:

@@ -2,8 +2,9 @@
 
 Nothing is copied on the way: each class's images are read at their places in the tars and written
 once. All of it happens in `.extracting` below the data folder, which becomes train/ and val/ only
-when counts and digests are right. Killed, it goes on where it was: finished classes and digests
-are not made again, as long as the tars have the size and time that `.extracting/tars.json` says.
+when counts and digests are right; classes that are missing in a finished train/ or val/ are put
+into it. Killed, it goes on where it was: finished classes and digests are not made again, as long
+as the tars have the size and time that `.extracting/tars.json` (then `tars.json`) says.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OFFICIAL_MD5 = {
     "devkit": "fa75699e90414af021442c21a62c3abf",
 }
 _OFFICIAL_NUMBERS = (1_281_167, 50_000, 1000)
-_SPLIT_OF = {"train": ("train",), "validation": ("val",), "devkit": ("val",)}
+_SPLITS_OF = {"train": ("train",), "validation": ("val",), "devkit": ("val",)}
 """What is extracted anew where a file was replaced; the devkit says whose each val image is."""
 RECORD = "tars.json"
 EXTRACTING = ".extracting"
@@ -64,7 +65,7 @@ class Tars:
 
 
 def extract_tars(tars: Tars, definition: dict[str, Any], folder: Path) -> None:
-    """Make train/ and val/ in `folder` from the tars; does nothing where they were made of them.
+    """Make train/ and val/ in `folder` from the tars; does nothing where they were.
 
     InputError names what is missing, damaged, of another number than the devkit or the definition
     says, or of another digest, and says if the disk is too small.
@@ -78,19 +79,45 @@ def extract_tars(tars: Tars, definition: dict[str, Any], folder: Path) -> None:
     with waiting_lock(
         folder / ".extracting.lock", f"{folder}: another process extracts here; waiting for it"
     ):
-        if _is_done(folder):
-            shutil.rmtree(folder / EXTRACTING, ignore_errors=True)
-            return
         _refuse_others(folder)
         devkit = read_devkit(tars.path("devkit"))
         check_devkit(devkit, definition, tars.path("devkit"))
+        if _is_done(folder, devkit):
+            shutil.rmtree(folder / EXTRACTING, ignore_errors=True)
+            check_recorded(tars, folder)
+            return
         tasks = [*_train_tasks(tars, devkit), *_validation_tasks(tars, devkit)]
         _extract(tars, definition, folder, tasks)
 
 
-def _is_done(folder: Path) -> bool:
-    made = all((folder / name).exists() for name in ("train", "val", RECORD))
-    return made and not (folder / EXTRACTING / RECORD).exists()
+def check_recorded(tars: Tars, folder: Path) -> None:
+    """Refuse an MD5 given for a tar that train/ and val/ in `folder` were not extracted from."""
+    if not tars.md5:
+        return
+    if not (folder / RECORD).exists():
+        raise InputError(
+            f"{folder / RECORD}: missing, so what is there cannot be held against the md5 in the "
+            "cluster file; expected images that were extracted from the tars, or no md5"
+        )
+    record = read_json(folder / RECORD)
+    for kind, given in tars.md5.items():
+        if (found := record[kind]["md5"]) != given.lower():
+            splits = " and ".join(str(folder / split) for split in _SPLITS_OF[kind])
+            raise InputError(
+                f"{folder / RECORD}: {splits} come from a {TARS[kind]} of MD5 {found}, expected "
+                f"{given.lower()} (in the cluster file); correct it, or remove {splits} and "
+                f"{folder / 'manifest.json'} to extract the right file"
+            )
+
+
+def _is_done(folder: Path, devkit: Devkit) -> bool:
+    """Whether all was extracted and every class's folder is still there."""
+    if (folder / EXTRACTING / RECORD).exists() or not (folder / RECORD).exists():
+        return False
+    return all(
+        (folder / s).is_dir() and devkit.train_images.keys() <= set(os.listdir(folder / s))
+        for s in ("train", "val")
+    )
 
 
 def _refuse_others(folder: Path) -> None:
@@ -179,12 +206,11 @@ def _compare(found: list[str], wanted: Iterable[str], what: str) -> None:
 
 def _extract(tars: Tars, definition: dict[str, Any], folder: Path, tasks: list[ClassTask]) -> None:
     root = folder / EXTRACTING
-    record = _begin(tars, root)
+    record = _begin(tars, folder)
     _check_digests(tars, definition, record)
-    for split in ("train", "val"):
-        if not (folder / split).exists():
-            (root / split).mkdir(parents=True, exist_ok=True)
     todo = [task for task in tasks if not _is_extracted(task, folder)]
+    for split in {task.split for task in todo}:
+        (root / split).mkdir(parents=True, exist_ok=True)
     _check_space(root, todo)
     digests = [kind for kind in TARS if record[kind]["md5"] is None]
     if todo:
@@ -193,9 +219,9 @@ def _extract(tars: Tars, definition: dict[str, Any], folder: Path, tasks: list[C
     def keep(kind: str, md5: str) -> None:
         record[kind]["md5"] = md5
         write_json(root / RECORD, record)
+        _check_digests(tars, definition, record)
 
     run_tasks(Work(str(root), todo, {kind: str(tars.path(kind)) for kind in digests}), keep)
-    _check_digests(tars, definition, record)
     for kind, entry in record.items():
         entry["md5_checked"] = tars.expected_md5(kind, definition)[1]
     unchecked = [
@@ -207,18 +233,32 @@ def _extract(tars: Tars, definition: dict[str, Any], folder: Path, tasks: list[C
     _finish(folder, root)
 
 
-def _begin(tars: Tars, root: Path) -> dict[str, dict[str, Any]]:
-    """The record of the tars; what was extracted from others than are there now is removed."""
-    old = read_json(root / RECORD) if (root / RECORD).exists() else {}
+def _begin(tars: Tars, folder: Path) -> dict[str, dict[str, Any]]:
+    """The record of the tars; what was extracted from others than are there now is removed.
+
+    InputError where that is a finished train/ or val/.
+    """
+    root = folder / EXTRACTING
+    records = [path for path in (root / RECORD, folder / RECORD) if path.exists()]
+    old = read_json(records[0]) if records else {}
     record: dict[str, dict[str, Any]] = {}
+    outdated: set[str] = set()
     for kind, name in TARS.items():
         stat = tars.path(kind).stat()
         now = {"file": name, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "md5": None}
         same = kind in old and all(old[kind][k] == now[k] for k in ("bytes", "mtime_ns"))
         record[kind] = {**now, "md5": old[kind]["md5"]} if same else now
-        if not same:
-            for split in _SPLIT_OF[kind]:
-                shutil.rmtree(root / split, ignore_errors=True)
+        if same:
+            continue
+        outdated.update(_SPLITS_OF[kind])
+        finished = [folder / split for split in _SPLITS_OF[kind] if (folder / split).exists()]
+        if finished:
+            raise InputError(
+                f"{finished[0]}: was extracted from another {name} than is in {tars.folder} now; "
+                "bring that file back, or remove the folder to extract it again"
+            )
+    for split in outdated:
+        shutil.rmtree(root / split, ignore_errors=True)
     root.mkdir(parents=True, exist_ok=True)
     write_json(root / RECORD, record)
     return record
@@ -274,7 +314,10 @@ def _check_space(root: Path, todo: list[ClassTask]) -> None:
 def _finish(folder: Path, root: Path) -> None:
     """Give the folders their names; a kill in between is made good by the next call."""
     for split in ("train", "val"):
-        if (root / split).exists():
+        if (root / split).exists() and (folder / split).exists():
+            for made in sorted((root / split).iterdir()):
+                os.rename(made, folder / split / made.name)
+        elif (root / split).exists():
             os.rename(root / split, folder / split)
     os.replace(root / RECORD, folder / RECORD)
     shutil.rmtree(root)

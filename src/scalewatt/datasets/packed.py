@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tarfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,6 @@ from scalewatt.locks import waiting_lock
 PACKED, PLACES = "packed.tar", "packed.parquet"
 _IMAGES_AT_ONCE = 500
 _NAME_IN_HEADER = 100
-_AGAIN = "make it again with scalewatt prepare --pack"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def pack(data_folder: Path | str) -> Path:
     ):
         digests = {split: index.sha256() for split, index in indices.items()}
         if _described(folder) != (digests, _size(folder / PACKED)):
+            _remove_left_behind(folder)
             _make(folder, indices, digests)
     return folder / PACKED
 
@@ -60,18 +61,40 @@ def pack(data_folder: Path | str) -> Path:
 def load_packed(data_folder: Path | str, indices: dict[str, ImageFolderIndex]) -> Packed:
     """The packed file of a prepared folder; InputError where it is missing, cut or of other images."""
     folder = Path(data_folder)
-    described = _described(folder)
-    if described is None:
-        raise InputError(f"{folder / PACKED}: missing; {_AGAIN}")
-    digests, size = described
-    if {split: index.sha256() for split, index in indices.items()} != digests:
-        raise InputError(f"{folder / PACKED}: was made of other images than are indexed; {_AGAIN}")
-    if size != (found := _size(folder / PACKED)):
-        raise InputError(f"{folder / PACKED}: has {found} bytes, expected {size}; {_AGAIN}")
+    _check(folder, indices)
     table = pq.read_table(folder / PLACES)
     rows = np.stack([table[name].to_numpy() for name in ("offset", "bytes", "crc32")], axis=1)
     ends = np.cumsum([len(indices[split].paths) for split in SPLITS])[:-1]
     return Packed(folder / PACKED, dict(zip(SPLITS, np.split(rows, ends), strict=True)))
+
+
+def check_packed(data_folder: Path | str) -> None:
+    """InputError where the packed file of a prepared folder is missing, cut or of other images."""
+    folder = Path(data_folder)
+    if _described(folder) is None:  # known without reading the indices
+        raise InputError(f"{folder / PACKED}: missing; {make_again(folder)}")
+    _check(folder, {split: ImageFolderIndex.load(folder, split) for split in SPLITS})
+
+
+def make_again(data_folder: Path | str) -> str:
+    """How a packed file is made, for a message."""
+    command = shlex.join(["scalewatt", "prepare", "--folder", str(data_folder), "--pack"])
+    return f"make it with: {command}"
+
+
+def _check(folder: Path, indices: dict[str, ImageFolderIndex]) -> None:
+    described = _described(folder)
+    if described is None:
+        raise InputError(f"{folder / PACKED}: missing; {make_again(folder)}")
+    digests, size = described
+    if {split: index.sha256() for split, index in indices.items()} != digests:
+        raise InputError(
+            f"{folder / PACKED}: was made of other images than are indexed; {make_again(folder)}"
+        )
+    if size != (found := _size(folder / PACKED)):
+        raise InputError(
+            f"{folder / PACKED}: has {found} bytes, expected {size}; {make_again(folder)}"
+        )
 
 
 def _size(path: Path) -> int:
@@ -87,6 +110,12 @@ def _described(folder: Path) -> tuple[dict[str, str], int] | None:
 
 
 # --- packing ------------------------------------------------------------------------------------
+
+
+def _remove_left_behind(folder: Path) -> None:
+    """Remove what killed packings wrote; the caller holds the lock."""
+    for path in (*folder.glob(".packed.*.tmp.tar"), *folder.glob(".packed.*.tmp.parquet")):
+        path.unlink(missing_ok=True)
 
 
 def _make(folder: Path, indices: dict[str, ImageFolderIndex], digests: dict[str, str]) -> None:

@@ -2,7 +2,8 @@
 
 `manifest.json` in the folder says what was made from which definition. For an embedded dataset it
 is written first, without a marker, and again at the end; so a folder without a manifest is never
-taken for ours, and one without a marker never for finished.
+taken for ours, and one without a marker never for finished. For images it loses its marker once
+they are checked, before their indices are replaced.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from scalewatt.datasets.image_source import (
     lies_elsewhere,
     prepare_images,
 )
+from scalewatt.datasets.prepared import MANIFEST, changed_index, file_sha256
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 
-MANIFEST = "manifest.json"
 MANIFEST_VERSION = 2  # of the manifest and of what the embedded generators write
 Source = str | dict[str, Any] | None
 """A path or URL, an object as under `sources` in a cluster file, or nothing."""
@@ -39,7 +40,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     """
     folder = Path(folder)
     definition = json.loads(json.dumps(definition))  # as it reads in the manifest
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder)
     manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).exists() else None
     embedded = definition["source"] == "embedded"
     of_images = definition["format"] == "imagenet" and not embedded
@@ -59,14 +60,14 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
         )
     build = {
         ("imagenet", True): _embedded_scans,
-        ("imagenet", False): prepare_images,
+        ("imagenet", False): _images,
         ("era5", True): _embedded_waves,
         ("era5", False): _era5,
     }[definition["format"], embedded]
     samples = build(definition, folder, source)
     if of_images:  # the images themselves are read too rarely to be hashed, and may lie elsewhere
         files = {name: {"bytes": size} for name, size in image_sizes(folder).items()}
-        files_here = {path.name: {"bytes": path.stat().st_size} for path in index_files(folder)}
+        files_here = {path.name: _described(path) for path in index_files(folder)}
     elif embedded:
         files = files_here = _list_files(folder, definition)
     else:
@@ -94,8 +95,17 @@ def prepare_dataset_year(
 
     if definition["format"] != "era5" or definition["source"] == "embedded":
         raise InputError(f"dataset {definition['name']} is not prepared year by year")
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder)
     return prepare_era5_year(definition, folder, source, year)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be made ({error.strerror}); name another folder in data_roots"
+        ) from error
 
 
 def _manifest(definition: dict, files: dict, marker: dict | None) -> dict[str, Any]:
@@ -108,12 +118,13 @@ def _manifest(definition: dict, files: dict, marker: dict | None) -> dict[str, A
 
 
 def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, Any]) -> bool:
-    """Whether the folder holds this definition's data, judged by names and sizes."""
+    """Whether the folder holds this definition's data, judged by names, sizes and its indices."""
     wanted = _manifest(definition, manifest["files"], manifest["marker"])
     if manifest["marker"] is None or manifest != wanted:
         return False
     paths = ((folder / name, entry["bytes"]) for name, entry in manifest["files"].items())
-    return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+    whole = all(path.is_file() and path.stat().st_size == size for path, size in paths)
+    return whole and changed_index(folder, manifest) is None
 
 
 # --- the four kinds; each returns (training samples, validation samples) ------------------------
@@ -127,6 +138,14 @@ def _embedded_scans(definition: dict, folder: Path, source: Source) -> tuple[int
         for entry in Path(building).iterdir():
             entry.rename(folder / entry.name)
     return definition["train_samples"], definition["validation_samples"]
+
+
+def _images(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
+    indices = prepare_images(definition, folder, source)
+    write_json(folder / MANIFEST, _manifest(definition, {}, None))
+    for split, index in indices.items():
+        index.save(folder, split)
+    return len(indices["train"].paths), len(indices["val"].paths)
 
 
 def _embedded_waves(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
@@ -189,16 +208,14 @@ def _list_files(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
         for path in below:
             if not path.is_file():
                 continue
-            entry: dict[str, Any] = {"bytes": path.stat().st_size}
-            if definition["source"] == "embedded" or path.name == "statistics.json":
-                entry["sha256"] = _file_sha256(path)
-            listed[path.relative_to(folder).as_posix()] = entry
+            cheap = definition["source"] == "embedded" or path.name == "statistics.json"
+            name = path.relative_to(folder).as_posix()
+            listed[name] = _described(path) if cheap else {"bytes": path.stat().st_size}
     return listed
 
 
-def _file_sha256(path: Path) -> str:
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+def _described(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _content_sha256(files: dict[str, dict[str, Any]]) -> str:

@@ -1,7 +1,8 @@
 """A node's own copy of the images that a run reads, unpacked from the packed file.
 
 Each copy has a folder of its own on the node's scratch, with a lock held as long as the process
-that made it lives: so the next one can tell, and removes, what a killed one left behind.
+that made it lives: so the next one can tell, and removes, what a killed one left behind. Forked
+children do not hold it. The last part of a folder's name is random, what is before it names the node.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,13 +21,15 @@ from pathlib import Path
 
 import numpy as np
 
-from scalewatt.datasets.image_extraction import write_file
+from scalewatt.datasets.image_files import write_file
 from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.packed import Packed, load_packed
+from scalewatt.datasets.packed import Packed, load_packed, make_again
 from scalewatt.errors import InputError
 
 PREFIX, _NEW = "scalewatt-staged-", ".scalewatt-staging-"
 _OWNER = ".owner"
+_NEW_S = 60.0
+"""A folder that has not got its name after so long belongs to a process that was killed."""
 _READ_BYTES, _GAP_BYTES = 8 << 20, 64 << 10
 """Images of one read: at most so many bytes, with gaps of at most so many."""
 _held: dict[Path, int] = {}
@@ -93,7 +97,7 @@ def _scratch_folder(scratch: str) -> Path:
 
 def _own_folder(base: Path) -> Path:
     """A new folder; its lock is held before it has the name by which others look for it."""
-    new = Path(tempfile.mkdtemp(prefix=f"{_NEW}{os.uname().nodename}-", dir=base))
+    new = Path(tempfile.mkdtemp(prefix=_prefix(_NEW), dir=base))
     lock = os.open(new / _OWNER, os.O_WRONLY | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     folder = base / (PREFIX + new.name.removeprefix(_NEW))
@@ -107,7 +111,7 @@ def _remove_left_behind(base: Path) -> None:
 
     Other nodes' may be there where scratch is shared, and a lock need not be seen across nodes.
     """
-    for folder in base.glob(f"{PREFIX}{os.uname().nodename}-*"):
+    for folder in _of_this_node(base, PREFIX):
         with suppress(OSError):  # somebody else's, gone, or locked: in use
             lock = os.open(folder / _OWNER, os.O_WRONLY)
             try:
@@ -115,6 +119,31 @@ def _remove_left_behind(base: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)
+    for folder in _of_this_node(base, _NEW):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _NEW_S:
+                (folder / _OWNER).unlink(missing_ok=True)
+                folder.rmdir()
+
+
+def _of_this_node(base: Path, kind: str) -> list[Path]:
+    """Folders whose name is this node's but for the random part: node `a-b` is not node `a`."""
+    paths = base.glob(f"{kind}*")
+    return [path for path in paths if path.name.rpartition("-")[0] + "-" == _prefix(kind)]
+
+
+def _prefix(kind: str) -> str:
+    return f"{kind}{os.uname().nodename}-"
+
+
+def _release_in_child() -> None:
+    """A forked process has no part in the folders: its worker may outlive a killed rank."""
+    for lock in _held.values():
+        os.close(lock)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 def _check_space(base: Path, places: Places) -> None:
@@ -178,8 +207,7 @@ def _unpack_run(descriptor: int, path: Path, folder: Path, run: Places) -> None:
         image = content[offset - start : offset - start + size]
         if len(image) != size or zlib.crc32(image) != checksum:
             raise InputError(
-                f"{path}: {name} in it is damaged; remove the file and make it again with "
-                "scalewatt prepare --pack"
+                f"{path}: {name} in it is damaged; remove the file, then {make_again(path.parent)}"
             )
         write_file(folder / name, image)
 
