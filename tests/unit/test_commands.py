@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from scalewatt.campaign.command import (
     PLACEHOLDERS,
     check_commands,
     check_unchanged,
+    command_models,
     command_words,
     is_command_spec,
 )
@@ -262,6 +264,17 @@ def test_a_missing_file_is_no_obstacle_to_drawing_finished_runs(script: Path) ->
     assert len(campaign.configurations) == 2
     with pytest.raises(InputError, match=r"'train\.py' names no file"):
         check_commands(campaign)
+
+
+def test_what_a_waiting_job_is_its_spec_says_and_not_the_edited_campaign(tmp_path: Path) -> None:
+    assert command_models(own()) == {"mynet"}
+    runs = {"oldnet": spec(own()), "mynet": make_spec()}
+    for name, text in {**{n: json.dumps(s) for n, s in runs.items()}, "torn": "{"}.items():
+        path = tmp_path / "runs" / f"{name}-local-n001" / "1" / "spec.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    assert command_models(own(), tmp_path / "runs") == {"oldnet"}
+    assert command_models(own(), tmp_path / "none yet") == {"mynet"}
 
 
 PLACE = Place(rank=5, size=8, local_rank=1, local_size=4, node=1, nodes=2, address="n1", port=4711)

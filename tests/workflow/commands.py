@@ -22,6 +22,8 @@ from scalewatt.campaign.spec import run_spec, spec_text
 PATIENCE_S = 120
 
 PLAIN = """
+import time
+begun = time.time()
 import argparse, os
 import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -40,13 +42,18 @@ for _ in range(given.epochs):
     loss.backward()
     optimizer.step()
 local = [os.environ[name] for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")]
-print("rank", dist.get_rank(), "of", dist.get_world_size(), *local, given.batch_size)
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # whole lines, of two ranks in one log
+
+say("rank", dist.get_rank(), "of", dist.get_world_size(), *local, given.batch_size)
+say("rank", dist.get_rank(), "ran from", begun, "to", time.time())
 dist.destroy_process_group()
 """
 MARKED = """
 import time
 from scalewatt.events import report, stage
 
+time.sleep(1)  # so that its start is recorded
 for epoch in range(3):
     stage("train", epoch)
     time.sleep(0.3)

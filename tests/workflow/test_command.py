@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from commands import SCRIPTS
-from workspace import Workspace
+from workspace import TINY, Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -88,7 +90,12 @@ def test_a_plain_ddp_script_finds_its_world_and_its_numbers(own: Workspace) -> N
 def test_a_script_that_says_nothing_trains_from_its_start_to_its_end(own: Workspace) -> None:
     events = rows(run_folder(own, PLAIN_2) / "events.parquet")
     assert [event["stage"] for event in events] == ["startup", "train", "shutdown"]
-    assert events[1]["end_s"] - events[1]["start_s"] > 0
+    startup, train, shutdown = events
+    log = (run_folder(own, PLAIN_2) / "train.log").read_text()
+    (said,) = re.findall(r"rank 0 ran from (\S+) to (\S+)$", log, flags=re.MULTILINE)
+    begun, ended = map(float, said)
+    assert train["start_s"] <= begun < ended <= train["end_s"]
+    assert (startup["end_s"], train["end_s"]) == (train["start_s"], shutdown["start_s"])
     (row,) = rows(run_folder(own, PLAIN_2) / "history.parquet")
     assert (row["samples"], row["metric"], row["updates"]) == (1280, None, None)
 
@@ -154,6 +161,29 @@ def test_a_changed_file_trains_its_runs_again_and_a_missing_one_is_refused(
     assert code == 1
     assert "models.marked.files: 'mark*.py' names no file" in output
     assert "Traceback" not in output
+
+
+def test_a_job_that_waited_in_a_queue_runs_though_the_campaign_was_edited(
+    own: Workspace, tmp_path: Path
+) -> None:
+    queued = own.copy(tmp_path / "project")
+    shutil.rmtree(queued.path / "work")
+    for path in run_folder(queued, MARKED_1).iterdir():
+        if path.name != "spec.json":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    job = (  # as Snakemake's executors start it
+        *("--mode", "remote", "--cores", "1", "--configfiles", "profiles/local/cluster.yaml"),
+        *("--target-jobs", f"train_command:configuration={MARKED_1},repeat=1"),
+    )
+    (queued.path / "scripts" / "stopped.py").unlink()  # another model's
+    code, output = queued.snakemake("-n", *job, profile=None)
+    assert code == 0 and f"train {MARKED_1} repeat 1" in output, output
+    other = TINY.read_text().replace("name: tiny", "name: own")
+    (queued.path / "campaigns" / "own.yaml").write_text(other)  # without any command
+    code, output = queued.snakemake(*job, profile=None)
+    assert code == 0, output
+    assert (run_folder(queued, MARKED_1) / "provenance.json").exists()
+    assert len(rows(run_folder(queued, MARKED_1) / "history.parquet")) == 3
 
 
 def test_a_stopped_command_goes_on_from_its_own_checkpoint(own: Workspace) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from scalewatt.campaign.cluster import basis, known_devices, parse_cluster, powers
-from scalewatt.campaign.command import check_commands
+from scalewatt.campaign.command import check_commands, command_models
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.registered import registered_cluster, registered_devices
@@ -44,7 +44,7 @@ if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is traine
     RESULTS_ONLY = True
 elif RESULTS_ONLY is None:
     RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
-if not RESULTS_ONLY:
+if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_devices, CAMPAIGN, CLUSTER)
     checked(check_commands, CAMPAIGN)
 

@@ -46,10 +46,11 @@ if all(device.partition for device in CLUSTER.devices.values()):
     }
 
 
-# Runs of commands have no weights and no dataset of ours.
-COMMANDS = (
-    f"(?:{'|'.join(sorted(CAMPAIGN.commands()))})-" if CAMPAIGN.commands() else "-"
+# Runs of commands have no weights and no dataset of ours. No model is named "-".
+COMMANDS = command_models(
+    CAMPAIGN, Path(RESULTS, "runs") if workflow.remote_exec else None
 )
+COMMANDS = f"(?:{'|'.join(sorted(COMMANDS)) or '-'})-"
 
 
 rule train:
@@ -79,18 +80,17 @@ rule train:
         " --work {WORK:q} {params.weights} --out $(dirname {output.provenance:q})"
 
 
-if CAMPAIGN.commands():
-
-    use rule train as train_command with:
-        input:
-            spec=f"{RUN}/spec.json",
-        output:
-            history=f"{RUN}/history.parquet",
-            events=f"{RUN}/events.parquet",
-            perun=directory(f"{RUN}/perun"),
-            log=f"{RUN}/train.log",
-            provenance=f"{RUN}/provenance.json",
-        wildcard_constraints:
-            configuration=rf"(?={COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
-        params:
-            weights="",
+# Always there: a job that waited in a cluster's queue names it, whatever the campaign has become.
+use rule train as train_command with:
+    input:
+        spec=f"{RUN}/spec.json",
+    output:
+        history=f"{RUN}/history.parquet",
+        events=f"{RUN}/events.parquet",
+        perun=directory(f"{RUN}/perun"),
+        log=f"{RUN}/train.log",
+        provenance=f"{RUN}/provenance.json",
+    wildcard_constraints:
+        configuration=rf"(?={COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
+    params:
+        weights="",

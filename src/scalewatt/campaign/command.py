@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from math import floor
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from scalewatt.campaign.expansion import Expansion
 from scalewatt.campaign.known_models import COMMAND
 from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.spec import read_spec
 from scalewatt.campaign.validation import nearest
 from scalewatt.errors import InputError
 
@@ -44,6 +46,23 @@ def is_command(content: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
 def is_command_spec(spec: Mapping[str, Any]) -> bool:
     """Whether a run is one of a command."""
     return spec["dataset"]["format"] == COMMAND
+
+
+def command_models(campaign: Campaign, runs: Path | None = None) -> set[str]:
+    """Names of the models that are commands; of those with specs in the folder `runs`, as these say.
+
+    A job that waited in a cluster's queue is what its spec says, whatever the campaign has become.
+    """
+    names, seen = set(campaign.commands()), set()
+    for path in sorted(runs.glob("*/*/spec.json")) if runs else ():
+        model = path.parts[-3].partition("-")[0]
+        if model in seen:
+            continue
+        with suppress(InputError):  # a damaged spec of another run is no matter of this job
+            spec = read_spec(path)
+            seen.add(model)
+            (names.add if is_command_spec(spec) else names.discard)(model)
+    return names
 
 
 class CommandExpansion(Expansion):

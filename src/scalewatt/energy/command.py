@@ -83,8 +83,8 @@ def run_command(
         if any(ranks.comm.allgather(stop.asked())):
             code = EXIT_STOPPED
         else:
-            command = start_child(words, Path(job.spec["settings"]["folder"]), environment)
             events.enter("train")
+            command = start_child(words, Path(job.spec["settings"]["folder"]), environment)
             code = wait_for_child(command, signals)
     if code not in (0, EXIT_STOPPED):
         raise CommandFailed(f"the command of rank {place.rank} on {ranks.host} {how_ended(code)}")
