@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -36,6 +37,12 @@ def test_it_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) <= {*sys.stdlib_module_names, "scalewatt"}
+
+
+@pytest.mark.parametrize("name", ["__init__", "events", "training/__init__", "training/events"])
+def test_a_script_of_an_older_python_can_read_it(name: str) -> None:
+    package = Path(events.__file__).parent
+    ast.parse((package / f"{name}.py").read_text(), feature_version=(3, 8))
 
 
 def test_outside_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
