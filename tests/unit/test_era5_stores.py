@@ -167,9 +167,33 @@ def constant(store):
     return store
 
 
+def in_fractions_later(store):
+    store["relative_humidity"].loc[{"time": TIMES[4:]}] /= 100
+    return store
+
+
+def in_percent_later(store):
+    store["relative_humidity"].loc[{"time": slice(None, TIMES[3])}] /= 100
+    return store
+
+
+def with_one_level_as_a_fraction(store):
+    store["relative_humidity"].loc[{"level": 850}] /= 100
+    return store
+
+
+def with_the_lowest_level_as_height(store):
+    store["geopotential"].loc[{"level": 1000}] /= 9.80665
+    return store
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (in_fractions_later, r"at 500 hPa reaches no more than .* on 2000-01-02T00:00.*fraction"),
+        (in_percent_later, "relative_humidity at 500 hPa reaches from .* on 2000-01-02T00:00"),
+        (with_one_level_as_a_fraction, r"humidity at 850 hPa reaches no more than .*fraction"),
+        (with_the_lowest_level_as_height, "geopotential at 1000 hPa reaches .* height in m; give"),
         (in_celsius, "2m_temperature reaches from .*°C; give K"),
         (in_hectopascal, "surface_pressure reaches from .*hPa; give Pa"),
         (normalised, "these look normalised"),

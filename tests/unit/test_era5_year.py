@@ -22,6 +22,7 @@ from hypothesis.extra import numpy as hnp
 from scalewatt.datasets import era5_year
 from scalewatt.datasets.era5_channels import CHANNELS
 from scalewatt.datasets.era5_moments import Moments, field_moments
+from scalewatt.datasets.era5_partial import Progress
 from scalewatt.datasets.era5_prepare import prepare_year
 from scalewatt.datasets.era5_statistics import (
     load_climatology,
@@ -138,15 +139,138 @@ def test_what_was_begun_of_something_else_is_not_gone_on_with(resumed, url, whol
     np.testing.assert_array_equal(fields(resumed), fields(whole)[:150])
 
 
-@pytest.mark.parametrize("lost", [".2000.progress.npz", ".2000.h5.partial"])
-def test_a_damaged_note_or_a_lost_file_starts_the_year_anew(resumed, url, whole, lost):
-    (resumed.parent / ".2000.progress.npz").write_bytes(b"PK torn")
-    (resumed.parent / lost).unlink()
+def torn(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize("name", [".2000.progress.npz", ".2000.h5.partial"])
+@pytest.mark.parametrize("damage", [os.remove, torn, lambda path: path.write_bytes(b"PK torn")])
+def test_a_damaged_or_lost_note_or_file_starts_the_year_anew(resumed, url, whole, name, damage):
+    damage(resumed.parent / name)
     prepare_year(url, 2000, resumed, times=year_times(2000)[:STEPS])
     assert resumed.read_bytes() == whole.read_bytes()
 
 
-def test_too_little_space_is_said_before_anything_is_read(tmp_path, url, monkeypatch):
+def killed_in_january(url, path):
+    """Start the year, and kill it once its file was begun."""
+    partial = path.with_name(".2000.h5.partial")
+    before = partial.stat().st_ino if partial.exists() else None
+    process = start(url, path)
+    try:
+        wait_for(lambda: partial.exists() and partial.stat().st_ino != before, process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not path.exists()
+
+
+def finish(url, path):
+    prepare_year(url, 2000, path, times=year_times(2000)[:STEPS])
+
+
+def test_a_year_whose_file_was_lost_and_is_killed_again_has_all_its_months(resumed, url, whole):
+    resumed.with_name(".2000.h5.partial").unlink()
+    killed_in_january(url, resumed)
+    assert months_done(resumed) == 0
+    finish(url, resumed)
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_another_source_between_two_starts_leaves_no_hole(resumed, url, whole, tmp_path):
+    store = marked_store(years=(2000,), steps=STEPS)
+    store["2m_temperature"][3] = 20.0
+    with pytest.raises(InputError, match="2m_temperature reaches from 20 to 20"):
+        finish(write(store, tmp_path / "celsius.zarr"), resumed)
+    finish(url, resumed)
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_a_note_speaks_for_no_other_file(resumed, url, whole):
+    note = resumed.with_name(".2000.progress.npz").read_bytes()
+    resumed.with_name(".2000.h5.partial").unlink()
+    killed_in_january(url, resumed)
+    resumed.with_name(".2000.progress.npz").write_bytes(note)
+    finish(url, resumed)
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def zeroed(partial, step):
+    with h5py.File(partial) as file:
+        at, size = file["fields"].id.get_offset(), 4 * int(np.prod(file["fields"].shape[1:]))
+    with partial.open("r+b") as file:
+        file.seek(at + step * size)
+        file.write(bytes(size))
+
+
+def test_months_that_lost_their_values_are_made_again(resumed, url, whole):
+    zeroed(resumed.with_name(".2000.h5.partial"), 123)  # the last step of January
+    finish(url, resumed)
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_values_lost_before_the_end_are_not_published(tmp_path, url, whole, monkeypatch):
+    path, save = tmp_path / "2000.h5", Progress.save
+
+    def losing(progress, note):
+        save(progress, note)
+        zeroed(tmp_path / ".2000.h5.partial", 123)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "save", losing)
+        with pytest.raises(InputError, match=r"partial: does not hold what was written to it"):
+            finish(url, path)
+    assert not path.exists()
+    finish(url, path)
+    assert path.read_bytes() == whole.read_bytes()
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_after(months, monkeypatch):
+    """Let the next year end after so many months."""
+    save = Progress.save
+
+    def stopping(progress, note):
+        save(progress, note)
+        if progress.months == months:
+            monkeypatch.setattr(Progress, "save", save)
+            raise Stopped
+
+    monkeypatch.setattr(Progress, "save", stopping)
+
+
+def test_a_local_store_written_anew_is_not_gone_on_with(tmp_path, monkeypatch):
+    store, path = marked_store(years=(2000,), steps=STEPS), tmp_path / "new" / "2000.h5"
+    stop_after(1, monkeypatch)
+    with pytest.raises(Stopped):
+        finish(write(store, tmp_path / "era5.zarr"), path)
+    store["2m_temperature"] += 1
+    finish(write(store, tmp_path / "era5.zarr"), path)
+    expected = expected_fields(store, year_times(2000)[:STEPS])
+    np.testing.assert_array_equal(fields(path), expected)
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    store, path = marked_store(years=(2000,), steps=40), tmp_path / "new" / "2000.h5"
+    url, times, save = write(store, tmp_path / "era5.zarr"), year_times(2000)[:40], Progress.save
+
+    def rewriting(progress, note):
+        save(progress, note)
+        write(store, tmp_path / "era5.zarr")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "save", rewriting)
+        with pytest.raises(InputError, match=r"era5\.zarr: was changed while 2000\.h5 was made"):
+            prepare_year(url, 2000, path, times=times)
+    assert not path.exists()
+    prepare_year(url, 2000, path, times=times)
+    np.testing.assert_array_equal(fields(path), expected_fields(store, times))
+
+
+def test_too_little_space_is_said_before_the_year_is_begun(tmp_path, url, monkeypatch):
     free = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
     with pytest.raises(InputError, match=r"GB are needed for this year, 0\.0 GB are free"):

@@ -10,8 +10,13 @@ import pytest
 from era5_data import DEFINITION, original_fields
 
 from scalewatt.datasets.era5 import YearFile
+from scalewatt.datasets.era5_partial import Progress
 from scalewatt.datasets.era5_prepare import prepare_year
-from scalewatt.datasets.era5_statistics import load_climatology, load_statistics
+from scalewatt.datasets.era5_statistics import (
+    load_climatology,
+    load_statistics,
+    stored_moments,
+)
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.datasets.prepare import prepare_dataset
 from scalewatt.errors import InputError
@@ -133,6 +138,49 @@ def test_missing_doubled_and_torn_files_are_named(tmp_path):
         prepare(tmp_path)
     (tmp_path / "originals" / "2000.h5").write_bytes(content)
     with pytest.raises(InputError, match="has the year 2000 twice"):
+        prepare(tmp_path)
+
+
+def test_an_original_replaced_between_two_starts_is_read_anew(tmp_path, monkeypatch):
+    class Stopped(Exception):
+        pass
+
+    def stopping(progress, note):
+        save(progress, note)
+        raise Stopped
+
+    original, save = tmp_path / "originals" / "2000.h5", Progress.save
+    write(original, steps=260)
+    monkeypatch.setattr(Progress, "save", stopping)
+    with pytest.raises(Stopped):
+        prepare(tmp_path, samples=258)
+    monkeypatch.setattr(Progress, "save", save)
+
+    def warmer(values):
+        values[:, 2] += 5
+        return values
+
+    write(original, steps=260, change=warmer)
+    prepare(tmp_path, samples=258)
+    stored = stored_moments(tmp_path / "new" / "2000.h5", 260)
+    with h5py.File(tmp_path / "new" / "2000.h5") as file:
+        mean = file["fields"][:, 2].mean(dtype=np.float64)
+    assert stored.mean[2] == pytest.approx(mean, rel=1e-12)
+
+
+def humidity_fraction(*channels):
+    def change(values):
+        values[:, channels] /= 100
+        return values
+
+    return change
+
+
+@pytest.mark.parametrize(("channels", "level"), [((17, 18), 500), ((18,), 850)])
+def test_humidity_as_a_fraction_is_refused(tmp_path, channels, level):
+    write(tmp_path / "originals" / "2000.h5", steps=40, change=humidity_fraction(*channels))
+    message = f"relative_humidity at {level} hPa reaches no more than 0.*looks like a fraction"
+    with pytest.raises(InputError, match=message):
         prepare(tmp_path)
 
 

@@ -48,6 +48,9 @@ SHORT_NAMES = {
 
 Z500 = CHANNELS.index("z500")
 
+ALOFT = frozenset(v for v, level in CHANNEL_SOURCES.values() if level is not None)
+"""The variables of pressure levels."""
+
 
 def channels_by_variable() -> dict[str, dict[int | None, int]]:
     """Per variable, the channel of each of its levels."""

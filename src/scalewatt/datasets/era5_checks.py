@@ -49,9 +49,18 @@ Wide enough for every analysis of the atmosphere, and narrow enough that another
 of geopotential, or normalised values fall outside in several channels.
 """
 
+FRACTION = 2.0
+"""Relative humidity in percent exceeds this somewhere on every globe, a fraction nowhere."""
+LEAST_SPREAD = {"z1000": 2_000.0}
+"""A range that includes 0 does not tell metres from m²/s². Pressure at sea level, which differs by
+more than 60 hPa on every globe and by less than 200 hPa, does: 5000 m²/s² and 1600 m."""
+
 
 def check_field(channel: int, low: float, high: float, time: np.datetime64, source: str) -> None:
-    """InputError unless a field with these extremes is finite and plausible."""
+    """InputError unless a field of the globe with these extremes is finite and plausible.
+
+    Values that are to be converted must be already.
+    """
     what, when = describe_channel(channel), str(time)[:16]
     if not (np.isfinite(low) and np.isfinite(high)):
         raise InputError(f"{source}: {what} has missing values on {when}")
@@ -63,6 +72,17 @@ def check_field(channel: int, low: float, high: float, time: np.datetime64, sour
         )
     if low == high:
         raise InputError(f"{source}: {what} is {low:g} everywhere on {when}")
+    name = CHANNELS[channel]
+    if name in ("r500", "r850") and high <= FRACTION:
+        raise InputError(
+            f"{source}: {what} reaches no more than {high:g} on {when}: this looks like a fraction; "
+            "give percent"
+        )
+    if high - low < LEAST_SPREAD.get(name, 0):
+        raise InputError(
+            f"{source}: {what} reaches from {low:g} to {high:g} on {when}: this looks like height "
+            "in m; give m²/s²"
+        )
 
 
 def _guess(name: str, low: float, high: float) -> str:
@@ -95,8 +115,8 @@ class Conversions:
 def recognise(humidity_500: np.ndarray, geopotential_500: np.ndarray, source: str) -> Conversions:
     """The units of relative humidity and geopotential by their values at 500 hPa.
 
-    Humidity in percent exceeds 2 somewhere on every globe, a fraction nowhere. 500 hPa lies at 4 to
-    6 km of height, or 40 000 to 60 000 m²/s². InputError where they are neither.
+    Humidity is a fraction up to `FRACTION`. 500 hPa lies at 4 to 6 km of height, or 40 000 to
+    60 000 m²/s². InputError where they are neither.
     """
     humidity, geopotential = float(humidity_500.max()), float(geopotential_500.max())
     if not (0 < humidity <= 250 or np.isnan(humidity)):
@@ -104,7 +124,7 @@ def recognise(humidity_500: np.ndarray, geopotential_500: np.ndarray, source: st
             f"{source}: relative_humidity at 500 hPa reaches {humidity:g}; "
             "allowed are percent (0–100, a little over is possible) or a fraction (0–1)"
         )
-    return Conversions(humidity <= 2, 4_000 < geopotential < 6_500)
+    return Conversions(humidity <= FRACTION, 4_000 < geopotential < 6_500)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from scalewatt.datasets.era5_grib import GRIB, open_grib
 from scalewatt.datasets.era5_netcdf import NETCDF3, NETCDF4, open_netcdf
-from scalewatt.datasets.era5_pieces import FieldSource, Piece
+from scalewatt.datasets.era5_pieces import FieldSource, OpenedFile, Piece
 from scalewatt.errors import InputError
 
 HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
@@ -24,23 +24,27 @@ def open_files(patterns: Sequence[str], lists: Path | None = None) -> FieldSourc
     """
     name = f"ERA5 files {', '.join(patterns)}"
     pieces: dict[str, list[Piece]] = {}
+    passed_over: dict[str, str] = {}
     grid: tuple[np.ndarray, np.ndarray] | None = None
     grid_of, units = "", "unknown"
     for path in _matches(patterns):
-        found, latitude, longitude, here = _open(path, lists)
-        if not found:
+        found = _open(path, lists)
+        passed_over |= found.passed_over
+        if not found.pieces:
             continue
+        here = found.latitude, found.longitude
         if grid is None:
-            grid, grid_of = (latitude, longitude), str(path)
-        elif not all(map(_same, grid, (latitude, longitude))):
+            grid, grid_of = here, str(path)
+        elif not all(map(_same, grid, here)):
             raise InputError(f"{path}: is on another grid than {grid_of}")
-        for variable, some in found.items():
+        for variable, some in found.pieces.items():
             pieces.setdefault(variable, []).extend(some)
-        units = here if here != "unknown" else units
+        units = found.humidity_units if found.humidity_units != "unknown" else units
     if grid is None:
-        raise InputError(f"{name}: hold none of the variables needed")
+        more = "".join(f"; {text}" for text in passed_over.values())
+        raise InputError(f"{name}: hold none of the variables needed{more}")
     facts = {"relative_humidity_over": HUMIDITY}
-    return FieldSource(name, *grid, pieces, units, facts)
+    return FieldSource(name, *grid, pieces, units, facts, passed_over=passed_over)
 
 
 def _matches(patterns: Sequence[str]) -> list[Path]:
@@ -54,17 +58,13 @@ def _matches(patterns: Sequence[str]) -> list[Path]:
     return sorted(paths)
 
 
-def _open(
-    path: Path, lists: Path | None
-) -> tuple[dict[str, list[Piece]], np.ndarray, np.ndarray, str]:
+def _open(path: Path, lists: Path | None) -> OpenedFile:
     with path.open("rb") as file:
         start = file.read(4)
     if start == GRIB:
-        grib, latitude, longitude = open_grib(path, lists)
-        return {v: list(some) for v, some in grib.items()}, latitude, longitude, "%"
+        return open_grib(path, lists)
     if start[:3] == NETCDF3 or start == NETCDF4:
-        netcdf, latitude, longitude, units = open_netcdf(path)
-        return {v: [piece] for v, piece in netcdf.items()}, latitude, longitude, units
+        return open_netcdf(path)
     raise InputError(f"{path}: is neither GRIB nor netCDF (it begins with {start!r})")
 
 

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, SHORT_NAMES
+from scalewatt.datasets.era5_channels import ALOFT, SHORT_NAMES
+from scalewatt.datasets.era5_pieces import OpenedFile
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
+from scalewatt.locks import waiting_lock
 
 GRIB = b"GRIB"
 LIST_VERSION = 1
@@ -47,6 +49,10 @@ class GribPiece:
     level_chunk: int = 1
     seconds: list[int] = field(default_factory=list)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.where,)
+
     def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
         fields = [np.empty((len(times), *self.shape), np.float32) for _ in levels]
         with open(self.where, "rb") as file:
@@ -58,17 +64,15 @@ class GribPiece:
         return fields
 
 
-def open_grib(
-    path: Path, lists: Path | None
-) -> tuple[dict[str, list[GribPiece]], np.ndarray, np.ndarray]:
-    """Pieces by variable, latitudes and longitudes of a file; `lists` is where lists are kept.
+def open_grib(path: Path, lists: Path | None) -> OpenedFile:
+    """Pieces of a file and its grid; `lists` is where lists are kept.
 
     InputError where the file is torn or has another grid than a regular one.
     """
     listed = _listed(path, lists)
     grid, rows = listed["grid"], listed["messages"]
     if grid is None:
-        return {}, np.empty(0), np.empty(0)
+        return OpenedFile()
     columns_, rows_, north, south, west, east = grid
     latitude = np.linspace(north, south, rows_)
     longitude = np.linspace(west, east if east >= west else east + 360, columns_)
@@ -81,7 +85,7 @@ def open_grib(
         messages[seconds, level] = (offset, size)
     shape = (rows_, columns_)
     pieces = {v: list(_pieces(path, m, shape)) for v, m in by_variable.items()}
-    return pieces, latitude, longitude
+    return OpenedFile(pieces, latitude, longitude, "%")
 
 
 def _pieces(path: Path, messages: Messages, shape: tuple[int, int]) -> Iterator[GribPiece]:
@@ -113,20 +117,33 @@ def _values(message: bytes) -> np.ndarray:
 
 
 def _listed(path: Path, lists: Path | None) -> dict[str, Any]:
-    """What messages the file has: {"grid": [...], "messages": [[variable, s, level, at, bytes]]}."""
+    """What messages the file has: {"grid": [...], "messages": [[variable, s, level, at, bytes]]}.
+
+    A file is listed by one process; others wait for the list.
+    """
     status = path.stat()
     state = {"version": LIST_VERSION, "bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
-    kept = None
-    if lists is not None:
-        kept = lists / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.json"
-        if kept.exists():
-            listed = read_json(kept)
-            if listed["file"] == state:
-                return listed
-    listed = {"file": state} | _scan(path)
-    if kept is not None:
-        write_json(kept, listed)
-    return listed
+    if lists is None:
+        return _scan(path)
+    kept = lists / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.json"
+    if (listed := _kept(kept, state)) is not None:
+        return listed
+    lists.mkdir(parents=True, exist_ok=True)
+    waiting = f"scalewatt: waiting for another process that lists the messages of {path}"
+    with waiting_lock(kept.with_suffix(".lock"), waiting):
+        if (listed := _kept(kept, state)) is None:
+            listed = {"file": state} | _scan(path)
+            write_json(kept, listed)
+        return listed
+
+
+def _kept(kept: Path, state: dict[str, int]) -> dict[str, Any] | None:
+    """The list of a file in this state; None where there is none, or it is damaged."""
+    try:
+        listed = read_json(kept)
+        return listed if listed["file"] == state else None
+    except (InputError, KeyError, TypeError):
+        return None
 
 
 def _scan(path: Path) -> dict[str, Any]:
@@ -167,16 +184,12 @@ def _describe(handle: Any, path: Path) -> list[Any] | None:
         return None
     kind = get(handle, "typeOfLevel")
     level = {"isobaricInhPa": 1.0, "isobaricInPa": 0.01}.get(kind)
-    if (level is not None) != _is_aloft(variable):
+    if (level is not None) != (variable in ALOFT):
         return None
     text = f"{get(handle, 'validityDate'):08d}{get(handle, 'validityTime'):04d}+0000"
     seconds = int(datetime.strptime(text, "%Y%m%d%H%M%z").timestamp())
     hpa = None if level is None else round(get(handle, "level") * level)
     return [variable, seconds, hpa, get(handle, "offset", int), get(handle, "totalLength")]
-
-
-def _is_aloft(variable: str) -> bool:
-    return any(v == variable and level is not None for v, level in CHANNEL_SOURCES.values())
 
 
 def _grid(handle: Any, path: Path) -> list[float]:

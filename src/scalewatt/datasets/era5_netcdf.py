@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, SHORT_NAMES
+from scalewatt.datasets.era5_channels import ALOFT, CHANNEL_SOURCES, SHORT_NAMES
 from scalewatt.datasets.era5_labels import (
     as_index,
     decode,
@@ -17,6 +17,7 @@ from scalewatt.datasets.era5_labels import (
     decode_times,
     dimension_names,
 )
+from scalewatt.datasets.era5_pieces import OpenedFile
 from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class NetcdfPiece:
     level_chunk: int
     array: xr.DataArray
     expver: tuple[int, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.where,)
 
     def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
         array = self.array
@@ -62,9 +67,10 @@ class NetcdfPiece:
         return whole
 
 
-def open_netcdf(path: Path) -> tuple[dict[str, NetcdfPiece], np.ndarray, np.ndarray, str]:
-    """Pieces by variable, latitudes, longitudes, and the units of relative humidity.
+def open_netcdf(path: Path) -> OpenedFile:
+    """Pieces of a file, its grid, and the units of relative humidity.
 
+    In a file without pressure levels, what should have some is passed over: `z` is orography there.
     InputError where the file is none, torn, or of a kind that cannot be told.
     """
     import xarray as xr
@@ -82,39 +88,41 @@ def open_netcdf(path: Path) -> tuple[dict[str, NetcdfPiece], np.ndarray, np.ndar
     except Exception as error:  # the engines' many
         raise InputError(f"{path}: cannot be read as netCDF ({error})") from error
     dataset = _renamed(dataset, path)
-    variables = _variables(dataset)
+    variables, passed_over = _variables(dataset), {}
+    if "level" not in dataset.coords:
+        passed_over = {
+            variable: f"{path}: {variables.pop(variable)} has no pressure levels"
+            for variable in sorted(ALOFT & variables.keys())
+        }
     if not variables:
-        return {}, np.empty(0), np.empty(0), "unknown"
+        return OpenedFile(passed_over=passed_over)
     for name in ("time", "latitude", "longitude"):
         if name not in dataset.coords:
             raise InputError(f"{path}: missing {name}")
     times = decode_times(dataset["time"].values, dataset["time"].attrs, str(path))
-    levels: tuple[int, ...] | None = None
+    levels: tuple[int, ...] = ()
     if "level" in dataset.coords:
         levels = decode_levels(dataset["level"].values, dataset["level"].attrs, str(path))
     pieces = {}
     for variable, name in variables.items():
         array = dataset[name]
-        if aloft := _is_aloft(variable):
-            if levels is None:
-                raise InputError(
-                    f"{path}: {name} has no pressure levels; it cannot be told which it is of"
-                )
-            if "level" not in array.dims and len(levels) > 1:
-                raise InputError(f"{path}: {name} has no dimension of its pressure levels")
+        if variable in ALOFT and "level" not in array.dims and len(levels) > 1:
+            raise InputError(f"{path}: {name} has no dimension of its pressure levels")
         chunk = _chunks(array)
-        pieces[variable] = NetcdfPiece(
+        piece = NetcdfPiece(
             where=str(path),
             times=times,
-            levels=(levels or ()) if aloft else (None,),
+            levels=levels if variable in ALOFT else (None,),
             time_chunk=chunk.get("time", 1),
             level_chunk=chunk.get("level", 1),
             array=_without_members(array, path),
             expver=_experiment_versions(dataset) if "expver" in array.dims else (),
         )
+        pieces[variable] = [piece]
     humidity = variables.get("relative_humidity")
     units = str(dataset[humidity].attrs.get("units", "unknown")) if humidity else "unknown"
-    return pieces, dataset["latitude"].values, dataset["longitude"].values, units
+    grid = dataset["latitude"].values, dataset["longitude"].values
+    return OpenedFile(pieces, *grid, units, passed_over)
 
 
 def _renamed(dataset: xr.Dataset, path: Path) -> xr.Dataset:
@@ -141,10 +149,6 @@ def _variables(dataset: xr.Dataset) -> dict[str, str]:
         if variable in known:
             found[variable] = name
     return found
-
-
-def _is_aloft(variable: str) -> bool:
-    return any(v == variable and level is not None for v, level in CHANNEL_SOURCES.values())
 
 
 def _without_members(array: xr.DataArray, path: Path) -> xr.DataArray:

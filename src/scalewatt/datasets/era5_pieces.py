@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,11 +51,28 @@ class Piece(Protocol):
         """Levels decoded together."""
         ...
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Local files that are not the same any more when the values are others."""
+        ...
+
     def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
         """Per level the fields (time, latitude, longitude) at these positions, NaN where missing.
 
         Any exception where they cannot be read.
         """
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """The pieces of one file by variable, its grid, and the attribute of relative humidity."""
+
+    pieces: Mapping[str, Sequence[Piece]] = field(default_factory=dict)
+    latitude: np.ndarray = field(default_factory=lambda: np.empty(0))
+    longitude: np.ndarray = field(default_factory=lambda: np.empty(0))
+    humidity_units: str = "unknown"
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """Why a variable is not taken from here, in words."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +87,15 @@ class FieldSource:
     facts: dict[str, Any] = field(default_factory=dict)
     """To be recorded as attributes."""
     block_bytes: int = BLOCK_BYTES
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """Of variables: where they were found, but of no use."""
 
     def check(self, times: np.ndarray) -> None:
         """InputError unless every variable, level and time is there, and once."""
         wanted = channels_by_variable()
         if absent := sorted(wanted.keys() - self.pieces.keys()):
-            raise InputError(f"{self.name}: missing {', '.join(absent)}{_hint(absent)}")
+            more = "".join(f"; {self.passed_over[v]}" for v in absent if v in self.passed_over)
+            raise InputError(f"{self.name}: missing {', '.join(absent)}{_hint(absent)}{more}")
         lacking = {
             level
             for variable, levels in wanted.items()
@@ -108,6 +130,11 @@ class FieldSource:
                 f"{self.name}: {_label(variable, level)} is missing {len(absent)} times: "
                 f"{shown}{more}"
             )
+
+    def files(self, times: np.ndarray) -> list[str]:
+        """The local files that hold any of these times."""
+        pieces = (piece for pieces in self.pieces.values() for piece in pieces)
+        return sorted({f for p in pieces if np.isin(times, p.times).any() for f in p.files})
 
     def read(
         self, variable: str, levels: Sequence[int | None], times: np.ndarray
@@ -162,6 +189,19 @@ class FieldSource:
         return max(1, at_once // step_bytes)
 
 
+def file_states(paths: Iterable[Path | str]) -> str:
+    """Names, sizes and times of files, in words; of one that is not there, that."""
+    return "; ".join(map(_state, sorted(set(map(str, paths)))))
+
+
+def _state(path: str) -> str:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return f"{path} {error.strerror}"
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
+
+
 def _label(variable: str, level: int | None) -> str:
     return variable if level is None else f"{variable} at {level} hPa"
 
@@ -190,6 +230,8 @@ class LabelledYear:
     source: FieldSource
     orientation: Orientation
     conversions: Conversions
+    files: list[str]
+    """Local files that are read for it."""
 
     @classmethod
     def open(
@@ -200,7 +242,8 @@ class LabelledYear:
         source.check(times)
         (humidity,) = source.read("relative_humidity", [500], times[:1])
         (geopotential,) = source.read("geopotential", [500], times[:1])
-        return cls(source, orientation, recognise(humidity, geopotential, source.name))
+        conversions = recognise(humidity, geopotential, source.name)
+        return cls(source, orientation, conversions, source.files(times))
 
     @property
     def name(self) -> str:
@@ -213,6 +256,10 @@ class LabelledYear:
     @property
     def link(self) -> None:
         return None
+
+    @property
+    def state(self) -> str:
+        return file_states(self.files)
 
     @property
     def attributes(self) -> dict[str, Any]:

@@ -19,11 +19,11 @@ import numpy as np
 from scalewatt.datasets.era5_channels import CHANNELS
 from scalewatt.datasets.era5_checks import check_field
 from scalewatt.datasets.era5_files import HUMIDITY
-from scalewatt.datasets.era5_pieces import BLOCK_BYTES, Block
+from scalewatt.datasets.era5_layout import CHANNEL_COUNTS
+from scalewatt.datasets.era5_pieces import BLOCK_BYTES, Block, file_states
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.errors import InputError
 
-CHANNEL_COUNTS = (20, 21)
 TIBET, AMERICA = (33.0, 90.0), (33.0, 270.0)
 """Latitude and longitude: 5 km high, and near sea level half the globe away."""
 
@@ -86,6 +86,10 @@ class OriginalYear:
     @property
     def link(self) -> tuple[Path, int]:
         return self.path.resolve(), self.steps
+
+    @property
+    def state(self) -> str:
+        return file_states([self.path])
 
     def blocks(self, times: np.ndarray) -> Iterator[Block]:
         """All channels of some steps at once."""

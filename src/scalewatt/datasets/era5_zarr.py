@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class ZarrPiece:
     level_chunk: int
     array: zarr.Array
     dimensions: tuple[str, ...]
+    files: tuple[str, ...]
 
     def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
         order = np.argsort(levels)
@@ -98,6 +100,7 @@ def open_zarr(url: str) -> FieldSource:
                 level_chunk=chunk.get("level", 1),
                 array=array,
                 dimensions=dimensions,
+                files=_metadata_files(url, variable),
             )
         ]
     units = str(_attributes(arrays.get("relative_humidity")).get("units", "unknown"))
@@ -112,6 +115,15 @@ def _store(url: str) -> Any:
     if "://" in url:
         return FsspecStore.from_url(url, read_only=True)
     return LocalStore(url, read_only=True)
+
+
+def _metadata_files(url: str, variable: str) -> tuple[str, ...]:
+    """A local store's files that say what a variable is; none of a store elsewhere."""
+    if "://" in url and not url.startswith("file://"):
+        return ()
+    root = Path(url.removeprefix("file://"))
+    files = (folder / name for folder in (root, root / variable) for name in METADATA)
+    return tuple(str(file) for file in files if file.exists())
 
 
 def _strict(store: Any) -> Any:

@@ -1,0 +1,242 @@
+"""The unfinished file of a year, and the note of what in it is done.
+
+The file's structure is complete from the start: values are written at their offsets, past the HDF5
+library. File and note belong together by a random token; it stands, negative, in the places of the
+counts, which the end overwrites. So a note never speaks for a file that was made anew. Of every
+month that is done, the note has the checksums of the last step, which are compared before the
+month is relied on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import zipfile
+import zlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from scalewatt.datasets.era5_channels import CHANNELS
+from scalewatt.datasets.era5_moments import Moments
+from scalewatt.datasets.era5_statistics import store_moments
+from scalewatt.errors import InputError
+from scalewatt.files import atomic_path
+
+FORMAT_VERSION = 2  # of a partial file and its progress
+SPARE_BYTES = 64 * 2**20
+FIELDS_UNDER_WAY = 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a year's file is to be."""
+
+    times: np.ndarray
+    latitude: np.ndarray
+    longitude: np.ndarray
+    attributes: dict[str, Any]
+    link: tuple[Path, int] | None
+    state: str
+    """Of the source's files, as the reader gives it."""
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Of `fields` as written: (time, channel, latitude, longitude)."""
+        return (len(self.times), len(CHANNELS), len(self.latitude), len(self.longitude))
+
+    @property
+    def bytes(self) -> int:
+        """Of `fields`."""
+        return 4 * int(np.prod(self.shape))
+
+    @property
+    def months(self) -> list[slice]:
+        """The steps of every month."""
+        month = self.times.astype("datetime64[M]")
+        starts = [0, *(np.flatnonzero(month[1:] != month[:-1]) + 1).tolist(), len(month)]
+        return [slice(first, last) for first, last in pairwise(starts)]
+
+    @property
+    def identity(self) -> str:
+        """Whether a note is of this very year, from files that are unchanged."""
+        times = self.times.astype("datetime64[s]").astype(np.int64)
+        described = [
+            FORMAT_VERSION,
+            [int(times[0]), int(times[-1]), *self.shape],
+            {key: str(value) for key, value in self.attributes.items()},
+            str(self.link),
+            self.state,
+        ]
+        return json.dumps(described)
+
+
+def new_token() -> int:
+    """A negative number that no other file has."""
+    return -1 - secrets.randbits(62)
+
+
+@dataclass
+class Progress:
+    """Months done, the moments of their fields, and checksums (month, channel) of their last steps."""
+
+    identity: str
+    token: int = field(default_factory=new_token)
+    months: int = 0
+    moments: Moments = field(default_factory=Moments)
+    checksums: list[list[int]] = field(default_factory=list)
+
+    @classmethod
+    def load(cls, path: Path, identity: str) -> Progress:
+        """What was noted; nothing done where it is missing, unreadable or of something else."""
+        try:
+            with np.load(path, allow_pickle=False) as noted:
+                if str(noted["identity"]) != identity:
+                    return cls(identity)
+                return cls(
+                    identity,
+                    int(noted["token"]),
+                    int(noted["months"]),
+                    Moments(*(noted[key] for key in ("count", "mean", "squares", "z500_sum"))),
+                    noted["checksums"].tolist(),
+                )
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+            return cls(identity)
+
+    def save(self, path: Path) -> None:
+        """Replace what was noted."""
+        assert self.moments.z500_sum is not None
+        with atomic_path(path) as temporary:
+            np.savez(
+                temporary,
+                identity=self.identity,
+                token=self.token,
+                months=self.months,
+                count=self.moments.count,
+                mean=self.moments.mean,
+                squares=self.moments.squares,
+                z500_sum=self.moments.z500_sum,
+                checksums=np.array(self.checksums, np.int64).reshape(-1, len(CHANNELS)),
+            )
+
+
+def checksum(values: np.ndarray) -> int:
+    """Of a contiguous field."""
+    return zlib.crc32(values.data.cast("B"))
+
+
+def create_partial(partial: Path, layout: Layout, token: int) -> None:
+    """An HDF5 file with everything but the values, which have their places already."""
+    with atomic_path(partial) as temporary, h5py.File(temporary, "w") as file:
+        describe(file, layout)
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_layout(h5py.h5d.CONTIGUOUS)
+        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        creation.set_obj_track_times(False)
+        count = np.full(len(CHANNELS), token, np.int64)
+        moments = Moments(count, z500_sum=np.zeros(layout.shape[2:]))
+        store_moments(file, moments, len(layout.times))
+        space = h5py.h5s.create_simple(layout.shape)
+        h5py.h5d.create(file.id, b"fields", h5py.h5t.NATIVE_FLOAT, space, creation)
+
+
+def describe(file: h5py.File, layout: Layout) -> None:
+    """Write labels and attributes."""
+    times = layout.times
+    if layout.link is not None:  # the file linked to may go on longer than what is used
+        times = times[0] + np.arange(layout.link[1]) * np.timedelta64(6, "h")
+    file["time"] = times.astype("datetime64[s]").astype(np.int64)
+    file["latitude"], file["longitude"] = layout.latitude, layout.longitude
+    for key, value in layout.attributes.items():
+        file.attrs[key] = value
+
+
+def holds(partial: Path, layout: Layout, progress: Progress) -> bool:
+    """Whether the file is the one that the note is of, with the values of all its months."""
+    try:
+        with h5py.File(partial, "r") as file:
+            fields = file["fields"]
+            right = fields.shape == layout.shape and fields.dtype == np.float32
+            if not right or (file["statistics/count"][...] != progress.token).any():
+                return False
+            if partial.stat().st_size < fields.id.get_offset() + layout.bytes:
+                return False
+            if len(progress.checksums) != progress.months:
+                return False
+            for month, noted in zip(layout.months, progress.checksums, strict=False):
+                last = fields[month.stop - 1]
+                if [checksum(values) for values in last] != noted:
+                    return False
+    except (OSError, KeyError, ValueError):
+        return False
+    return True
+
+
+def check_space(partial: Path, layout: Layout) -> None:
+    """InputError unless the rest of the values has room."""
+    needed = layout.bytes - 512 * partial.stat().st_blocks + SPARE_BYTES
+    free = shutil.disk_usage(partial.parent).free
+    if needed > free:
+        raise InputError(
+            f"{partial.parent}: {needed / 1e9:.1f} GB are needed for this year, "
+            f"{free / 1e9:.1f} GB are free"
+        )
+
+
+class FieldWriter:
+    """Writes fields to their places in a partial file, in a thread of its own."""
+
+    def __init__(self, partial: Path) -> None:
+        with h5py.File(partial, "r") as file:
+            self.start = file["fields"].id.get_offset()
+        self.file = os.open(partial, os.O_WRONLY)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="era5-write")
+        self.under_way: deque[Future[None]] = deque()
+
+    def write(self, values: np.ndarray, step: int, channel: int) -> None:
+        """Hand over a contiguous field; OSError of an earlier one."""
+        at = self.start + (step * len(CHANNELS) + channel) * values.nbytes
+        self.under_way.append(self.thread.submit(_write, self.file, values, at))
+        if len(self.under_way) > FIELDS_UNDER_WAY:
+            self.under_way.popleft().result()
+
+    def flush(self) -> None:
+        """Return when all is on the disk."""
+        while self.under_way:
+            self.under_way.popleft().result()
+        os.fsync(self.file)
+
+    def close(self) -> None:
+        """Give up what is not written yet."""
+        self.thread.shutdown(cancel_futures=True)
+        os.close(self.file)
+
+
+def _write(target: int, values: np.ndarray, at: int) -> None:
+    data = memoryview(values.data).cast("B")
+    while data:
+        written = os.pwrite(target, data, at)
+        data, at = data[written:], at + written
+
+
+def store_at_offsets(partial: Path, moments: Moments) -> None:
+    """Write the moments to their places, so that the file's structure stays as it is on the disk."""
+    with h5py.File(partial, "r") as file:
+        group = file["statistics"]
+        places = {key: group[key].id.get_offset() for key in group}
+    target = os.open(partial, os.O_WRONLY)
+    try:
+        for key, at in places.items():
+            _write(target, np.ascontiguousarray(getattr(moments, key)), at)
+        os.fsync(target)
+    finally:
+        os.close(target)
