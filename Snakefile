@@ -16,7 +16,7 @@ include: "workflow/rules/variants.smk"
 include: "workflow/rules/figures.smk"
 
 
-if not RESULTS_ONLY:
+if not RESULTS_ONLY or workflow.remote_exec:
 
     include: "workflow/rules/train.smk"
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec, spec_text, text_sha256
-from scalewatt.training.history import HISTORY_SCHEMA
 from scalewatt.energy.samples import short_name
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_table, write_text
 from scalewatt.registration.recordings import Recorded, Window, place
+from scalewatt.training.history import HISTORY_SCHEMA
 
 
 @dataclass(frozen=True)
