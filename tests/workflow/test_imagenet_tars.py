@@ -37,9 +37,21 @@ def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "data" / "tars.json").read_text())
     assert {entry["md5_checked"] for entry in record.values()} == {"given"}
 
+    # Nodes are to unpack the images, which have been prepared without that.
+    (tmp_path / "scratch").mkdir()
+    cluster.write_text(cluster.read_text() + yaml.safe_dump({"scratch": str(tmp_path / "scratch")}))
+    code, output = workspace.snakemake("figure2", *campaign)
+    command = f"scalewatt prepare --folder {tmp_path / 'data'} --pack"
+    assert code == 1 and f"packed.tar: missing; make it with: {command}" in output, output
+    assert "Traceback" not in output and not (workspace.path / "work").exists()
+    workspace.done("prepare_imagenet", "-R", "dataset", *campaign)
+    assert (tmp_path / "data" / "packed.tar").exists()
+
     workspace.done("figure2", *campaign)
     (run,) = (workspace.path / "results" / "photos" / "runs").glob("*/1")
     history = pq.read_table(run / "history.parquet").to_pylist()
     assert [(row["samples"], row["updates"]) for row in history] == [(18, 3), (18, 3)]
     assert all(row["train_loss"] > 0 for row in history)
-    assert workspace.jobs("prepare_imagenet", *campaign) == {}
+    assert "stage_data" in pq.read_table(run / "events.parquet")["stage"].to_pylist()
+    workspace.done("prepare_imagenet", "-R", "dataset", *campaign)
+    assert workspace.jobs("figure2", *campaign) == {}, "preparing again trains nothing again"

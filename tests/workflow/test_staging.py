@@ -57,7 +57,9 @@ def test_without_the_packed_file_nothing_is_trained(
 ) -> None:
     training = replace(Training.of(tmp_path / "run", data, IMAGES), scratch=scratch)
     code, output = training.run()
-    assert code == 64, output
-    assert "packed.tar: missing; make it again with scalewatt prepare --pack" in output
+    assert code == 1, output
+    command = f"scalewatt prepare --folder {data / 'scans'} --pack"
+    assert f"packed.tar: missing; make it with: {command}" in output
     assert not training.out.exists()
+    assert not (training.work / "train.log").exists(), "no rank was started"
     assert list(scratch.iterdir()) == []

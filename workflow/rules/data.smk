@@ -4,6 +4,7 @@
 #        data re-runs nothing; the data themselves are no outputs and are never deleted
 # ERA5 is prepared by one job a year (datasets/<name>/<year>.json), then its statistics are merged.
 from scalewatt.datasets.era5_times import all_years
+from scalewatt.datasets.prepared import is_staged
 
 
 def years_of(wildcards):
@@ -18,9 +19,34 @@ def years_of(wildcards):
 
 
 def pack_option(wildcards):
-    """Images are packed where nodes are to unpack them; no parameter, so that it re-runs nothing."""
+    """Images are packed where nodes are to unpack them.
+
+    No parameter: preparing again in a run that has trainings re-runs all of them. So whoever adds
+    `scratch` later prepares again alone, and is told so before any training begins.
+    """
     images = CAMPAIGN.datasets()[wildcards.dataset]["format"] == "imagenet"
     return "--pack" if images and CLUSTER.scratch else ""
+
+
+def check_packed_images():
+    """Refuse to begin trainings whose nodes would find nothing to unpack."""
+    from scalewatt.datasets.packed import check_packed
+
+    jobs = list(workflow.dag.needrun_jobs())
+    prepared_now = {job.wildcards.dataset for job in jobs if job.rule.name == "dataset"}
+    specs = [spec_of(job.wildcards) for job in jobs if job.rule.name == "train"]
+    found = {
+        spec["dataset"]["name"]: spec["dataset"]
+        for spec in specs
+        if is_staged(spec, CLUSTER.scratch)
+    }
+    for name in sorted(found.keys() - prepared_now):
+        check_packed(CLUSTER.data_folder(found[name]))
+
+
+onstart:
+    if CLUSTER.scratch and not workflow.remote_exec:
+        checked(check_packed_images)
 
 
 rule dataset:
@@ -35,6 +61,7 @@ rule dataset:
         ),
         data_source=lambda wildcards: CLUSTER.source_text(wildcards.dataset),
         pack=pack_option,
+        mem_mb=3000,
     params:
         definition=lambda wildcards: canonical(CAMPAIGN.datasets()[wildcards.dataset]),
     message:
