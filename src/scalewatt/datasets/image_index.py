@@ -79,6 +79,13 @@ def indexed_folder(folder: Path | str, split: str) -> Path:
     return _images_folder(pq.read_schema(_existing(folder, split)), folder)
 
 
+def classes_are_there(folder: Path | str, split: str) -> bool:
+    """Whether there is a folder for each class of a split's index."""
+    schema = pq.read_schema(_existing(folder, split))
+    root = _images_folder(schema, folder) / split
+    return root.is_dir() and set(json.loads(schema.metadata[b"classes"])) <= set(os.listdir(root))
+
+
 def _existing(folder: Path | str, split: str) -> Path:
     path = index_path(folder, split)
     if not path.exists():

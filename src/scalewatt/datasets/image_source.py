@@ -10,6 +10,7 @@ from scalewatt.datasets.devkit import Devkit, read_devkit
 from scalewatt.datasets.image_index import (
     SPLITS,
     ImageFolderIndex,
+    classes_are_there,
     find_images,
     index_path,
     indexed_folder,
@@ -71,15 +72,13 @@ def find_source(folder: Path, source: str | dict[str, Any] | None) -> Tars | Pat
 
 
 def lies_elsewhere(folder: Path, source: str | dict[str, Any] | None) -> bool:
-    """Whether a prepared index leads to another tree than the source, or to one that is gone.
+    """Whether a prepared index leads to another tree than the source, or to one with classes gone.
 
     Tars are not needed any more once they are extracted. InputError where another MD5 is given
     than what was extracted from them has.
     """
     indexed = {indexed_folder(folder, split) for split in SPLITS}
-    if len(indexed) > 1 or not all(
-        (place / split).is_dir() for place in indexed for split in SPLITS
-    ):
+    if len(indexed) > 1 or not all(classes_are_there(folder, split) for split in SPLITS):
         return True
     (place,) = indexed
     here = os.path.abspath(place) == os.path.abspath(folder)
