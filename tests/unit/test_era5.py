@@ -14,9 +14,9 @@ from era5_data import DEFINITION, fields, marked_store, write
 from scalewatt.datasets import era5_pieces, era5_prepare, era5_zarr
 from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, CHANNELS
 from scalewatt.datasets.era5_prepare import prepare, prepare_year
-from scalewatt.datasets.era5_statistics import load_statistics
+from scalewatt.datasets.era5_statistics import load_climatology, load_statistics
 from scalewatt.datasets.era5_times import year_times
-from scalewatt.datasets.prepare import prepare_dataset
+from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
 from scalewatt.errors import InputError
 
 
@@ -176,6 +176,77 @@ def test_years_of_another_grid_are_refused(tmp_path, prepared):
     (tmp_path / "copy" / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"1999\.h5: has .* \(20, 5, 8\).* needs \(20, 6, 8\)"):
         prepare_dataset(DEFINITION | {"grid": [5, 8]}, tmp_path / "copy", None)
+
+
+def test_years_with_humidity_of_different_kinds_are_refused(tmp_path, prepared, url):
+    store = marked_store()
+    store["relative_humidity"] = store["relative_humidity"] / 100
+    fraction = write(store, tmp_path / "fraction.zarr")
+    prepare_dataset_year(DEFINITION, tmp_path / "mixed", fraction, 2000)
+    message = r"mixed: .*1999\.h5 over unknown, 2000\.h5 over water .*from one source"
+    with pytest.raises(InputError, match=message):
+        prepare_dataset(DEFINITION, tmp_path / "mixed", url)
+    assert not (tmp_path / "mixed" / "statistics.json").exists()
+
+
+def test_years_with_other_channels_are_refused(tmp_path, prepared):
+    folder, _ = prepared
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "manifest.json").unlink()
+    with h5py.File(tmp_path / "copy" / "2001.h5", "r+") as file:
+        file.attrs["channels"] = [*CHANNELS[1:], "u10"]
+    with pytest.raises(InputError, match=r"2001\.h5: has the channels v10 .*; needed are u10 v10"):
+        prepare_dataset(DEFINITION, tmp_path / "copy", None)
+
+
+def swapped(statistics):
+    return json.dumps(statistics | {"channels": statistics["channels"][::-1]})
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda _: "{", "is no readable JSON file"),
+        (lambda _: "[]", "is damaged"),
+        (lambda _: "{}", "is damaged"),
+        (
+            lambda s: json.dumps(s | {"sd": s["sd"][:19]}),
+            "is damaged .its numbers are no mean and sd",
+        ),
+        (
+            lambda s: json.dumps(s | {"sd": [0.0, *s["sd"][1:]]}),
+            "is damaged .its numbers are no mean and sd",
+        ),
+        (swapped, "is of the channels"),
+    ],
+)
+def test_damaged_statistics_are_named_and_made_again(tmp_path, prepared, damage, message):
+    folder, marker = prepared
+    shutil.copytree(folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "statistics.json"
+    whole = path.read_text()
+    path.write_text(damage(json.loads(whole)))
+    with pytest.raises(InputError, match=rf"statistics\.json: {message}"):
+        load_statistics(tmp_path / "copy")
+    (tmp_path / "copy" / "manifest.json").unlink()
+    assert prepare_dataset(DEFINITION, tmp_path / "copy", None) == marker
+    assert path.read_text() == whole
+
+
+def test_a_damaged_climatology_is_named_and_made_again(tmp_path, prepared):
+    folder, _ = prepared
+    shutil.copytree(folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "climatology.h5"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(
+        InputError, match=r"climatology\.h5: is damaged .*prepare the dataset again"
+    ):
+        load_climatology(tmp_path / "copy")
+    (tmp_path / "copy" / "manifest.json").unlink()
+    prepare_dataset(DEFINITION, tmp_path / "copy", None)
+    np.testing.assert_array_equal(load_climatology(tmp_path / "copy"), load_climatology(folder))
+    with pytest.raises(InputError, match=r"climatology\.h5: is \(5, 8\); needed is \(9, 8\)"):
+        load_climatology(folder, (9, 8))
 
 
 def test_a_store_that_cannot_be_opened_is_named(tmp_path):

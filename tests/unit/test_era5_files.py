@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import eccodes
@@ -236,7 +238,11 @@ def without_levels(store):
     ("change", "message"),
     [
         (ensemble, "has 2 along number; needed is one"),
-        (without_levels, "t has no pressure levels"),
+        (without_levels, r"hold none of the variables needed; .*new\.nc: t has no pressure levels"),
+        (
+            lambda s: s.assign(temperature=s["temperature"].isel(level=0)),
+            "temperature has no dimension of its pressure levels",
+        ),
         (lambda s: s.rename(latitude="y"), r"new\.nc: missing latitude"),
         (
             lambda s: s.isel(time=slice(0, 4)),
@@ -252,6 +258,82 @@ def test_files_that_cannot_be_used_are_refused_by_name(tmp_path, store, change, 
     change(store).to_netcdf(tmp_path / "new.nc", engine="h5netcdf")
     with pytest.raises(InputError, match=message):
         prepare(tmp_path, "new.nc")
+
+
+def test_orography_among_surface_variables_is_passed_over(tmp_path, store, expected):
+    surface, levels = split(store)
+    surface.assign(z=surface["sp"] * 0 + 3).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    invariant = surface[["sp"]].isel(time=0, drop=True).rename(sp="z")
+    invariant.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    levels.to_netcdf(tmp_path / "c.nc", engine="h5netcdf")
+    np.testing.assert_array_equal(fields(prepare(tmp_path, "*.nc")), expected)
+
+
+def test_a_variable_without_levels_is_told_where_no_other_file_has_it(tmp_path, store):
+    surface, levels = split(store)
+    surface.assign(z=surface["sp"] * 0 + 3).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    levels.drop_vars("z").to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    with pytest.raises(
+        InputError, match=r"missing geopotential; .*a\.nc: z has no pressure levels"
+    ):
+        prepare(tmp_path, "*.nc")
+
+
+SCAN = """
+import os, sys, time
+from pathlib import Path
+from scalewatt.datasets import era5_grib
+
+scan = era5_grib._scan
+def slowly(path):
+    found = scan(path)
+    (Path(sys.argv[2]) / f"scanned-{os.getpid()}").touch()
+    time.sleep(1)
+    return found
+era5_grib._scan = slowly
+era5_grib.open_grib(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+def test_a_file_is_gone_through_once_by_processes_at_the_same_time(tmp_path, store):
+    write_grib(store.isel(time=[0]), tmp_path / "a.grib")
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    command = [sys.executable, "-c", SCAN, str(tmp_path / "a.grib"), str(lists)]
+    three = [subprocess.Popen(command) for _ in range(3)]
+    try:
+        assert [process.wait() for process in three] == [0, 0, 0]
+    finally:
+        for process in three:
+            process.kill()
+    assert len(list(lists.glob("scanned-*"))) == 1
+
+
+def test_a_damaged_list_of_messages_is_made_again(tmp_path, store, expected):
+    write_grib(store, tmp_path / "all.grib")
+    prepare(tmp_path, "all.grib").unlink()
+    (kept,) = (tmp_path / "prepared" / ".grib").glob("*.json")
+    for damage in ("{", "[]", "{}"):
+        kept.write_text(damage)
+        path = prepare(tmp_path, "all.grib")
+        np.testing.assert_allclose(fields(path), expected, rtol=1e-4, atol=1e-2)
+        path.unlink()
+
+
+def test_a_file_of_the_year_that_is_replaced_is_read_anew_and_others_do_not_matter(tmp_path, store):
+    write_grib(store, tmp_path / "a.grib")
+    later = store.assign_coords(time=store.time + np.timedelta64(40, "D"))
+    write_grib(later, tmp_path / "b.grib")
+
+    def state():
+        source = open_files([str(tmp_path / "*.grib")])
+        return LabelledYear.open(source, TIMES, None).state
+
+    before = state()
+    write_grib(later.isel(time=slice(0, 3)), tmp_path / "b.grib")
+    assert state() == before
+    write_grib(store, tmp_path / "a.grib")
+    assert state() != before
 
 
 def test_values_in_two_files_are_refused_with_both_names(tmp_path, store):

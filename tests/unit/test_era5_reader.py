@@ -63,13 +63,26 @@ def test_a_target_may_be_in_the_next_year(tmp_path: Path) -> None:
             times = year_times(year).astype("datetime64[s]").astype(np.int64)
             values = np.broadcast_to(times[:, None, None, None] / 21600, (len(times), 1, 3, 2))
             file["fields"], file["time"] = values.astype(np.float32), times
-    data = Era5Dataset(tmp_path, [1999], lead_steps=2, samples_per_year=1460)
+    data = Era5Dataset(tmp_path, [1999], 2, samples_per_year=1460, known_years=[1999, 2000])
     assert len(data) == 1460
     for position in (0, 1457, 1458, 1459):
         x, targets = data[0, position]
         assert (targets[:, 0, 0, 0] - x[0, 0, 0]).tolist() == [1, 2]
     leap = Era5Dataset(tmp_path, [2000], lead_steps=2, samples_per_year=1460)
     assert len(leap) == 1460  # 1464 times: room for the targets
+
+
+@pytest.mark.parametrize("foreign", ["whole", "torn"])
+def test_a_year_that_the_definition_does_not_name_changes_nothing(
+    tmp_path: Path, foreign: str
+) -> None:
+    write_year(tmp_path, 2017, steps=1460)
+    write_year(tmp_path, 2018)
+    if foreign == "torn":
+        (tmp_path / "2018.h5").write_bytes(b"torn")
+    options = {"lead_steps": 1, "samples_per_year": 1460, "require_targets": False}
+    assert len(Era5Dataset(tmp_path, [2017], **options, known_years=[2016, 2017, 2019])) == 1459
+    assert len(Era5Dataset(tmp_path, [2017], **options)) == 1459
 
 
 def test_a_sample_without_target_is_refused_in_training_and_left_out_in_evaluation(
@@ -168,6 +181,33 @@ def test_a_view_alone_keeps_the_memory(folder: Path) -> None:
     assert all(part.data_ptr() != view.data_ptr() for part, _ in others)
     del view
     assert memory.take([(1,)]) is not None
+
+
+def test_a_forked_process_gives_back_nothing_that_it_inherited() -> None:
+    memory = LentMemory(1, BATCH_BYTES)
+    loan = memory.take([(4,)])
+    assert loan is not None
+    lent = [memory.tensors(loan)]
+    process = os.fork()
+    if process == 0:
+        lent.clear()
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0
+    assert memory.take([(4,)]) is None
+    lent.clear()
+    gc.collect()
+    assert memory.take([(4,)]) is not None
+
+
+def test_memory_is_given_back_once() -> None:
+    memory = LentMemory(1, BATCH_BYTES)
+    first = memory.take([(4,)])
+    assert first is not None
+    memory.give_back(first)
+    assert memory.take([(4,)]) is not None
+    memory.give_back(first)
+    assert memory.take([(4,)]) is None
 
 
 def test_a_batch_that_does_not_fit_the_memory_is_read_all_the_same(folder: Path) -> None:

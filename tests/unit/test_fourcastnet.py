@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from scalewatt.datasets.era5_channels import CHANNELS
 from scalewatt.datasets.era5_times import year_times
+from scalewatt.errors import InputError
 from scalewatt.training.sampling import EvaluationBatches
 from scalewatt.workloads import workload_class
 from scalewatt.workloads.afno import Rollout
@@ -179,6 +180,23 @@ def test_without_a_climatology_its_error_is_missing_and_the_others_are_not(
     )
     assert found["metric_climatology"] is None
     assert found["metric"] is not None and found["metric_persistence"] is not None
+
+
+@pytest.mark.parametrize("name", ["statistics.json", "climatology.h5"])
+def test_damaged_statistics_are_an_error_of_one_line(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(folder, tmp_path / "torn")
+    (tmp_path / "torn" / name).write_bytes(b"{")
+    with pytest.raises(InputError, match=rf"{name}: is ") as error:
+        workload(tmp_path / "torn")
+    assert "\n" not in str(error.value)
+
+
+def test_a_year_that_the_definition_does_not_name_is_not_read(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "more")
+    (tmp_path / "more" / "1982.h5").write_bytes(b"torn")
+    assert len(workload(tmp_path / "more")._dataset("test")) == 12
 
 
 def test_a_perfect_forecast_has_no_error(folder: Path) -> None:

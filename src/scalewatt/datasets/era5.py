@@ -39,7 +39,8 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
     An item, by the key (epoch, position), is x, float32 (channels, H, W), and its targets, float32
     (lead_steps, channels, H, W), 6 h apart. H leaves out the southernmost row, and of 21 channels
     the last is left out. A year contributes its first `samples_per_year` times; targets may be in
-    the next year's file. A sample whose targets are not there is an error that names the year
+    the next year's file, if it is one of `known_years` (by default `years`): what else lies in the
+    folder changes nothing. A sample whose targets are not there is an error that names the year
     (InputError), or left out if `require_targets` is false.
 
     A loader fetches whole batches, read straight into where they stay: in `memory` while it has
@@ -54,24 +55,26 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         samples_per_year: int,
         require_targets: bool = True,
         memory: LentMemory | None = None,
+        known_years: Iterable[int] | None = None,
     ) -> None:
         self.lead_steps = lead_steps
         self.memory = memory
         self._files: list[YearFile] = []
         self._samples: list[tuple[int, int]] = []  # (file, time in it)
         folder, years = Path(folder), list(years)
-        known: dict[int, YearFile] = {}
+        known = frozenset(years if known_years is None else known_years)
+        opened: dict[int, YearFile] = {}
 
         def read(year: int) -> YearFile:
-            if year not in known:
-                known[year] = YearFile.read(folder, year)
-            return known[year]
+            if year not in opened:
+                opened[year] = YearFile.read(folder, year)
+            return opened[year]
 
         for year in years:
             first = read(year)
             at = len(self._files)
             # Every year is followed in the list by the file that continues it, or by itself.
-            following = read(year + 1) if (folder / f"{year + 1}.h5").exists() else first
+            following = read(year + 1) if year + 1 in known else first
             self._files += [first, following]
             steps = first.steps + (following.steps if following.start == first.end else 0)
             usable = min(samples_per_year, first.steps, max(0, steps - lead_steps))
@@ -79,7 +82,7 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
                 raise InputError(
                     f"{first.path}: year {year} has {usable} samples with targets "
                     f"{lead_steps * STEP_H} h ahead, {samples_per_year} are needed; give it more "
-                    f"times or prepare {year + 1} as well, or lower samples_per_year"
+                    f"times, or {year + 1} to the dataset, or lower samples_per_year"
                 )
             self._samples += [(at, step) for step in range(usable)]
         if not self._samples:

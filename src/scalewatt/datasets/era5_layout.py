@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,6 +87,31 @@ def check_years(folder: Path, definition: dict[str, Any]) -> None:
         needed = len(year_times(year, definition["samples_per_year"]))
         if file.steps < needed:
             raise InputError(f"{file.path}: has {file.steps} times, {needed} are needed")
+
+
+def check_origins(folder: Path, years: Iterable[int]) -> None:
+    """InputError unless all years have our channels, and relative humidity of one definition.
+
+    A file that does not say its channels is believed; humidity of which it is not said over what it
+    is counts as a definition of its own.
+    """
+    kinds: dict[str, int] = {}
+    for year in years:
+        path = folder / f"{year}.h5"
+        with h5py.File(path, "r") as file:
+            channels = file.attrs.get("channels")
+            kind = str(file.attrs.get("relative_humidity_over", "unknown"))
+        if channels is not None and (found := [str(c) for c in channels]) != list(CHANNELS):
+            raise InputError(
+                f"{path}: has the channels {' '.join(found)}; needed are {' '.join(CHANNELS)}"
+            )
+        kinds.setdefault(kind, year)
+    if len(kinds) > 1:
+        found = [f"{year}.h5 over {kind}" for kind, year in kinds.items()]
+        raise InputError(
+            f"{folder}: years have relative humidity of different kinds: {', '.join(found)}; make "
+            "all years from one source"
+        )
 
 
 def _open_fields(file: h5py.File, path: Path) -> h5py.Dataset:

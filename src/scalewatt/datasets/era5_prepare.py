@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from scalewatt.datasets.era5_files import open_files
-from scalewatt.datasets.era5_layout import YearFile, check_years
+from scalewatt.datasets.era5_layout import YearFile, check_origins, check_years
 from scalewatt.datasets.era5_pieces import LabelledYear
 from scalewatt.datasets.era5_statistics import statistics_are_kept, stored_moments, write_statistics
 from scalewatt.datasets.era5_times import all_years, part_years, year_times
@@ -34,20 +34,50 @@ Source = str | dict[str, Any]
 
 
 def prepare(
-    store: Source, folder: Path | str, definition: dict[str, Any], source: str | None = None
+    store: Source | None, folder: Path | str, definition: dict[str, Any], source: str | None = None
 ) -> None:
     """Make the yearly files that `definition` needs and their statistics in `folder`.
 
     Finished years are kept, and an unfinished one goes on where it was left. `source` is recorded
-    as the data's origin instead of `store`. InputError names what the store lacks.
+    as the data's origin instead of `store`. InputError names what the store lacks, or the years
+    that are missing where there is no store.
     """
     folder = Path(folder)
+    require_source(definition, folder, store, all_years(definition))
     for year in all_years(definition):
-        if not (folder / f"{year}.h5").exists():
-            times = year_times(year, definition["samples_per_year"])
-            path = folder / f"{year}.h5"
-            prepare_year(store, year, path, times=times, source=source, grid=definition["grid"])
+        make_year(definition, folder, store, year, source)
     finish(folder, definition)
+
+
+def make_year(
+    definition: dict[str, Any],
+    folder: Path,
+    store: Source | None,
+    year: int,
+    source: str | None = None,
+) -> None:
+    """Make one of the years that `definition` needs, unless it is there."""
+    path = folder / f"{year}.h5"
+    if path.exists():
+        refuse_original(path)
+        return
+    require_source(definition, folder, store, [year])
+    assert store is not None
+    times = year_times(year, definition["samples_per_year"])
+    prepare_year(store, year, path, times=times, source=source, grid=definition["grid"])
+
+
+def require_source(
+    definition: dict[str, Any], folder: Path, store: Source | None, years: list[int]
+) -> None:
+    """InputError where any of the years is not there, nor what to make it from."""
+    missing = [year for year in years if not (folder / f"{year}.h5").exists()]
+    if missing and not store:
+        raise InputError(
+            f"{folder}: prepared ERA5 years {', '.join(map(str, missing))} are missing; say in the "
+            f"cluster file what to make them from: sources: {{{definition['name']}: <url>}} of a "
+            "Zarr store, or {files: [<glob>]}, or {hdf5: <folder>}"
+        )
 
 
 def finish(folder: Path, definition: dict[str, Any]) -> None:
@@ -55,6 +85,7 @@ def finish(folder: Path, definition: dict[str, Any]) -> None:
     for year in all_years(definition):
         refuse_original(folder / f"{year}.h5")
     check_years(folder, definition)
+    check_origins(folder, all_years(definition))
     years = list(part_years(definition, "train"))
     steps = {year: counted_steps(folder, definition, year) for year in years}
     stored = all(stored_moments(folder / f"{year}.h5", steps[year]) for year in years)

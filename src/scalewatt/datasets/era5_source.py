@@ -8,15 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.datasets.era5_layout import YearFile
-from scalewatt.datasets.era5_prepare import (
-    Source,
-    counted_steps,
-    finish,
-    prepare_year,
-    refuse_original,
-)
+from scalewatt.datasets.era5_prepare import Source, counted_steps, make_year, prepare
 from scalewatt.datasets.era5_statistics import rounded_statistics, stored_moments
-from scalewatt.datasets.era5_times import all_years, part_years, year_times
+from scalewatt.datasets.era5_times import all_years, part_years
 from scalewatt.errors import InputError
 
 
@@ -24,10 +18,7 @@ def prepare_era5(
     definition: dict[str, Any], folder: Path, source: Source | None
 ) -> tuple[int, int]:
     """Prepare the years that are not there; training and validation samples."""
-    _require_source(definition, folder, source, all_years(definition))
-    for year in all_years(definition):
-        prepare_era5_year(definition, folder, source, year)
-    finish(folder, definition)
+    prepare(source, folder, definition)
     return count_samples(definition, folder)
 
 
@@ -37,14 +28,7 @@ def prepare_era5_year(
     """Prepare one year unless it is there; what identifies it, without any path."""
     if year not in all_years(definition):
         raise InputError(f"dataset {definition['name']} has no year {year}")
-    path = folder / f"{year}.h5"
-    if path.exists():
-        refuse_original(path)
-    else:
-        _require_source(definition, folder, source, [year])
-        assert source is not None
-        times = year_times(year, definition["samples_per_year"])
-        prepare_year(source, year, path, times=times, grid=definition["grid"])
+    make_year(definition, folder, source, year)
     return {"name": definition["name"], "year": year} | describe_year(folder, definition, year)
 
 
@@ -70,18 +54,6 @@ def content_of(folder: Path, definition: dict[str, Any]) -> dict[str, str]:
     return content | {"statistics.json": hashlib.sha256(statistics.encode()).hexdigest()}
 
 
-def _require_source(
-    definition: dict[str, Any], folder: Path, source: Source | None, years: list[int]
-) -> None:
-    missing = [year for year in years if not (folder / f"{year}.h5").exists()]
-    if missing and not source:
-        raise InputError(
-            f"{folder}: prepared ERA5 years {', '.join(map(str, missing))} are missing; say in the "
-            f"cluster file what to make them from: sources: {{{definition['name']}: <url>}} of a "
-            "Zarr store, or {files: [<glob>]}, or {hdf5: <folder>}"
-        )
-
-
 def count_samples(definition: dict[str, Any], folder: Path) -> tuple[int, int]:
     """Samples with a 6 h target; a training year that lacks one is refused here."""
     from scalewatt.datasets.era5 import Era5Dataset  # and with it PyTorch, which the years need not
@@ -94,6 +66,7 @@ def count_samples(definition: dict[str, Any], folder: Path) -> tuple[int, int]:
                 lead_steps=1,
                 samples_per_year=definition["samples_per_year"],
                 require_targets=part == "train",
+                known_years=all_years(definition),
             )
         )
         for part in ("train", "validation")

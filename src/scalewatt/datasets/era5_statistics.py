@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from scalewatt.files import atomic_path, read_json, write_json
 
 STATISTICS = "statistics.json"
 CLIMATOLOGY = "climatology.h5"
+ANEW = "remove it and prepare the dataset again"
 BLOCK_BYTES = 128 * 2**20  # read at once
 
 
@@ -45,13 +45,12 @@ def write_statistics(folder: Path, years: Iterable[int], steps: dict[int, int]) 
     }
     assert whole.z500_sum is not None
     climatology = (whole.z500_sum / fields).astype(np.float32)
-    known = load_climatology(folder) if (folder / CLIMATOLOGY).exists() else None
-    if known is None or not np.array_equal(known, climatology):
+    if not _holds_climatology(folder, climatology):
         with atomic_path(folder / CLIMATOLOGY) as temporary, h5py.File(temporary, "w") as file:
             file["z500"] = climatology
             file.attrs["years"] = years
             file.attrs["units"] = "m**2 s**-2"
-    if not (folder / STATISTICS).exists() or read_json(folder / STATISTICS) != statistics:
+    if not _holds_statistics(folder, statistics):
         write_json(folder / STATISTICS, statistics)
 
 
@@ -87,28 +86,70 @@ def read_moments(path: Path, steps: int) -> Moments:
 
 
 def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every channel, float32 (20,)."""
-    statistics = json.loads((Path(folder) / STATISTICS).read_text(encoding="utf-8"))
-    return np.array(statistics["mean"], np.float32), np.array(statistics["sd"], np.float32)
+    """Mean and standard deviation of every channel, float32 (20,); InputError where damaged."""
+    path = Path(folder) / STATISTICS
+    statistics = read_json(path)
+    try:
+        if statistics["channels"] != list(CHANNELS):
+            raise InputError(
+                f"{path}: is of the channels {statistics['channels']}; needed are {list(CHANNELS)}"
+            )
+        mean, sd = (np.array(statistics[key], np.float32) for key in ("mean", "sd"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: is damaged ({error!r}); {ANEW}") from error
+    shapes = mean.shape == sd.shape == (len(CHANNELS),)
+    if not shapes or not np.isfinite([mean, sd]).all() or (sd <= 0).any():
+        raise InputError(f"{path}: is damaged (its numbers are no mean and sd); {ANEW}")
+    return mean, sd
 
 
-def load_climatology(folder: Path | str) -> np.ndarray:
+def load_climatology(folder: Path | str, shape: tuple[int, int] | None = None) -> np.ndarray | None:
     """Mean z500 of the training years, float32 (latitude, longitude) in m²/s², all latitudes.
 
-    FileNotFoundError where the data were prepared before there was one.
+    None where the data were prepared before there was one; InputError where it is damaged or not
+    of this shape.
     """
-    with h5py.File(Path(folder) / CLIMATOLOGY, "r") as file:
-        return file["z500"][...]
+    path = Path(folder) / CLIMATOLOGY
+    if not path.exists():
+        return None
+    try:
+        with h5py.File(path, "r") as file:
+            found = file["z500"][...]
+    except (OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: is damaged ({error}); {ANEW}") from error
+    if shape is not None and found.shape != shape:
+        raise InputError(f"{path}: is {found.shape}; needed is {shape}; {ANEW}")
+    return found
 
 
 def statistics_are_kept(folder: Path, years: list[int]) -> bool:
-    """Whether both files are there, of these years and younger than all of their files."""
+    """Whether both files are there and whole, of these years and younger than all of their files."""
     paths = [folder / STATISTICS, folder / CLIMATOLOGY]
     if not all(path.exists() for path in paths):
         return False
     written = min(path.stat().st_mtime_ns for path in paths)
     newest = max((folder / f"{year}.h5").stat().st_mtime_ns for year in years)
-    return newest <= written and read_json(folder / STATISTICS)["years"] == years
+    try:
+        load_statistics(folder)
+        load_climatology(folder)
+    except InputError:
+        return False
+    return newest <= written and read_json(folder / STATISTICS).get("years") == years
+
+
+def _holds_climatology(folder: Path, climatology: np.ndarray) -> bool:
+    try:
+        known = load_climatology(folder, climatology.shape)
+    except InputError:
+        return False
+    return known is not None and np.array_equal(known, climatology)
+
+
+def _holds_statistics(folder: Path, statistics: dict[str, Any]) -> bool:
+    try:
+        return read_json(folder / STATISTICS) == statistics
+    except InputError:
+        return False
 
 
 def rounded_statistics(folder: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ def open_zarr(url: str) -> FieldSource:
                 levels=levels if has_levels else (None,),
                 time_chunk=chunk["time"],
                 level_chunk=chunk.get("level", 1),
-                array=array,
+                array=_holes_told(array, variable, name),
                 dimensions=dimensions,
                 files=_metadata_files(url, variable),
             )
@@ -115,6 +115,28 @@ def _store(url: str) -> Any:
     if "://" in url:
         return FsspecStore.from_url(url, read_only=True)
     return LocalStore(url, read_only=True)
+
+
+def _holes_told(array: zarr.Array, variable: str, name: str) -> zarr.Array:
+    """The array with missing values in place of chunks that a shard lacks.
+
+    Such chunks are no files, so that `_strict` does not see them, and Zarr gives the fill value.
+    InputError where no value stands for a missing one.
+    """
+    import zarr
+
+    if array.shards is None:
+        return array
+    fill: Any = np.nan
+    if array.dtype.kind != "f":
+        fill = array.attrs.get("_FillValue")
+        if not isinstance(fill, (int, float)):
+            raise InputError(
+                f"{name}: {variable} is {array.dtype} in shards and has no _FillValue; chunks that "
+                "are missing could not be told from values"
+            )
+    metadata: Any = replace(array.metadata, fill_value=array.dtype.type(fill))
+    return zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=array.store_path))
 
 
 def _metadata_files(url: str, variable: str) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 Fresh memory costs as much as reading into it: the system hands out every page zeroed. So batches
 lie in slots, made once and shared with the workers that are forked later. A slot is free again
 when the last tensor over it is gone, which only the process that trains can know; it then clears
-the slot's mark, and a worker takes it anew.
+the slot's mark, and a worker takes it anew. Every loan has a mark of its own, and no process that
+was forked from the borrower gives back what it inherited.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import multiprocessing
+import os
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +36,8 @@ class LentMemory:
         self.count, self.size = count, size
         self.number = next(_numbers)
         self._slots = [mmap.mmap(-1, size) for _ in range(count)]
-        self._taken = mmap.mmap(-1, count)
+        # Of every slot the number of its loan, 0 if there is none; at the end, the last number given.
+        self._marks = np.frombuffer(mmap.mmap(-1, 8 * (count + 1)), np.int64)
         self._lock = multiprocessing.get_context("fork").Lock()
         _known[self.number] = self
 
@@ -43,13 +46,16 @@ class LentMemory:
         if 4 * sum(map(prod, shapes)) > self.size or not self._lock.acquire(timeout=_LOCK_S):
             return None
         try:
-            slot = self._taken.find(b"\0", 0)
-            if slot < 0:
+            free = np.flatnonzero(self._marks[:-1] == 0)
+            if not len(free):
                 return None
-            self._taken[slot] = 1
+            slot = int(free[0])
+            self._marks[-1] += 1
+            mark = int(self._marks[-1])
+            self._marks[slot] = mark
         finally:
             self._lock.release()
-        return Loan(self.number, slot, tuple(shapes))
+        return Loan(self.number, slot, mark, tuple(shapes))
 
     def arrays(self, loan: Loan) -> list[np.ndarray]:
         """The slot's arrays, to be filled."""
@@ -59,12 +65,17 @@ class LentMemory:
         """The slot's tensors; the slot is free again when none of them, nor any view, is left."""
         memory = np.frombuffer(self._slots[loan.slot], np.float32)
         # torch keeps this very array for as long as anything uses the memory.
-        weakref.finalize(memory, self.give_back, loan).atexit = False
+        weakref.finalize(memory, self._drop, loan, os.getpid()).atexit = False
         return tuple(_split(torch.from_numpy(memory), loan.shapes))
 
     def give_back(self, loan: Loan) -> None:
-        """The slot is free."""
-        self._taken[loan.slot] = 0
+        """The slot is free, unless it was given back and is lent anew."""
+        if self._marks[loan.slot] == loan.mark:
+            self._marks[loan.slot] = 0
+
+    def _drop(self, loan: Loan, borrower: int) -> None:
+        if os.getpid() == borrower:
+            self.give_back(loan)
 
     def __reduce__(self) -> Any:
         raise TypeError("memory is lent to forked processes only")
@@ -76,14 +87,17 @@ class Loan:
 
     memory: int
     slot: int
+    mark: int
     shapes: tuple[Shape, ...]
 
     def __reduce__(self) -> Any:
-        return _receive, (self.memory, self.slot, self.shapes)
+        return _receive, (self.memory, self.slot, self.mark, self.shapes)
 
 
-def _receive(memory: int, slot: int, shapes: tuple[Shape, ...]) -> tuple[torch.Tensor, ...]:
-    return _known[memory].tensors(Loan(memory, slot, shapes))
+def _receive(
+    memory: int, slot: int, mark: int, shapes: tuple[Shape, ...]
+) -> tuple[torch.Tensor, ...]:
+    return _known[memory].tensors(Loan(memory, slot, mark, shapes))
 
 
 def _split(flat: Any, shapes: Sequence[Shape]) -> list[Any]:

@@ -10,17 +10,15 @@ from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from scalewatt.datasets.era5 import Era5Dataset, SyntheticEra5
-from scalewatt.datasets.era5_channels import CHANNELS
+from scalewatt.datasets.era5_channels import CHANNELS, Z500
 from scalewatt.datasets.era5_statistics import load_climatology, load_statistics
-from scalewatt.datasets.era5_times import part_years
+from scalewatt.datasets.era5_times import all_years, part_years
 from scalewatt.datasets.lent_memory import LentMemory
 from scalewatt.workloads.afno import FourCastNet, Rollout
 from scalewatt.workloads.original_checkpoint import load_original_checkpoint
 from scalewatt.workloads.protocol import Batch, Evaluation
 
 __all__ = ["FourCastNet", "FourCastNetWorkload", "Rollout", "load_original_checkpoint"]
-
-_Z500 = CHANNELS.index("z500")
 
 
 class FourCastNetWorkload:
@@ -55,12 +53,12 @@ class FourCastNetWorkload:
             training = self.training_data()
             assert isinstance(training, Era5Dataset)
             latitudes = training.latitude
-            climatology = _known_climatology(data_folder)
+            climatology = load_climatology(data_folder, (rows + 1, columns))
         self.mean = torch.as_tensor(mean, device=device)[:, None, None]
         self.sd = torch.as_tensor(sd, device=device)[:, None, None]
         self.weights = _latitude_weights(latitudes).to(device)
         field = np.full((rows + 1, columns), np.nan) if climatology is None else climatology
-        normal = (field[:-1] - mean[_Z500]) / sd[_Z500]
+        normal = (field[:-1] - mean[Z500]) / sd[Z500]
         self.climatology = torch.as_tensor(normal, dtype=torch.float32, device=device)
 
     def _lent_memory(self) -> LentMemory | None:
@@ -124,6 +122,7 @@ class FourCastNetWorkload:
             samples_per_year=dataset["samples_per_year"],
             require_targets=part == "train",
             memory=self._memory,
+            known_years=all_years(dataset),
         )
 
     def training_data(self) -> Era5Dataset | SyntheticEra5:
@@ -161,8 +160,8 @@ class FourCastNetWorkload:
         forecast = model(x).float()
         if name == "validation":
             return _weighted(_relative_l2(forecast, target).sum(dim=1).mean(), n=len(x))
-        truth = target[:, -1, _Z500]
-        guesses = forecast[:, -1, _Z500], x[:, _Z500], self.climatology
+        truth = target[:, -1, Z500]
+        guesses = forecast[:, -1, Z500], x[:, Z500], self.climatology
         errors = [self._rmse(guess, truth).double().sum() for guess in guesses]
         count = torch.tensor(len(x), dtype=torch.float64, device=self.device)
         return torch.stack([count, *errors])
@@ -170,7 +169,7 @@ class FourCastNetWorkload:
     def _rmse(self, forecast: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
         """Latitude-weighted RMSE of each sample, (B, H, W) to (B,), in m²/s²."""
         squares = self.weights[:, None] * (forecast - truth) ** 2
-        return squares.mean(dim=(-2, -1)).sqrt() * self.sd[_Z500, 0, 0]
+        return squares.mean(dim=(-2, -1)).sqrt() * self.sd[Z500, 0, 0]
 
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
         """RMSE in m²/s²; also that of persistence (the last state kept) and of climatology (the
@@ -189,13 +188,6 @@ class FourCastNetWorkload:
             "metric_persistence": mean("forecasts", 2),
             "metric_climatology": None if climatology != climatology else climatology,
         }
-
-
-def _known_climatology(folder: str) -> np.ndarray | None:
-    try:
-        return load_climatology(folder)
-    except FileNotFoundError:
-        return None
 
 
 def _relative_l2(forecast: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
