@@ -25,7 +25,11 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
     One rank a node unpacks what the run reads, the others wait; it removes it at the end.
     """
     settings, dataset = job.spec["settings"], job.spec["dataset"]
-    if job.scratch is None or dataset["format"] != "imagenet" or settings.get("loader") == "synthetic":
+    if (
+        job.scratch is None
+        or dataset["format"] != "imagenet"
+        or settings.get("loader") == "synthetic"
+    ):
         yield job
         return
     events.enter("stage_data")
