@@ -170,6 +170,16 @@ def test_prepared_years_need_no_source_and_missing_ones_name_the_key(tmp_path, p
         prepare_dataset(DEFINITION, tmp_path / "new", None)
 
 
+def test_a_year_that_is_not_of_the_dataset_is_not_looked_at(tmp_path, prepared):
+    folder, marker = prepared
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "manifest.json").unlink()
+    (tmp_path / "copy" / "2003.h5").write_bytes(b"torn")
+    definition = DEFINITION | {"validation_years": [2002, 2002]}
+    found = prepare_dataset(definition, tmp_path / "copy", None)
+    assert found["validation_samples"] == marker["validation_samples"]
+
+
 def test_years_of_another_grid_are_refused(tmp_path, prepared):
     folder, _ = prepared
     shutil.copytree(folder, tmp_path / "copy")
