@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scalewatt.datasets.image_index import SPLITS
+from scalewatt.datasets.prepared import is_staged
 from scalewatt.datasets.staging import remove_staged, stage_images
 from scalewatt.training.events import EventLog
 from scalewatt.training.job import Job
@@ -24,12 +25,7 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
 
     One rank a node unpacks what the run reads, the others wait; it removes it at the end.
     """
-    settings, dataset = job.spec["settings"], job.spec["dataset"]
-    if (
-        job.scratch is None
-        or dataset["format"] != "imagenet"
-        or settings.get("loader") == "synthetic"
-    ):
+    if job.scratch is None or not is_staged(job.spec, job.scratch):
         yield job
         return
     events.enter("stage_data")
