@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paper_campaign import BATCHES, DOUBLING, FOURCASTNET_SETTINGS, RESNET50_SETTINGS, SHARED
 
-from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign, Configuration, Device
@@ -409,3 +409,16 @@ def test_a_fraction_that_does_not_grow_with_the_gpus_is_a_fixed_dataset(rule: st
 def test_a_shared_configuration_is_in_a_figure_once() -> None:
     ids = demo().figure_configurations("figure2")
     assert len(ids) == len(set(ids)) == 5
+
+
+def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, capsys) -> None:
+    for name, text in (
+        ("bad", "cluster: [1"),
+        ("good", (ROOT / "profiles/local/cluster.yaml").read_text()),
+    ):
+        (tmp_path / "profiles" / name).mkdir(parents=True)
+        (tmp_path / "profiles" / name / "cluster.yaml").write_text(text)
+    monkeypatch.setattr("scalewatt.campaign.cluster.PROJECT_ROOT", tmp_path)
+    assert set(known_devices()) == {"local"}
+    assert "scalewatt: passed over: " in (said := capsys.readouterr().err)
+    assert "bad/cluster.yaml" in said

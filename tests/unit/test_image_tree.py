@@ -14,7 +14,7 @@ from imagenet_files import Official, prepare
 from scalewatt.cli import main
 from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.image_tars import TARS
-from scalewatt.datasets.prepared import content_of_prepared
+from scalewatt.datasets.prepared import content_of_prepared, out_of_step
 from scalewatt.errors import InputError
 
 
@@ -52,6 +52,32 @@ def test_a_tree_that_moved_is_found_again_by_its_new_source(
     assert ImageFolderIndex.load(tmp_path / "data", "val").folder == tmp_path / "after"
 
 
+def test_prepared_data_out_of_step_with_their_source_are_told(
+    official: Official, tree: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tree, tmp_path / "other")
+    source, data = {"tree": str(tree)}, tmp_path / "data"
+    prepare(official, data, source)
+    assert out_of_step(data, source) is None
+    assert out_of_step(data, None) is None
+    other = {"tree": str(tmp_path / "other")}
+    told = out_of_step(data, other)
+    assert told is not None
+    assert f"was prepared from {source}, the cluster file names {other}" in told
+    assert "prepare_imagenet prepare_era5 -R dataset" in told
+    prepare(official, data, other)
+    assert out_of_step(data, other) is None
+    assert ImageFolderIndex.load(data, "val").folder == tmp_path / "other"
+
+
+def test_prepared_data_that_are_gone_are_told_and_never_trained_on(tmp_path: Path) -> None:
+    told = out_of_step(tmp_path / "data", None)
+    assert told is not None
+    assert "data: holds no prepared dataset any more; prepare it again" in told
+    with pytest.raises(InputError, match=r"holds no prepared dataset .*-R dataset"):
+        content_of_prepared(tmp_path / "data")
+
+
 def test_a_tree_that_is_gone_is_named(official: Official, tree: Path, tmp_path: Path) -> None:
     shutil.copytree(tree, tmp_path / "tree")
     prepare(official, tmp_path / "data", {"tree": str(tmp_path / "tree")})
@@ -76,7 +102,7 @@ def _empty_image(tree: Path, wnid: str) -> None:
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (_remove_class, r"val: has 4 images, dataset photos has 6"),
+        (_remove_class, r"tree: 1 classes are in only one of train and val; {} is missing in val"),
         (_empty_class, r"train/{}: no images .* in this class"),
         (_empty_image, r"train/{}: 1 of \d images are empty files, first {}_2\.JPEG"),
     ],

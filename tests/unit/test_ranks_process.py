@@ -138,3 +138,11 @@ def test_a_launcher_that_is_not_there_is_refused() -> None:
 def test_the_end_of_a_log_is_told(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"".join(b"line %d \xff\n" % n for n in range(40)))
     assert last_lines(tmp_path / "log", 2).splitlines() == ["line 38 �", "line 39 �"]
+
+
+def test_the_end_of_a_log_leaves_out_what_was_there_before(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("an old error\n", encoding="utf-8")
+    start = log.stat().st_size
+    log.write_text("an old error\nthe new one\n", encoding="utf-8")
+    assert last_lines(log, start=start) == "the new one"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -55,3 +56,7 @@ def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
     assert "stage_data" in pq.read_table(run / "events.parquet")["stage"].to_pylist()
     workspace.done("prepare_imagenet", "-R", "dataset", *campaign)
     assert workspace.jobs("figure2", *campaign) == {}, "preparing again trains nothing again"
+
+    shutil.rmtree(tmp_path / "data")
+    _, output = workspace.snakemake("prepare_imagenet", *campaign)
+    assert "data: holds no prepared dataset any more; prepare it again" in output

@@ -4,7 +4,7 @@
 #        data re-runs nothing; the data themselves are no outputs and are never deleted
 # ERA5 is prepared by one job a year (datasets/<name>/<year>.json), then its statistics are merged.
 from scalewatt.datasets.era5_times import all_years
-from scalewatt.datasets.prepared import is_staged
+from scalewatt.datasets.prepared import is_staged, out_of_step
 
 
 def years_of(wildcards):
@@ -16,6 +16,21 @@ def years_of(wildcards):
         f"{RESULTS}/datasets/{wildcards.dataset}/{year}.json"
         for year in all_years(definition)
     ]
+
+
+def say_what_is_out_of_step():
+    """Snakemake knows of prepared data only what it once noted: say where they are gone or others."""
+    for name, definition in CAMPAIGN.datasets().items():
+        noted = Path(f"{RESULTS}/datasets/{name}.json").exists()
+        if noted and definition["source"] != "embedded":
+            folder = Path(CLUSTER.data_folder(definition))
+            text = checked(out_of_step, folder, CLUSTER.sources.get(name))
+            if text:
+                print(f"scalewatt: {text}", file=sys.stderr, flush=True)
+
+
+if not (workflow.remote_exec or RESULTS_ONLY):
+    say_what_is_out_of_step()
 
 
 def pack_option(wildcards):

@@ -120,9 +120,10 @@ def _indices(definition: dict[str, Any], images: Path) -> dict[str, ImageFolderI
                 f"{', '.join(TARS.values())} in {images}"
             )
     devkit = _devkit_beside(images, definition)
-    found = {}
+    found = {split: find_images(images, split) for split in wanted}
+    _same_classes(found["train"], found["val"], images)
     for split, expected in wanted.items():
-        index = found[split] = find_images(images, split)
+        index = found[split]
         _check_classes(index, devkit, images / split)
         for what, number, right in (
             ("images", len(index.paths), expected),
@@ -133,7 +134,6 @@ def _indices(definition: dict[str, Any], images: Path) -> dict[str, ImageFolderI
                     f"{images / split}: has {number} {what}, "
                     f"dataset {definition['name']} has {right}"
                 )
-    _same_classes(found["train"], found["val"], images)
     return found
 
 

@@ -49,6 +49,8 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
         and _is_finished(folder, manifest, definition)
         and not (of_images and lies_elsewhere(folder, source))
     ):
+        if not embedded and source is not None and manifest.get("made_from") != source:
+            write_json(folder / MANIFEST, manifest | {"made_from": source})
         return manifest["marker"]
     if embedded:
         _clear(folder, manifest, definition)
@@ -80,7 +82,8 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
         "validation_samples": samples[1],
         "content_sha256": _content_sha256(files),
     }
-    write_json(folder / MANIFEST, _manifest(definition, files_here, marker))
+    made_from = {} if embedded else {"made_from": source}
+    write_json(folder / MANIFEST, _manifest(definition, files_here, marker) | made_from)
     return marker
 
 
@@ -120,7 +123,8 @@ def _manifest(definition: dict, files: dict, marker: dict | None) -> dict[str, A
 def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, Any]) -> bool:
     """Whether the folder holds this definition's data, judged by names, sizes and its indices."""
     wanted = _manifest(definition, manifest["files"], manifest["marker"])
-    if manifest["marker"] is None or manifest != wanted:
+    said = {key: value for key, value in manifest.items() if key != "made_from"}
+    if manifest["marker"] is None or said != wanted:
         return False
     paths = ((folder / name, entry["bytes"]) for name, entry in manifest["files"].items())
     whole = all(path.is_file() and path.stat().st_size == size for path, size in paths)

@@ -10,6 +10,7 @@ from scalewatt.errors import InputError
 from scalewatt.files import read_json
 
 MANIFEST = "manifest.json"
+AGAIN = "prepare it again, by itself: snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
 _INDEX = "index-*.parquet"
 
 
@@ -19,14 +20,13 @@ def content_of_prepared(folder: Path) -> str:
     InputError where it is not prepared to its end, or an index of images is not the one that was
     prepared.
     """
+    if not (folder / MANIFEST).exists():
+        raise InputError(f"{folder}: holds no prepared dataset (any more); {AGAIN}")
     manifest = read_json(folder / MANIFEST)
     if not manifest["marker"]:
-        raise InputError(f"{folder}: the dataset is not prepared to its end; prepare it first")
+        raise InputError(f"{folder}: the dataset is not prepared to its end; {AGAIN}")
     if (path := changed_index(folder, manifest)) is not None:
-        raise InputError(
-            f"{path}: is not the index that {MANIFEST} describes; prepare the dataset again: "
-            "snakemake --profile PROFILE prepare_imagenet -R dataset"
-        )
+        raise InputError(f"{path}: is not the index that {MANIFEST} describes; {AGAIN}")
     return str(manifest["marker"]["content_sha256"])
 
 
@@ -35,6 +35,19 @@ def definition_of_prepared(folder: Path) -> dict[str, Any]:
     if not (folder / MANIFEST).exists():
         raise InputError(f"{folder}: is not prepared yet; expected --definition")
     return dict(read_json(folder / MANIFEST)["definition"])
+
+
+def out_of_step(folder: Path, source: str | dict[str, Any] | None) -> str | None:
+    """What a user should know of data that were prepared before: gone, or made from another source."""
+    if not (folder / MANIFEST).exists():
+        return f"{folder}: holds no prepared dataset any more; {AGAIN}"
+    made_from = read_json(folder / MANIFEST).get("made_from", source)
+    if source is None or made_from == source:
+        return None
+    return (
+        f"{folder}: was prepared from {made_from or 'what lay in it'}, the cluster file names "
+        f"{source}; what is prepared is used as it is. To change that, {AGAIN}"
+    )
 
 
 def is_staged(spec: dict[str, Any], scratch: str | None) -> bool:

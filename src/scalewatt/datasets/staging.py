@@ -89,7 +89,7 @@ def _scratch_folder(scratch: str) -> Path:
     path = os.path.expanduser(os.path.expandvars(scratch))
     host = os.uname().nodename
     if "$" in path:
-        raise InputError(f"scratch: {scratch} has no value on {host} ({path}); set the variable")
+        raise InputError(f"scratch: {path} has no value on {host}; set the variable")
     if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
         raise InputError(f"scratch: {path} on {host} is no folder that can be written to")
     return Path(os.path.abspath(path))

@@ -210,11 +210,14 @@ class _Segment:
         )
         self.times_asked_to_stop = 0
         self._returned_s: float | None = None
+        self._log_start = 0
 
     def run(self) -> int:
         """Start the ranks, wait for them, note the outcome."""
+        path = self.work.path / "train.log"
+        self._log_start = path.stat().st_size if path.exists() else 0
         with (
-            open(self.work.path / "train.log", "ab") as log,
+            open(path, "ab") as log,
             RanksProcess(self._command(), log, self.locks, self._environment()) as ranks,
         ):
             asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -275,7 +278,7 @@ class _Segment:
             return self._end_as(read_json(outcome), code)
         self.work.end_segment("failed")
         log = self.work.path / "train.log"
-        say(last_lines(log))
+        say(last_lines(log, start=self._log_start))
         say(
             f"scalewatt: error: {self.work.spec['configuration']}: training failed (exit code {code}); "
             f"its log is {log}"

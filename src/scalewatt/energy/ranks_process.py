@@ -138,9 +138,10 @@ def require_launcher(launcher: str) -> None:
         raise InputError(f"launcher: '{program}' is not found; allowed: a command of this machine")
 
 
-def last_lines(log: Path, count: int = 25) -> str:
-    """The end of a log, for whoever reads that something failed."""
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])
+def last_lines(log: Path, count: int = 25, start: int = 0) -> str:
+    """The end of a log from byte `start` on, for whoever reads that something failed."""
+    text = log.read_bytes()[start:].decode(errors="replace")
+    return "\n".join(text.splitlines()[-count:])
 
 
 def _kill(process: psutil.Process) -> None:

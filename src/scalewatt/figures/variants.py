@@ -305,7 +305,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         if rows
         else "",
         "Loader synthetic computes on random data, which is on the device from the start: it has no "
-        "error, and what it saves is the cost of loading."
+        "error, and shows the cost without loading."
         if any(row["loader"] == NO_ERROR for row in rows)
         else "",
         _goal_sentence(rows),
