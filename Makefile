@@ -45,8 +45,9 @@ $(DEMO)/snakemake-report.html: $(DEMO)/report.html
 	@snakemake --profile profiles/local --report $@.tmp.html all >$@.log 2>&1 || { cat $@.log; exit 1; }
 	@mv $@.tmp.html $@ && rm $@.log
 
+# Two files at a time: most tests wait for processes.
 test: $(READY)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	@ruff check src tests

@@ -212,7 +212,7 @@ def _train(arguments: argparse.Namespace) -> int:
         cluster.launcher,
         device.torch_device,
         device.cpus_per_rank,
-        cluster.scratch,
+        scratch=cluster.scratch,
     )
     return run_training(
         arguments.spec, arguments.out, place, arguments.initial_weights, arguments.max_updates

@@ -58,8 +58,8 @@ class Place:
     launcher: str
     torch_device: str
     cpus_per_rank: int
-    scratch: str | None = None
     limits: Limits = field(default_factory=Limits)
+    scratch: str | None = None
 
 
 def run_training(
