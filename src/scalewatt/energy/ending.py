@@ -6,6 +6,7 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -37,12 +38,17 @@ def end_within(seconds: float) -> None:
         faulthandler.dump_traceback_later(seconds, exit=True, file=_NOWHERE[-1])
 
 
+FORWARDING_S = 0.5
+"""What a launcher may need to pass on a rank's last words; after an abort it drops the rest."""
+
+
 def abort(code: int, text: str | None = None) -> NoReturn:
     """Say why, end all ranks through MPI, and this one also where MPI cannot (ABORT_S)."""
     end_within(ABORT_S)
     try:
         if text:
             say(text)
+            time.sleep(FORWARDING_S)
         from mpi4py import MPI
 
         MPI.COMM_WORLD.Abort(code)
