@@ -31,21 +31,6 @@ from scalewatt.datasets.tar_members import Part
 from scalewatt.errors import InputError
 
 
-@pytest.fixture(scope="module")
-def official() -> Official:
-    return Official.make()
-
-
-@pytest.fixture(scope="module")
-def tars(official: Official, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return official.write(tmp_path_factory.mktemp("tars"))
-
-
-@pytest.fixture(scope="module")
-def tree(official: Official, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return official.tree(tmp_path_factory.mktemp("tree"))
-
-
 @pytest.fixture
 def own(official: Official) -> Official:
     return official.copy()

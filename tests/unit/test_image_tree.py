@@ -18,21 +18,6 @@ from scalewatt.datasets.prepared import content_of_prepared, out_of_step
 from scalewatt.errors import InputError
 
 
-@pytest.fixture(scope="module")
-def official() -> Official:
-    return Official.make()
-
-
-@pytest.fixture(scope="module")
-def tars(official: Official, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return official.write(tmp_path_factory.mktemp("tars"))
-
-
-@pytest.fixture(scope="module")
-def tree(official: Official, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return official.tree(tmp_path_factory.mktemp("tree"))
-
-
 def test_a_tree_elsewhere_is_never_written_to(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:

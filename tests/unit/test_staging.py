@@ -42,11 +42,6 @@ def official() -> Official:
 
 
 @pytest.fixture(scope="module")
-def tree(official: Official, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return official.tree(tmp_path_factory.mktemp("tree"))
-
-
-@pytest.fixture(scope="module")
 def data(official: Official, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared folder whose images are in a tree elsewhere, packed."""
     folder = tmp_path_factory.mktemp("data")

@@ -25,13 +25,12 @@ from scalewatt.energy.workdir import description_path, segment_name
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
 from scalewatt.files import write_json
 from scalewatt.training.events import EventLog
+from scalewatt.training.job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:
-    from scalewatt.training.job import Job
     from scalewatt.training.stop import StopRequest
     from scalewatt.training.world import Ranks
 
-FINISHED, STOPPED = "finished", "stopped"
 LAUNCHERS_VARIABLES = (
     "PMI_",
     "PMI2_",

@@ -29,7 +29,7 @@ from scalewatt.energy.ranks_process import (
     last_lines,
     require_launcher,
 )
-from scalewatt.energy.record import FINISHED, MONITOR_LOST, STOPPED
+from scalewatt.energy.record import MONITOR_LOST
 from scalewatt.energy.slurm_energy import note_slurm_energies
 from scalewatt.energy.watch import Limits
 from scalewatt.energy.workdir import (
@@ -43,6 +43,7 @@ from scalewatt.energy.workdir import (
 )
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
+from scalewatt.training.job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3
 """How often one call starts a training again because its energy was no longer recorded."""

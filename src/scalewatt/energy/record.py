@@ -34,14 +34,14 @@ from scalewatt.energy.watch import Limits, Watch, watch_rank
 from scalewatt.energy.workdir import description_path, outcome_path, segment_name
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
+from scalewatt.training.job import FINISHED, STOPPED, Job
 from scalewatt.training.stop import StopRequest
 
 if TYPE_CHECKING:
-    from scalewatt.training.job import Job
     from scalewatt.training.world import Ranks
 
-FINISHED, STOPPED, MONITOR_LOST = "finished", "stopped", "monitor_lost"
-"""Outcomes that ranks give; the last: stopped because the energy was no longer recorded."""
+MONITOR_LOST = "monitor_lost"
+"""An outcome that ranks give: stopped because the energy was no longer recorded."""
 _CODES = {FINISHED: 0, STOPPED: EXIT_STOPPED, MONITOR_LOST: EXIT_STOPPED}
 
 
@@ -212,7 +212,6 @@ def main(argv: list[str]) -> NoReturn:
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
     from scalewatt.campaign.spec import read_spec, spec_sha256
     from scalewatt.energy.monitor import monitored
-    from scalewatt.training.job import Job
     from scalewatt.training.world import join_ranks
 
     work = Path(order["work"])

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.training.history import PHASES
+
 IDENTITY = (
     ("campaign", pa.string()),
     ("configuration", pa.string()),
@@ -34,13 +36,7 @@ IDENTITY = (
 )
 """What all repeats of a configuration have in common."""
 
-STEP_PHASES = (
-    "step_data_s",
-    "step_copy_s",
-    "step_forward_s",
-    "step_backward_s",
-    "step_optimizer_s",
-)
+STEP_PHASES = tuple(f"step_{phase}_s" for phase in PHASES)
 """What a training step spends its time on, in the history and here."""
 
 QUANTITIES = (

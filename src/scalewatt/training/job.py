@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+FINISHED, STOPPED = "finished", "stopped"
+"""How a segment ends that does not fail."""
+
 
 @dataclass(frozen=True)
 class Job:

@@ -24,7 +24,7 @@ from scalewatt.training.checkpoint import (
 )
 from scalewatt.training.events import EventLog
 from scalewatt.training.history import SUBSETS, subsets_table
-from scalewatt.training.job import Job
+from scalewatt.training.job import FINISHED, STOPPED, Job
 from scalewatt.training.network import Network
 from scalewatt.training.phases import PhaseTimer, mean_phases, peak_memory_bytes, timed
 from scalewatt.training.precision import Precision
@@ -32,8 +32,6 @@ from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.training.stop import StopRequest, ignore_stop_signals
 from scalewatt.training.world import Ranks
 from scalewatt.workloads import workload_class
-
-FINISHED, STOPPED = "finished", "stopped"
 
 
 class Trainer:

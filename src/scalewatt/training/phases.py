@@ -83,12 +83,11 @@ def mean_phases(ranks: np.ndarray) -> dict[str, float | None]:
     }
 
 
-def peak_memory_bytes(device: torch.device, reset: bool = True) -> int:
-    """The most memory this rank has held: of the GPU since the last reset, else of the process."""
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory this rank has held: of the GPU since the last call, else of the process."""
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
-        if reset:
-            torch.cuda.reset_peak_memory_stats(device)
+        torch.cuda.reset_peak_memory_stats(device)
         return int(peak)
     import resource
 
