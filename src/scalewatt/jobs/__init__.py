@@ -1,0 +1,1 @@
+"""From a spec to the scheduler's jobs."""
