@@ -18,9 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from scalewatt.campaign.command import is_command_spec
 from scalewatt.campaign.spec import spec_sha256, spec_text
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_text
+from scalewatt.jobs.attempts import current_job, run_key
+from scalewatt.jobs.position import read_position
 from scalewatt.locks import waiting_lock
 
 COMPILED = "compiled"
@@ -52,32 +55,73 @@ class WorkDir:
     def segments(self) -> list[dict[str, Any]]:
         """The segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
 
-        Outcomes: finished, stopped, failed, killed, monitor_lost (it stopped at a checkpoint
-        because its energy was no longer recorded), and running. `detail` says more where a sampler
-        was lost or perun did not close.
+        Outcomes: finished, stopped, failed, refused (its input was wrong), killed, monitor_lost (it
+        stopped at a checkpoint because its energy was no longer recorded), and running. `detail`
+        says why. `from_updates` and `to_updates` are all updates of the run that were safe in a
+        checkpoint when it began and ended, null where that is unknown; `job` is Slurm's, `code`
+        the exit code, both null where there is none.
         """
         path = self.path / "segments.json"
         return read_json(path) if path.exists() else []
 
     def begin_segment(self) -> int:
-        """Note the start of a new segment; one left open before was killed."""
-        segments = [
-            {**s, "outcome": "killed"} if s["outcome"] == "running" else s for s in self.segments()
-        ]
+        """Note the start of a new segment; one left open before is closed."""
+        self.close_segment()
+        segments = self.segments()
         number = len(segments)
         segments.append(
-            {"segment": number, "started_s": time.time(), "ended_s": None, "outcome": "running"}
+            {
+                "segment": number,
+                "started_s": time.time(),
+                "ended_s": None,
+                "outcome": "running",
+                "from_updates": self._updates_before(segments),
+                "to_updates": None,
+                "job": current_job(),
+                "code": None,
+            }
         )
         write_json(self.path / "segments.json", segments)
         return number
 
-    def end_segment(self, outcome: str, detail: str | None = None) -> None:
+    def end_segment(self, outcome: str, detail: str | None = None, code: int | None = None) -> None:
         """Note how the last segment ended."""
+        self._close(outcome, time.time(), detail, code)
+
+    def close_segment(self) -> None:
+        """Note of a segment left open by a process that was killed how it ended, as far as known."""
         segments = self.segments()
-        segments[-1] |= {"ended_s": time.time(), "outcome": outcome}
+        if not segments or segments[-1]["outcome"] != "running":
+            return
+        said = outcome_path(self.path, segments[-1]["segment"])
+        if said.exists():  # its ranks came to their end without the launching process
+            self._close(str(read_json(said)["outcome"]), None, None, None)
+        else:
+            self._close("killed", None, None, None)
+
+    def _close(
+        self, outcome: str, ended_s: float | None, detail: str | None, code: int | None
+    ) -> None:
+        segments = self.segments()
+        segments[-1] |= {"ended_s": ended_s, "outcome": outcome, "code": code}
         if detail:
             segments[-1]["detail"] = detail
+        segments[-1]["to_updates"] = self._updates_after(segments[-1])
         write_json(self.path / "segments.json", segments)
+
+    def _updates_before(self, segments: list[dict[str, Any]]) -> int | None:
+        """Updates that a new segment goes on from; 0 without a checkpoint of anybody's."""
+        if is_command_spec(self.spec):
+            return None
+        position = read_position(self.path)
+        if position is None:
+            return None if (self.path / "checkpoint.pt").exists() else 0
+        return position.updates
+
+    def _updates_after(self, segment: dict[str, Any]) -> int | None:
+        """Updates in the last checkpoint; those before a segment that has written none."""
+        position = None if is_command_spec(self.spec) else read_position(self.path)
+        return segment.get("from_updates") if position is None else position.updates
 
 
 def segment_name(segment: int) -> str:
@@ -117,7 +161,7 @@ def open_workdir(root: Path, spec: dict[str, Any], dataset_sha256: str | None) -
     """
     sha = spec_sha256(spec)
     data = (dataset_sha256 or "nodata")[:8]
-    path = root / f"{spec['configuration']}-{spec['repeat']}-{sha[:12]}-{data}"
+    path = root / f"{run_key(spec)}-{data}"
     (path / "perun").mkdir(parents=True, exist_ok=True)
     with open(path / "lock", "a+", encoding="utf-8") as lock:
         _acquire(lock, path)

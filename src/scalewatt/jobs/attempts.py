@@ -6,19 +6,19 @@ ends. Each note is of the latest one. A note that is missing or damaged is None.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from scalewatt.campaign.spec import spec_sha256
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
+from scalewatt.jobs.notes import read_note
 
 FINISHED, STOPPED, REFUSED, FAILED, HELD = 0, 75, 64, 70, 73
 """Codes of an attempt: finished, stopped at a checkpoint, input wrong, failed, held by another."""
@@ -55,9 +55,6 @@ class Attempt:
     reason: str | None = None
 
 
-_Note = TypeVar("_Note", Submission, Attempt)
-
-
 def run_key(spec: dict[str, Any]) -> str:
     """What a run's notes and working directory are named by."""
     return f"{spec['configuration']}-{spec['repeat']}-{spec_sha256(spec)[:12]}"
@@ -81,12 +78,12 @@ def current_job(environment: Mapping[str, str] | None = None) -> str | None:
 
 def read_attempt(work: Path, spec: dict[str, Any]) -> Attempt | None:
     """Return the latest attempt of a run."""
-    return _read(attempt_path(work, spec), Attempt)
+    return read_note(attempt_path(work, spec), Attempt)
 
 
 def read_submission(work: Path, spec: dict[str, Any]) -> Submission | None:
     """Return the latest submission of a run."""
-    return _read(submission_path(work, spec), Submission)
+    return read_note(submission_path(work, spec), Submission)
 
 
 def note_submission(work: Path, spec: dict[str, Any], job: str, log: str | None) -> Submission:
@@ -151,11 +148,3 @@ def one_line(text: str) -> str:
     """Return `text` in one line of at most REASON_CHARACTERS."""
     line = " ".join(text.split())
     return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"
-
-
-def _read(path: Path, kind: type[_Note]) -> _Note | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return kind(**{f.name: found[f.name] for f in fields(kind) if f.name in found})
-    except (OSError, ValueError, TypeError):
-        return None

@@ -1,0 +1,106 @@
+"""How far a run is, by the files of its working directory: checkpoint, training, segments.
+
+All of them are written atomically and may be read while the run trains. What is missing or damaged
+is None, or an empty list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.files import write_json
+from scalewatt.jobs.attempts import run_key
+from scalewatt.jobs.notes import read_content, read_note
+
+_FILES = ("segments.json", "position.json", "spec.json")
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run's checkpoint stands."""
+
+    updates: int
+    """Of the whole run."""
+    epoch: int
+    step: int
+    """Updates done of the epoch."""
+    written_s: float
+    """Unix s."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run's training stands, checkpoint or not."""
+
+    segment: int
+    epoch: int
+    epochs: int
+    step: int
+    """Updates done of the epoch."""
+    steps: int
+    """Updates of an epoch."""
+    updates: int
+    updates_total: int
+    samples_per_s: float | None
+    """Of all ranks, over the last interval; None before there is one."""
+    stage: str
+    written_s: float
+    """Unix s."""
+
+
+def find_workdirs(work: Path, spec: Mapping[str, Any]) -> list[Path]:
+    """Return a run's working directories below the campaign's folder, the last used one first.
+
+    A run has one for each content of its dataset: in most cases one, or none before its first job.
+    """
+    found = [path for path in work.glob(f"{run_key(dict(spec))}-*") if path.is_dir()]
+    return sorted(found, key=_last_used_s, reverse=True)
+
+
+def note_position(workdir: Path, updates: int, epoch: int, step: int) -> None:
+    """Write where the checkpoint stands; right after the checkpoint itself."""
+    write_json(
+        workdir / "position.json", asdict(Position(updates, epoch, step, written_s=time.time()))
+    )
+
+
+def read_position(workdir: Path) -> Position | None:
+    """Return where the checkpoint in a working directory stands."""
+    return read_note(workdir / "position.json", Position)
+
+
+def note_progress(workdir: Path, progress: Progress) -> None:
+    """Write where the training stands, without waiting for the disk."""
+    path = workdir / "progress.json"
+    temporary = workdir / ".progress.tmp.json"
+    temporary.write_text(json.dumps(asdict(progress)) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_progress(workdir: Path) -> Progress | None:
+    """Return where the training in a working directory stood last, perhaps in an earlier segment."""
+    return read_note(workdir / "progress.json", Progress)
+
+
+def read_segments(workdir: Path) -> list[dict[str, Any]]:
+    """Return the segments of a working directory, each with at least `segment` and `outcome`."""
+    found = read_content(workdir / "segments.json")
+    if not isinstance(found, list):
+        return []
+    return [one for one in found if isinstance(one, dict) and {"segment", "outcome"} <= set(one)]
+
+
+def _last_used_s(workdir: Path) -> float:
+    times = []
+    for name in _FILES:
+        try:
+            times.append((workdir / name).stat().st_mtime)
+        except OSError:
+            continue
+    return max(times, default=0.0)
