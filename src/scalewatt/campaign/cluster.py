@@ -45,9 +45,28 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
         ) from error
     known = {f.name for f in fields(Cluster)}
     devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
+    _check_partitions(devices, where)
     rest = {k: v for k, v in content.items() if k in known and k != "devices"}
-    setup = tuple(content.get("setup", ()))
-    return Cluster(name=content["cluster"], devices=devices, **{**rest, "setup": setup})
+    lists = {key: tuple(content.get(key, ())) for key in ("setup", "exclude_nodes")}
+    return Cluster(name=content["cluster"], devices=devices, **{**rest, **lists})
+
+
+def _check_partitions(devices: dict[str, Device], where: str) -> None:
+    """A cluster's devices all have a partition, with its time limit, or none has."""
+    with_partition = [device for device in devices.values() if device.partition]
+    if not with_partition:
+        return
+    for device in devices.values():
+        if not device.partition:
+            raise InputError(
+                f"{where}: devices.{device.name}: missing key 'partition', which "
+                f"devices.{with_partition[0].name} has; allowed: all devices of a file or none"
+            )
+        if device.time_limit_min is None:
+            raise InputError(
+                f"{where}: devices.{device.name}: missing key 'time_limit_min'; expected with "
+                f"partition '{device.partition}': the longest wall time of its jobs in minutes"
+            )
 
 
 def check_source(source: Any, where: str) -> None:

@@ -70,6 +70,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         repeats={id_: count for id_, (_, count) in repeats.items()},
         figures=content["figures"],
         idle_probe=_idle_probe(content, root),
+        energy_budget_kwh=content.get("energy_budget_kwh"),
     )
 
 

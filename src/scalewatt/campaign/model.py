@@ -19,6 +19,7 @@ class Device:
     gpus_per_node: int
     cpus_per_rank: int
     cpu: dict[str, float]
+    cpus_per_node: int | None = None
     gpu: dict[str, float] | None = None
     ram: dict[str, float] | None = None
     max_gpus: int | None = None
@@ -30,6 +31,8 @@ class Device:
     gres: str | None = None
     memory_mb: int = 0
     time_limit_min: int | None = None
+    step_time: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Rough upper bound of an update's time by model or model.phase: base_s, per_sample_s."""
 
     @property
     def probe_ranks(self) -> int:
@@ -51,6 +54,12 @@ class Cluster:
     sources: dict[str, Any] = field(default_factory=dict)
     scratch: str | None = None
     setup: tuple[str, ...] = ()
+    account: str | None = None
+    """As the file has it: `jobs.request.account_of` expands its environment variables."""
+    exclude_nodes: tuple[str, ...] = ()
+    stop_warning_s: int = 600
+    crash_retries: int = 3
+    min_free_gib: float = 1
     pue: dict[str, Any] | None = None
     carbon_intensity: dict[str, Any] | None = None
     price: dict[str, Any] | None = None
@@ -179,6 +188,8 @@ class Campaign:
     figures: dict[str, dict[str, Any]]
     idle_probe: IdleProbe | None = None
     """None where the campaign does not ask for it."""
+    energy_budget_kwh: float | None = None
+    """None where there is no limit."""
     registered: bool = False
     """Whether its runs were made elsewhere: nothing of it is ever trained."""
 

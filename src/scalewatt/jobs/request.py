@@ -1,0 +1,216 @@
+"""What a job asks the scheduler for, from a run's spec and the cluster file: the one place."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from scalewatt.campaign.model import Campaign, Cluster, Device
+from scalewatt.campaign.spec import run_spec
+from scalewatt.errors import InputError
+
+STARTUP_MIN = 15
+"""Until the first update: imports on all nodes, rendezvous, staging."""
+MARGIN = 1.25
+"""What is asked for above the rough upper bound of the updates' time."""
+ROUNDING_MIN = 10
+NICE_PER_REPEAT = 100
+"""Each repeat waits behind the one before, in Slurm's queue too."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one job asks for. `runtime_min` in minutes, `memory_mb` a node (0: its default)."""
+
+    partition: str
+    nodes: int
+    tasks_per_node: int
+    cpus_per_task: int
+    gres: str | None
+    memory_mb: int
+    runtime_min: int
+    account: str | None
+    held_gpus: int
+    """GPUs that nobody else can use meanwhile: nodes are exclusive."""
+    extra: tuple[str, ...]
+    """Further options of sbatch."""
+
+
+def training_request(
+    spec: dict[str, Any], device: Device, cluster: Cluster, done_updates: int = 0
+) -> Request:
+    """What the next segment of a run asks for; InputError where no node of the device holds it."""
+    _check_cpus(spec["ranks_per_node"], device, spec["configuration"])
+    nice = NICE_PER_REPEAT * (spec["repeat"] - 1)
+    return _request(
+        device,
+        cluster,
+        nodes=spec["nodes"],
+        ranks_per_node=spec["ranks_per_node"],
+        runtime_min=wall_time_min(spec, device, done_updates, cluster.stop_warning_s),
+        options=(
+            # Without "B:", so that it reaches the ranks and not only the batch shell.
+            f"--signal=USR1@{cluster.stop_warning_s}",
+            *([f"--nice={nice}"] if nice else []),
+        ),
+    )
+
+
+def probe_request(device: Device, cluster: Cluster, minutes: int) -> Request:
+    """What an idle probe asks for: one node with all its GPUs, as a training that fills it."""
+    what = f"the idle probe of {device.name}"
+    _check_cpus(device.probe_ranks, device, what)
+    if device.time_limit_min is not None and minutes > device.time_limit_min:
+        raise InputError(
+            f"{what}: takes {minutes} min with its start and end, but devices.{device.name}."
+            f"time_limit_min is {device.time_limit_min}; allowed: a shorter idle_probe.seconds"
+        )
+    return _request(device, cluster, 1, device.probe_ranks, minutes)
+
+
+def _request(
+    device: Device,
+    cluster: Cluster,
+    nodes: int,
+    ranks_per_node: int,
+    runtime_min: int,
+    options: tuple[str, ...] = (),
+) -> Request:
+    if device.partition is None:
+        raise InputError(
+            f"cluster '{cluster.name}': devices.{device.name}: missing key 'partition'; expected "
+            "where jobs are submitted"
+        )
+    excluded = [f"--exclude={','.join(cluster.exclude_nodes)}"] if cluster.exclude_nodes else []
+    return Request(
+        partition=device.partition,
+        nodes=nodes,
+        tasks_per_node=ranks_per_node,
+        cpus_per_task=device.cpus_per_rank,
+        # All GPUs of a node, because nodes are exclusive.
+        gres=f"{device.gres}:{device.gpus_per_node}" if device.gres else None,
+        memory_mb=device.memory_mb,
+        runtime_min=runtime_min,
+        account=account_of(cluster),
+        held_gpus=nodes * device.gpus_per_node,
+        extra=("--exclusive", *excluded, *options),
+    )
+
+
+def account_of(cluster: Cluster) -> str | None:
+    """The account to charge; environment variables that are not set stay as they are written."""
+    return None if cluster.account is None else os.path.expandvars(cluster.account)
+
+
+def wall_time_min(
+    spec: dict[str, Any], device: Device, done_updates: int = 0, stop_warning_s: int = 600
+) -> int:
+    """The wall time in minutes that a run's next job asks for.
+
+    STARTUP_MIN + MARGIN × remaining updates × (base_s + local batch size × per_sample_s) + the
+    warning before the end, rounded up to ROUNDING_MIN, and never above the device's limit. At
+    least one epoch counts as remaining. Where `step_time` does not know the model, or the number
+    of updates is not known: the limit. InputError where less than an epoch fits into the limit.
+    """
+    limit = device.time_limit_min
+    if limit is None:
+        raise InputError(
+            f"devices.{device.name}: missing key 'time_limit_min'; expected where jobs are submitted"
+        )
+    step_s = step_time_s(spec, device)
+    warning_min = stop_warning_s / 60
+    _check_progress(spec, device, step_s, warning_min)
+    if step_s is None or spec["updates"] is None:
+        return limit
+    remaining = max(spec["updates"] - done_updates, spec["updates_per_epoch"])
+    wanted = STARTUP_MIN + MARGIN * remaining * step_s / 60 + warning_min
+    return min(limit, ROUNDING_MIN * math.ceil(wanted / ROUNDING_MIN))
+
+
+def step_time_s(spec: dict[str, Any], device: Device) -> float | None:
+    """Rough upper bound of one update's time in s; None where the device does not say."""
+    known = device.step_time
+    bound = known.get(f"{spec['model']}.{spec['phase']}", known.get(spec["model"]))
+    if bound is None:
+        return None
+    return bound["base_s"] + spec["local_batch_size"] * bound["per_sample_s"]
+
+
+def _check_progress(
+    spec: dict[str, Any], device: Device, step_s: float | None, warning_min: float
+) -> None:
+    """InputError where a job would be told to stop before it has trained an epoch."""
+    limit = device.time_limit_min or math.inf
+    where = f"{spec['configuration']}: this run cannot make progress"
+    if warning_min >= limit:
+        raise InputError(
+            f"{where}: devices.{device.name}.time_limit_min is {limit}, and a job is told to stop "
+            f"{warning_min:g} min (stop_warning_s) before its end; allowed: a longer limit or a "
+            "shorter warning"
+        )
+    if step_s is None or spec["updates_per_epoch"] is None:
+        return
+    epoch_min = spec["updates_per_epoch"] * step_s / 60
+    needed = STARTUP_MIN + epoch_min + warning_min
+    if needed > limit:
+        raise InputError(
+            f"{where}: devices.{device.name}.time_limit_min is {limit}, but one epoch needs about "
+            f"{math.ceil(needed)} min ({STARTUP_MIN} start-up, {epoch_min:.0f} for "
+            f"{spec['updates_per_epoch']} updates by step_time, {warning_min:g} stop_warning_s); "
+            "allowed: a longer limit, or more GPUs or fewer samples for the run"
+        )
+
+
+def _check_cpus(ranks_per_node: int, device: Device, what: str) -> None:
+    """InputError where the ranks of a node want more CPUs than it has."""
+    wanted, there = ranks_per_node * device.cpus_per_rank, device.cpus_per_node
+    if there is not None and wanted > there:
+        raise InputError(
+            f"{what}: no node of devices.{device.name} holds it: {ranks_per_node} ranks × "
+            f"cpus_per_rank {device.cpus_per_rank} = {wanted} CPUs, but cpus_per_node is {there}; "
+            f"allowed: cpus_per_rank of at most {there // ranks_per_node}"
+        )
+
+
+def check_requests(campaign: Campaign, cluster: Cluster) -> None:
+    """InputError where a job of the campaign could not run on the cluster, before anything starts.
+
+    Only devices with a partition are asked for jobs.
+    """
+    probe = campaign.idle_probe
+    for name in sorted(campaign.devices()):
+        device = cluster.devices[name]
+        if device.partition is None:
+            continue
+        for id_, configuration in campaign.configurations.items():
+            if configuration.device == name:
+                training_request(run_spec(campaign, id_, 1), device, cluster)
+        if probe is not None:
+            probe_request(device, cluster, probe.job_minutes)
+
+
+def as_resources(request: Request) -> dict[str, str | int | None]:
+    """The request in the words of Snakemake's Slurm executor; None: the resource is not there.
+
+    `mpi` is always there and empty: then the job's shell starts the ranks by itself, and the
+    executor does not refuse one rank a node. So the tasks of a node are asked for in `slurm_extra`.
+    """
+    on_gpus = request.gres is not None and "gpu" in request.gres
+    return {
+        "slurm_partition": request.partition,
+        "slurm_account": request.account,
+        "nodes": request.nodes,
+        "tasks_per_node": request.tasks_per_node,
+        # Without GPUs the executor asks for one task if it is not told how many.
+        "tasks": None if on_gpus else request.nodes * request.tasks_per_node,
+        "cpus_per_task": request.cpus_per_task,
+        "gres": request.gres,
+        "mem_mb": request.memory_mb,
+        "runtime": request.runtime_min,
+        "held_gpus": request.held_gpus,
+        "slurm_extra": shlex.join([f"--ntasks-per-node={request.tasks_per_node}", *request.extra]),
+        "mpi": "",
+    }
