@@ -1,0 +1,175 @@
+"""Who holds a run's working directory, on whatever node.
+
+`holder.json` names the holder. It is put in place complete, by link(2), which fails where there is
+one already; so it works on file systems whose flock does not reach other nodes. The lock file
+beside it is held by flock as well, by the holder and by those ranks that inherit it.
+
+Only one process ever takes a record away: the one that linked its own record to the name of a claim
+on it. The holder itself needs the claim at its end, so nobody takes away a record that came later.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import socket
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scalewatt.errors import InputError
+from scalewatt.jobs.attempts import HELD, current_job
+from scalewatt.jobs.job_state import JobState, job_state
+from scalewatt.jobs.machine import machine_id, runs_still
+
+HOLDER = "holder.json"
+LOCK = "lock"
+BEAT_S = 10.0
+"""How often a holder renews the time of its record."""
+SILENT_S = 600.0
+"""A holder on another machine is dead after this silence if nothing else is known of it."""
+GONE_SILENT_S = 45.0
+"""The same if its job is gone: processes of a node that Slurm has lost may live on."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What a record says of the process that holds a run."""
+
+    host: str
+    """Empty where the record cannot be read."""
+    pid: int
+    pid_started_s: float | None
+    """Seconds after the machine's start."""
+    job: str | None
+    """Slurm's job, None outside of Slurm."""
+    since_s: float
+    """Unix s."""
+    machine: str | None = None
+    """Of this start of the machine and this space of process numbers."""
+    token: str = field(default="", compare=False)
+    """Of this very record."""
+
+    def __str__(self) -> str:
+        if not self.host:
+            return "another process"
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
+        process = f"process {self.pid} on {self.host}"
+        return f"{f'job {self.job} ({process})' if self.job else process} since {since}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its process number means something on this machine."""
+        if self.machine is not None:
+            return self.machine == machine_id()
+        return self.host == socket.gethostname()
+
+
+class HeldError(InputError):
+    """The run, or the node, is held by a process that lives."""
+
+    code = HELD
+    """Of an attempt that ends by it."""
+
+    def __init__(self, message: str, holder: Holder | None) -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+def read_holder(workdir: Path) -> Holder | None:
+    """The holder of a run's working directory, dead or alive; None where there is none."""
+    return read_record(workdir / HOLDER)
+
+
+def read_record(path: Path) -> Holder | None:
+    """The holder that a record names; None without a record, an unnamed one where it is damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    token = hashlib.sha256(content).hexdigest()[:16]
+    try:
+        said = json.loads(content)
+        return Holder(
+            host=str(said["host"]),
+            pid=int(said["pid"]),
+            pid_started_s=_number(said.get("pid_started_s")),
+            job=None if said.get("job") is None else str(said["job"]),
+            since_s=float(said["since_s"]),
+            machine=said.get("machine"),
+            token=token,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Holder("", 0, None, None, 0.0, token=token)
+
+
+def holder_is_alive(holder: Holder, workdir: Path) -> bool | None:
+    """Whether the holder of a working directory lives; None where nobody can tell.
+
+    Asks the kernel on its own machine (a frozen process lives; so does a run whose ranks outlived
+    their launcher), else Slurm about its job (up to 10 s), else the time of the record, which a
+    living holder renews.
+    """
+    if holder.is_here and not _process_lives(holder) and _is_locked(workdir / LOCK):
+        return True
+    return judge(holder, workdir / HOLDER)
+
+
+def judge(holder: Holder, record: Path, watched_s: float = 0.0) -> bool | None:
+    """`holder_is_alive` for a record whose lock is free, unchanged for `watched_s` before our eyes."""
+    own_job = holder.job is not None and holder.job == current_job()
+    if holder.is_here and _process_lives(holder):
+        return True
+    # Its own job runs, of course: a requeued one meets the record of its earlier start.
+    state: JobState | None = "gone" if own_job else job_state(holder.job) if holder.job else None
+    if state == "running":
+        return True
+    if holder.is_here and state != "ending":
+        return False
+    silent_s = max(silence_s(record), watched_s)
+    rebooted = holder.host == socket.gethostname() and holder.machine is not None
+    if silent_s > (GONE_SILENT_S if state or rebooted else SILENT_S):
+        return False
+    return True if silent_s < GONE_SILENT_S else None
+
+
+def _process_lives(holder: Holder) -> bool:
+    return runs_still(holder.pid, holder.pid_started_s)
+
+
+def silence_s(record: Path) -> float:
+    """Seconds since a record was renewed, in the time of its file system; infinite without one."""
+    probe = record.with_name(f".{record.name}.{uuid.uuid4().hex[:8]}.now")
+    try:
+        renewed_s = record.stat().st_mtime
+    except OSError:
+        return float("inf")
+    try:
+        probe.touch()
+        now_s = probe.stat().st_mtime
+    except OSError:  # it may not be written to by whoever only looks
+        now_s = time.time()
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return now_s - renewed_s
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process of this machine (or of any, where flock reaches so far) holds the lock."""
+    try:
+        with open(path, encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

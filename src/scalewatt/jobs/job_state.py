@@ -1,0 +1,34 @@
+"""What Slurm says of a job."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from scalewatt.jobs.slurm import NoAnswerError, ask
+
+JobState = Literal["running", "waiting", "ending", "gone"]
+_WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
+_RUNNING = ("RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT")
+_ENDING = ("COMPLETING",)
+_UNKNOWN_JOB = "invalid job id"
+
+
+def job_state(job: str) -> JobState | None:
+    """What a job does: running, waiting (in the queue, requeued too), ending, or gone.
+
+    None where Slurm is absent, fails or does not answer in 10 s.
+    """
+    try:
+        return state_of(ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"))
+    except NoAnswerError as error:
+        return "gone" if _UNKNOWN_JOB in str(error).lower() else None
+
+
+def state_of(lines: list[str]) -> JobState:
+    """The state of a job of which squeue says `lines`, a state for each of its parts."""
+    words = {line.strip() for line in lines}
+    if words & set(_RUNNING):
+        return "running"
+    if words & set(_ENDING):
+        return "ending"
+    return "waiting" if words & set(_WAITING) else "gone"

@@ -1,0 +1,56 @@
+"""Processes of this machine, told apart from others that had or have the same number."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_DEAD = ("Z", "X", "x")
+
+
+@lru_cache(maxsize=1)
+def machine_id() -> str | None:
+    """Names this start of the machine and this space of process numbers; None where unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return None
+
+
+def process_started_s(pid: int) -> float | None:
+    """When a process was started, in s after the machine's start; None where unknown."""
+    found = _stat(pid)
+    return None if found is None else found[1]
+
+
+def runs_still(pid: int, started_s: float | None) -> bool:
+    """Whether the process with this number that was started then is there; stopped ones are."""
+    found = _stat(pid)
+    if found is None:
+        return _exists(pid)
+    state, since_s = found
+    same = started_s is None or abs(since_s - started_s) < 2 * _TICK_S
+    return same and state not in _DEAD
+
+
+def _stat(pid: int) -> tuple[str, float] | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    words = text.rpartition(")")[2].split()
+    return words[0], int(words[19]) * _TICK_S
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is such a process at all, for machines that hide their processes."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return pid > 0
