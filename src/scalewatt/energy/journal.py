@@ -80,12 +80,13 @@ class _Facts:
     uuid: str | None = None
 
 
-def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
+def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Recording:
     """Read the journals of one segment; several of one host are joined in order of time.
 
-    Times are unix seconds. A torn end is left out; other unreadable samples are left out and
-    counted as `journal_damaged`, one file of several with `journal_unreadable`. Raises InputError
-    where none holds a sample.
+    `first` is the record that each file of records is read from, counted from the end where
+    negative; JSON lines are read whole. Times are unix seconds. A torn end is left out; other
+    unreadable samples are left out and counted as `journal_damaged`, one file of several with
+    `journal_unreadable`. Raises InputError where none holds a sample.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     parts: dict[tuple[str, str], list[SensorSeries]] = {}
@@ -94,7 +95,7 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     errors: list[InputError] = []
     for path in files:
         try:
-            content = _read(path)
+            content = _read(path, first)
         except InputError as error:
             errors.append(error)
             continue
@@ -166,12 +167,12 @@ def _version(path: Path) -> int:
     return int(version)
 
 
-def _read(path: Path) -> _Content:
-    return _records(path) if _version(path) >= _NEWEST else _lines(path)
+def _read(path: Path, first: int) -> _Content:
+    return _records(path, first) if _version(path) >= _NEWEST else _lines(path)
 
 
-def _records(path: Path) -> _Content:
-    records = read_records(path)
+def _records(path: Path, first: int) -> _Content:
+    records = read_records(path, first)
     host, sensors = records.header.get("host"), records.header.get("sensors")
     if not isinstance(host, str):
         raise InputError(f'{path}: its header names no host; expected "host": "…"')

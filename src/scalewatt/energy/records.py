@@ -174,14 +174,21 @@ def read_header(path: Path) -> tuple[dict[str, Any], np.dtype[Any], int]:
     return header, dtype, len(line)
 
 
-def read_records(path: Path) -> Records:
-    """Read a file of records. Raises InputError where the header is none."""
+def read_records(path: Path, first: int = 0) -> Records:
+    """Read a file of records from the record `first` on, which counts from the end where negative.
+
+    Raises InputError where the header is none.
+    """
     header, dtype, start = read_header(path)
+    size = dtype.itemsize
     try:
-        data = path.read_bytes()[start:]
+        with open(path, "rb") as handle:
+            if first < 0:
+                first = max((os.fstat(handle.fileno()).st_size - start) // size + first, 0)
+            handle.seek(start + first * size)
+            data = handle.read()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error}); expected records") from error
-    size = dtype.itemsize
     rows = np.frombuffer(data, dtype=dtype, count=len(data) // size)
     if _all_intact(data, rows):
         return Records(header, rows, 0)

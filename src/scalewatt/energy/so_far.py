@@ -1,0 +1,250 @@
+"""What journals say was used so far: of one that grows, only what is new is read again.
+
+A journal is counted in parts of PART records: what stands before the last one or two parts is counted
+once and kept in a note, which the caller stores. Parts meet at a record, so nothing lies between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from scalewatt.energy.conditions import read_conditions
+from scalewatt.energy.device_state import gpu_utilisation
+from scalewatt.energy.journal import read_journal
+from scalewatt.energy.node import MAX_UNCOVERED, Window, node_kinds, node_window
+from scalewatt.energy.records import read_header
+from scalewatt.energy.run import Run
+from scalewatt.energy.samples import DEVICE_KINDS, Recording, SensorSeries
+from scalewatt.energy.segments import NodeRecording
+from scalewatt.errors import InputError
+
+PART = 1024
+"""Records that are counted together, once as many follow."""
+
+
+@dataclass(frozen=True)
+class KindSum:
+    """What was recorded of one device kind."""
+
+    recorded_j: float = 0.0
+    covered_s: float = 0.0
+    """Device seconds with a known power."""
+    device_s: float = 0.0
+    """Device seconds of which the power should be known."""
+    origin: str | None = None
+
+    def __add__(self, other: KindSum) -> KindSum:
+        return KindSum(
+            self.recorded_j + other.recorded_j,
+            self.covered_s + other.covered_s,
+            self.device_s + other.device_s,
+            self.origin or other.origin,
+        )
+
+    @property
+    def known(self) -> bool:
+        """Whether enough was recorded for the energy to be stated."""
+        return self.covered_s >= (1 - MAX_UNCOVERED) * self.device_s
+
+
+@dataclass(frozen=True)
+class JournalSum:
+    """What one journal says, of the device kinds in scope."""
+
+    host: str
+    first_s: float
+    """Unix s."""
+    last_s: float
+    kinds: Mapping[str, KindSum] = field(default_factory=dict)
+
+    def __add__(self, later: JournalSum) -> JournalSum:
+        names = dict.fromkeys((*self.kinds, *later.kinds))
+        kinds = {k: self.kinds.get(k, KindSum()) + later.kinds.get(k, KindSum()) for k in names}
+        first, last = min(self.first_s, later.first_s), max(self.last_s, later.last_s)
+        return JournalSum(self.host, first, last, kinds)
+
+    @property
+    def length_s(self) -> float:
+        """Seconds between first and last sample."""
+        return self.last_s - self.first_s
+
+    @property
+    def recorded_j(self) -> float:
+        """Energy of all kinds, as far as it was recorded."""
+        return sum(kind.recorded_j for kind in self.kinds.values())
+
+    @property
+    def known(self) -> bool:
+        """Whether the energy of all kinds in scope may be stated, and there is one."""
+        return bool(self.kinds) and all(kind.known for kind in self.kinds.values())
+
+
+@dataclass(frozen=True)
+class JournalNote:
+    """What is kept of a journal from one look at it to the next."""
+
+    size: int
+    mtime_ns: int
+    next_record: int
+    """The record that the uncounted rest begins with."""
+    done: JournalSum | None
+    """What stands before it."""
+    whole: JournalSum | None
+    """All of the journal; None without a readable sample."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The note as JSON-ready values."""
+        return asdict(self)
+
+
+def note_from_json(value: Any) -> JournalNote | None:
+    """Return what `JournalNote.as_json` gave; None for anything else."""
+    try:
+        return JournalNote(
+            int(value["size"]),
+            int(value["mtime_ns"]),
+            int(value["next_record"]),
+            _sum_from_json(value["done"]),
+            _sum_from_json(value["whole"]),
+        )
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _sum_from_json(value: Any) -> JournalSum | None:
+    if value is None:
+        return None
+    kinds = {
+        str(name): KindSum(
+            float(kind["recorded_j"]),
+            float(kind["covered_s"]),
+            float(kind["device_s"]),
+            None if kind["origin"] is None else str(kind["origin"]),
+        )
+        for name, kind in value["kinds"].items()
+    }
+    return JournalSum(str(value["host"]), float(value["first_s"]), float(value["last_s"]), kinds)
+
+
+def read_so_far(path: Path, run: Run, before: JournalNote | None) -> JournalNote:
+    """Count the journal at `path` of a segment of `run`, as far as `before` has not done so.
+
+    `run` gives the GPUs held and the rated powers; `before` must be of the same. OSError where the
+    file is gone.
+    """
+    found = path.stat()
+    if before is not None:
+        if (before.size, before.mtime_ns) == (found.st_size, found.st_mtime_ns):
+            return before
+        if before.size > found.st_size or before.done is None:
+            before = None
+    start, done = (before.next_record, before.done) if before else (0, None)
+    note = JournalNote(found.st_size, found.st_mtime_ns, start, done, done)
+    try:
+        recording = read_journal(path, start)
+    except InputError:
+        return note
+    series = [one for one in recording.series if one.time_s.size]
+    if not series:
+        return note
+    counted = _records_to_count(path, recording, series)
+    if counted:
+        closed = _sum_of(path, run, recording, [_cut(s, 0, counted + 1) for s in series])
+        done = _joined(done, closed)
+        note = replace(note, next_record=start + counted, done=done)
+        series = [_cut(s, counted, s.time_s.size) for s in series]
+    return replace(note, whole=_joined(done, _sum_of(path, run, recording, series)))
+
+
+def last_power(path: Path, run: Run, records: int) -> tuple[JournalSum, float] | None:
+    """Return the sum of a journal's last records, and their mean power in W; None where unknown."""
+    try:
+        recording = read_journal(path, -records)
+        series = [_cut(s, max(s.time_s.size - records, 0), s.time_s.size) for s in recording.series]
+        found = _sum_of(path, run, recording, series)
+    except (InputError, OSError):
+        return None
+    if found is None or not found.known or found.length_s <= 0:
+        return None
+    return found, found.recorded_j / found.length_s
+
+
+def _records_to_count(path: Path, recording: Recording, series: Sequence[SensorSeries]) -> int:
+    """How many of the records read are followed by PART or more, in whole parts.
+
+    None of a journal whose records cannot be told by their number.
+    """
+    lengths = {one.time_s.size for one in series}
+    if recording.problems or len(lengths) > 1:
+        return 0
+    try:
+        read_header(path)
+    except InputError:  # JSON lines
+        return 0
+    return max((lengths.pop() - 1) // PART - 1, 0) * PART
+
+
+def _sum_of(
+    path: Path, run: Run, recording: Recording, series: Iterable[SensorSeries]
+) -> JournalSum | None:
+    """Account for samples of one host, as the energy of a finished run is accounted for."""
+    found = list(series)
+    window = node_window(found)
+    if window is None:
+        return None
+    host = found[0].node
+    held = run.used_gpus(host, found)
+    kinds = node_kinds(
+        host,
+        [*found, *_loads(path, run, found, window)],
+        powers=run.powers,
+        period_s=recording.sampling_period_s or run.spec.get("sampling_period_s"),
+        used_gpus=held,
+        expected_gpus=run.spec.get("ranks_per_node") if held is None else len(held),
+        window=window,
+    )
+    sums = {}
+    for kind in kinds:
+        if kind.device_kind not in DEVICE_KINDS or kind.coverage is None:
+            continue
+        # Devices that nothing was recorded of have been there for the whole window.
+        device_s = kind.device_s if kind.series else window[1] - window[0]
+        covered_s = kind.coverage * device_s
+        recorded_j = kind.recorded_j(window)
+        sums[kind.device_kind] = KindSum(recorded_j, covered_s, device_s, kind.origin)
+    return JournalSum(host, *window, sums)
+
+
+def _loads(
+    path: Path, run: Run, series: Sequence[SensorSeries], window: Window
+) -> list[SensorSeries]:
+    """The load of GPUs that have no power sensor but a rated power, recorded beside the journal."""
+    beside = path.with_suffix(".conditions")
+    if not run.powers.get("gpu") or any(s.device_kind == "gpu" for s in series):
+        return []
+    if not beside.exists():
+        return []
+    conditions, _ = read_conditions([beside])
+    node = NodeRecording(series[0].node, tuple(series), (), None, tuple(conditions), ())
+    return [_between(load, window) for load in gpu_utilisation(node)]
+
+
+def _between(series: SensorSeries, window: Window) -> SensorSeries:
+    """Samples of a window, and one beyond each of its ends."""
+    inside = (series.time_s >= window[0]) & (series.time_s <= window[1])
+    found = inside.nonzero()[0]
+    first, last = (found[0], found[-1]) if found.size else (1, -1)
+    return _cut(series, max(first - 1, 0), last + 2)
+
+
+def _cut(series: SensorSeries, first: int, last: int) -> SensorSeries:
+    return replace(series, time_s=series.time_s[first:last], values=series.values[first:last])
+
+
+def _joined(one: JournalSum | None, other: JournalSum | None) -> JournalSum | None:
+    if one is None or other is None:
+        return one or other
+    return one + other
