@@ -1,0 +1,125 @@
+"""What is checked before anything is submitted: account, partitions, nodes, folders.
+
+All that is wrong is said at once. What Slurm does not answer is said and passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.model import Cluster
+from scalewatt.campaign.validation import nearest
+from scalewatt.errors import InputError
+from scalewatt.jobs.nodes import Demand, demand_of, misfit, read_partitions
+from scalewatt.jobs.slurm import NoAnswerError, own_accounts
+
+_TRIED_BYTES = 1 << 20
+_GIB = 1 << 30
+
+
+def check_before_submission(
+    jobs: Iterable[tuple[str, Mapping[str, Any]]],
+    cluster: Cluster,
+    where: str,
+    folders: Iterable[Path | str],
+) -> None:
+    """Hold all jobs for the scheduler (what each does, its resources) against Slurm, and try the folders.
+
+    `where` names the cluster file. InputError with everything that is wrong.
+    """
+    jobs = list(jobs)
+    problems = [problem for folder in folders for problem in folder_problems(folder, cluster)]
+    if jobs:
+        problems += [f"{where}: {problem}" for problem in account_problems(cluster.account)]
+        problems += _slurm_problems(jobs, cluster, where)
+    if problems:
+        many = "\n  ".join(["nothing is started:", *problems])
+        raise InputError(problems[0] if len(problems) == 1 else many)
+
+
+def account_problems(account: str | None) -> list[str]:
+    """What is wrong with the cluster file's account; nothing where it names none."""
+    if account is None:
+        return []
+    unset = [name for name in re.findall(r"\$\{?(\w+)\}?", account) if not os.environ.get(name)]
+    name = os.path.expandvars(account)
+    if not unset and not name:
+        return ["account: is empty; expected a project of yours, or no key for Slurm's default"]
+    try:
+        accounts = own_accounts()
+    except NoAnswerError as error:
+        _say(f"the account is not checked: {error}")
+        accounts = []
+    if unset:
+        yours = ", ".join(accounts) or "`sacctmgr -nP show assoc user=$USER format=account`"
+        return [
+            f"account: {variable} is not set; export {variable}=<your project> (yours: {yours})"
+            for variable in unset
+        ]
+    if accounts and name.lower() not in [known.lower() for known in accounts]:
+        allowed = ", ".join(accounts)
+        return [
+            f"account: Slurm does not let you use '{name}'; "
+            f"allowed: {allowed}{nearest(name, accounts)}"
+        ]
+    return []
+
+
+def folder_problems(folder: Path | str, cluster: Cluster) -> list[str]:
+    """What is wrong with a folder that is to be written to; it is made where it is missing."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        free_gib = shutil.disk_usage(folder).free / _GIB
+        if free_gib < cluster.min_free_gib:
+            return [
+                f"{folder}: {free_gib:.2g} GiB are free; at least {cluster.min_free_gib:g} are needed "
+                "(min_free_gib of the cluster file)"
+            ]
+        # A quota shows only where something is written.
+        with tempfile.TemporaryFile(dir=folder, prefix=".scalewatt-") as tried:
+            tried.write(bytes(_TRIED_BYTES))
+            tried.flush()
+            os.fsync(tried.fileno())
+    except OSError as error:
+        return [f"{folder}: cannot be written to ({error.strerror}); expected a folder of yours"]
+    return []
+
+
+def _slurm_problems(
+    jobs: list[tuple[str, Mapping[str, Any]]], cluster: Cluster, where: str
+) -> list[str]:
+    if shutil.which("sbatch") is None:
+        return [
+            f"{where}: is of a Slurm cluster, and sbatch is not found; start Snakemake on its login "
+            "node, or take another profile"
+        ]
+    try:
+        partitions = read_partitions()
+    except NoAnswerError as error:
+        _say(f"partitions and nodes are not checked: {error}")
+        return []
+    problems = []
+    for demand, labels in _by_demand(jobs).items():
+        problem = misfit(demand, partitions, cluster.exclude_nodes)
+        if problem:
+            more = f" (and {len(labels) - 1} more)" if len(labels) > 1 else ""
+            problems.append(f"{where}: {labels[0]}{more}: {problem}")
+    return problems
+
+
+def _by_demand(jobs: list[tuple[str, Mapping[str, Any]]]) -> dict[Demand, list[str]]:
+    found: dict[Demand, list[str]] = {}
+    for label, resources in jobs:
+        found.setdefault(demand_of(resources), []).append(label)
+    return found
+
+
+def _say(text: str) -> None:
+    print(f"scalewatt: warning: {text}", file=sys.stderr, flush=True)

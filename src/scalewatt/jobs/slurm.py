@@ -1,0 +1,51 @@
+"""Questions to Slurm's commands, none of which is waited for long."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import subprocess
+
+TIMEOUT_S = 10.0
+
+
+class NoAnswerError(Exception):
+    """A command of Slurm is missing, fails, or is silent; the message says which and how."""
+
+
+def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
+    """Lines that a Slurm command prints, without empty ones; NoAnswerError where it gives none."""
+    if shutil.which(command[0]) is None:
+        raise NoAnswerError(f"{command[0]} is not found")
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NoAnswerError(f"{command[0]} gave no answer in {timeout_s:g} s") from error
+    except OSError as error:
+        raise NoAnswerError(f"{command[0]} cannot be run ({error.strerror})") from error
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise NoAnswerError(f"{command[0]} failed ({said})")
+    return [line for line in done.stdout.splitlines() if line.strip()]
+
+
+def queued_jobs() -> dict[str, str]:
+    """State of each of the user's jobs that Slurm's queue knows, by job id; NoAnswerError."""
+    lines = ask("squeue", "-h", "-u", getpass.getuser(), "-o", "%i|%T")
+    return dict(line.strip().split("|", 1) for line in lines if "|" in line)
+
+
+def accounted_states(jobs: list[str]) -> dict[str, str]:
+    """Latest state of jobs by Slurm's accounting, by job id, as `CANCELLED` or `PREEMPTED`; NoAnswerError."""
+    lines = ask("sacct", "-X", "-n", "-P", "-j", ",".join(jobs), "-o", "JobIDRaw,State")
+    rows = (line.strip().split("|", 1) for line in lines if "|" in line)
+    return {job: (state.split() or [""])[0] for job, state in rows}
+
+
+def own_accounts() -> list[str]:
+    """The accounts that the user may charge, empty where Slurm has no accounting; NoAnswerError."""
+    user = f"user={getpass.getuser()}"
+    lines = ask("sacctmgr", "-nP", "show", "assoc", user, "format=account")
+    return sorted({line.strip() for line in lines})
