@@ -6,10 +6,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalewatt import __version__
 from scalewatt.errors import InputError
+
+if TYPE_CHECKING:
+    from scalewatt.jobs.attempts import AttemptNote
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -200,22 +203,38 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
-    from scalewatt.campaign.command import is_command_spec
     from scalewatt.campaign.spec import read_spec
-    from scalewatt.energy.launch import Place, run_training
+    from scalewatt.jobs.attempts import noted_attempt
 
     spec = read_spec(arguments.spec)
+    if arguments.work is None:
+        arguments.work = Path(cluster_of_run(arguments.cluster, spec)[0].work_root)
+    with noted_attempt(arguments.work, spec) as note:
+        note.code = _train_noted(arguments, spec, note)
+        return note.code
+
+
+def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: AttemptNote) -> int:
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.command import is_command_spec
+    from scalewatt.energy.launch import Place, run_training
+
     cluster, device = cluster_of_run(arguments.cluster, spec)
     place = Place(
         None if is_command_spec(spec) else Path(cluster.data_folder(spec["dataset"])),
-        arguments.work or Path(cluster.work_root),
+        arguments.work,
         cluster.launcher,
         device.torch_device,
         device.cpus_per_rank,
         scratch=cluster.scratch,
     )
     return run_training(
-        arguments.spec, arguments.out, place, arguments.initial_weights, arguments.max_updates
+        arguments.spec,
+        arguments.out,
+        place,
+        arguments.initial_weights,
+        arguments.max_updates,
+        note,
     )
 
 

@@ -7,6 +7,7 @@ ended themselves), when a person asks twice, and what it leaves behind 10 s afte
 
 from __future__ import annotations
 
+import errno
 import shlex
 import shutil
 import signal
@@ -27,7 +28,17 @@ from scalewatt.energy.ranks_process import (
     CLOSING_MARGIN_S,
     RanksProcess,
     last_lines,
+    log_text,
     require_launcher,
+)
+from scalewatt.energy.reasons import (
+    Failure,
+    full_text,
+    has_room,
+    is_full,
+    most_telling,
+    read_failure,
+    says_full,
 )
 from scalewatt.energy.record import MONITOR_LOST
 from scalewatt.energy.slurm_energy import note_slurm_energies
@@ -36,6 +47,7 @@ from scalewatt.energy.workdir import (
     COMPILED,
     WorkDir,
     description_path,
+    failure_path,
     node_lock,
     open_workdir,
     outcome_path,
@@ -43,6 +55,7 @@ from scalewatt.energy.workdir import (
 )
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
+from scalewatt.jobs.attempts import AttemptNote, current_job, one_line
 from scalewatt.training.job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3
@@ -69,11 +82,13 @@ def run_training(
     place: Place,
     initial_weights: Path | None = None,
     max_updates: int | None = None,
+    note: AttemptNote | None = None,
 ) -> int:
     """Train one segment of the run in `spec_path`; when it is the last, publish to `out`.
 
     A segment whose energy is no longer recorded is followed by another at once. Returns 0 when the
-    run is finished, EXIT_STOPPED when it waits at a checkpoint.
+    run is finished, EXIT_STOPPED when it waits at a checkpoint, EXIT_INPUT or EXIT_FAILURE. Why it
+    did not finish goes to `note`.
     """
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, initial_weights)
@@ -85,15 +100,42 @@ def run_training(
     with open_workdir(place.work_root, spec, dataset_sha256) as work:
         if already_published(out, work):
             return 0
+        try:
+            return _go_on(work, out, place, initial_weights, max_updates, note)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return _fail(work, f"{full_text(work.path)} ({error})", note)
+
+
+def _go_on(
+    work: WorkDir,
+    out: Path,
+    place: Place,
+    initial_weights: Path | None,
+    max_updates: int | None,
+    note: AttemptNote | None,
+) -> int:
+    """Train a segment of a run that is held, unless it is trained; publish it if it is then."""
+    if not work.finished:
+        _check_packed(work.spec, place)
+        with node_lock(place.work_root.parent) as node:
+            code = _train(work, place, initial_weights, max_updates, [node])
         if not work.finished:
-            _check_packed(spec, place)
-            with node_lock(place.work_root.parent) as node:
-                code = _train(work, place, initial_weights, max_updates, [node])
-            if not work.finished:
-                return code
-        _note_slurm_energies(work)
-        publish(work, out)
+            if note is not None:
+                note.reason = work.segments()[-1].get("detail")
+            return code
+    work.close_segment()
+    _note_slurm_energies(work)
+    publish(work, out)
     return 0
+
+
+def _fail(work: WorkDir, reason: str, note: AttemptNote | None) -> int:
+    if note is not None:
+        note.reason = reason
+    say(f"scalewatt: error: {work.spec['configuration']}: {reason}")
+    return EXIT_FAILURE
 
 
 def _note_slurm_energies(work: WorkDir) -> None:
@@ -127,6 +169,8 @@ def _train(
         last = work.segments()[-1]
         if last["outcome"] != MONITOR_LOST:
             return code
+        if not has_room(work.path):
+            raise OSError(errno.ENOSPC, f"the energy is not recorded: {last['detail']}")
         if start < MONITOR_RESTARTS:
             say(
                 f"{name}: the energy was no longer recorded ({last['detail']}); "
@@ -253,8 +297,9 @@ class _Segment:
         }
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGUSR1 and self.times_asked_to_stop:
-            return  # a scheduler may warn more than once
+        scheduler = number == signal.SIGUSR1 or (number == signal.SIGTERM and current_job())
+        if scheduler and self.times_asked_to_stop:
+            return  # it may ask more than once, and ends by itself what does not end
         self.times_asked_to_stop += 1
         name = self.work.spec["configuration"]
         try:
@@ -277,14 +322,26 @@ class _Segment:
         outcome = outcome_path(self.work.path, self.number)
         if outcome.exists():
             return self._end_as(read_json(outcome), code)
-        self.work.end_segment("failed")
-        log = self.work.path / "train.log"
-        say(last_lines(log, start=self._log_start))
+        path = self.work.path / "train.log"
+        failure = read_failure(failure_path(self.work.path, self.number))
+        reason = self._reason(failure, log_text(path, self._log_start))
+        code_of_ranks = failure.code if failure else code
+        refused = code_of_ranks == EXIT_INPUT
+        ended = EXIT_INPUT if refused else EXIT_FAILURE
+        say(last_lines(path, start=self._log_start))
         say(
-            f"scalewatt: error: {self.work.spec['configuration']}: training failed (exit code {code}); "
-            f"its log is {log}"
+            f"scalewatt: error: {self.work.spec['configuration']}: training failed (exit code "
+            f"{code_of_ranks}){': ' + reason if reason else ''}; its log is {path}"
         )
-        return EXIT_INPUT if code == EXIT_INPUT else EXIT_FAILURE
+        self.work.end_segment("refused" if refused else "failed", reason, ended)
+        return ended
+
+    def _reason(self, failure: Failure | None, log: str) -> str | None:
+        reason = most_telling(failure.reason if failure else None, log)
+        full = not has_room(self.work.path) or (reason is not None and says_full(reason))
+        if full and (failure is None or "no space is left" not in failure.reason):
+            return one_line(f"{full_text(self.work.path)} ({reason})")
+        return reason
 
     def _end_as(self, said: dict[str, Any], code: int) -> int:
         """Note the outcome that the ranks gave; whoever asked them to stop wants no other segment."""
@@ -295,7 +352,8 @@ class _Segment:
         if code not in (0, EXIT_STOPPED):
             details.append(f"perun did not close (exit code {code}); its journal is kept")
             say(f"{name}: {details[-1]}")
-        self.work.end_segment(outcome, "; ".join(details) or None)
+        ended = 0 if outcome == FINISHED else EXIT_STOPPED
+        self.work.end_segment(outcome, "; ".join(details) or None, ended)
         if outcome == STOPPED:
             say(f"{name}: stopped at a checkpoint; start it again to go on")
-        return 0 if outcome == FINISHED else EXIT_STOPPED
+        return ended

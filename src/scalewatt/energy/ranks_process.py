@@ -138,10 +138,14 @@ def require_launcher(launcher: str) -> None:
         raise InputError(f"launcher: '{program}' is not found; allowed: a command of this machine")
 
 
+def log_text(log: Path, start: int = 0) -> str:
+    """A log from byte `start` on."""
+    return log.read_bytes()[start:].decode(errors="replace")
+
+
 def last_lines(log: Path, count: int = 25, start: int = 0) -> str:
     """The end of a log from byte `start` on, for whoever reads that something failed."""
-    text = log.read_bytes()[start:].decode(errors="replace")
-    return "\n".join(text.splitlines()[-count:])
+    return "\n".join(log_text(log, start).splitlines()[-count:])
 
 
 def _kill(process: psutil.Process) -> None:

@@ -30,10 +30,17 @@ from scalewatt.energy.ending import (
     end_within,
     say,
 )
+from scalewatt.energy.reasons import Failure, full_text, is_full, note_failure
 from scalewatt.energy.watch import Limits, Watch, watch_rank
-from scalewatt.energy.workdir import description_path, outcome_path, segment_name
+from scalewatt.energy.workdir import (
+    description_path,
+    failure_path,
+    outcome_path,
+    segment_name,
+)
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
+from scalewatt.jobs.attempts import one_line
 from scalewatt.training.job import FINISHED, STOPPED, Job
 from scalewatt.training.stop import StopRequest
 
@@ -131,7 +138,7 @@ def guarded_train(
             leave(watch, ranks, exit_code(said["outcome"]))
         return str(said["outcome"])
     except BaseException as error:
-        fail(error)
+        fail(error, failure_path(job.work, job.segment), ranks.rank)
 
 
 def exit_code(outcome: str | None) -> int:
@@ -152,14 +159,20 @@ def leave(watch: Watch, ranks: Ranks, code: int) -> NoReturn:
     os._exit(code)
 
 
-def fail(error: BaseException) -> NoReturn:
-    """Say what went wrong and end all ranks, which may wait in collectives."""
+def fail(error: BaseException, note: Path | None = None, rank: int | None = None) -> NoReturn:
+    """Say what went wrong, note it in `note`, and end all ranks, which may wait in collectives."""
     end_within(ABORT_S)  # whatever becomes of the rest
-    if isinstance(error, CommandFailed):
-        abort(EXIT_FAILURE, f"scalewatt: error: {error}")
-    if isinstance(error, InputError):
-        abort(EXIT_INPUT, f"scalewatt: error: {error}")
-    abort(EXIT_FAILURE, "".join(traceback.format_exception(error)))
+    code = EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILURE
+    if isinstance(error, InputError | CommandFailed):
+        reason = text = str(error)
+    else:
+        reason = "".join(traceback.format_exception_only(error))
+        text = "".join(traceback.format_exception(error))
+    if is_full(error) and note is not None:
+        reason = text = f"{full_text(note.parent)} ({error})"
+    if note is not None:
+        note_failure(note, Failure(code, rank, one_line(reason)))
+    abort(code, text if text.startswith("Traceback") else f"scalewatt: error: {text}")
 
 
 def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) -> None:
@@ -203,10 +216,13 @@ def main(argv: list[str]) -> NoReturn:
     started_s = time.time()
     stop = StopRequest()
     stop.install()
+    note = None
     try:
-        _run(json.loads(Path(argv[0]).read_text(encoding="utf-8")), stop, started_s)
+        order = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
+        note = failure_path(Path(order["work"]), order["segment"])
+        _run(order, stop, started_s)
     except BaseException as error:
-        fail(error)
+        fail(error, note)
 
 
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:

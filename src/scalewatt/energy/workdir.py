@@ -134,6 +134,11 @@ def outcome_path(work: Path, segment: int) -> Path:
     return work / f"{segment_name(segment)}.outcome"
 
 
+def failure_path(work: Path, segment: int) -> Path:
+    """Where the first rank that failed in a segment says why (`reasons.Failure`)."""
+    return work / f"{segment_name(segment)}.failure"
+
+
 def description_path(work: Path, segment: int) -> Path:
     """Where rank 0 says what a segment runs on."""
     return work / f"{segment_name(segment)}.json"

@@ -1,0 +1,108 @@
+"""Why a segment failed, in one line: what a rank said of itself, or the log's most telling line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scalewatt.jobs.attempts import one_line
+from scalewatt.jobs.notes import read_note
+
+ROOM_BYTES = 1 << 16
+"""A file system with less room than this is full: not even the notes of a segment fit."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TEXT = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+_OURS = re.compile(r"^(?:\[\w+\]:? ?)?scalewatt: error: (.*)")
+_EXCEPTION = re.compile(r"^(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|Failed)(?::.*|$))")
+_KILLED = re.compile(
+    r"(?i)oom.?kill|out of memory|killed by signal|: killed$|exit code: (?:9|137)\b"
+)
+_SAID = re.compile(r"^scalewatt: (.*)")
+_CONSEQUENCE = re.compile(
+    r"(?i)connection (?:closed|reset|refused)|broken pipe|gloo|nccl|socket|TCPStore|DistBackend"
+)
+"""What a rank says of the others' death."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the first rank that failed said of it."""
+
+    code: int
+    """EXIT_INPUT or EXIT_FAILURE."""
+    rank: int | None
+    reason: str
+
+
+def note_failure(path: Path, failure: Failure) -> None:
+    """Note how a rank failed, unless another has done so before; on a full disk not at all."""
+    with suppress(OSError), open(path, "x", encoding="utf-8") as note:
+        note.write(json.dumps(asdict(failure)) + "\n")
+
+
+def read_failure(path: Path) -> Failure | None:
+    """Return what was noted; None without a note."""
+    return read_note(path, Failure)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an exception, or one that led to it, is for want of room on a file system."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def has_room(folder: Path) -> bool:
+    """Whether the file system of `folder` has room for a few notes; true where it cannot be asked."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return True
+    return found.f_bavail * found.f_frsize >= ROOM_BYTES
+
+
+def full_text(folder: Path) -> str:
+    """What to say of a full file system."""
+    return (
+        f"no space is left on the file system of {folder}; the checkpoint before is whole: make "
+        "room and start the run again"
+    )
+
+
+def most_telling(noted: str | None, log: str) -> str | None:
+    """Return the line that says most of why ranks failed; None where nothing says anything.
+
+    `noted` is what the first rank that failed said; it gives way to the log only where it tells no
+    more than that the connection to the others broke.
+    """
+    lines = log.splitlines()
+    found = [noted] if noted else []
+    found += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
+    causes = [line for line in found if not _CONSEQUENCE.search(line)]
+    killed = [line.strip() for line in lines if _KILLED.search(line)]
+    said = list(_matches(_SAID, lines))
+    rest = [line.strip() for line in lines if line.strip()][-1:]
+    best = next(iter([*causes, *killed, *said, *found, *rest]), None)
+    return one_line(best) if best else None
+
+
+def says_full(text: str) -> bool:
+    """Whether a text tells of a full file system."""
+    return bool(_FULL_TEXT.search(text))
+
+
+def _matches(pattern: re.Pattern[str], lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        if found := pattern.match(line):
+            yield found.group(1)
