@@ -14,6 +14,8 @@ from scalewatt.errors import InputError
 from scalewatt.files import atomic_path
 from scalewatt.training.world import Ranks
 
+_PROBE_BYTES = 1 << 22
+
 
 def random_state(device: torch.device) -> dict[str, Any]:
     """The state of this rank's random number generators."""
@@ -35,11 +37,24 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], ranks: Ranks, device: torch.device) -> None:
-    """Rank 0 writes `state` and every rank's random state; all ranks must call this."""
+    """Rank 0 writes `state` and every rank's random state; all ranks must call this.
+
+    OSError where the file system is full. The checkpoint before stays until the new one is whole.
+    """
     random_states = ranks.comm.gather(random_state(device), root=0)
     if ranks.rank == 0:
         with atomic_path(path) as temporary:
-            torch.save({**state, "random_states": random_states}, temporary)
+            save_to(temporary, {**state, "random_states": random_states})
+
+
+def save_to(path: Path, state: dict[str, Any]) -> None:
+    """Write `state` as torch does; OSError where the file system is full, which torch does not say."""
+    try:
+        torch.save(state, path)
+    except RuntimeError:
+        with open(path, "ab") as file:
+            file.write(bytes(_PROBE_BYTES))
+        raise
 
 
 def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:

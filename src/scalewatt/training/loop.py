@@ -21,6 +21,7 @@ from scalewatt.training.checkpoint import (
     random_state,
     restore_random_state,
     save_checkpoint,
+    save_to,
 )
 from scalewatt.training.events import EventLog
 from scalewatt.training.history import SUBSETS, subsets_table
@@ -28,6 +29,7 @@ from scalewatt.training.job import FINISHED, STOPPED, Job
 from scalewatt.training.network import Network
 from scalewatt.training.phases import PhaseTimer, mean_phases, peak_memory_bytes, timed
 from scalewatt.training.precision import Precision
+from scalewatt.training.progress import ProgressNotes
 from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.training.stop import StopRequest, ignore_stop_signals
 from scalewatt.training.world import Ranks
@@ -62,6 +64,7 @@ class Trainer:
         self.phases = PhaseTimer(device)
         self.history: list[dict[str, Any]] = []
         self.updates_here = 0
+        self.notes = ProgressNotes(job, self.batches.steps) if ranks.rank == 0 else None
         self._flags: tuple[Any, torch.Tensor] | None = None
         self._control = dist.new_group(backend="gloo") if ranks.size > 1 else None
 
@@ -134,6 +137,8 @@ class Trainer:
         self.phases.restore(state["phases"][self.ranks.rank])
         self.history = state["history"]
         restore_random_state(state["random_states"][self.ranks.rank], self.device)
+        if self.notes:  # which a rank that was killed may not have written
+            self.notes.at_checkpoint(self.epoch, self.step)
 
     def provenance(self) -> dict[str, Any]:
         """What the run's provenance says of how it computed and of the model's data."""
@@ -141,7 +146,7 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Write the checkpoint; all ranks take part."""
-        self.events.enter("checkpoint", self.epoch)
+        self._enter("checkpoint")
         sums = None if self.sums is None else self.sums.cpu().numpy()
         gathered = self.ranks.comm.gather((sums, self.phases.sums()), root=0) or []
         state = {
@@ -159,6 +164,8 @@ class Trainer:
             "history": self.history,
         }
         save_checkpoint(self.job.work / "checkpoint.pt", state, self.ranks, self.device)
+        if self.notes:
+            self.notes.at_checkpoint(self.epoch, self.step)
 
     def run(self) -> str:
         """Train to the end or until asked to stop; FINISHED or STOPPED."""
@@ -182,9 +189,14 @@ class Trainer:
         self.ranks.comm.Barrier()
         dist.destroy_process_group()
 
+    def _enter(self, stage: str) -> None:
+        self.events.enter(stage, self.epoch)
+        if self.notes:
+            self.notes.at_stage(stage, self.epoch, self.step)
+
     def _train_epoch(self) -> bool:
         """The rest of the current epoch; False if the ranks agreed to stop before its end."""
-        self.events.enter("train", self.epoch)
+        self._enter("train")
         self.network.trained.train()
         self.batches.epoch, self.batches.first_step = self.epoch, self.step
         steps = self.batches.steps
@@ -193,6 +205,8 @@ class Trainer:
             self._update(batch, steps)
             self.step += 1
             self.updates_here += 1
+            if self.notes:
+                self.notes.at_step(self.epoch, self.step)
             if self._agreed_to_stop() and self.step < steps:
                 return False
         return True
@@ -240,7 +254,7 @@ class Trainer:
         for name in self.evaluations:
             began = time.monotonic()
             stage = "evaluate_train" if name == "train_again" else "validate"
-            self.events.enter(stage, self.epoch)
+            self._enter(stage)
             sums[name] = self._gather(self._evaluate(name))
             stages[stage] += time.monotonic() - began
         results = self.workload.results(sums)
@@ -299,7 +313,7 @@ class Trainer:
         if self.ranks.rank != 0:
             return
         with atomic_path(self.job.work / "weights.pt") as temporary:
-            torch.save(self.network.weights.state_dict(), temporary)
+            save_to(temporary, self.network.weights.state_dict())
         if lists := self.workload.index_lists():
             write_table(subsets_table(lists), self.job.work / SUBSETS)
         write_json(
