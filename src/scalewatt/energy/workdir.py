@@ -6,25 +6,19 @@ attempt.
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from scalewatt.campaign.command import is_command_spec
 from scalewatt.campaign.spec import spec_sha256, spec_text
-from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_text
 from scalewatt.jobs.attempts import current_job, run_key
+from scalewatt.jobs.hold import held, hold_node, hold_run
 from scalewatt.jobs.position import read_position
-from scalewatt.locks import waiting_lock
 
 COMPILED = "compiled"
 """Folder of what torch.compile makes."""
@@ -41,6 +35,8 @@ class WorkDir:
     """None where the run has no dataset of ours."""
     lock: int
     """File descriptor of the lock, for the processes that must hold it as well."""
+    hold_token: str | None = None
+    """Of the holder's record, for `require_held`."""
 
     @property
     def perun(self) -> Path:
@@ -149,12 +145,12 @@ def node_lock(root: Path) -> Iterator[int]:
     """Hold this node against other trainings of this project: their energy could not be told apart.
 
     Yields the lock's file descriptor, for the processes that must hold it as well. Waits for a
-    training that goes on, as one does whose Snakemake was killed.
+    training that goes on, as one does whose Snakemake was killed; a Slurm job waits a minute at
+    most, then HeldError says by which job its node is used.
     """
     root.mkdir(parents=True, exist_ok=True)
-    path = root / f".training-{socket.gethostname()}.lock"
-    with waiting_lock(path, f"{path}: another training runs on this node; waiting") as lock:
-        yield lock
+    with held(hold_node(root)) as hold:
+        yield hold.lock
 
 
 @contextmanager
@@ -162,47 +158,14 @@ def open_workdir(root: Path, spec: dict[str, Any], dataset_sha256: str | None) -
     """Open and lock the working directory of `spec`, trained on this very dataset, under `root`.
 
     Held by another process of this machine, wait for it: it may be a training whose Snakemake was
-    killed. Held by another machine's, InputError says by which.
+    killed. Held by another machine's, or still held after a minute in a Slurm job, HeldError says by
+    which. A dead holder's is taken over.
     """
     sha = spec_sha256(spec)
     data = (dataset_sha256 or "nodata")[:8]
     path = root / f"{run_key(spec)}-{data}"
     (path / "perun").mkdir(parents=True, exist_ok=True)
-    with open(path / "lock", "a+", encoding="utf-8") as lock:
-        _acquire(lock, path)
-        lock.truncate(0)
-        since = time.strftime("%Y-%m-%d %H:%M:%S")
-        lock.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": since}))
-        lock.flush()
+    with held(hold_run(path)) as hold:
         if not (path / "spec.json").exists():
             write_text(path / "spec.json", spec_text(spec))
-        yield WorkDir(path, spec, sha, dataset_sha256, lock.fileno())
-
-
-def _acquire(lock: TextIO, path: Path) -> None:
-    waiting = False
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            lock.seek(0)
-            host, holder = _holder(lock.read())
-            if host not in (None, socket.gethostname()):
-                raise InputError(
-                    f"{path}: the run is being trained by {holder}; wait for it or end it"
-                ) from error
-            if not waiting:
-                print(f"{path}: trained by {holder}; waiting for it", file=sys.stderr, flush=True)
-            waiting = True
-            time.sleep(0.5)
-
-
-def _holder(text: str) -> tuple[str | None, str]:
-    """Host of the lock's holder, and the holder in words."""
-    try:
-        holder = json.loads(text)
-        words = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
-        return holder["host"], words
-    except (ValueError, KeyError):
-        return None, "another process"
+        yield WorkDir(path, spec, sha, dataset_sha256, hold.lock, hold.token)
