@@ -1,0 +1,107 @@
+"""What there is of a campaign on disk: published runs and working directories.
+
+Everything may change, vanish or be half there while it is read: that is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.jobs.notes import read_content
+
+PROVENANCE = "provenance.json"
+_WORK_FOLDER = re.compile(
+    r"(?P<key>(?P<configuration>.+)-(?P<repeat>[1-9][0-9]*)-(?P<sha>[0-9a-f]{12}))"
+    r"(?P<data>-[0-9a-z]{6,8})?"
+)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A run whose results are there."""
+
+    folder: Path
+    configuration: str
+    repeat: int
+    spec_sha256: str
+    dataset_sha256: str | None
+    mtime_ns: int
+    """When it was published."""
+
+    @property
+    def key(self) -> str:
+        """What its working directory and its notes are named by."""
+        return f"{self.configuration}-{self.repeat}-{self.spec_sha256[:12]}"
+
+    @property
+    def work_name(self) -> str:
+        """The name of its working directory."""
+        return f"{self.key}-{(self.dataset_sha256 or 'nodata')[:8]}"
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """A run's working directory."""
+
+    path: Path
+    key: str
+    configuration: str
+    repeat: int
+    spec_sha256: str
+    """Its first digits."""
+
+
+def published_runs(results: Path) -> dict[tuple[str, int], Published]:
+    """Return the published runs below a campaign's results, by configuration and repeat."""
+    found = {}
+    for configuration in folders(results / "runs"):
+        for repeat in folders(configuration):
+            if repeat.name.isdigit() and (one := _published(repeat)) is not None:
+                found[one.configuration, one.repeat] = one
+    return found
+
+
+def _published(folder: Path) -> Published | None:
+    path = folder / PROVENANCE
+    try:
+        mtime_ns = path.stat().st_mtime_ns
+    except OSError:
+        return None
+    said = json_object(path)
+    spec, data = said.get("spec_sha256"), said.get("dataset_sha256")
+    if not isinstance(spec, str):
+        return None
+    data = data if isinstance(data, str) else None
+    return Published(folder, folder.parent.name, int(folder.name), spec, data, mtime_ns)
+
+
+def work_folders(work: Path) -> dict[str, list[WorkFolder]]:
+    """Return the working directories below a campaign's folder, by run key."""
+    found: dict[str, list[WorkFolder]] = {}
+    for path in folders(work):
+        if match := _WORK_FOLDER.fullmatch(path.name):
+            repeat, sha256 = int(match["repeat"]), match["sha"]
+            one = WorkFolder(path, match["key"], match["configuration"], repeat, sha256)
+            found.setdefault(one.key, []).append(one)
+    return found
+
+
+def folders(path: Path) -> Iterator[Path]:
+    """Return the folders in a folder, by name; none where there is no such folder."""
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError:
+        return
+    yield from (path / name for name in names)
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """Return a JSON object, an empty one where the file is missing, damaged or none."""
+    found = read_content(path)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,379 @@
+"""What a campaign has used so far: kWh and GPU hours of finished, unfinished and abandoned runs.
+
+The energy of a finished run is that of its energy table, staging included, whatever the protocol.
+What has none yet is counted from its journals, lost work too. A working directory whose spec the
+campaign has no more counts as well: it was spent. What is found is noted in `spent.json` in the
+working directory, or in the campaign's folder of working directories, so that asking again is cheap;
+where that cannot be written, it is found again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256
+from scalewatt.energy.provenance import joined_gpus
+from scalewatt.energy.run import Run
+from scalewatt.energy.samples import J_PER_KWH, short_name
+from scalewatt.energy.script_marks import json_lines
+from scalewatt.energy.so_far import JournalSum, KindSum, note_from_json, read_so_far
+from scalewatt.energy.totals import EnergyTotals
+from scalewatt.errors import InputError
+from scalewatt.jobs.position import read_segments
+from scalewatt.results.found import (
+    Published,
+    WorkFolder,
+    folders,
+    json_object,
+    published_runs,
+    work_folders,
+)
+
+if TYPE_CHECKING:
+    from scalewatt.energy.summary import Powers
+
+NOTES = "spent.json"
+_VERSION = 1
+_JOURNAL = re.compile(r"segment-(\d+)\.(.+)\.journal")
+_NOTHING_RATED: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
+
+
+@dataclass(frozen=True)
+class RunSpent:
+    """What one run, or one probe, has used so far."""
+
+    joules: Mapping[str, float] = field(default_factory=dict)
+    """By energy origin, as far as it was recorded."""
+    gpu_s: float = 0.0
+    """GPUs times recorded seconds."""
+    known: bool = True
+    """Whether that is all; else more was used than was recorded."""
+
+    @property
+    def kwh(self) -> float:
+        """kWh of all origins together."""
+        return sum(self.joules.values()) / J_PER_KWH
+
+    def __add__(self, other: RunSpent) -> RunSpent:
+        origins = dict.fromkeys((*self.joules, *other.joules))
+        joules = {o: self.joules.get(o, 0.0) + other.joules.get(o, 0.0) for o in origins}
+        return RunSpent(joules, self.gpu_s + other.gpu_s, self.known and other.known)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a campaign has used so far."""
+
+    kwh: float
+    """At least: of `unknown_runs` only what was recorded is in it."""
+    gpu_hours: float
+    by_origin: Mapping[str, float]
+    """kWh by energy origin."""
+    unknown_runs: tuple[str, ...]
+    """Runs that used more than was recorded, by configuration and repeat."""
+    superseded_kwh: float = 0.0
+    """The part of runs whose spec the campaign has no more."""
+    probes_kwh: float = 0.0
+    """The part of idle probes."""
+    runs: Mapping[str, RunSpent] = field(default_factory=dict)
+    """By run key."""
+
+
+def spent_kwh(
+    campaign: Campaign,
+    results: Path,
+    work: Path,
+    powers: Powers,
+    published: Mapping[tuple[str, int], Published] | None = None,
+    working: Mapping[str, Sequence[WorkFolder]] | None = None,
+) -> Spent:
+    """Return what a campaign has used so far.
+
+    `results` and `work` are the campaign's own folders, `powers` gives the rated powers of a spec's
+    device. `published` and `working` are what the folders hold, where somebody has looked already.
+    Nodes that two runs shared count for both.
+    """
+    published = published_runs(results) if published is None else published
+    working = work_folders(work) if working is None else working
+    notes, rated = _Notes(work / NOTES), _powers_of(powers)
+    runs: dict[str, RunSpent] = {}
+    names: dict[str, str] = {}
+    counted: set[str] = set()
+    for one in published.values():
+        found = _of_table(one, results, notes)
+        if found is None and not working.get(one.key):
+            found = _of_folder(one.folder, one.spec_sha256, rated, notes)
+        if found is not None:
+            counted |= {one.work_name, one.key}  # older versions did not name the data
+            runs[one.key] = runs.get(one.key, RunSpent()) + found
+        names[one.key] = f"{one.configuration} repeat {one.repeat}"
+    for folder in (folder for found_ in working.values() for folder in found_):
+        if folder.path.name not in counted:
+            own = _Notes(folder.path / NOTES)
+            spent = _of_folder(folder.path, folder.spec_sha256, rated, own)
+            own.save()
+            runs[folder.key] = runs.get(folder.key, RunSpent()) + spent
+            names[folder.key] = f"{folder.configuration} repeat {folder.repeat}"
+    probes = _probes(campaign, results, rated, notes)
+    notes.save()
+    current = _current_keys(campaign, published)
+    return _total(runs, names, probes, current)
+
+
+def _total(
+    runs: Mapping[str, RunSpent],
+    names: Mapping[str, str],
+    probes: Mapping[str, RunSpent],
+    current: set[str],
+) -> Spent:
+    whole = sum((*runs.values(), *probes.values()), RunSpent())
+    unknown = [names[key] for key, one in runs.items() if not one.known]
+    return Spent(
+        kwh=whole.kwh,
+        gpu_hours=whole.gpu_s / 3600,
+        by_origin={origin: joules / J_PER_KWH for origin, joules in whole.joules.items()},
+        unknown_runs=(*unknown, *(name for name, one in probes.items() if not one.known)),
+        superseded_kwh=sum(one.kwh for key, one in runs.items() if key not in current),
+        probes_kwh=sum(one.kwh for one in probes.values()),
+        runs=dict(runs),
+    )
+
+
+def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Published]) -> set[str]:
+    """The run keys that the campaign has; registered runs are known by their results alone."""
+    runs = [(run.configuration.id, run.repeat) for run in campaign.runs()]
+    if campaign.registered:
+        return {published[run].key for run in runs if run in published}
+    return {f"{c}-{r}-{spec_sha256(run_spec(campaign, c, r))[:12]}" for c, r in runs}
+
+
+class _Notes:
+    """What was found out before, in a file that is written again only where something is new."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        said = json_object(path)
+        found = said.get("entries") if said.get("version") == _VERSION else None
+        self._entries: dict[str, Any] = found if isinstance(found, dict) else {}
+        self._changed = False
+
+    def get(self, name: str, of: str) -> Any:
+        """Return what was noted of `name`; None where nothing, or for another `of`."""
+        entry = self._entries.get(name)
+        return entry.get("note") if isinstance(entry, dict) and entry.get("of") == of else None
+
+    def put(self, name: str, of: str, note: Any) -> None:
+        entry = {"of": of, "note": note}
+        if self._entries.get(name) != entry:
+            self._entries[name] = entry
+            self._changed = True
+
+    def save(self) -> None:
+        """Write the notes, if their folder can be written."""
+        if not self._changed:
+            return
+        temporary = self._path.with_name(f".{self._path.stem}.{os.getpid()}.tmp.json")
+        with suppress(OSError):  # they are only a convenience
+            try:
+                text = json.dumps({"version": _VERSION, "entries": self._entries})
+                temporary.write_text(text, encoding="utf-8")
+                os.replace(temporary, self._path)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+
+# --- finished runs ------------------------------------------------------------------------------
+
+
+def _of_table(run: Published, results: Path, notes: _Notes) -> RunSpent | None:
+    """What a run's energy table says; None where there is none of these very results."""
+    name = f"energy/{run.configuration}/{run.repeat}.parquet"
+    path = results / name
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if found.st_mtime_ns < run.mtime_ns:
+        return None
+    of = f"{found.st_size} {found.st_mtime_ns} {run.spec_sha256}"
+    noted = _from_note(notes.get(name, of))
+    if noted is None:
+        noted = _read_table(path, run)
+        if noted is not None:
+            notes.put(name, of, asdict(noted))
+    return noted
+
+
+def _from_note(note: Any) -> RunSpent | None:
+    try:
+        joules = {str(origin): float(value) for origin, value in note["joules"].items()}
+        return RunSpent(joules, float(note["gpu_s"]), bool(note["known"]))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _read_table(path: Path, run: Published) -> RunSpent | None:
+    try:
+        totals = EnergyTotals(pq.read_table(path), with_staging=True)
+        gpus = int(read_spec(run.folder / "spec.json")["gpus"])
+        joules: dict[str, float] = {}
+        for row in (row for kind in totals.scope for row in totals.of_kind(kind)):
+            if row["energy_origin"] is not None and row["recorded_j"] is not None:
+                origin = row["energy_origin"]
+                joules[origin] = joules.get(origin, 0.0) + row["recorded_j"]
+        return RunSpent(joules, gpus * totals.runtime_s, totals.total_j is not None)
+    except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
+        return None
+
+
+# --- journals -----------------------------------------------------------------------------------
+
+
+def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunSpent:
+    """Count the journals of all segments of a run, in its working directory or its results.
+
+    `sha256` is the beginning of its spec's.
+    """
+    spec = json_object(folder / "spec.json")
+    if not spec_sha256(spec).startswith(sha256):
+        return RunSpent(known=False)
+    rated, gpus = powers(spec), int(spec["gpus"])
+    sums: dict[int, list[JournalSum]] = {}
+    known = True
+    for number, paths in _journals(folder / "perun").items():
+        run = Run(folder, spec, rated, _described(folder, number), None)
+        sums[number] = _sums(paths, run, notes)
+        hosts = {short_name(one.host) for one in sums[number]}
+        known &= {short_name(str(host)) for host in run.hostnames} <= hosts
+    worked = _worked_without(folder, {number for number, found in sums.items() if found})
+    return _run_spent(sums, gpus, known and not worked)
+
+
+def _journals(perun: Path) -> dict[int, list[Path]]:
+    try:
+        names = sorted(os.listdir(perun))
+    except OSError:
+        return {}
+    found: dict[int, list[Path]] = {}
+    for name in names:
+        if match := _JOURNAL.fullmatch(name):
+            found.setdefault(int(match[1]), []).append(perun / name)
+    return found
+
+
+def _described(folder: Path, segment: int) -> dict[str, Any]:
+    """What a segment noted of its hosts and GPUs, as the accounting wants it."""
+    said = json_object(folder / f"segment-{segment:03d}.json") or json_object(
+        folder / "provenance.json"
+    )
+    try:
+        hosts = [str(host) for host in said.get("hostnames") or []]
+        return {**joined_gpus([said]), "torch_device": said.get("torch_device"), "hostnames": hosts}
+    except (TypeError, AttributeError):
+        return {}
+
+
+def _sums(paths: Iterable[Path], run: Run, notes: _Notes) -> list[JournalSum]:
+    held = {k: run.provenance.get(k) for k in ("torch_device", "gpus", "gpu_uuids")}
+    facts = [run.powers, held, run.spec.get("ranks_per_node")]
+    of = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    found = []
+    for path in paths:
+        name = f"{run.folder.parent.name}/{run.folder.name}/{path.name}"
+        try:
+            note = read_so_far(path, run, note_from_json(notes.get(name, of)))
+        except OSError:  # it has just been taken away
+            continue
+        notes.put(name, of, note.as_json())
+        if note.whole is not None:
+            found.append(note.whole)
+    return found
+
+
+def _worked_without(folder: Path, recorded: set[int]) -> bool:
+    """Whether a segment that was not recorded got beyond its start-up."""
+    numbers = (one["segment"] for one in read_segments(folder))
+    missing = {number for number in numbers if isinstance(number, int)} - recorded
+    if not missing:
+        return False
+    try:
+        marks = json_lines(folder / "events.jsonl")
+    except (OSError, UnicodeDecodeError):
+        return True
+    return any(
+        isinstance(mark, dict)
+        and mark.get("segment") in missing
+        and mark.get("stage") not in ("startup", None)
+        for mark in marks
+    )
+
+
+def _run_spent(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool) -> RunSpent:
+    joules: dict[str, float] = {}
+    kinds: dict[str, KindSum] = {}
+    found = [one for own in sums.values() for one in own]
+    for one in found:
+        for name, kind in one.kinds.items():
+            kinds[name] = kinds.get(name, KindSum()) + kind
+            if kind.origin is not None:
+                joules[kind.origin] = joules.get(kind.origin, 0.0) + kind.recorded_j
+    alike = len({frozenset(one.kinds) for one in found}) < 2
+    whole = known and alike and all(kind.known for kind in kinds.values())
+    seconds = sum(max((one.length_s for one in own), default=0.0) for own in sums.values())
+    return RunSpent(joules, gpus * seconds, whole and (bool(kinds) or not found))
+
+
+def _powers_of(powers: Powers) -> Powers:
+    """`powers`, with nothing rated for what is on none of the cluster's devices any more."""
+
+    def of(spec: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return powers(spec)
+        except (InputError, KeyError, TypeError):
+            return _NOTHING_RATED
+
+    return of
+
+
+# --- idle probes --------------------------------------------------------------------------------
+
+
+def _probes(
+    campaign: Campaign, results: Path, powers: Powers, notes: _Notes
+) -> dict[str, RunSpent]:
+    """What the campaign's idle probes have used, by name; one that failed has left nothing."""
+    if campaign.idle_probe is None:
+        return {}
+    found = {}
+    for device in folders(results / "idle"):
+        for folder in folders(device):
+            name = f"idle probe of {device.name} repeat {folder.name}"
+            rated = powers({"configuration": name, "device": device.name})
+            found[name] = _of_probe(folder, rated, notes)
+    return found
+
+
+def _of_probe(folder: Path, rated: dict[str, Any], notes: _Notes) -> RunSpent:
+    said = json_object(folder / "probe.json")
+    held = {name: said.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
+    run = Run(folder, {"nodes": 1, "ranks_per_node": None}, rated, held, None)
+    places = (folder / "perun", folder / ".unfinished" / "perun")
+    paths = next((found for place in places if (found := _journals(place))), {})
+    try:
+        sums = {number: _sums(own, run, notes) for number, own in paths.items()}
+        gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
+    except (TypeError, AttributeError):
+        return RunSpent(known=False)
+    return _run_spent(sums, gpus, known=True)
