@@ -37,24 +37,27 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from scalewatt.errors import InputError
+from scalewatt.jobs.job_state import state_of
 from scalewatt.jobs.slurm import NoAnswerError, accounted_states, queued_jobs
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 RUNS = frozenset({"train", "train_command"})
 MEASURED = RUNS | {"probe"}
-_LIVE = frozenset(
-    "PENDING RUNNING CONFIGURING SUSPENDED REQUEUED REQUEUE_HOLD REQUEUE_FED RESIZING STOPPED".split()
-)
 _UNREACHABLE = re.compile(r"(?i)timed out|unable to contact|temporarily unavailable")
 _UNREACHABLE_WAITS_S = (5, 10, 20, 40, 60)
 _NOT_FOR_PEOPLE = ("No job memory information", "MinJobAge")
 _USED = (
-    "__init__ __post_init__ run_job run_array_jobs report_job_submission report_job_error "
-    "report_job_success handle_job_error check_active_jobs cancel cancel_jobs get_account_arg "
-    "_report_job_error_threadsafe _report_job_submission_threadsafe"
-).split()
-_USED_OF_INSTANCE = ("_failed_nodes", "_preemption_warning", "_job_submission_executor", "run_uuid")
+    *("run_job", "get_account_arg", "check_active_jobs", "cancel", "cancel_jobs"),
+    *("report_job_submission", "report_job_success", "report_job_error", "handle_job_error"),
+    *("_report_job_error_threadsafe", "_report_job_submission_threadsafe"),
+)
+_USED_OF_INSTANCE = (
+    "_failed_nodes",
+    "_preemption_warning",
+    "_job_submission_executor",
+    "array_jobs",
+)
 
 
 @dataclass(frozen=True)
@@ -219,7 +222,7 @@ class Executor(parent.Executor):
     @staticmethod
     def _is_queued(job_id: str) -> bool:
         try:
-            return queued_jobs().get(job_id) in _LIVE
+            return state_of([queued_jobs().get(job_id, "")]) in ("running", "waiting")
         except NoAnswerError:
             return False
 

@@ -1,0 +1,126 @@
+"""Slurm's programs as far as an executor asks them, keeping their state in a folder.
+
+A job runs nothing of Snakemake's: what it does and how it ends is its turn of a plan.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = ("sbatch", "squeue", "sacct", "sacctmgr", "sinfo", "scontrol", "scancel")
+NODES = "\n".join(
+    f"{partition}|{limit}|1-infinite|{node}|8|20000|{gres}"
+    for partition, limit, node, gres in (
+        ("accelerated", "2-00:00:00", "a1", "gpu:a100:4(S:0-1)"),
+        ("accelerated", "2-00:00:00", "a2", "gpu:a100:4(S:0-1)"),
+        ("accelerated-h100", "1:00:00", "h1", "gpu:h100:4"),
+        ("cpuonly", "infinite", "c1", "(null)"),
+    )
+)
+_PROGRAM = """#!{python} -ISs
+import fcntl, json, os, subprocess, sys, time
+from pathlib import Path
+root, name, words = Path({root!r}), Path(sys.argv[0]).name, sys.argv[1:]
+def after(option):
+    return words[words.index(option) + 1] if option in words else None
+def turn(values):
+    return values.pop(0) if len(values) > 1 else values[0]
+with open(root / "lock", "a") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(root / "calls", "a") as calls:
+        print(name, *words, file=calls)
+    plan, jobs = (json.loads((root / f).read_text()) for f in ("plan.json", "jobs.json"))
+    answer = root / name
+    if (root / f"{{name}}.hangs").exists():
+        time.sleep(60)
+    if answer.exists():
+        print(answer.read_text(), end="")
+    elif name == "scontrol":
+        print("MaxArraySize = 1001\\nMinJobAge = 300 sec")
+    elif name == "sbatch":
+        does = turn(plan.get(after("--comment")) or [{{}}])
+        if "refuse" in does:
+            print("sbatch: error:", does["refuse"], file=sys.stderr)
+            (root / "plan.json").write_text(json.dumps(plan))
+            sys.exit(1)
+        job = str(1000 + len(jobs))
+        if "do" in does:
+            subprocess.run(does["do"], shell=True, check=True, env={{**os.environ, "SLURM_JOB_ID": job}})
+        jobs[job] = {{"name": after("--job-name"), "states": does.get("states", ["COMPLETED"]),
+                     "queue": does.get("queue", [""])}}
+        print(job)
+    elif name == "scancel":
+        for job in words:
+            jobs[job] |= {{"states": ["CANCELLED"], "queue": [""]}}
+    elif name == "squeue":
+        asked = after("-j")
+        for job, entry in jobs.items():
+            state = turn(entry["queue"])
+            if state and asked in (None, job):
+                print(state if asked else f"{{job}}|{{state}}")
+    elif name == "sacct":
+        asked = (after("-j") or "").split(",")
+        for job, entry in jobs.items():
+            if entry["name"] == after("--name") or job in asked:
+                print(f"{{job}}|{{turn(entry['states'])}}")
+    (root / "plan.json").write_text(json.dumps(plan))
+    (root / "jobs.json").write_text(json.dumps(jobs))
+"""
+
+
+class FakeSlurm:
+    """Programs below `root`/bin, for a PATH."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.bin = root, root / "bin"
+        self.bin.mkdir(parents=True)
+        self.plan({})
+        (root / "jobs.json").write_text("{}")
+        self.answers("sinfo", NODES + "\n")
+        self.answers("sacctmgr", "test\nother\n")
+        for name in PROGRAMS:
+            program = self.bin / name
+            program.write_text(_PROGRAM.format(python=sys.executable, root=str(root)))
+            program.chmod(0o755)
+
+    def environment(self) -> dict[str, str]:
+        """The environment with these programs, and this Python's, first."""
+        first = (str(self.bin), str(Path(sys.executable).parent))
+        return {**os.environ, "PATH": os.pathsep.join((*first, os.environ["PATH"]))}
+
+    def plan(self, turns: dict[str, list[dict[str, Any]]]) -> None:
+        """What the jobs of a comment do, one after another; the last is repeated.
+
+        refuse: sbatch's error. do: shell command. states, queue: what sacct and squeue say, time after
+        time; nothing in the queue is ''.
+        """
+        (self.root / "plan.json").write_text(json.dumps(turns))
+
+    def answers(self, program: str, text: str) -> None:
+        """What a program always prints."""
+        (self.root / program).write_text(text)
+
+    def hangs(self, program: str) -> None:
+        """Let a program give no answer."""
+        (self.root / f"{program}.hangs").touch()
+
+    def holds(self, job: str, state: str) -> None:
+        """Put a job of nobody's into the queue."""
+        jobs = json.loads((self.root / "jobs.json").read_text())
+        jobs[job] = {"name": "nobody's", "states": [state], "queue": [state]}
+        (self.root / "jobs.json").write_text(json.dumps(jobs))
+
+    def states(self) -> dict[str, str]:
+        """What sacct says of each job."""
+        jobs = json.loads((self.root / "jobs.json").read_text())
+        return {job: entry["states"][0] for job, entry in jobs.items()}
+
+    def calls(self, program: str) -> list[str]:
+        """Arguments of each call of a program."""
+        path = self.root / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line.partition(" ")[2] for line in lines if line.split(" ")[0] == program]

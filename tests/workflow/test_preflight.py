@@ -1,0 +1,155 @@
+"""What is wrong is said before anything is submitted, all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_slurm import FakeSlurm
+
+from scalewatt.campaign.model import Cluster
+from scalewatt.errors import InputError
+from scalewatt.jobs import preflight, slurm
+from scalewatt.jobs.preflight import account_problems, check_before_submission, folder_problems
+
+FITS = {
+    **{"slurm_partition": "accelerated", "nodes": 2, "tasks_per_node": 4, "cpus_per_task": 2},
+    **{"gres": "gpu:4", "mem_mb": 0, "runtime": 60},
+}
+
+
+@pytest.fixture()
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    fake = FakeSlurm(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", fake.environment()["PATH"])
+    return fake
+
+
+def cluster(**changes: Any) -> Cluster:
+    return Cluster("mini", "srun", {}, **changes)
+
+
+def check(folder: Path, *jobs: tuple[str, dict[str, Any]], **changes: Any) -> None:
+    check_before_submission(jobs, cluster(**changes), "profiles/x/cluster.yaml", [folder])
+
+
+def test_jobs_that_fit_and_a_known_account_pass(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINE", "Test")
+    check(tmp_path / "work", ("train a", FITS), account="$MINE")
+    assert (tmp_path / "work").is_dir()
+    assert not list((tmp_path / "work").iterdir())
+
+
+def test_an_account_that_is_not_set_is_asked_for_with_those_that_slurm_knows(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MINE", raising=False)
+    with pytest.raises(InputError) as caught:
+        check(tmp_path, ("train a", FITS), account="$MINE")
+    assert str(caught.value) == (
+        "profiles/x/cluster.yaml: account: MINE is not set; export MINE=<your project> "
+        "(yours: other, test)"
+    )
+
+
+def test_an_empty_account_counts_as_not_set(
+    fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINE", "")
+    assert "MINE is not set" in account_problems("${MINE}")[0]
+
+
+def test_without_an_answer_the_message_says_how_to_ask_for_accounts(
+    fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MINE", raising=False)
+    (fake.bin / "sacctmgr").write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
+    (problem,) = account_problems("$MINE")
+    assert "yours: `sacctmgr -nP show assoc user=$USER format=account`" in problem
+    assert "sacctmgr failed (broken)" in capsys.readouterr().err
+
+
+def test_an_account_that_slurm_does_not_know_is_refused_with_the_nearest(fake: FakeSlurm) -> None:
+    (problem,) = account_problems("tset")
+    assert "does not let you use 'tset'; allowed: other, test" in problem
+    assert "did you mean 'test'?" in problem
+
+
+def test_where_slurm_has_no_accounting_any_account_passes(fake: FakeSlurm) -> None:
+    fake.answers("sacctmgr", "")
+    assert account_problems("anything") == []
+
+
+def test_all_problems_are_said_at_once(fake: FakeSlurm, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    large = {**FITS, "nodes": 3}
+    with pytest.raises(InputError) as caught:
+        check(
+            tmp_path / "file",
+            ("train a", large),
+            ("train b", large),
+            ("probe", {**FITS, "slurm_partition": "acelerated"}),
+            account="nobodys",
+        )
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "nothing is started:"
+    assert len(lines) == 5
+    assert "file: cannot be written to" in lines[1]
+    assert "account: Slurm does not let you use 'nobodys'" in lines[2]
+    assert "train a (and 1 more): asks for 3 nodes" in lines[3]
+    assert "probe: Slurm has no partition 'acelerated'" in lines[4]
+
+
+def test_excluded_nodes_do_not_count(fake: FakeSlurm, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="without 1 excluded has 1 that can hold it"):
+        check(tmp_path, ("train a", FITS), exclude_nodes=("a1",))
+
+
+def test_a_silent_slurm_is_a_warning(
+    fake: FakeSlurm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake.hangs("sinfo")
+    monkeypatch.setattr(
+        preflight, "read_partitions", lambda: slurm.ask("sinfo", "-h", timeout_s=0.3)
+    )
+    check(tmp_path, ("train a", FITS))
+    assert "not checked: sinfo gave no answer in 0.3 s" in capsys.readouterr().err
+
+
+def test_a_machine_without_slurm_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="sbatch is not found; start Snakemake on its login node"):
+        check(tmp_path, ("train a", FITS))
+
+
+def test_without_jobs_for_the_scheduler_slurm_is_not_asked(fake: FakeSlurm, tmp_path: Path) -> None:
+    check(tmp_path, account="$NOT_SET_ANYWHERE")
+    assert fake.calls("sinfo") + fake.calls("sacctmgr") == []
+
+
+def test_too_little_space_is_said_with_what_is_needed(tmp_path: Path) -> None:
+    (problem,) = folder_problems(tmp_path, cluster(min_free_gib=10**9))
+    assert "GiB are free; at least 1e+09 are needed" in problem
+
+
+def test_a_full_file_system_is_found_by_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a quota, which the free space does not show."""
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(122, "Disk quota exceeded")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    (problem,) = folder_problems(tmp_path, cluster())
+    assert problem.endswith(
+        "cannot be written to (Disk quota exceeded); expected a folder of yours"
+    )
