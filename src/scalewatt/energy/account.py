@@ -226,13 +226,19 @@ def _node_accounts(
             end = done.ends.get(short_name(host), begin)
             begin = min(max(begin, end), window[1])
             done.ends[short_name(host)] = max(window[1], end)
-        yield _account_node(run, recording, events, window, begin)
+        held = run.used_gpus(recording.node, recording.series, segment.number)
+        yield _account_node(run, recording, events, window, begin, held)
 
 
 def _account_node(
-    run: Run, recording: NodeRecording, events: list[Event], recorded: Window, begin: float
+    run: Run,
+    recording: NodeRecording,
+    events: list[Event],
+    recorded: Window,
+    begin: float,
+    held: list[int] | None,
 ) -> NodeAccount:
-    """Account for a node from `begin` to the end of what was `recorded`."""
+    """Account for a node and its `held` GPUs from `begin` to the end of what was `recorded`."""
     node, window = recording.node, (begin, recorded[1])
     intervals, doubts = tile_window(events, window)
     flags = [*recording.flags, *doubts]
@@ -244,7 +250,6 @@ def _account_node(
     if lost_s:
         detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording"
         flags.append(flag("recording_short", None, detail))
-    held = run.used_gpus(node, recording.series)
     expected = run.spec.get("ranks_per_node") if held is None else len(held)
     facts: dict[str, Any] = {
         "powers": run.powers,

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from scalewatt.campaign.command import command_words
 from scalewatt.energy.child import CommandFailed, Signals, how_ended, start_child, wait_for_child
 from scalewatt.energy.ending import EXIT_STOPPED
-from scalewatt.energy.provenance import Gpu, cpu_name, held_gpus, package_versions, visible_gpu
+from scalewatt.energy.placement import gathered_placement
+from scalewatt.energy.provenance import Gpu, cpu_name, package_versions, visible_gpu
 from scalewatt.energy.ranks_process import CALLERS_PATH
 from scalewatt.energy.script_marks import history_rows
 from scalewatt.energy.slurm_energy import slurm_step
@@ -190,15 +191,14 @@ def _write_result(job: Job) -> None:
 
 def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None:
     """Rank 0 writes what this segment runs on, for the run's provenance."""
-    places = ranks.comm.gather((ranks.host, gpu), root=0)
-    if places is None:
+    placement = gathered_placement(ranks, gpu)
+    if placement is None:
         return
     threads = os.environ.get("OMP_NUM_THREADS", "")
     write_json(
         description_path(job.work, job.segment),
         {
-            "hostnames": sorted({host for host, _ in places}),
-            **held_gpus(places),
+            **placement,
             "torch_device": "cpu" if gpu is None else "cuda",
             "device_name": cpu_name() if gpu is None else gpu.name,
             "threads_per_rank": int(threads) if threads.isdigit() else None,

@@ -73,12 +73,13 @@ def _segment_ends(folder: Path) -> dict[int, float]:
 
 def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
     segments = work.segments()
-    described = [
-        read_json(path)
+    by_segment = {
+        s["segment"]: read_json(path)
         for s in segments
         if (path := description_path(work.path, s["segment"])).exists()
-    ]
-    last = {key: value for key, value in described[-1].items() if key != "slurm"}
+    }
+    described = list(by_segment.values())
+    last = {key: value for key, value in described[-1].items() if key not in _OF_SEGMENT}
     return {
         "spec_sha256": work.spec_sha256,
         "dataset_sha256": work.dataset_sha256,
@@ -89,8 +90,16 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         "metric_goal": result.get("metric_goal", "min"),
         **{name: result["history"][-1].get(name) for name in _BASELINES},
         "parameters": result["parameters"],
-        "segments": segments,
+        "segments": [s | _placed(by_segment.get(s["segment"], {})) for s in segments],
     }
+
+
+_OF_SEGMENT = ("slurm", "ranks", "allocation")
+
+
+def _placed(described: dict[str, Any]) -> dict[str, Any]:
+    """Where a segment ran, as its entry in the provenance says it; null where not noted."""
+    return {"ranks": described.get("ranks"), "allocation": described.get("allocation")}
 
 
 def _place_file(source: Path, target: Path) -> None:

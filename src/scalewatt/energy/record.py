@@ -96,6 +96,7 @@ def train(
         job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
     )
     device = choose_device(torch_device, ranks)
+    _describe(job, ranks, device, {})  # a segment that ends in its start-up has held GPUs too
     start_process_group(ranks, device)
     with staged(job, ranks, device, events) as job:
         trainer = Trainer(job, ranks, device, stop, events)
@@ -179,18 +180,18 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     """Rank 0 writes what this segment runs on, for the run's provenance."""
     import torch
 
-    from scalewatt.energy.provenance import cpu_name, gpu_identity, held_gpus, package_versions
+    from scalewatt.energy.placement import gathered_placement
+    from scalewatt.energy.provenance import cpu_name, gpu_identity, package_versions
     from scalewatt.energy.slurm_energy import slurm_step
 
     on_gpu = device.type == "cuda"
-    places = ranks.comm.gather((ranks.host, gpu_identity(device) if on_gpu else None), root=0)
-    if places is None:
+    placement = gathered_placement(ranks, gpu_identity(device) if on_gpu else None)
+    if placement is None:
         return
     write_json(
         description_path(job.work, job.segment),
         {
-            "hostnames": sorted({host for host, _ in places}),
-            **held_gpus(places),
+            **placement,
             "torch_device": device.type,
             "device_name": torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
             "threads_per_rank": torch.get_num_threads(),

@@ -11,6 +11,7 @@ import pyarrow as pa
 from jsonschema import Draft202012Validator
 
 from scalewatt.energy.node import Window
+from scalewatt.energy.provenance import Gpu, held_gpus
 from scalewatt.energy.samples import SensorSeries, short_name
 from scalewatt.energy.stage_files import read_stages
 from scalewatt.errors import InputError
@@ -60,23 +61,29 @@ class Run:
         noted = self.provenance.get("segments") or []
         return next((one for one in noted if one["segment"] == number), {})
 
-    def used_gpus(self, node: str, series: Sequence[SensorSeries]) -> list[int] | None:
+    def used_gpus(
+        self, node: str, series: Sequence[SensorSeries], segment: int | None = None
+    ) -> list[int] | None:
         """Return the indices of the GPUs that the run held on a node; None where not recorded.
 
-        They are told by uuid where the sensors in `series` state one, else by index.
+        Those of `segment`, where it noted its ranks, else of all segments together. They are told by
+        uuid where the sensors in `series` state one, else by index.
         """
         if self.provenance.get("torch_device") == "cpu":
             return []
-        uuids = self._of_node("gpu_uuids", node)
+        held = self._held(segment)
+        uuids = _of_node(held["gpu_uuids"], node)
         found = sorted({s.device_index for s in series if s.uuid and s.uuid in (uuids or ())})
         if uuids and len(found) == len(uuids):
             return found
-        return self._of_node("gpus", node)
+        return _of_node(held["gpus"], node)
 
-    def _of_node(self, name: str, node: str) -> list[Any] | None:
-        by_host = self.provenance.get(name) or {}
-        same = (found for host, found in by_host.items() if short_name(host) == short_name(node))
-        return next(same, None)
+    def _held(self, segment: int | None) -> dict[str, Any]:
+        """Return `held_gpus` of a segment, or of all together where it noted no ranks."""
+        ranks = None if segment is None else self.segment(segment).get("ranks")
+        if ranks:
+            return held_gpus((rank["host"], Gpu(rank["gpu"], rank["gpu_uuid"])) for rank in ranks)
+        return {name: self.provenance.get(name) for name in ("gpus", "gpu_uuids")}
 
     def neighbours(self, node: str, window: Window) -> float:
         """Return the seconds that other runs, noted at registration, shared a node."""
@@ -86,6 +93,12 @@ class Run:
             if short_name(other["host"]) == short_name(node)
         )
         return max((seconds for seconds in shared), default=0.0)
+
+
+def _of_node(by_host: dict[str, list[Any] | None] | None, node: str) -> list[Any] | None:
+    hosts = (by_host or {}).items()
+    same = (found for host, found in hosts if short_name(host) == short_name(node))
+    return next(same, None)
 
 
 _PROVENANCE = {
@@ -105,7 +118,21 @@ _PROVENANCE = {
             "items": {
                 "type": "object",
                 "required": ["segment"],
-                "properties": {"segment": {"type": "integer"}},
+                "properties": {
+                    "segment": {"type": "integer"},
+                    "ranks": {
+                        "type": ["array", "null"],
+                        "items": {
+                            "type": "object",
+                            "required": ["host", "gpu", "gpu_uuid"],
+                            "properties": {
+                                "host": {"type": "string"},
+                                "gpu": {"type": ["integer", "null"]},
+                                "gpu_uuid": {"type": ["string", "null"]},
+                            },
+                        },
+                    },
+                },
             },
         },
         "neighbours": {
