@@ -3,6 +3,7 @@
 # A job on a cluster parses this again when it starts, perhaps after the campaign was edited:
 # what a run is, it looks up in the run's spec.json.
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.registered import registered_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
+from scalewatt.jobs.request import RESOURCES, account_of, as_resources, check_requests
 
 
 def refuse(message):
@@ -34,7 +36,8 @@ if not config:
         "no cluster is configured: give a profile, e.g. snakemake --profile profiles/local"
     )
 
-CLUSTER = checked(parse_cluster, config, "cluster file of the profile")
+CLUSTER_FILE = " ".join(map(os.path.relpath, workflow.configfiles))
+CLUSTER = checked(parse_cluster, config, CLUSTER_FILE or "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
 DEVICES = checked(known_devices, CLUSTER)
 RESULTS_ONLY = CLUSTER.results_only
@@ -46,6 +49,7 @@ elif RESULTS_ONLY is None:
     RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
 if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_devices, CAMPAIGN, CLUSTER)
+    checked(check_requests, CAMPAIGN, CLUSTER)
     checked(check_commands, CAMPAIGN)
 
 RESULTS = f"results/{CAMPAIGN.name}"
@@ -53,6 +57,11 @@ RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
 CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
 SETUP = "".join(f"{command} && " for command in CLUSTER.setup)
+# Only a cluster whose devices have partitions is a Slurm cluster.
+ON_SLURM = all(device.partition for device in CLUSTER.devices.values())
+# Of a job that is no training: the next goes on with what is there. Not within one job.
+JOB_RETRIES = 2 if ON_SLURM and not workflow.remote_exec else 0
+ACCOUNT = {"slurm_account": account_of(CLUSTER)} if ON_SLURM and CLUSTER.account else {}
 
 
 wildcard_constraints:
@@ -76,6 +85,47 @@ def spec_of(wildcards):
     if workflow.remote_exec or wildcards.configuration not in CAMPAIGN.configurations:
         return read_spec(path)
     return run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
+
+
+def requested(request):
+    """Resources of a rule's jobs: what `request(wildcards)` asks Slurm for; none elsewhere.
+
+    Each attempt asks anew. Inside a job nothing is asked for: what is left says that the jobstep is
+    to start no srun of its own.
+    """
+    if not ON_SLURM:
+        return {}
+    if workflow.remote_exec:
+        return {"mpi": ""}
+    known = {}
+
+    def resource(name):
+        def value(wildcards, attempt):
+            key = (*wildcards, attempt)
+            if key not in known:
+                known[key] = as_resources(request(wildcards))
+            return known[key][name]
+
+        return value
+
+    return {name: resource(name) for name in RESOURCES}
+
+
+# What `requested` asks for, in the words of a job's message; nothing where nothing is asked.
+ASKED = (
+    " (nodes × ranks × CPUs: {resources.nodes} × {resources.tasks_per_node}"
+    " × {resources.cpus_per_task}; {resources.slurm_partition}; {resources.runtime} min)"
+    if ON_SLURM and not workflow.remote_exec
+    else ""
+)
+
+
+def turn(wildcards, last=False):
+    """Priority of a measured job: repeats one after another, so that day and node do not confound.
+
+    What is `last` comes behind the others of its repeat.
+    """
+    return -2 * int(wildcards.repeat) - int(last)
 
 
 def is_finished(configuration, repeat):

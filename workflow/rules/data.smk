@@ -59,18 +59,15 @@ def check_packed_images():
         check_packed(CLUSTER.data_folder(found[name]))
 
 
-onstart:
-    if CLUSTER.scratch and not workflow.remote_exec:
-        checked(check_packed_images)
-
-
 rule dataset:
     input:
         years_of,
     output:
         f"{RESULTS}/datasets/{{dataset}}.json",
     priority: 100
+    retries: JOB_RETRIES
     resources:
+        **ACCOUNT,
         data_folder=lambda wildcards: CLUSTER.data_folder(
             CAMPAIGN.datasets()[wildcards.dataset]
         ),
@@ -92,7 +89,9 @@ rule era5_year:
     wildcard_constraints:
         year="[0-9]{4}",
     priority: 100
+    retries: JOB_RETRIES
     resources:
+        **ACCOUNT,
         data_folder=lambda wildcards: CLUSTER.data_folder(
             CAMPAIGN.datasets()[wildcards.dataset]
         ),

@@ -21,6 +21,8 @@ rule energy:
             ".second-opinions.parquet",
         ),
     priority: 50
+    localrule: True
+    retries: 0
     params:
         powers=lambda wildcards: canonical(
             powers(DEVICES[spec_of(wildcards)["device"]])

@@ -2,6 +2,7 @@
 # Only where the campaign has the key idle_probe.
 #   in   the campaign's idle_probe and the cluster's devices
 #   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log), idle/<device>.json, tables/idle
+from scalewatt.jobs.request import probe_request
 
 PROBE = f"{RESULTS}/idle/{{device}}/{{repeat}}"
 
@@ -29,26 +30,10 @@ IDLE_TABLE = multiext(f"{RESULTS}/tables/idle", ".parquet", ".csv") if PROBES el
 
 if PROBES and not RESULTS_ONLY:
 
-    def probed(wildcards):
-        return CLUSTER.devices[wildcards.device]
-
-    # One node with all its GPUs, as for a training that fills it (train.smk).
-    PROBE_RESOURCES = {}
-    if all(device.partition for device in CLUSTER.devices.values()):
-        PROBE_RESOURCES = {
-            "slurm_partition": lambda wildcards: probed(wildcards).partition,
-            "nodes": 1,
-            "tasks_per_node": lambda wildcards: probed(wildcards).probe_ranks,
-            "cpus_per_task": lambda wildcards: probed(wildcards).cpus_per_rank,
-            "gres": lambda wildcards: (
-                f"{probed(wildcards).gres}:{probed(wildcards).gpus_per_node}"
-            ),
-            "runtime": CAMPAIGN.idle_probe.job_minutes,
-            "mem_mb": lambda wildcards: probed(wildcards).memory_mb,
-            "mpi": lambda wildcards: (
-                "srun" if probed(wildcards).probe_ranks > 1 else ""
-            ),
-        }
+    def probing(wildcards):
+        """One node with all its GPUs, as for a training that fills it."""
+        device = CLUSTER.devices[wildcards.device]
+        return probe_request(device, CLUSTER, CAMPAIGN.idle_probe.job_minutes)
 
     rule probe:
         output:
@@ -58,14 +43,15 @@ if PROBES and not RESULTS_ONLY:
             f"{PROBE}/probe.log",
         wildcard_constraints:
             device="[^/]+",
-        priority: -1
+        priority: lambda wildcards: turn(wildcards, last=True)
+        retries: JOB_RETRIES
         resources:
-            **PROBE_RESOURCES,
+            **requested(probing),
         params:
             seconds=CAMPAIGN.idle_probe.seconds,
             period=CAMPAIGN.idle_probe.sampling_period_s,
         message:
-            "idle probe of {wildcards.device} repeat {wildcards.repeat}"
+            "idle probe of {wildcards.device} repeat {wildcards.repeat}" + ASKED
         shell:
             "{SETUP} scalewatt probe {wildcards.device:q} --cluster {CLUSTER_JSON:q}"
             " --seconds {params.seconds} --sampling-period {params.period}"
@@ -87,6 +73,8 @@ if PROBES:
         output:
             IDLE_TABLE,
             [f"{RESULTS}/idle/{device}.json" for device in PROBES],
+        localrule: True
+        retries: 0
         params:
             definition=canonical(
                 {

@@ -1,6 +1,41 @@
 # Trainings: one job is one segment of a run, under perun.
 #   in   spec.json (which alone says what the run is), the prepared dataset, initial weights
 #   out  the run folder: perun/ (one HDF5 per segment, journals), history, events, provenance, log
+# On Slurm a segment that stopped at a checkpoint, or crashed, is followed by another job: these are
+# the profile's `retries`, which all other rules overrule (docs/slurm.md).
+from scalewatt.jobs.position import done_updates
+from scalewatt.jobs.preflight import check_before_submission
+from scalewatt.jobs.request import training_request
+from scalewatt.results.budget import budgeted_submissions
+
+# The executor asks it whether a run may be submitted, and is worth another job.
+SUBMISSIONS = budgeted_submissions(
+    CAMPAIGN, CLUSTER.devices, Path(RESULTS), Path(WORK), CLUSTER.crash_retries
+)
+# Without a scheduler each training asks for itself.
+BUDGET = (
+    f"--budget-of {str(CAMPAIGN.path)!r} --results {RESULTS}"
+    if CAMPAIGN.energy_budget_kwh is not None and not ON_SLURM
+    else ""
+)
+
+
+def scheduled_jobs():
+    """What each job for the scheduler does and asks for; none where there is no scheduler."""
+    if workflow.local_exec:
+        return []
+    jobs = [job for job in workflow.dag.needrun_jobs() if not job.is_local]
+    return [(job.message or job.rule.name, job.resources) for job in jobs]
+
+
+# Snakemake knows one onstart only. It has none in a job and with -n.
+onstart:
+    folders = [WORK, RESULTS, ".snakemake"]
+    checked(
+        check_before_submission, scheduled_jobs(), CLUSTER, CLUSTER_FILE, folders
+    )
+    if CLUSTER.scratch:
+        checked(check_packed_images)
 
 
 rule spec:
@@ -8,6 +43,7 @@ rule spec:
         f"{RUN}/spec.json",
     priority: 100
     localrule: True
+    retries: 0
     params:
         text=lambda wildcards: spec_text(spec_of(wildcards)),
     message:
@@ -23,27 +59,14 @@ def initial_weights(wildcards):
     return f"{RESULTS}/runs/{source['configuration']}/{source['repeat']}/weights.pt"
 
 
-def device_of(wildcards):
-    return CLUSTER.devices[spec_of(wildcards)["device"]]
+def training(wildcards):
+    """What a run's next job asks for: the less wall time, the further its checkpoint is."""
+    spec = spec_of(wildcards)
+    done = done_updates(Path(WORK), spec)
+    return training_request(spec, CLUSTER.devices[spec["device"]], CLUSTER, done)
 
 
-# Geometry of a job; only a cluster whose devices have partitions is a Slurm cluster.
-TRAIN_RESOURCES = {}
-if all(device.partition for device in CLUSTER.devices.values()):
-    TRAIN_RESOURCES = {
-        "slurm_partition": lambda wildcards: device_of(wildcards).partition,
-        "nodes": lambda wildcards: spec_of(wildcards)["nodes"],
-        "tasks_per_node": lambda wildcards: spec_of(wildcards)["ranks_per_node"],
-        "cpus_per_task": lambda wildcards: device_of(wildcards).cpus_per_rank,
-        # All GPUs of a node, because nodes are exclusive.
-        "gres": lambda wildcards: (
-            f"{device_of(wildcards).gres}:{device_of(wildcards).gpus_per_node}"
-        ),
-        "runtime": lambda wildcards: device_of(wildcards).time_limit_min,
-        "mem_mb": lambda wildcards: device_of(wildcards).memory_mb,
-        # With this resource the rule itself calls the launcher; one rank needs none.
-        "mpi": lambda wildcards: "srun" if spec_of(wildcards)["gpus"] > 1 else "",
-    }
+TRAIN_RESOURCES = requested(training)
 
 
 # Runs of commands have no weights and no dataset of ours. No model is named "-".
@@ -67,6 +90,7 @@ rule train:
         provenance=f"{RUN}/provenance.json",
     wildcard_constraints:
         configuration=rf"(?!{COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
+    priority: turn
     resources:
         **TRAIN_RESOURCES,
     params:
@@ -74,10 +98,10 @@ rule train:
             f"--initial-weights {input.weights}" if input.weights else ""
         ),
     message:
-        "train {wildcards.configuration} repeat {wildcards.repeat}"
+        "train {wildcards.configuration} repeat {wildcards.repeat}" + ASKED
     shell:
         "{SETUP} scalewatt train {input.spec:q} --cluster {CLUSTER_JSON:q}"
-        " --work {WORK:q} {params.weights} --out $(dirname {output.provenance:q})"
+        " --work {WORK:q} {BUDGET} {params.weights} --out $(dirname {output.provenance:q})"
 
 
 # Always there: a job that waited in a cluster's queue names it, whatever the campaign has become.

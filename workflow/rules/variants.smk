@@ -23,6 +23,8 @@ if VARIANTS:
             VARIANTS_TABLE[0],
             VARIANTS_TABLE[2],
         priority: 60
+        localrule: True
+        retries: 0
         params:
             definition=lambda wildcards: definition_of("variants"),
         message:
@@ -47,6 +49,8 @@ if VARIANTS:
             ),
             VARIANTS_FIGURE[1:],
         priority: 60
+        localrule: True
+        retries: 0
         params:
             stem=f"{RESULTS}/figures/variants",
         message:

@@ -63,6 +63,15 @@ def find_workdirs(work: Path, spec: Mapping[str, Any]) -> list[Path]:
     return sorted(found, key=_last_used_s, reverse=True)
 
 
+def done_updates(work: Path, spec: Mapping[str, Any]) -> int:
+    """Return the updates up to a run's checkpoint; 0 where there is none, or none can be read."""
+    try:
+        found = [read_position(path) for path in find_workdirs(work, spec)[:1]]
+    except OSError:
+        return 0
+    return max((position.updates for position in found if position), default=0)
+
+
 def note_position(workdir: Path, updates: int, epoch: int, step: int) -> None:
     """Write where the checkpoint stands; right after the checkpoint itself."""
     write_json(

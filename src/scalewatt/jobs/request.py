@@ -19,6 +19,21 @@ MARGIN = 1.25
 ROUNDING_MIN = 10
 NICE_PER_REPEAT = 100
 """Each repeat waits behind the one before, in Slurm's queue too."""
+RESOURCES = (
+    "slurm_partition",
+    "slurm_account",
+    "nodes",
+    "tasks_per_node",
+    "tasks",
+    "cpus_per_task",
+    "gres",
+    "mem_mb",
+    "runtime",
+    "held_gpus",
+    "slurm_extra",
+    "mpi",
+)
+"""What `as_resources` gives."""
 
 
 @dataclass(frozen=True)
