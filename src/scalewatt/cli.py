@@ -73,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument("--initial-weights", type=Path)
     train.add_argument("--max-updates", type=int, help="stop at a checkpoint after so many updates")
+    train.add_argument(
+        "--budget-of",
+        type=Path,
+        metavar="CAMPAIGN",
+        help="refuse if its energy budget is spent; --out lies in its results",
+    )
     train.set_defaults(run=_train)
 
     probe = commands.add_parser("probe", help="measure a device's idle power on one node")
@@ -220,6 +226,13 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
     from scalewatt.energy.launch import Place, run_training
 
     cluster, device = cluster_of_run(arguments.cluster, spec)
+    if arguments.budget_of is not None:
+        from scalewatt.campaign.expand import load_campaign
+        from scalewatt.results.budget import check_budget
+
+        campaign = load_campaign(arguments.budget_of, cluster)
+        results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
+        check_budget(campaign, cluster.devices, results, arguments.work, spec)
     place = Place(
         None if is_command_spec(spec) else Path(cluster.data_folder(spec["dataset"])),
         arguments.work,

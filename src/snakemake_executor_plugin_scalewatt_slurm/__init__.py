@@ -6,8 +6,8 @@ the prefix scalewatt-slurm. What differs, and why:
 - A training is submitted only if nobody else trains it, it does not wait in the queue, and the
   campaign's energy budget is not spent. Its submission is noted. (`run_job`, `report_job_submission`)
 - Whether a training that ended is submitted again is decided by what it left behind, not by its
-  number of attempts; one line says why. What sbatch refuses is not tried again. Other jobs are
-  submitted again `crash_retries` times, local ones never. (`report_job_error`, `handle_job_error`)
+  number of attempts; one line says why. What sbatch refuses is not tried again, unless slurmctld
+  gave no answer. (`report_job_error`, `handle_job_error`)
 - A job that Slurm put back into its queue is waited for. One that was preempted and is no longer
   in the queue has ended. (`report_job_error`, `check_active_jobs`)
 - After NODE_FAIL no node is excluded: Slurm names all nodes of the job and avoids by itself those that
@@ -94,12 +94,6 @@ class Executor(parent.Executor):
             raise WorkflowError(
                 "scalewatt-slurm: array-jobs is not for this executor; leave it out"
             )
-        retries = self._submissions.crash_retries if self._submissions else None
-        for rule in self.workflow.rules:
-            if self.workflow.is_local(rule):
-                rule.restart_times = 0
-            elif retries is not None and rule.name not in RUNS:
-                rule.restart_times = min(rule.restart_times, retries)
 
     @property
     def _failed_nodes(self) -> set[str]:
@@ -268,8 +262,8 @@ def _is_for_people(record: logging.LogRecord) -> bool:
 
 
 def _label(job: JobExecutorInterface) -> str:
-    """What the job does, in the words of its rule."""
-    return job.name if job.is_group() else (job.message or job.rule.name)
+    """What the job does, in the words of its rule, without what it asks for."""
+    return job.name if job.is_group() else (job.message or job.rule.name).partition(" (")[0]
 
 
 def _log_of(job_info: SubmittedJobInfo) -> str | None:

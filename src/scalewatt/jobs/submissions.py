@@ -8,13 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.spec import read_spec
 from scalewatt.jobs.attempts import note_submission, read_submission, run_key
 from scalewatt.jobs.holder import holder_is_alive, read_holder
 from scalewatt.jobs.slurm import NoAnswerError, queued_jobs
-from scalewatt.jobs.verdict import Verdict, verdict
+
+if TYPE_CHECKING:
+    from scalewatt.jobs.verdict import Verdict
 
 _ANSWER_AGE_S = 10.0
 """How long an answer of the queue, and the energy spent, are taken for current."""
@@ -40,7 +42,12 @@ class Submissions:
     def refusal(self, spec_path: Path | str) -> str | None:
         """Why the run of a spec is not to be submitted now, and what to do; None where it may be."""
         spec = read_spec(spec_path)
-        return self._held(spec) or self._queued(spec) or self.over_budget()
+        taken = self._held(spec) or self._queued(spec)
+        return taken or (None if self.is_trained(spec) else self.over_budget())
+
+    def is_trained(self, spec: dict[str, Any]) -> bool:
+        """Whether the run's training has come to its end: only its results are still to be published."""
+        return any((path / "result.json").exists() for path in self._workdirs(spec))
 
     def over_budget(self) -> str | None:
         """Why nothing of the campaign is to be submitted any more; None where energy is left."""
@@ -50,7 +57,12 @@ class Submissions:
         if time.monotonic() - asked_s > _ANSWER_AGE_S:
             spent = self.spent_kwh()
             self._spent = (time.monotonic(), spent)
-        return budget_refusal(spent, self.budget_kwh)
+        if spent < self.budget_kwh:
+            return None
+        return (
+            f"the campaign's energy budget is spent: {spent:.6g} of {self.budget_kwh:g} kWh; what runs "
+            "goes on, nothing else is started (energy_budget_kwh of the campaign file)"
+        )
 
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
         """Note that `job` was submitted for the run; OSError where that cannot be written."""
@@ -58,6 +70,8 @@ class Submissions:
 
     def end(self, spec_path: Path | str, job: str) -> Verdict:
         """Whether the run is submitted again, now that its job has ended."""
+        from scalewatt.jobs.verdict import verdict
+
         self._ended.add(job)
         return verdict(self.work, read_spec(spec_path), self.since_s, self.crash_retries)
 
@@ -107,16 +121,6 @@ class Submissions:
 
     def _workdirs(self, spec: dict[str, Any]) -> list[Path]:
         return sorted(self.work.glob(f"{glob.escape(run_key(spec))}-*"))
-
-
-def budget_refusal(spent_kwh: float, budget_kwh: float) -> str | None:
-    """Why a campaign of a budget starts nothing any more; None where energy is left."""
-    if spent_kwh < budget_kwh:
-        return None
-    return (
-        f"the campaign's energy budget is spent: {spent_kwh:.6g} of {budget_kwh:g} kWh; what runs goes "
-        "on, nothing else is started (energy_budget_kwh of the campaign file)"
-    )
 
 
 def _clock(unix_s: float) -> str:
