@@ -57,8 +57,8 @@ RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
 CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
 SETUP = "".join(f"{command} && " for command in CLUSTER.setup)
-# Only a cluster whose devices have partitions is a Slurm cluster.
-ON_SLURM = all(device.partition for device in CLUSTER.devices.values())
+# Only a cluster whose devices have partitions (all or none) is a Slurm cluster.
+ON_SLURM = any(device.partition for device in CLUSTER.devices.values())
 # Of a job that is no training: the next goes on with what is there. Not within one job.
 JOB_RETRIES = 2 if ON_SLURM and not workflow.remote_exec else 0
 ACCOUNT = {"slurm_account": account_of(CLUSTER)} if ON_SLURM and CLUSTER.account else {}

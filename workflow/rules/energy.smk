@@ -21,8 +21,8 @@ rule energy:
             ".second-opinions.parquet",
         ),
     priority: 50
-    localrule: True
     retries: 0
+    localrule: True
     params:
         powers=lambda wildcards: canonical(
             powers(DEVICES[spec_of(wildcards)["device"]])

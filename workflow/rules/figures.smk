@@ -36,8 +36,8 @@ for number in NUMBERS:
             f"{RESULTS}/figures/figure{number}.png",
             f"{RESULTS}/figures/figure{number}.csv",
         priority: 60
-        localrule: True
         retries: 0
+        localrule: True
         params:
             number=number,
             stem=f"{RESULTS}/figures/figure{number}",
@@ -71,8 +71,8 @@ rule report:
         code=code_of("report"),
     output:
         f"{RESULTS}/report.html",
-    localrule: True
     retries: 0
+    localrule: True
     params:
         campaign=CAMPAIGN.name,
         campaign_file=str(CAMPAIGN.path),

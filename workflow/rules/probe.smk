@@ -73,8 +73,8 @@ if PROBES:
         output:
             IDLE_TABLE,
             [f"{RESULTS}/idle/{device}.json" for device in PROBES],
-        localrule: True
         retries: 0
+        localrule: True
         params:
             definition=canonical(
                 {

@@ -44,8 +44,8 @@ rule runs_table:
     output:
         multiext(f"{RESULTS}/tables/runs", ".parquet", ".csv"),
         multiext(f"{RESULTS}/tables/configurations", ".parquet", ".csv"),
-    localrule: True
     retries: 0
+    localrule: True
     params:
         definition=lambda wildcards: canonical(
             {
@@ -72,8 +72,8 @@ rule figure_table:
     output:
         multiext(f"{RESULTS}/tables/figure{{number}}", ".parquet", ".csv"),
     priority: 60
-    localrule: True
     retries: 0
+    localrule: True
     params:
         definition=lambda wildcards: definition_of(f"figure{wildcards.number}"),
     message:
@@ -96,8 +96,8 @@ if "table1" in CAMPAIGN.figures:
             TABLE1[0],
             TABLE1[2:],
         priority: 60
-        localrule: True
         retries: 0
+        localrule: True
         params:
             definition=lambda wildcards: definition_of("table1"),
         message:

@@ -3,6 +3,8 @@
 #   out  the run folder: perun/ (one HDF5 per segment, journals), history, events, provenance, log
 # On Slurm a segment that stopped at a checkpoint, or crashed, is followed by another job: these are
 # the profile's `retries`, which all other rules overrule (docs/slurm.md).
+import shlex
+
 from scalewatt.jobs.position import done_updates
 from scalewatt.jobs.preflight import check_before_submission
 from scalewatt.jobs.request import training_request
@@ -14,7 +16,7 @@ SUBMISSIONS = budgeted_submissions(
 )
 # Without a scheduler each training asks for itself.
 BUDGET = (
-    f"--budget-of {str(CAMPAIGN.path)!r} --results {RESULTS}"
+    f"--budget-of {shlex.quote(str(CAMPAIGN.path))}"
     if CAMPAIGN.energy_budget_kwh is not None and not ON_SLURM
     else ""
 )
@@ -42,8 +44,8 @@ rule spec:
     output:
         f"{RUN}/spec.json",
     priority: 100
-    localrule: True
     retries: 0
+    localrule: True
     params:
         text=lambda wildcards: spec_text(spec_of(wildcards)),
     message:

@@ -23,8 +23,8 @@ if VARIANTS:
             VARIANTS_TABLE[0],
             VARIANTS_TABLE[2],
         priority: 60
-        localrule: True
         retries: 0
+        localrule: True
         params:
             definition=lambda wildcards: definition_of("variants"),
         message:
@@ -49,8 +49,8 @@ if VARIANTS:
             ),
             VARIANTS_FIGURE[1:],
         priority: 60
-        localrule: True
         retries: 0
+        localrule: True
         params:
             stem=f"{RESULTS}/figures/variants",
         message:
