@@ -96,7 +96,7 @@ class Training:
     @property
     def work(self) -> Path:
         """The working directory, once there is one."""
-        (found,) = (self.folder / "work").iterdir()
+        (found,) = (path.parent for path in (self.folder / "work").glob("*/spec.json"))
         return found
 
     def history(self) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ from scalewatt.energy.workdir import (
 )
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
-from scalewatt.jobs.attempts import AttemptNote, current_job, one_line
+from scalewatt.jobs.attempts import NO_ROOM, AttemptNote, current_job, one_line
 from scalewatt.training.job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3
@@ -339,7 +339,7 @@ class _Segment:
     def _reason(self, failure: Failure | None, log: str) -> str | None:
         reason = most_telling(failure.reason if failure else None, log)
         full = not has_room(self.work.path) or (reason is not None and says_full(reason))
-        if full and (failure is None or "no space is left" not in failure.reason):
+        if full and (failure is None or NO_ROOM not in failure.reason):
             return one_line(f"{full_text(self.work.path)} ({reason})")
         return reason
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalewatt.jobs.attempts import one_line
+from scalewatt.jobs.attempts import NO_ROOM, one_line
 from scalewatt.jobs.notes import read_note
 
 ROOM_BYTES = 1 << 16
@@ -75,8 +75,7 @@ def has_room(folder: Path) -> bool:
 def full_text(folder: Path) -> str:
     """What to say of a full file system."""
     return (
-        f"no space is left on the file system of {folder}; the checkpoint before is whole: make "
-        "room and start the run again"
+        f"{NO_ROOM} of {folder}; the checkpoint before is whole: make room and start the run again"
     )
 
 

@@ -15,14 +15,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.spec import spec_sha256
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
 from scalewatt.jobs.notes import read_note
+from scalewatt.jobs.notes import run_key as run_key
+from scalewatt.jobs.position import read_run_segments
 
 FINISHED, STOPPED, REFUSED, FAILED, HELD = 0, 75, 64, 70, 73
 """Codes of an attempt: finished, stopped at a checkpoint, input wrong, failed, held by another."""
 REASON_CHARACTERS = 300
+NO_ROOM = "no space is left on the file system"
+"""Part of every reason that tells of a full disk."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Submission:
     """Of the Snakemake that submitted it."""
     pid: int
     unstarted: int = 0
-    """How many submissions just before this one ended without an attempt."""
+    """How many submissions just before this one began no segment."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,6 @@ class Attempt:
     ended_s: float | None = None
     code: int | None = None
     reason: str | None = None
-
-
-def run_key(spec: dict[str, Any]) -> str:
-    """What a run's notes and working directory are named by."""
-    return f"{spec['configuration']}-{spec['repeat']}-{spec_sha256(spec)[:12]}"
 
 
 def attempt_path(work: Path, spec: dict[str, Any]) -> Path:
@@ -88,19 +86,22 @@ def read_submission(work: Path, spec: dict[str, Any]) -> Submission | None:
 
 def note_submission(work: Path, spec: dict[str, Any], job: str, log: str | None) -> Submission:
     """Note that `job` was given to the scheduler for a run; OSError where that cannot be written."""
-    before, attempt = read_submission(work, spec), read_attempt(work, spec)
-    unstarted = before.unstarted + 1 if before is not None and not started(before, attempt) else 0
+    before = read_submission(work, spec)
+    in_vain = before is not None and not segments_of(work, spec, before)
+    unstarted = before.unstarted + 1 if before is not None and in_vain else 0
     now = Submission(str(job), log, time.time(), socket.gethostname(), os.getpid(), unstarted)
     write_json(submission_path(work, spec), asdict(now))
     return now
 
 
+def segments_of(work: Path, spec: dict[str, Any], submission: Submission) -> list[dict[str, Any]]:
+    """Return the segments that began in a submitted job."""
+    return [one for one in read_run_segments(work, spec) if one.get("job") == submission.job]
+
+
 def started(submission: Submission, attempt: Attempt | None) -> bool:
     """Whether the submitted job came to its `scalewatt train`."""
-    return attempt is not None and (
-        attempt.job == submission.job
-        or (attempt.job is None and attempt.started_s >= submission.submitted_s)
-    )
+    return attempt is not None and attempt.job == submission.job
 
 
 class AttemptNote:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.files import write_json
-from scalewatt.jobs.attempts import run_key
-from scalewatt.jobs.notes import read_content, read_note
+from scalewatt.jobs.notes import read_content, read_note, run_key
 
 _FILES = ("segments.json", "position.json", "spec.json")
 
@@ -103,6 +102,11 @@ def read_segments(workdir: Path) -> list[dict[str, Any]]:
     if not isinstance(found, list):
         return []
     return [one for one in found if isinstance(one, dict) and {"segment", "outcome"} <= set(one)]
+
+
+def read_run_segments(work: Path, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the segments of the working directory that a run used last."""
+    return [one for path in find_workdirs(work, spec)[:1] for one in read_segments(path)]
 
 
 def _last_used_s(workdir: Path) -> float:
