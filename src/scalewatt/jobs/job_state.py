@@ -6,6 +6,8 @@ from typing import Literal
 
 from scalewatt.jobs.slurm import NoAnswerError, ask
 
+CALL_S = 10.0
+"""How long one call of squeue may take."""
 JobState = Literal["running", "waiting", "ending", "gone"]
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 _RUNNING = ("RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT")
@@ -16,12 +18,13 @@ _UNKNOWN_JOB = "invalid job id"
 def job_state(job: str) -> JobState | None:
     """What a job does: running, waiting (in the queue, requeued too), ending, or gone.
 
-    None where Slurm is absent, fails or does not answer in 10 s.
+    None where Slurm is absent, fails or does not answer within CALL_S.
     """
     try:
-        return state_of(ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"))
+        lines = ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T", timeout_s=CALL_S)
     except NoAnswerError as error:
         return "gone" if _UNKNOWN_JOB in str(error).lower() else None
+    return state_of(lines)
 
 
 def state_of(lines: list[str]) -> JobState:

@@ -1,0 +1,573 @@
+"""One holder of a run, on whatever node; the dead are recognised, the living never displaced."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalewatt.errors import InputError
+from scalewatt.jobs import hold, job_state
+from scalewatt.jobs.hold import Beat, held, hold_node, hold_run, require_held
+from scalewatt.jobs.holder import (
+    GONE_SILENT_S,
+    SILENT_S,
+    HeldError,
+    Holder,
+    holder_is_alive,
+    read_holder,
+    read_record,
+    silence_s,
+)
+from scalewatt.jobs.machine import machine_id, process_started_s
+
+PATIENCE_S = 60
+DEAD_PID = 2**22 + 1  # above Linux's greatest
+
+
+@pytest.fixture(autouse=True)
+def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(hold, "RECORD_LOOK_S", 0.02)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
+    """Starts Python code that gets `arguments`; its process and the first line that it prints."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(code: str, *arguments: object) -> tuple[subprocess.Popen[str], str]:
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout is not None
+        return process, process.stdout.readline().strip()
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def put_record(workdir: Path, silent_s: float = 0.0, **fields: Any) -> Holder:
+    """The record of a holder of another machine, renewed so many seconds ago."""
+    said = {"host": "n9", "pid": DEAD_PID, "pid_started_s": 1.0, "job": None, "since_s": 1.7e9}
+    path = workdir / "holder.json"
+    path.write_text(json.dumps({**said, "machine": "elsewhere/1", **fields}))
+    then = time.time() - silent_s
+    os.utime(path, (then, then))
+    found = read_holder(workdir)
+    assert found is not None
+    return found
+
+
+def on_this_machine(**fields: Any) -> dict[str, Any]:
+    return {"host": socket.gethostname(), "machine": machine_id(), **fields}
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from scalewatt.jobs.hold import held, hold_run
+with held(hold_run(Path(sys.argv[1]))):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+WITH_RANK = """
+import subprocess, sys, time
+from pathlib import Path
+from scalewatt.jobs.hold import held, hold_run
+with held(hold_run(Path(sys.argv[1]))) as hold:
+    rank = subprocess.Popen(["sleep", "600"], pass_fds=[hold.lock], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+    print(rank.pid, flush=True)
+    time.sleep(600)
+"""
+
+# --- on one machine -----------------------------------------------------------------------------
+
+
+def test_a_holder_is_named_and_its_record_goes_with_it(tmp_path: Path) -> None:
+    with held(hold_run(tmp_path)) as mine:
+        found = read_holder(tmp_path)
+        assert found is not None
+        assert (found.host, found.pid, found.job) == (socket.gethostname(), os.getpid(), None)
+        assert found.pid_started_s == process_started_s(os.getpid())
+        assert found.token == mine.token
+        assert abs(found.since_s - time.time()) < PATIENCE_S
+        assert holder_is_alive(found, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_a_killed_holder_is_taken_over_from_at_once_and_that_is_said(
+    tmp_path: Path, start: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    process, _ = start(HOLD, tmp_path)
+    dead = read_holder(tmp_path)
+    assert dead is not None and holder_is_alive(dead, tmp_path)
+    process.kill()
+    process.wait()
+    assert holder_is_alive(dead, tmp_path) is False
+    with held(hold_run(tmp_path)):
+        now = read_holder(tmp_path)
+        assert now is not None and now.pid == os.getpid()
+    said = capsys.readouterr().err
+    assert f"taken over from process {process.pid} on {socket.gethostname()} since" in said
+    assert said.count("\n") == 1
+
+
+def test_a_killed_holder_that_nobody_waited_for_yet_is_dead(
+    tmp_path: Path, start: Callable[..., Any]
+) -> None:
+    process, _ = start(HOLD, tmp_path)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
+    dead = read_holder(tmp_path)
+    assert dead is not None
+    assert holder_is_alive(dead, tmp_path) is False
+
+
+def test_a_frozen_holder_is_alive_however_long_it_is_silent(
+    tmp_path: Path, start: Callable[..., Any]
+) -> None:
+    process, _ = start(HOLD, tmp_path)
+    process.send_signal(signal.SIGSTOP)
+    os.utime(tmp_path / "holder.json", (0, 0))
+    frozen = read_holder(tmp_path)
+    assert frozen is not None
+    assert silence_s(tmp_path / "holder.json") > SILENT_S
+    assert holder_is_alive(frozen, tmp_path) is True
+
+
+def test_a_rank_that_outlived_its_launcher_holds_the_run(
+    tmp_path: Path, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, rank = start(WITH_RANK, tmp_path)
+    process.kill()
+    process.wait()
+    dead = read_holder(tmp_path)
+    assert dead is not None
+    try:
+        assert holder_is_alive(dead, tmp_path) is True
+        waits: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 3:
+                os.kill(int(rank), signal.SIGKILL)
+            real_sleep(0.05)
+
+        real_sleep = time.sleep
+        monkeypatch.setattr(hold.time, "sleep", sleep)
+        with held(hold_run(tmp_path)):
+            assert len(waits) >= 3
+    finally:
+        monkeypatch.undo()
+        with_suppressed_kill(int(rank))
+
+
+def with_suppressed_kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def test_another_process_with_the_number_of_a_dead_holder_is_not_taken_for_it(
+    tmp_path: Path,
+) -> None:
+    started_s = (process_started_s(os.getpid()) or 0.0) - 5
+    other = put_record(tmp_path, **on_this_machine(pid=os.getpid(), pid_started_s=started_s))
+    assert holder_is_alive(other, tmp_path) is False
+
+
+def test_a_record_from_before_a_restart_of_the_machine_is_dead_once_silent(tmp_path: Path) -> None:
+    before = {"host": socket.gethostname(), "pid": os.getpid()}
+    assert holder_is_alive(put_record(tmp_path, **before), tmp_path) is True
+    silent = put_record(tmp_path, GONE_SILENT_S + 1, **before)
+    assert holder_is_alive(silent, tmp_path) is False
+
+
+# --- many at once -------------------------------------------------------------------------------
+
+# A round is a forked process: it holds, adds one to a number, and half of them die as they hold.
+TAKERS = """
+import errno, fcntl, os, random, signal, sys, time
+from pathlib import Path
+from scalewatt.jobs import hold
+def none(descriptor, operation):
+    raise OSError(errno.ENOLCK, "no locks")
+fcntl.flock = none
+hold.RECORD_LOOK_S = 0.01
+folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+for number in range(rounds):
+    child = os.fork()
+    if child == 0:
+        with hold.held(hold.hold_run(folder)):
+            count = int((folder / "count").read_text())
+            time.sleep(random.random() / 200)
+            (folder / "count").write_text(str(count + 1))
+            if number % 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status not in (0, signal.SIGKILL):
+        print("failed", status, flush=True)
+"""
+
+
+def test_of_many_takers_without_locks_one_holds_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("0")
+    command = [sys.executable, "-c", TAKERS, str(tmp_path), "20"]
+    takers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [taker.communicate(timeout=120)[0] for taker in takers]
+    assert said == [""] * 4
+    assert (tmp_path / "count").read_text() == "80"
+    left = {path.name for path in tmp_path.iterdir()} - {"count", "lock", "holder.json"}
+    assert not {name for name in left if name.endswith(".claim")}
+
+
+def test_a_taker_that_comes_too_late_leaves_the_new_holder_alone(tmp_path: Path) -> None:
+    dead = put_record(tmp_path, **on_this_machine())
+    target = hold_run(tmp_path)
+    with held(target) as new, hold._own_record(target) as (mine, _):
+        hold._removed(target, dead.token, mine)  # it still believes in the dead one
+        found = read_holder(tmp_path)
+        assert found is not None and found.token == new.token
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def claim_of(workdir: Path, dead: Holder, pid: int, started_s: float | None) -> Path:
+    claim = workdir / f".holder-{dead.token}.claim"
+    fields = on_this_machine(pid=pid, pid_started_s=started_s, job=None, since_s=1.7e9)
+    claim.write_text(json.dumps(fields))
+    return claim
+
+
+def test_a_taker_that_died_on_its_way_is_succeeded(tmp_path: Path) -> None:
+    dead = put_record(tmp_path, **on_this_machine())
+    claim_of(tmp_path, dead, DEAD_PID, 2.0)
+    with held(hold_run(tmp_path)):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_a_taker_on_its_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = put_record(tmp_path, **on_this_machine())
+    claim = claim_of(tmp_path, dead, os.getpid(), process_started_s(os.getpid()))
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        assert read_holder(tmp_path) == dead
+        if len(waits) == 3:
+            claim.unlink()
+
+    monkeypatch.setattr(hold.time, "sleep", sleep)
+    with held(hold_run(tmp_path)):
+        pass
+    assert len(waits) == 3
+
+
+# --- another machine, and Slurm -----------------------------------------------------------------
+
+
+@pytest.fixture
+def squeue(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A squeue whose answer is a shell script; the arguments of its calls are in `calls`."""
+    folder = tmp_path_factory.mktemp("bin")
+    program = folder / "squeue"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {folder}/calls\n. {folder}/answer\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder / "answer"
+
+
+GONE = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+DOWN = "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"
+WHILE, LONG, LONGER = GONE_SILENT_S + 1, SILENT_S - 60, SILENT_S + 60
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent_s", "alive"),
+    [
+        ("echo RUNNING", LONGER, True),
+        ("echo SUSPENDED", LONGER, True),
+        ("echo COMPLETED; echo RUNNING", LONGER, True),
+        ("echo COMPLETING", 0, True),
+        ("echo COMPLETING", WHILE, False),
+        ("echo NODE_FAIL", 0, True),  # processes live on where only Slurm's daemon has died
+        ("echo NODE_FAIL", WHILE, False),
+        ("echo PENDING", WHILE, False),
+        ("", WHILE, False),
+        (GONE, 0, True),
+        (GONE, WHILE, False),
+        (DOWN, 0, True),
+        (DOWN, LONG, None),
+        (DOWN, LONGER, False),
+    ],
+)
+def test_a_holder_elsewhere_lives_by_its_job_or_its_heartbeat(
+    tmp_path: Path, squeue: Path, answer: str, silent_s: float, alive: bool | None
+) -> None:
+    squeue.write_text(answer)
+    assert holder_is_alive(put_record(tmp_path, silent_s, job="123"), tmp_path) is alive
+    assert "-j 123" in (squeue.parent / "calls").read_text()
+
+
+def test_a_squeue_that_hangs_is_not_waited_for(
+    tmp_path: Path, squeue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue.write_text("exec sleep 600")
+    monkeypatch.setattr(job_state, "CALL_S", 0.3)
+    assert holder_is_alive(put_record(tmp_path, LONG, job="123"), tmp_path) is None
+
+
+@pytest.mark.parametrize(("silent_s", "alive"), [(0, True), (LONG, None), (LONGER, False)])
+def test_a_holder_elsewhere_outside_of_slurm_lives_by_its_heartbeat(
+    tmp_path: Path, silent_s: float, alive: bool | None
+) -> None:
+    assert holder_is_alive(put_record(tmp_path, silent_s), tmp_path) is alive
+
+
+def test_silence_is_measured_by_the_clock_of_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_record(tmp_path, 100)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert 99 < silence_s(tmp_path / "holder.json") < 100 + PATIENCE_S
+
+
+def test_a_dead_holder_whose_clock_was_ahead_is_seen_to_be_silent(
+    tmp_path: Path, squeue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue.write_text(GONE)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr("scalewatt.jobs.holder.GONE_SILENT_S", 0.5)
+    put_record(tmp_path, -3600, job="123")
+    began_s = time.monotonic()
+    with held(hold_run(tmp_path)):
+        assert time.monotonic() - began_s > 0.5
+
+
+def test_a_held_run_is_refused_in_a_job_after_a_while_with_all_that_one_needs_to_know(
+    tmp_path: Path, squeue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue.write_text("echo RUNNING")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(hold, "PATIENCE_S", 0.1)
+    put_record(tmp_path, job="123")
+    with pytest.raises(HeldError) as error, held(hold_run(tmp_path)):
+        pass
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1.7e9))
+    assert str(error.value) == (
+        f"{tmp_path}: the run is being trained by job 123 (process {DEAD_PID} on n9) since {since}; "
+        "wait for it and start Snakemake again, or scancel 123"
+    )
+    assert error.value.code == 73
+    assert error.value.holder == read_holder(tmp_path)
+
+
+def test_a_job_waits_for_one_that_is_ending(
+    tmp_path: Path, squeue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue.write_text("echo COMPLETING")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    put_record(tmp_path, job="123")
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            (tmp_path / "holder.json").unlink()
+
+    monkeypatch.setattr(hold.time, "sleep", sleep)
+    with held(hold_run(tmp_path)):
+        assert len(waits) == 3
+
+
+def test_outside_of_slurm_a_run_held_elsewhere_is_refused_at_once(
+    tmp_path: Path, squeue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue.write_text("echo RUNNING")
+    put_record(tmp_path, job="123")
+    monkeypatch.setattr(hold.time, "sleep", None)
+    with pytest.raises(HeldError, match="or scancel 123"), held(hold_run(tmp_path)):
+        pass
+
+
+def test_a_requeued_job_takes_over_from_its_earlier_start(
+    tmp_path: Path, squeue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue.write_text("echo RUNNING")  # which is this job itself
+    monkeypatch.setenv("SLURM_JOB_ID", "123")
+    assert holder_is_alive(put_record(tmp_path, 0, job="123"), tmp_path) is True
+    put_record(tmp_path, WHILE, job="123")
+    with held(hold_run(tmp_path)):
+        found = read_holder(tmp_path)
+        assert found is not None and (found.pid, found.job) == (os.getpid(), "123")
+
+
+def test_a_dead_process_of_a_running_job_may_have_left_ranks_on_other_nodes(
+    tmp_path: Path, squeue: Path
+) -> None:
+    squeue.write_text("echo RUNNING")
+    dead = put_record(tmp_path, LONGER, **on_this_machine(job="123"))
+    assert holder_is_alive(dead, tmp_path) is True
+    squeue.write_text(GONE)
+    assert holder_is_alive(dead, tmp_path) is False
+
+
+def test_a_job_that_finds_its_node_in_use_is_refused_and_says_by_whom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with held(hold_node(tmp_path)):
+        monkeypatch.setenv("SLURM_JOB_ID", "8")
+        monkeypatch.setattr(hold, "PATIENCE_S", 0.1)
+        named = r"runs on this node: job 7 .* or scancel 7"
+        with pytest.raises(HeldError, match=named) as error, held(hold_node(tmp_path)):
+            pass
+    assert "exclusive" in str(error.value)
+
+
+# --- file systems -------------------------------------------------------------------------------
+
+
+def test_without_locks_the_record_alone_guards_and_that_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(hold, "PATIENCE_S", 0.1)
+    with held(hold_run(tmp_path)):
+        said = capsys.readouterr().err
+        with pytest.raises(HeldError, match=f"process {os.getpid()}"), held(hold_run(tmp_path)):
+            pass
+    assert said.count("has no locks; holder.json alone guards") == 1
+
+
+def test_without_hard_links_one_holds_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", none)
+    put_record(tmp_path, **on_this_machine())
+    target = hold_run(tmp_path)
+    with held(target) as mine, hold._own_record(target) as (other, _):
+        found = read_holder(tmp_path)
+        assert found is not None and found.token == mine.token
+        assert not hold._linked(other, target.record)
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_a_link_that_was_made_by_a_lost_request_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        real(source, target)
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", twice)
+    with held(hold_run(tmp_path)) as mine:
+        found = read_holder(tmp_path)
+        assert found is not None and found.token == mine.token
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    named = r"holder.json: cannot be written \(No space left"
+    with pytest.raises(InputError, match=named), held(hold_run(tmp_path)):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"host": "n1"}', "null", "\0\0"])
+def test_a_damaged_record_is_of_an_unknown_holder_until_it_is_silent(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "holder.json"
+    path.write_text(content)
+    unknown = read_holder(tmp_path)
+    assert unknown is not None
+    assert str(unknown) == "another process"
+    assert holder_is_alive(unknown, tmp_path) is True
+    os.utime(path, (0, 0))
+    with held(hold_run(tmp_path)):
+        found = read_holder(tmp_path)
+        assert found is not None and found.pid == os.getpid()
+
+
+# --- keeping it ---------------------------------------------------------------------------------
+
+
+def test_a_holder_renews_its_record_and_writes_it_again_if_it_was_deleted(tmp_path: Path) -> None:
+    target = hold_run(tmp_path)
+    with held(target) as mine:
+        beat = Beat(target, mine.token)
+        os.utime(target.record, (0, 0))
+        beat.renew()
+        assert silence_s(target.record) < PATIENCE_S
+        target.record.unlink()
+        beat.renew()
+        found = read_record(target.record)
+        assert found is not None and found.token == mine.token
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+BEATING = HOLD.replace(
+    "import sys, time", "import sys, time\nfrom scalewatt.jobs import hold"
+).replace("with held", "hold.Beat.__init__.__defaults__ = (0.05,)\nwith held")
+
+
+def test_a_holder_that_was_taken_for_dead_ends_and_leaves_the_new_one_alone(
+    tmp_path: Path, start: Callable[..., Any]
+) -> None:
+    process, said = start(BEATING, tmp_path)
+    assert said == "held"
+    path = tmp_path / "new.json"
+    path.write_text(json.dumps({"host": "n9", "pid": 3, "job": "124", "since_s": 1.7e9}))
+    os.replace(path, tmp_path / "holder.json")
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 73, errors
+    assert "trained by job 124 (process 3 on n9)" in errors
+    now = read_holder(tmp_path)
+    assert now is not None and now.job == "124"
+
+
+def test_a_rank_whose_run_is_held_by_another_may_not_write(tmp_path: Path) -> None:
+    with held(hold_run(tmp_path)) as mine:
+        require_held(tmp_path, mine.token)
+        require_held(tmp_path, None)
+        (tmp_path / "holder.json").rename(tmp_path / "before.json")
+        require_held(tmp_path, mine.token)
+        put_record(tmp_path, job="124")
+        with pytest.raises(HeldError, match="job 124"):
+            require_held(tmp_path, mine.token)
