@@ -81,6 +81,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.set_defaults(run=_train)
 
+    status = commands.add_parser("status", help="show a campaign at a glance, while it runs or not")
+    status.add_argument(
+        "--profile",
+        type=Path,
+        default=Path("profiles/local"),
+        help="whose cluster file counts; default: profiles/local",
+    )
+    status.add_argument(
+        "--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"
+    )
+    status.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
+    status.add_argument(
+        "--work", type=Path, metavar="FOLDER", help="default: the cluster's work_root"
+    )
+    status.add_argument("--all", action="store_true", help="one line for each run")
+    status.add_argument("--json", action="store_true", help="one JSON object, with all runs")
+    status.add_argument(
+        "--watch", type=float, metavar="SECONDS", help="show it again so often, until Ctrl-C"
+    )
+    status.set_defaults(run=_status)
+
     probe = commands.add_parser("probe", help="measure a device's idle power on one node")
     probe.add_argument("device", help="a device of the cluster")
     probe.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
@@ -249,6 +270,15 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
         arguments.max_updates,
         note,
     )
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from scalewatt.results.show import show_status
+
+    if arguments.watch is not None and not 1 <= arguments.watch <= 86_400:
+        raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
+    folders = arguments.campaign, arguments.results, arguments.work
+    return show_status(arguments.profile, *folders, arguments.all, arguments.json, arguments.watch)
 
 
 def _probe(arguments: argparse.Namespace) -> int:

@@ -107,7 +107,7 @@ def spent_kwh(
     """
     published = published_runs(results) if published is None else published
     working = work_folders(work) if working is None else working
-    notes, rated = _Notes(work / NOTES), _powers_of(powers)
+    notes, rated = _Notes(work / NOTES), powers_or_none(powers)
     runs: dict[str, RunSpent] = {}
     names: dict[str, str] = {}
     counted: set[str] = set()
@@ -252,8 +252,8 @@ def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunS
     rated, gpus = powers(spec), int(spec["gpus"])
     sums: dict[int, list[JournalSum]] = {}
     known = True
-    for number, paths in _journals(folder / "perun").items():
-        run = Run(folder, spec, rated, _described(folder, number), None)
+    for number, paths in journals_of(folder / "perun").items():
+        run = Run(folder, spec, rated, described_segment(folder, number), None)
         sums[number] = _sums(paths, run, notes)
         hosts = {short_name(one.host) for one in sums[number]}
         known &= {short_name(str(host)) for host in run.hostnames} <= hosts
@@ -261,7 +261,8 @@ def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunS
     return _run_spent(sums, gpus, known and not worked)
 
 
-def _journals(perun: Path) -> dict[int, list[Path]]:
+def journals_of(perun: Path) -> dict[int, list[Path]]:
+    """Return the journals in a folder of recordings, by segment."""
     try:
         names = sorted(os.listdir(perun))
     except OSError:
@@ -273,8 +274,8 @@ def _journals(perun: Path) -> dict[int, list[Path]]:
     return found
 
 
-def _described(folder: Path, segment: int) -> dict[str, Any]:
-    """What a segment noted of its hosts and GPUs, as the accounting wants it."""
+def described_segment(folder: Path, segment: int) -> dict[str, Any]:
+    """Return what a segment noted of its hosts and GPUs, as the accounting wants it."""
     said = json_object(folder / f"segment-{segment:03d}.json") or json_object(
         folder / "provenance.json"
     )
@@ -335,8 +336,8 @@ def _run_spent(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool)
     return RunSpent(joules, gpus * seconds, whole and (bool(kinds) or not found))
 
 
-def _powers_of(powers: Powers) -> Powers:
-    """`powers`, with nothing rated for what is on none of the cluster's devices any more."""
+def powers_or_none(powers: Powers) -> Powers:
+    """Return `powers`, with nothing rated for a device that the cluster has not."""
 
     def of(spec: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -370,7 +371,7 @@ def _of_probe(folder: Path, rated: dict[str, Any], notes: _Notes) -> RunSpent:
     held = {name: said.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
     run = Run(folder, {"nodes": 1, "ranks_per_node": None}, rated, held, None)
     places = (folder / "perun", folder / ".unfinished" / "perun")
-    paths = next((found for place in places if (found := _journals(place))), {})
+    paths = next((found for place in places if (found := journals_of(place))), {})
     try:
         sums = {number: _sums(own, run, notes) for number, own in paths.items()}
         gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())

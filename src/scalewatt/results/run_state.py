@@ -1,0 +1,286 @@
+"""What a run does right now, by its files: the queue's answer tells the rest where there is one.
+
+The first that holds:
+
+done         its results are there, and they are of the campaign's spec
+running      the holder of its working directory lives, or its job has begun
+queued       a job was submitted for it and has not begun (without Slurm's answer: as far as is known)
+failed       its job or process has ended without a word, or it said that it failed
+refused      it said that its input is wrong, or that another holds it
+stopped      it waits at a checkpoint, or trained to its end, for its next job
+out_of_date  its results are of another spec
+not_started  nothing of the above
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from scalewatt.jobs.attempts import (
+    FAILED,
+    FINISHED,
+    HELD,
+    REFUSED,
+    STOPPED,
+    Attempt,
+    Submission,
+    read_attempt,
+    read_submission,
+    started,
+)
+from scalewatt.jobs.holder import (
+    GONE_SILENT_S,
+    HOLDER,
+    SILENT_S,
+    Holder,
+    holder_is_alive,
+    read_holder,
+    silence_s,
+)
+from scalewatt.jobs.machine import process_started_s, runs_still
+from scalewatt.jobs.position import read_position, read_segments
+from scalewatt.results.found import Published
+from scalewatt.results.queue import Queue
+
+State = Literal[
+    "done", "running", "queued", "stopped", "failed", "refused", "out_of_date", "not_started"
+]
+STATES: tuple[State, ...] = (
+    "done",
+    "running",
+    "queued",
+    "stopped",
+    "failed",
+    "refused",
+    "out_of_date",
+    "not_started",
+)
+LOG = "train.log"
+_OUTCOMES: dict[str, State] = {
+    "stopped": "stopped",
+    "monitor_lost": "stopped",
+    "refused": "refused",
+}
+_CLOCK_S = 2.0
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What a run does, since when, where and why."""
+
+    state: State
+    since_s: float | None = None
+    """Unix s; of a run that is not under way, when it ended."""
+    host: str | None = None
+    job: str | None = None
+    silent_s: float | None = None
+    """How long a running one has shown no sign of life, where that is too long."""
+    reason: str | None = None
+    log: Path | None = None
+    folder: Path | None = None
+    """Its working directory, where there is one."""
+
+
+@dataclass(frozen=True)
+class RunNotes:
+    """What there is to judge a run by."""
+
+    spec: dict[str, Any]
+    spec_sha256: str | None
+    """None for registered runs, whose results are always theirs."""
+    work: Path
+    """The campaign's folder of working directories."""
+    published: Published | None
+    folders: Sequence[Path]
+    """The run's working directories."""
+    queue: Queue | None
+    """None where Slurm gives no answer."""
+
+
+def run_state(notes: RunNotes) -> RunState:
+    """Return what a run does right now."""
+    published = notes.published
+    if published is not None and notes.spec_sha256 in (None, published.spec_sha256):
+        since_s = published.mtime_ns / 1e9
+        return RunState("done", since_s, log=published.folder / LOG, folder=_newest(notes))
+    submission = read_submission(notes.work, notes.spec)
+    attempt = read_attempt(notes.work, notes.spec)
+    found = (
+        _held(notes, attempt)
+        or _submitted(notes, submission, attempt)
+        or (attempt and _attempted(notes, attempt, submission))
+        or _left(notes)
+    )
+    if found is not None:
+        return found
+    if published is not None:
+        reason = "its results are of another spec; the next start trains it again"
+        return RunState("out_of_date", published.mtime_ns / 1e9, reason=reason)
+    return RunState("not_started")
+
+
+def _held(notes: RunNotes, attempt: Attempt | None) -> RunState | None:
+    """The state of a run whose holder lives, or may live."""
+    for folder in notes.folders:
+        holder = read_holder(folder)
+        if holder is None:
+            continue
+        silent_s = silence_s(folder / HOLDER)
+        if _lives(holder, folder, notes.queue, silent_s) is False:
+            continue
+        own = attempt is not None and attempt.ended_s is None and attempt.pid == holder.pid
+        return RunState(
+            "running",
+            attempt.started_s if attempt is not None and own else holder.since_s or None,
+            holder.host or None,
+            holder.job,
+            silent_s if GONE_SILENT_S < silent_s < float("inf") else None,
+            log=_existing(folder / LOG),
+            folder=folder,
+        )
+    return None
+
+
+def _lives(holder: Holder, folder: Path, queue: Queue | None, silent_s: float) -> bool | None:
+    """As `holder_is_alive`, by the one answer of the queue."""
+    if holder.job is None:
+        return holder_is_alive(holder, folder)
+    if holder.is_here and runs_still(holder.pid, holder.pid_started_s):
+        return True
+    state = None if queue is None else queue.state(holder.job)
+    if state == "running":
+        return True
+    if silent_s > (SILENT_S if state is None else GONE_SILENT_S):
+        return False
+    return True if silent_s < GONE_SILENT_S else None
+
+
+def _submitted(
+    notes: RunNotes, submission: Submission | None, attempt: Attempt | None
+) -> RunState | None:
+    """The state of a run whose latest job has not come to its training, or waits to begin again."""
+    if submission is None:
+        return None
+    state = None if notes.queue is None else notes.queue.state(submission.job)
+    log = _existing(Path(submission.log)) if submission.log else None
+    folder = _newest(notes)
+    if attempt is not None and started(submission, attempt):
+        ended = attempt.ended_s is not None and attempt.code is not None
+        if state != "waiting" or ended:
+            return None
+        reason = "its job was put back into the queue"
+        return RunState(
+            "queued", attempt.started_s, None, submission.job, None, reason, log, folder
+        )
+    if state in ("running", "ending"):
+        host = notes.queue.place(submission.job) if notes.queue else None
+        return RunState(
+            "running", submission.submitted_s, host, submission.job, None, None, log, folder
+        )
+    if state == "gone":
+        reason = f"job {submission.job} is gone from the queue and has not begun to train"
+        when = submission.submitted_s
+        return RunState("failed", when, None, submission.job, None, reason, log, folder)
+    why: str | None = "whether it is still in the queue, Slurm does not say"
+    if notes.queue is not None:
+        why = notes.queue.reason(submission.job)
+    when = submission.submitted_s
+    return RunState("queued", when, None, submission.job, None, why, None, folder)
+
+
+def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None) -> RunState:
+    """The state of a run by its latest attempt, which nobody's hold on the run outlives."""
+    folder = _newest(notes)
+    log = _existing(folder / LOG) if folder else None
+    if log is None and submission is not None and submission.log:
+        log = _existing(Path(submission.log))
+    same = (attempt.host, attempt.job)
+    if attempt.ended_s is None:
+        if _is_under_way(attempt, notes.queue):
+            return RunState("running", attempt.started_s, *same, None, None, log, folder)
+        who = f"job {attempt.job}" if attempt.job else f"process {attempt.pid}"
+        reason = f"{who} on {attempt.host} has ended without a word: killed, or its node was lost"
+        return RunState("failed", _last_sign_s(folder), *same, None, reason, log, folder)
+    if attempt.code == FINISHED:
+        reason = "it is trained; the next start publishes its results"
+        return RunState("stopped", attempt.ended_s, *same, None, reason, log, folder)
+    state: State = {STOPPED: "stopped", REFUSED: "refused", HELD: "refused"}.get(
+        attempt.code if attempt.code is not None else FAILED, "failed"
+    )  # type: ignore[assignment]
+    return RunState(state, attempt.ended_s, *same, None, attempt.reason, log, folder)
+
+
+def _is_under_way(attempt: Attempt, queue: Queue | None) -> bool:
+    """Whether an attempt that has not noted its end goes on: it may not have come to hold its run."""
+    if attempt.host == socket.gethostname() and _is_process_of(attempt):
+        return True
+    if attempt.job is not None and queue is not None:
+        return queue.state(attempt.job) == "running"
+    elsewhere = attempt.host != socket.gethostname()
+    return elsewhere and time.time() - attempt.started_s < GONE_SILENT_S
+
+
+def _is_process_of(attempt: Attempt) -> bool:
+    """Whether the process of an attempt on this machine lives, and not a later one of its number."""
+    began = process_started_s(attempt.pid)
+    if began is None:
+        return False
+    up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.time() - up_s + began <= attempt.started_s + _CLOCK_S
+
+
+def _left(notes: RunNotes) -> RunState | None:
+    """The state of a run by its segments alone, where no attempt was noted."""
+    folder = _newest(notes)
+    segments = read_segments(folder) if folder else []
+    if folder is None or not segments:
+        return None
+    last = segments[-1]
+    outcome, ended_s, log = last["outcome"], number(last.get("ended_s")), _existing(folder / LOG)
+    if outcome == "finished":
+        reason = "it is trained; the next start publishes its results"
+        return RunState("stopped", ended_s, reason=reason, log=log, folder=folder)
+    state: State = _OUTCOMES.get(outcome, "failed") if isinstance(outcome, str) else "failed"
+    why = "it was killed, or its node was lost" if state == "failed" else None
+    if isinstance(last.get("detail"), str):
+        why = last["detail"]
+    return RunState(state, ended_s, reason=why, log=log, folder=folder)
+
+
+def _last_sign_s(folder: Path | None) -> float | None:
+    """When a run that ended without a word last wrote something, in Unix s."""
+    times = []
+    for name in ("progress.json", "position.json", "segments.json"):
+        try:
+            times.append(os.stat(folder / name).st_mtime if folder else 0.0)
+        except OSError:
+            continue
+    return max(times, default=0.0) or None
+
+
+def _newest(notes: RunNotes) -> Path | None:
+    """The working directory that was used last: there is one for each content of the dataset."""
+    if len(notes.folders) < 2:
+        return notes.folders[0] if notes.folders else None
+    return max(notes.folders, key=lambda folder: _last_sign_s(folder) or 0.0)
+
+
+def checkpoint_updates(folder: Path | None) -> int | None:
+    """Updates that a working directory's checkpoint holds; None where there is none."""
+    position = read_position(folder) if folder else None
+    return position.updates if position else None
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def number(value: Any) -> float | None:
+    """A number as it is; None for anything else."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

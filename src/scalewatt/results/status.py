@@ -1,0 +1,289 @@
+"""A campaign at a glance, from its files alone: what each run does, how far it is, what was used.
+
+Works while jobs run and without any of them: nothing is waited for but one answer of squeue, and
+nothing is written but notes that make the next look cheap (`spent`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalewatt.campaign.cluster import powers
+from scalewatt.campaign.model import Campaign, Cluster, Device
+from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256
+from scalewatt.energy.run import Run
+from scalewatt.energy.samples import short_name
+from scalewatt.energy.script_marks import json_lines
+from scalewatt.energy.so_far import last_power
+from scalewatt.errors import InputError
+from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
+from scalewatt.jobs.holder import read_holder
+from scalewatt.jobs.position import Progress, read_progress, read_segments
+from scalewatt.results.found import Published, WorkFolder, published_runs, work_folders
+from scalewatt.results.pace import TimeLeft, time_left
+from scalewatt.results.queue import Queue, ask_queue
+from scalewatt.results.run_state import (
+    STATES,
+    RunNotes,
+    RunState,
+    State,
+    checkpoint_updates,
+    number,
+    run_state,
+)
+from scalewatt.results.spent import (
+    Spent,
+    described_segment,
+    journals_of,
+    powers_or_none,
+    spent_kwh,
+)
+
+if TYPE_CHECKING:
+    from scalewatt.energy.summary import Powers
+
+POWER_RECORDS = 12
+"""Samples that the power of now is the mean of."""
+STALE_S = 30.0
+"""A journal whose last sample is older than this, or than ten periods, says nothing of now."""
+
+
+@dataclass(frozen=True)
+class Power:
+    """What the nodes of a run draw right now, in W."""
+
+    watts: float
+    origin: str | None
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One run."""
+
+    configuration: str
+    repeat: int
+    gpus: int
+    series: tuple[str, ...]
+    state: RunState
+    updates: int | None
+    """Of the whole run so far; of one that does not run, those in its checkpoint."""
+    updates_total: int | None
+    segment: int | None = None
+    progress: Progress | None = None
+    """Of a running one, once its training has begun."""
+    power: Power | None = None
+    left: TimeLeft | None = None
+    """Training left after the note of progress."""
+    ends_s: float | None = None
+    """When it will have finished, in Unix s; None where its job ends before, or nobody can tell."""
+    kwh: float | None = None
+    """At least; None where nothing was recorded."""
+    kwh_known: bool = True
+
+
+@dataclass(frozen=True)
+class CampaignStatus:
+    """A campaign at one time."""
+
+    campaign: Campaign
+    cluster: str
+    results: Path
+    work: Path
+    asked_s: float
+    queue_asked: bool | None
+    """Whether Slurm's queue answered; None where there was nothing to ask."""
+    runs: tuple[RunStatus, ...]
+    spent: Spent
+
+    def counts(self, runs: Iterable[RunStatus] | None = None) -> dict[State, int]:
+        """How many of the runs are in each state."""
+        found = Counter(run.state.state for run in (self.runs if runs is None else runs))
+        return {state: found[state] for state in STATES}
+
+    def of_series(self) -> dict[str, list[RunStatus]]:
+        """The runs of each series; those that series share are in each of them."""
+        return {name: [r for r in self.runs if name in r.series] for name in self.campaign.series}
+
+    @property
+    def ends_s(self) -> float | None:
+        """When the last run will have finished, in Unix s; None unless all that are left run."""
+        left = [run for run in self.runs if run.state.state != "done"]
+        ends = [run.ends_s for run in left]
+        return None if not ends or None in ends else max(e for e in ends if e is not None)
+
+
+def updates_of(runs: Iterable[RunStatus]) -> tuple[int, int]:
+    """Updates done and in total, of the runs whose number of updates is known."""
+    known = [run for run in runs if run.updates_total is not None]
+    return sum(r.updates or 0 for r in known), sum(r.updates_total or 0 for r in known)
+
+
+def campaign_status(
+    campaign: Campaign, cluster: Cluster, results: Path, work_root: Path
+) -> CampaignStatus:
+    """Look at a campaign whose results and working directories are in folders of its name."""
+    results, work = results / campaign.name, work_root / campaign.name
+    published, working = published_runs(results), work_folders(work)
+    rated = powers_or_none(lambda spec: powers(cluster.devices[spec["device"]]))
+    spent = spent_kwh(campaign, results, work, rated, published, working)
+    specs = _specs(campaign, results)
+    jobs = _jobs(work, specs, working, published)
+    queue = ask_queue(jobs)
+    look = _Look(campaign, cluster, work, published, working, queue, rated, spent)
+    return CampaignStatus(
+        campaign,
+        cluster.name,
+        results,
+        work,
+        time.time(),
+        (queue is not None) if jobs else None,
+        tuple(look.run(spec) for spec in specs),
+        spent,
+    )
+
+
+def _specs(campaign: Campaign, results: Path) -> list[dict[str, Any]]:
+    """The specs of all runs, by the campaign; of registered runs, as far as they were written."""
+    runs = [(run.configuration.id, run.repeat) for run in campaign.runs()]
+    if not campaign.registered:
+        return [run_spec(campaign, *run) for run in runs]
+    found = []
+    for configuration, repeat in runs:
+        try:
+            path = results / "runs" / configuration / str(repeat) / "spec.json"
+            found.append({**run_spec(campaign, configuration, repeat), **read_spec(path)})
+        except InputError:
+            found.append(run_spec(campaign, configuration, repeat))
+    return found
+
+
+def _jobs(
+    work: Path,
+    specs: Iterable[dict[str, Any]],
+    working: Mapping[str, Sequence[WorkFolder]],
+    published: Mapping[tuple[str, int], Published],
+) -> set[str]:
+    """The Slurm jobs that unfinished runs name."""
+    jobs = set()
+    for spec in specs:
+        done = published.get((spec["configuration"], spec["repeat"]))
+        if done is not None and done.key == run_key(spec):
+            continue
+        holders = (read_holder(folder.path) for folder in working.get(run_key(spec), ()))
+        for one in (read_submission(work, spec), read_attempt(work, spec), *holders):
+            if one is not None and one.job is not None:
+                jobs.add(one.job)
+    return jobs
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One look at the runs of a campaign."""
+
+    campaign: Campaign
+    cluster: Cluster
+    work: Path
+    published: Mapping[tuple[str, int], Published]
+    working: Mapping[str, Sequence[WorkFolder]]
+    queue: Queue | None
+    rated: Powers
+    spent: Spent
+
+    def run(self, spec: dict[str, Any]) -> RunStatus:
+        """Look at one run."""
+        configuration, repeat = spec["configuration"], spec["repeat"]
+        sha256 = None if self.campaign.registered else spec_sha256(spec)
+        published = self.published.get((configuration, repeat))
+        folders = [folder.path for folder in self.working.get(run_key(spec), ())]
+        notes = RunNotes(spec, sha256, self.work, published, folders, self.queue)
+        state = run_state(notes)
+        key = published.key if published and state.state == "done" else run_key(spec)
+        spent = self.spent.runs.get(key)
+        facts: dict[str, Any] = {
+            "configuration": configuration,
+            "repeat": repeat,
+            "gpus": spec["gpus"],
+            "series": tuple(self.campaign.series_of(configuration)),
+            "state": state,
+            "updates_total": spec["updates"],
+            "kwh": spent.kwh if spent and spent.joules else None,
+            "kwh_known": spent.known if spent else True,
+        }
+        if state.state == "running" and state.folder is not None:
+            return RunStatus(**facts, **self._under_way(spec, state, state.folder))
+        folder = state.folder
+        trained = state.state == "done" or (
+            folder is not None and (folder / "result.json").exists()
+        )
+        updates = spec["updates"] if trained else checkpoint_updates(folder)
+        segments = read_segments(folder) if folder else []
+        return RunStatus(**facts, updates=updates, segment=len(segments) - 1 if segments else None)
+
+    def _under_way(self, spec: dict[str, Any], state: RunState, folder: Path) -> dict[str, Any]:
+        """What the files of a running run say of it."""
+        segments = read_segments(folder)
+        last = segments[-1] if segments else {}
+        segment = last.get("segment")
+        if last.get("outcome") != "running" or type(segment) is not int:  # it is about to begin
+            return {"updates": checkpoint_updates(folder), "segment": None}
+        progress = read_progress(folder)
+        if progress is None or progress.segment != segment:
+            progress = None
+        power = power_now(folder, spec, self.rated, segment)
+        updates = progress.updates if progress else checkpoint_updates(folder)
+        facts = {"segment": segment, "power": power, "progress": progress, "updates": updates}
+        if progress is None:
+            return facts
+        before = number(last.get("from_updates"))
+        left = time_left(progress, None if before is None else int(before), _marks(folder))
+        if left is None or left.at_least or state.silent_s is not None:
+            return {**facts, "left": left}
+        ends_s = progress.written_s + left.seconds
+        if ends_s > self._job_ends_s(spec, state, last):
+            return {**facts, "left": left}
+        return {**facts, "left": left, "ends_s": max(ends_s, time.time())}
+
+    def _job_ends_s(self, spec: dict[str, Any], state: RunState, segment: dict[str, Any]) -> float:
+        """When a run's job is told to stop at a checkpoint, in Unix s; infinite without a limit."""
+        if state.job is None:
+            return float("inf")
+        ends_s = self.queue.ends_s(state.job) if self.queue else None
+        if ends_s is None:
+            device: Device | None = self.cluster.devices.get(spec["device"])
+            limit_min = device.time_limit_min if device else None
+            began_s = number(segment.get("started_s"))
+            if limit_min is None or began_s is None:
+                return float("inf")
+            ends_s = began_s + 60 * limit_min
+        return ends_s - self.cluster.stop_warning_s
+
+
+def _marks(folder: Path) -> list[Any]:
+    try:
+        return json_lines(folder / "events.jsonl")
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def power_now(folder: Path, spec: dict[str, Any], rated: Powers, segment: int) -> Power | None:
+    """Return what the nodes of a running segment draw; None where one of them does not say."""
+    described = described_segment(folder, segment)
+    run = Run(folder, spec, rated(spec), described, None)
+    stale_s = max(STALE_S, 10 * (number(spec.get("sampling_period_s")) or 0.0))
+    watts, origins, hosts = 0.0, set(), set()
+    for path in journals_of(folder / "perun").get(segment, ()):
+        found = last_power(path, run, POWER_RECORDS)
+        if found is None or time.time() - found[0].last_s > stale_s:
+            continue
+        watts += found[1]
+        hosts.add(short_name(found[0].host))
+        origins |= {kind.origin for kind in found[0].kinds.values()}
+    expected = {short_name(host) for host in run.hostnames}
+    if not hosts or hosts != (expected or hosts) or len(hosts) != spec["nodes"]:
+        return None
+    return Power(watts, origins.pop() if len(origins) == 1 else "mixed")

@@ -1,0 +1,297 @@
+"""The status of a campaign for people (at most WIDTH columns) and for programs (JSON-ready)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from scalewatt.results.run_state import STATES, State
+from scalewatt.results.status import CampaignStatus, RunStatus, updates_of
+
+WIDTH = 100
+_BAR = 40
+_WORDS: dict[State, str] = {
+    "done": "done",
+    "running": "running",
+    "queued": "queued",
+    "stopped": "stopped",
+    "failed": "failed",
+    "refused": "refused",
+    "out_of_date": "out of date",
+    "not_started": "not started",
+}
+_MEANING: dict[State, str] = {
+    "queued": "submitted, not started",
+    "stopped": "at a checkpoint, until their next job",
+    "out_of_date": "results of another spec",
+}
+_IN_DETAIL: tuple[State, ...] = ("running", "failed", "refused")
+_NONE = "–"
+
+
+def status_text(status: CampaignStatus, every_run: bool = False) -> str:
+    """Return the status in words: a line for each series, or for each run, and what needs a look."""
+    parts = [_head(status)]
+    if every_run:
+        parts.append(_run_table(status))
+    else:
+        parts.append(_series_table(status))
+    for state in _IN_DETAIL:
+        found = [run for run in status.runs if run.state.state == state]
+        if found:
+            lines = [line for run in found for line in _details(run, status.asked_s)]
+            parts.append([f"{_WORDS[state]}:", *lines])
+    parts.append(_remarks(status))
+    return "\n\n".join("\n".join(_cut(line) for line in part) for part in parts if part)
+
+
+def _head(status: CampaignStatus) -> list[str]:
+    campaign, spent = status.campaign, status.spent
+    runs, done = len(status.runs), status.counts()["done"]
+    updates, total = updates_of(status.runs)
+    states = ", ".join(
+        f"{count} {_WORDS[state]}" for state, count in status.counts().items() if count
+    )
+    lines = [
+        f"{campaign.name} ({campaign.path}) on {status.cluster}, {clock(status.asked_s, status.asked_s)}",
+        f"runs     {bar(done, runs)}  {done} of {runs}",
+    ]
+    if total:
+        lines.append(f"updates  {bar(updates, total)}  {updates:,} of {total:,}".replace(",", " "))
+    origins = ", ".join(f"{_kwh(kwh)} {origin}" for origin, kwh in sorted(spent.by_origin.items()))
+    least = "at least " if spent.unknown_runs else ""
+    energy = f"{least}{_kwh(spent.kwh)} kWh so far" + (f" ({origins})" if origins else "")
+    lines += [f"         {states}", f"energy   {energy}, {spent.gpu_hours:.1f} GPUh"]
+    if status.ends_s is not None:
+        lines.append(f"ends     about {clock(status.ends_s, status.asked_s)}")
+    return lines
+
+
+def _series_table(status: CampaignStatus) -> list[str]:
+    used = [state for state in STATES if any(r.state.state == state for r in status.runs)]
+    heads = [_WORDS[state].rpartition(" ") for state in used]
+    rows = [
+        ["", "", *(above for above, _, _ in heads), ""],
+        ["series", "runs", *(word for _, _, word in heads), "updates"],
+    ][0 if any(above for above, _, _ in heads) else 1 :]
+    for name, runs in status.of_series().items():
+        counts = status.counts(runs)
+        updates, total = updates_of(runs)
+        share = f"{_percent(updates, total)} %" if total else _NONE
+        numbers = [str(counts[state]) if counts[state] else "·" for state in used]
+        rows.append([name, str(len(runs)), *numbers, share])
+    return _columns(rows, words=1)
+
+
+def _run_table(status: CampaignStatus) -> list[str]:
+    rows = [["run", "repeat", "state", "updates", "kWh", "job", "since"]]
+    for run in status.runs:
+        done = run.updates_total and run.updates is not None
+        share = f"{_percent(run.updates or 0, run.updates_total or 1)} %" if done else _NONE
+        since = run.state.since_s
+        rows.append(
+            [
+                run.configuration,
+                str(run.repeat),
+                _WORDS[run.state.state],
+                share,
+                _NONE if run.kwh is None else ("" if run.kwh_known else "≥ ") + _kwh(run.kwh),
+                run.state.job or _NONE,
+                _NONE if since is None else clock(since, status.asked_s),
+            ]
+        )
+    return _columns(rows, words=1)
+
+
+def _details(run: RunStatus, now_s: float) -> Iterator[str]:
+    state = run.state
+    yield f"  {run.configuration} repeat {run.repeat}"
+    for line in _running(run, now_s) if state.state == "running" else _ended(run, now_s):
+        yield f"    {line}"
+
+
+def _running(run: RunStatus, now_s: float) -> Iterator[str]:
+    state, progress = run.state, run.progress
+    if progress is None:
+        yield "starts" if run.segment is None else f"segment {run.segment}: starts"
+    else:
+        parts = [
+            f"epoch {min(progress.epoch + 1, progress.epochs)} of {progress.epochs}, "
+            f"step {progress.step} of {progress.steps}",
+            progress.stage,
+        ]
+        if progress.samples_per_s is not None:
+            parts.append(f"{progress.samples_per_s:.4g} samples/s")
+        if run.power is not None:
+            origin = "" if run.power.origin == "measured" else f" ({run.power.origin})"
+            parts.append(f"{run.power.watts:.0f} W{origin}")
+        yield ", ".join(parts)
+    where = f"job {state.job}" if state.job else "no job"
+    where += f" on {state.host}" if state.host else ""
+    segment = f", segment {run.segment}" if run.segment is not None else ""
+    since = f" since {clock(state.since_s, now_s)}" if state.since_s is not None else ""
+    yield f"{where}{segment}{since}{_left(run, now_s)}"
+    if state.silent_s is not None:
+        yield f"no sign of life for {duration(state.silent_s)}: its process or node may be dead"
+
+
+def _left(run: RunStatus, now_s: float) -> str:
+    if run.ends_s is not None:
+        return f"; ends about {clock(run.ends_s, now_s)} (in {duration(run.ends_s - now_s)})"
+    if run.left is None:
+        return ""
+    if run.left.at_least:
+        return f"; at least {duration(run.left.seconds)} left"
+    return f"; {duration(run.left.seconds)} of training left"
+
+
+def _ended(run: RunStatus, now_s: float) -> Iterator[str]:
+    state = run.state
+    when = f" ({clock(state.since_s, now_s)})" if state.since_s is not None else ""
+    job = f"job {state.job}: " if state.job and state.job not in (state.reason or "") else ""
+    yield f"{job}{state.reason or 'it did not say why'}{when}"
+    if state.log is not None:
+        yield f"log: {state.log}"
+
+
+def _remarks(status: CampaignStatus) -> list[str]:
+    spent, lines = status.spent, []
+    for state, meaning in _MEANING.items():
+        if status.counts()[state]:
+            lines.append(f"{_WORDS[state]}: {meaning}")
+    if status.queue_asked is False:
+        lines.append("Slurm's queue gives no answer: jobs that have vanished count as queued")
+    if spent.superseded_kwh:
+        lines.append(f"{_kwh(spent.superseded_kwh)} kWh are of runs that the campaign has no more")
+    if spent.probes_kwh:
+        lines.append(f"{_kwh(spent.probes_kwh)} kWh are of idle probes")
+    if spent.unknown_runs:
+        named, more = spent.unknown_runs[:3], len(spent.unknown_runs) - 3
+        others = f" and {more} more (--json names them)" if more > 0 else ""
+        lines.append("more was used than was recorded by:")
+        lines += [f"  {name}" for name in named]
+        lines += [f"  {others.strip()}"] if others else []
+    return lines
+
+
+def status_json(status: CampaignStatus) -> dict[str, Any]:
+    """Return the status as JSON-ready values; times are Unix s, what is not known is null."""
+    spent = status.spent
+    updates, total = updates_of(status.runs)
+    return {
+        "campaign": status.campaign.name,
+        "campaign_file": str(status.campaign.path),
+        "cluster": status.cluster,
+        "results": str(status.results),
+        "work": str(status.work),
+        "asked_s": status.asked_s,
+        "queue_answered": status.queue_asked,
+        "runs_total": len(status.runs),
+        "counts": status.counts(),
+        "updates": updates,
+        "updates_total": total,
+        "ends_s": status.ends_s,
+        "energy_kwh": spent.kwh,
+        "energy_kwh_by_origin": dict(spent.by_origin),
+        "energy_unknown_runs": list(spent.unknown_runs),
+        "superseded_energy_kwh": spent.superseded_kwh,
+        "probes_energy_kwh": spent.probes_kwh,
+        "gpu_hours": spent.gpu_hours,
+        "series": [
+            {
+                "series": name,
+                "runs": len(runs),
+                "counts": status.counts(runs),
+                **dict(zip(("updates", "updates_total"), updates_of(runs), strict=True)),
+            }
+            for name, runs in status.of_series().items()
+        ],
+        "runs": [_run_json(run) for run in status.runs],
+    }
+
+
+def _run_json(run: RunStatus) -> dict[str, Any]:
+    state, progress = run.state, run.progress
+    now = None if progress is None else asdict(progress)
+    return {
+        "configuration": run.configuration,
+        "repeat": run.repeat,
+        "gpus": run.gpus,
+        "series": list(run.series),
+        "state": state.state,
+        "since_s": state.since_s,
+        "host": state.host,
+        "job": state.job,
+        "segment": run.segment,
+        "updates": run.updates,
+        "updates_total": run.updates_total,
+        **{
+            name: now[name] if now else None
+            for name in ("epoch", "epochs", "step", "steps", "stage", "samples_per_s")
+        },
+        "progress_written_s": progress.written_s if progress else None,
+        "power_w": run.power.watts if run.power else None,
+        "power_origin": run.power.origin if run.power else None,
+        "left_s": run.left.seconds if run.left else None,
+        "left_at_least": run.left.at_least if run.left else None,
+        "ends_s": run.ends_s,
+        "silent_s": state.silent_s,
+        "energy_kwh": run.kwh,
+        "energy_known": run.kwh_known,
+        "reason": state.reason,
+        "log": str(state.log) if state.log else None,
+        "work_folder": str(state.folder) if state.folder else None,
+    }
+
+
+def bar(done: float, total: float) -> str:
+    """Return a bar of _BAR signs and the share in percent; full only when all is done."""
+    full = int(_BAR * done / total) if total else 0
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {_percent(done, total):3d} %"
+
+
+def _percent(done: float, total: float) -> int:
+    return int(100 * done / total) if total else 0
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its two largest units: 45 s, 3 min 20 s, 5 h 10 min, 2 d 3 h."""
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def clock(unix_s: float, now_s: float) -> str:
+    """Return a time of this machine's clock; of another day with its date."""
+    then, now = time.localtime(unix_s), time.localtime(now_s)
+    same_day = then[:3] == now[:3] and unix_s != now_s
+    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)
+
+
+def _kwh(kwh: float) -> str:
+    return "0" if kwh == 0 else f"{kwh:.1f}" if kwh >= 100 else f"{kwh:.3g}"
+
+
+def _columns(rows: Sequence[Sequence[str]], words: int) -> list[str]:
+    """Rows as columns, the first `words` of them to the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    # Numbers are kept; what names a row gives way.
+    widths[0] = max(min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1)), 8)
+    return [
+        "  ".join(
+            _cut(cell, width).ljust(width) if i < words else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _cut(text: str, width: int = WIDTH) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
