@@ -1,0 +1,162 @@
+"""The paper's campaign on HoreKa, planned where there is neither Slurm nor an account nor data."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from workspace import Workspace
+
+pytestmark = pytest.mark.slow
+
+GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+JOB = re.compile(
+    r"Job \d+: (?P<what>train|idle probe of) (?P<name>\S+) repeat (?P<repeat>\d+) "
+    r"\(nodes × ranks × CPUs: (?P<nodes>\d+) × (?P<ranks>\d+) × (?P<cpus>\d+); "
+    r"(?P<partition>\S+); (?P<minutes>\d+) min\)"
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What `-n` says of a job for the scheduler."""
+
+    name: str
+    repeat: int
+    nodes: int
+    ranks: int
+    cpus: int
+    partition: str
+    minutes: int
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs in the configuration's name."""
+        return int(self.name.split("-n")[1][:3])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of one dry run."""
+
+    counts: dict[str, int]
+    trainings: list[Job]
+    probes: list[Job]
+
+    def minutes(self, name: str) -> set[int]:
+        """Wall times asked for by all repeats of a configuration."""
+        return {job.minutes for job in self.trainings if job.name == name}
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """`snakemake --profile profiles/horeka -n all`, with idle probes, as a user calls it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SCALEWATT_ACCOUNT", raising=False)
+        workspace = Workspace.create(tmp_path_factory.mktemp("horeka") / "project")
+        workspace.edit("config.yaml", "\nseries:\n", "\nidle_probe: {repeats: 3}\n\nseries:\n")
+        code, output = workspace.snakemake("-n", "all", profile="horeka")
+    assert code == 0, output
+    assert not (workspace.path / "results").exists()
+    counts = re.findall(r"^(\w+) +(\d+)$", output.rsplit("Job stats:", 1)[1], re.MULTILINE)
+    jobs: dict[str, list[Job]] = {"train": [], "idle probe of": []}
+    for found in JOB.finditer(output):
+        numbers = {key: int(found[key]) for key in ("repeat", "nodes", "ranks", "cpus", "minutes")}
+        jobs[found["what"]].append(Job(found["name"], partition=found["partition"], **numbers))
+    return Plan({name: int(n) for name, n in counts}, jobs["train"], jobs["idle probe of"])
+
+
+def test_every_run_is_one_job_and_so_is_every_probe(plan: Plan) -> None:
+    assert len(plan.trainings) == len({(job.name, job.repeat) for job in plan.trainings}) == 175
+    assert len({job.name for job in plan.trainings}) == 53
+    assert plan.counts["train"] == plan.counts["spec"] == plan.counts["energy"] == 175
+    assert len(plan.probes) == plan.counts["probe"] == 6
+    assert plan.counts["era5_year"] == 40
+    assert plan.counts["total"] == 592
+
+
+def test_no_run_is_planned_on_other_than_its_number_of_gpus(plan: Plan) -> None:
+    assert sorted({job.gpus for job in plan.trainings}) == GPUS
+    for job in plan.trainings:
+        assert job.nodes * job.ranks == job.gpus, job
+        assert job.ranks == min(job.gpus, 4), job
+
+
+@pytest.mark.parametrize("gpus", GPUS)
+def test_whole_nodes_hold_four_gpus(plan: Plan, gpus: int) -> None:
+    expected = (gpus // 4, 4) if gpus >= 4 else (1, gpus)
+    assert {(j.nodes, j.ranks) for j in plan.trainings if j.gpus == gpus} == {expected}
+
+
+def test_each_number_of_gpus_has_its_number_of_jobs(plan: Plan) -> None:
+    # What series share is trained once (SHARED in tests/unit/paper_campaign.py): of ResNet50 these
+    # numbers of configurations, five repeats each; of FourCastNet these runs.
+    resnet50 = {1: 3, 2: 4, 4: 4, 8: 4, 16: 3, 32: 2, 64: 4, 128: 4, 256: 2}
+    fourcastnet = {4: 4, 8: 3, 16: 5, 32: 4, 64: 5, 128: 2, 256: 2}
+    expected = {gpus: 5 * resnet50[gpus] + fourcastnet.get(gpus, 0) for gpus in GPUS}
+    assert Counter(job.gpus for job in plan.trainings) == expected
+
+
+def test_the_largest_run_takes_64_nodes(plan: Plan) -> None:
+    largest = [job for job in plan.trainings if job.gpus == 256]
+    assert {(job.nodes, job.ranks, job.cpus) for job in largest} == {(64, 4, 38)}
+
+
+def test_a_device_has_its_partition_and_its_cpus(plan: Plan) -> None:
+    for job in plan.trainings:
+        partition = "accelerated-h100" if "-h100-" in job.name else "accelerated"
+        assert job.partition == partition, job
+        assert job.cpus == (32 if "-h100-" in job.name else 38), job
+    assert {(j.name, j.partition, j.nodes, j.ranks) for j in plan.probes} == {
+        ("a100", "accelerated", 1, 4),
+        ("h100", "accelerated-h100", 1, 4),
+    }
+
+
+def test_no_job_asks_for_more_than_48_hours(plan: Plan) -> None:
+    assert all(20 <= job.minutes <= 2880 for job in [*plan.trainings, *plan.probes])
+
+
+def test_wall_times_follow_from_the_work(plan: Plan) -> None:
+    # 82 h and 140 h were published: they need several jobs of the limit.
+    assert plan.minutes("resnet50-a100-n001-lbs0256-full") == {2880}
+    assert plan.minutes("fourcastnet.pretrain-a100-n004-lbs0004-full") == {2880}
+    # 27 min were published: 15 + 1.25 × 2000 × 0.8292 s + 10 = 59.6 min
+    assert plan.minutes("resnet50-a100-n256-lbs0256-full") == {60}
+    # 426 min: 15 + 1.25 × 500 500 × 0.0612 s + 10 = 663.1 min
+    assert plan.minutes("resnet50-a100-n016-lbs0016-full") == {670}
+    # 20 of 80 epochs
+    assert plan.minutes("fourcastnet.pretrain-a100-n064-lbs0001-full-epochs20") == {400}
+    # 300 s and a quarter of an hour
+    assert {job.minutes for job in plan.probes} == {20}
+
+
+def test_a_node_that_holds_no_run_ends_the_plan(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    workspace.edit("profiles/horeka/cluster.yaml", "cpus_per_node: 152", "cpus_per_node: 76")
+    code, output = workspace.snakemake("-n", "all", profile="horeka")
+    assert code == 1
+    assert "no node of devices.a100 holds it" in output
+    assert "allowed: cpus_per_rank of at most 19" in output
+    assert "Traceback" not in output
+
+
+def test_a_limit_below_an_epoch_ends_the_plan(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    text = (workspace.path / "profiles/horeka/cluster.yaml").read_text()
+    short = text.replace("time_limit_min: 2880", "time_limit_min: 60")
+    (workspace.path / "profiles/horeka/cluster.yaml").write_text(short)
+    code, output = workspace.snakemake("-n", "all", profile="horeka")
+    assert code == 1
+    assert "this run cannot make progress" in output
+    assert output.count("scalewatt: error:") == 1
+
+
+def test_the_profile_to_copy_plans_the_paper_as_it_is(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    code, output = workspace.snakemake("-n", "all", profile="slurm")
+    assert code == 0, output
+    assert len(JOB.findall(output)) == 175
