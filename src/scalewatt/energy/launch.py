@@ -250,6 +250,7 @@ class _Segment:
                 "initial_weights": str(initial_weights.resolve()) if initial_weights else None,
                 "max_updates": max_updates,
                 "stop_file": str(self.stop_file.resolve()),
+                "hold_token": work.hold_token,
                 "limits": asdict(place.limits),
             },
         )

@@ -245,6 +245,7 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
         segment=order["segment"],
         initial_weights=Path(weights) if weights else None,
         max_updates=order["max_updates"],
+        hold_token=order["hold_token"],
     )
     limits = Limits(**order["limits"])
     stem, period_s = segment_name(job.segment), spec["sampling_period_s"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,16 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
-def save_checkpoint(path: Path, state: dict[str, Any], ranks: Ranks, device: torch.device) -> None:
+def save_checkpoint(
+    path: Path,
+    state: dict[str, Any],
+    ranks: Ranks,
+    device: torch.device,
+    check: Callable[[], None] | None = None,
+) -> None:
     """Rank 0 writes `state` and every rank's random state; all ranks must call this.
+
+    `check` raises where the checkpoint before may not be replaced.
 
     OSError where the file system is full. The checkpoint before stays until the new one is whole.
     """
@@ -45,6 +54,8 @@ def save_checkpoint(path: Path, state: dict[str, Any], ranks: Ranks, device: tor
     if ranks.rank == 0:
         with atomic_path(path) as temporary:
             save_to(temporary, {**state, "random_states": random_states})
+            if check is not None:
+                check()
 
 
 def save_to(path: Path, state: dict[str, Any]) -> None:

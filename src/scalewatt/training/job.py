@@ -25,3 +25,5 @@ class Job:
     initial_weights: Path | None = None
     max_updates: int | None = None
     """Stop after so many updates of this segment."""
+    hold_token: str | None = None
+    """What says that the working directory is still this run's to write to (jobs.hold)."""
