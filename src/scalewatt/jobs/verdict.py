@@ -37,9 +37,8 @@ from scalewatt.jobs.attempts import (
 )
 from scalewatt.jobs.position import done_updates, find_workdirs, read_segments
 
-_CUT = ("stopped", "killed", "monitor_lost", "running")
-_IN_VAIN_AT_MOST = 2
-"""This many segments cut in a row without progress are the last."""
+FRUITLESS_CUTS = 2
+"""This many segments in a row that were cut without progress are the last."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,8 @@ def _by_segments(
         return Verdict(True, "trained to its end, and not published yet")
     where = _where(last, spec)
     vain = _in_vain(segments)
-    cut = [_outcome(one) in _CUT for one in vain[-_IN_VAIN_AT_MOST:]]
-    if len(cut) == _IN_VAIN_AT_MOST and all(cut):
+    cut = [one for one in vain[-FRUITLESS_CUTS:] if _is_cut(one)]
+    if len(cut) == FRUITLESS_CUTS:
         return Verdict(
             False,
             f"it makes no progress: its last {len(cut)} segments were cut {where}, without a "
@@ -150,13 +149,21 @@ def _segments(work: Path, spec: dict[str, Any], since_s: float) -> list[dict[str
     return recent
 
 
+def _is_cut(segment: dict[str, Any]) -> bool:
+    """Whether a segment of known progress was ended from outside as a whole."""
+    known = segment.get("from_updates") is not None
+    return known and _outcome(segment) in ("stopped", "killed", "monitor_lost")
+
+
 def _outcome(segment: dict[str, Any]) -> str:
     return "killed" if segment["outcome"] == "running" else str(segment["outcome"])
 
 
 def _where(segment: dict[str, Any], spec: dict[str, Any]) -> str:
     done, total = segment.get("to_updates"), spec.get("updates")
-    return "" if done is None else f"at update {done}" + (f" of {total}" if total else "")
+    if done is None:
+        return "at an unknown update"
+    return f"at update {done}" + (f" of {total}" if total else "")
 
 
 def _detail(segment: dict[str, Any]) -> str:

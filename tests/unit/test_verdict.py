@@ -1,0 +1,211 @@
+"""A run is submitted again where that is of use, and not for ever."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_files import make_spec
+
+from scalewatt.files import write_json
+from scalewatt.jobs.attempts import (
+    Attempt,
+    attempt_path,
+    note_submission,
+    read_submission,
+    run_key,
+)
+from scalewatt.jobs.position import note_position
+from scalewatt.jobs.verdict import Verdict, verdict
+
+SPEC = make_spec()
+RETRIES = 3
+
+
+class Work:
+    """A campaign's folder with one run, as its jobs leave it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.since_s = folder, time.time() - 100
+        self.workdir = folder / f"{run_key(SPEC)}-dddddddd"
+        self.segments: list[dict[str, Any]] = []
+        self.jobs = 0
+
+    def job(
+        self,
+        outcome: str | None = None,
+        updates: tuple[int | None, int | None] = (0, 0),
+        code: int | None = None,
+        detail: str | None = None,
+        *,
+        attempts: bool = True,
+    ) -> Verdict:
+        """A job of the run: submitted, perhaps begun, perhaps with a segment, ended, judged."""
+        self.jobs += 1
+        job = str(4000 + self.jobs)
+        note_submission(self.folder, SPEC, job, "slurm.log")
+        if attempts:
+            attempt = Attempt(job, "n1", 7, time.time(), time.time(), code, detail)
+            write_json(attempt_path(self.folder, SPEC), asdict(attempt))
+        if outcome is not None:
+            number, (began, ended) = len(self.segments), updates
+            segment = {"segment": number, "started_s": time.time(), "job": job, "outcome": outcome}
+            segment |= {"from_updates": began, "to_updates": ended, "detail": detail}
+            self.segments.append(segment)
+            self.workdir.mkdir(exist_ok=True)
+            write_json(self.workdir / "segments.json", self.segments)
+        return self.judged()
+
+    def judged(self) -> Verdict:
+        return verdict(self.folder, SPEC, self.since_s, RETRIES)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    return Work(tmp_path)
+
+
+def test_a_run_that_stopped_at_a_further_checkpoint_goes_on(work: Work) -> None:
+    for number in range(20):
+        found = work.job("stopped", (number, number + 1), 75)
+        assert found.again, found
+        assert f"update {number + 1} of 48" in found.reason
+
+
+def test_two_segments_cut_without_progress_are_the_last(work: Work) -> None:
+    assert work.job("stopped", (0, 12), 75).again
+    assert work.job("stopped", (12, 12), 75).again
+    found = work.job("stopped", (12, 12), 75)
+    assert not found.again
+    assert "no progress" in found.reason and "12 of 48" in found.reason and "2 seg" in found.reason
+
+
+def test_progress_between_two_cuts_is_enough(work: Work) -> None:
+    for _ in range(3):
+        assert work.job("stopped", (12, 12), 75).again
+        assert work.job("killed", (12, 13), None).again
+
+
+def test_a_segment_left_open_counts_with_what_its_checkpoint_holds(work: Work) -> None:
+    assert work.job("running", (0, None)).again
+    note_position(work.workdir, 12, 1, 0)
+    assert work.judged().again
+    assert "update 12" in work.judged().reason
+    work.segments[-1] |= {"outcome": "killed", "to_updates": 12}
+    assert work.job("running", (12, None)).again
+    work.segments[-1] |= {"outcome": "killed", "to_updates": 12}
+    assert not work.job("running", (12, None)).again
+
+
+@pytest.mark.parametrize("progress", [0, 5])
+def test_a_crash_is_retried_so_often_and_no_more(work: Work, progress: int) -> None:
+    verdicts = [work.job("failed", (0, progress), 70, "ValueError: at the same place")]
+    verdicts += [
+        work.job("failed", (progress, progress), 70, "ValueError: at the same place")
+        for _ in range(RETRIES)
+    ]
+    assert [one.again for one in verdicts] == [True] * RETRIES + [False]
+    assert f"{RETRIES + 1} times" in verdicts[-1].reason
+    assert "ValueError: at the same place" in verdicts[-1].reason
+
+
+def test_progress_gives_a_crashing_run_new_retries(work: Work) -> None:
+    for number in range(10):
+        assert work.job("failed", (number, number), 70).again
+        assert work.job("stopped", (number, number + 1), 75).again
+
+
+@pytest.mark.parametrize("code", [64, 73])
+def test_a_run_that_was_refused_is_not_submitted_again_and_says_why(work: Work, code: int) -> None:
+    found = work.job(None, code=code, detail="job 12 on n3 holds it")
+    assert found == Verdict(False, "job 12 on n3 holds it")
+
+
+def test_ranks_that_refuse_their_input_end_the_run(work: Work) -> None:
+    found = work.job("refused", (0, 0), 64, "MPI has 1 ranks, the spec asks for 2")
+    assert found == Verdict(False, "MPI has 1 ranks, the spec asks for 2")
+
+
+def test_a_run_that_no_scheduler_accepted_is_not_submitted_again(work: Work) -> None:
+    found = work.judged()
+    assert not found.again and "accepted" in found.reason
+
+
+def test_jobs_that_end_before_the_training_are_tried_a_few_times(work: Work) -> None:
+    verdicts = [work.job(attempts=number % 2 == 0) for number in range(RETRIES + 1)]
+    assert [one.again for one in verdicts] == [True] * RETRIES + [False]
+    assert "4 jobs in a row" in verdicts[-1].reason
+
+
+def test_jobs_that_never_began_are_forgotten_once_one_has(work: Work) -> None:
+    for _ in range(RETRIES):
+        work.job(attempts=False)
+    work.job("stopped", (0, 3), 75)
+    work.job(attempts=False)
+    found = read_submission(work.folder, SPEC)
+    assert found is not None and found.unstarted == 0
+    assert work.judged().again
+
+
+def test_a_full_disk_is_not_tried_again(work: Work) -> None:
+    reason = "no space is left on the file system of /work: make room and start the run again"
+    assert work.job(None, code=70, detail=reason) == Verdict(False, reason)
+    assert work.job("failed", (0, 3), 70, reason) == Verdict(False, reason)
+
+
+def test_what_an_earlier_snakemake_saw_does_not_count(work: Work) -> None:
+    for _ in range(RETRIES + 1):
+        work.job("failed", (0, 0), 70)
+    assert not work.judged().again
+    work.since_s = time.time()
+    assert "accepted" in work.judged().reason
+    assert work.job("failed", (0, 0), 70).again
+
+
+def test_a_commands_stop_is_believed_and_its_crashes_are_counted(work: Work) -> None:
+    for _ in range(5):
+        assert work.job("stopped", (None, None), 75).again
+    verdicts = [work.job("failed", (None, None), 70) for _ in range(RETRIES + 1)]
+    assert [one.again for one in verdicts] == [True] * RETRIES + [False]
+
+
+def test_a_finished_run_that_is_not_published_is_tried_a_few_times(work: Work) -> None:
+    assert work.job("finished", (0, 48), 0).again
+    verdicts = [work.job(None, code=0) for _ in range(RETRIES + 1)]
+    assert [one.again for one in verdicts] == [True] * RETRIES + [False]
+
+
+def test_damaged_notes_are_as_none(work: Work) -> None:
+    work.job("stopped", (0, 3), 75)
+    attempt_path(work.folder, SPEC).write_text('{"job": 3')
+    (work.workdir / "segments.json").write_text("[{")
+    assert work.judged().again, "a job that began no segment, as far as can be read"
+
+
+ENDS = st.sampled_from(["stopped", "killed", "failed", "monitor_lost"])
+
+
+@given(ends=st.lists(ENDS, min_size=1, max_size=8))
+def test_without_progress_a_run_always_comes_to_its_end(
+    tmp_path_factory: pytest.TempPathFactory, ends: list[str]
+) -> None:
+    work = Work(tmp_path_factory.mktemp("work"))
+    again = 0
+    while work.job(ends[again % len(ends)], (7, 7), 75).again:
+        again += 1
+        assert again <= RETRIES, "a run without progress is submitted too often"
+
+
+@given(steps=st.lists(st.tuples(ENDS, st.integers(1, 9)), min_size=1, max_size=8))
+def test_with_progress_a_run_always_goes_on(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    work, done = Work(tmp_path_factory.mktemp("work")), 0
+    for outcome, more in steps:
+        assert work.job(outcome, (done, done + more), 75).again
+        done += more
