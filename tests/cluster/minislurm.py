@@ -54,9 +54,8 @@ set -e
 hostname {name}
 mount --bind {base}/hosts /etc/hosts
 mount -t tmpfs -o mode=1777 none /dev/shm
-trap "" CHLD HUP INT TERM USR1
 echo ready
-read _ < {base}/alive || true
+exec env --ignore-signal=CHLD cat {base}/alive > {base}/nodes/{name}.out
 """
 T = TypeVar("T")
 
@@ -146,10 +145,9 @@ class Node:
         )
         assert unshare.stdout is not None
         assert unshare.stdout.readline() == b"ready\n", f"{self.name} does not start"
+        unshare.stdout.close()
         (init,) = psutil.Process(unshare.pid).children()
-        path = self.base / "nodes" / self.name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(str(init.pid))
+        (self.base / "nodes" / self.name).write_text(str(init.pid))
         return init.pid
 
 
@@ -265,7 +263,7 @@ class MiniSlurm:
         return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-2000:]}" for log in logs)
 
     def _write_files(self) -> None:
-        for name in ("state", "spool", "log", "samplers", "database"):
+        for name in ("state", "spool", "log", "samplers", "database", "nodes"):
             (self.base / name).mkdir()
         names = ("slurmctld", "slurmdbd", *NODES)
         self._reserved, first = _reserve(len(names))
