@@ -10,6 +10,8 @@ the prefix scalewatt-slurm. What differs, and why:
   gave no answer. (`report_job_error`, `handle_job_error`)
 - A job that Slurm put back into its queue is waited for. One that was preempted and is no longer
   in the queue has ended. (`report_job_error`, `check_active_jobs`)
+- Jobs that run long are asked about four times more seldom than at first, not ever more seldom, and
+  what follows a failed job is as quick as what follows a finished one. (`check_active_jobs`)
 - After NODE_FAIL no node is excluded: Slurm names all nodes of the job and avoids by itself those that
   are down. (`_failed_nodes`)
 - The account was checked before anything was submitted: it is neither asked for at every
@@ -46,7 +48,9 @@ RUNS = frozenset({"train", "train_command"})
 MEASURED = RUNS | {"probe"}
 _UNREACHABLE = re.compile(r"(?i)timed out|unable to contact|temporarily unavailable")
 _UNREACHABLE_WAITS_S = (5, 10, 20, 40, 60)
-_NOT_FOR_PEOPLE = ("No job memory information", "MinJobAge")
+_SLOWEST = 4
+"""The longest time between two polls, in units of the first."""
+_NOT_FOR_PEOPLE = ("No job memory information", "MinJobAge", "===== A Job preemption")
 _USED = (
     *("run_job", "get_account_arg", "check_active_jobs", "cancel", "cancel_jobs"),
     *("report_job_submission", "report_job_success", "report_job_error", "handle_job_error"),
@@ -176,12 +180,17 @@ class Executor(parent.Executor):
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Yield the jobs that have not ended."""
         still = [info async for info in super().check_active_jobs(active_jobs)]
-        gone = _preempted_for_good(still) if self._preemption_warning else set()
+        # The first call comes before the parent has its attributes.
+        gone = _preempted_for_good(still) if still and self._preemption_warning else set()
         for info in still:
             if info.external_jobid in gone:
                 self.report_job_error(info, msg="preempted, and no longer in Slurm's queue")
             else:
                 yield info
+        first_s = self.workflow.executor_settings.init_seconds_before_status_checks
+        longest_s = first_s if len(still) < len(active_jobs) else _SLOWEST * first_s
+        planned_s = super().next_seconds_between_status_checks
+        self.next_seconds_between_status_checks = min(planned_s, longest_s)
 
     def cancel(self) -> None:
         """Cancel all jobs, those whose submission is under way as well."""
@@ -258,7 +267,7 @@ def _require(owner: object, names: Any) -> None:
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(_NOT_FOR_PEOPLE)
+    return not record.getMessage().lstrip().startswith(_NOT_FOR_PEOPLE)
 
 
 def _label(job: JobExecutorInterface) -> str:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import glob
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scalewatt.campaign.spec import read_spec
-from scalewatt.jobs.attempts import note_submission, read_submission, run_key
+from scalewatt.jobs.attempts import note_submission, read_submission
 from scalewatt.jobs.holder import holder_is_alive, read_holder
+from scalewatt.jobs.position import find_workdirs
 from scalewatt.jobs.slurm import NoAnswerError, queued_jobs
-
-if TYPE_CHECKING:
-    from scalewatt.jobs.verdict import Verdict
+from scalewatt.jobs.verdict import Verdict, verdict
 
 _ANSWER_AGE_S = 10.0
 """How long an answer of the queue, and the energy spent, are taken for current."""
@@ -47,7 +45,7 @@ class Submissions:
 
     def is_trained(self, spec: dict[str, Any]) -> bool:
         """Whether the run's training has come to its end: only its results are still to be published."""
-        return any((path / "result.json").exists() for path in self._workdirs(spec))
+        return any((path / "result.json").exists() for path in find_workdirs(self.work, spec))
 
     def over_budget(self) -> str | None:
         """Why nothing of the campaign is to be submitted any more; None where energy is left."""
@@ -70,18 +68,16 @@ class Submissions:
 
     def end(self, spec_path: Path | str, job: str) -> Verdict:
         """Whether the run is submitted again, now that its job has ended."""
-        from scalewatt.jobs.verdict import verdict
-
         self._ended.add(job)
         return verdict(self.work, read_spec(spec_path), self.since_s, self.crash_retries)
 
     def log(self, spec_path: Path | str) -> Path | None:
         """The run's training log, where there is one."""
-        logs = [path / "train.log" for path in self._workdirs(read_spec(spec_path))]
+        logs = [path / "train.log" for path in find_workdirs(self.work, read_spec(spec_path))]
         return next((path for path in logs if path.exists()), None)
 
     def _held(self, spec: dict[str, Any]) -> str | None:
-        for workdir in self._workdirs(spec):
+        for workdir in find_workdirs(self.work, spec):
             holder = read_holder(workdir)
             if holder is None or holder.job in self._ended or not holder_is_alive(holder, workdir):
                 continue
@@ -118,9 +114,6 @@ class Submissions:
                 states = {}
             self._queue = (time.monotonic(), states)
         return states
-
-    def _workdirs(self, spec: dict[str, Any]) -> list[Path]:
-        return sorted(self.work.glob(f"{glob.escape(run_key(spec))}-*"))
 
 
 def _clock(unix_s: float) -> str:

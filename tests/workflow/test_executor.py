@@ -1,0 +1,329 @@
+"""The executor of measured trainings: real Snakemake, real plugin, Slurm's programs played."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_slurm import FakeSlurm
+from snakemake_interface_common.exceptions import WorkflowError
+
+import snakemake_executor_plugin_scalewatt_slurm as plugin
+from scalewatt.jobs.attempts import submission_path
+from scalewatt.jobs.machine import machine_id, process_started_s
+from scalewatt.jobs.notes import run_key
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+SNAKEFILE = """
+from pathlib import Path
+from scalewatt.jobs.submissions import Submissions
+SUBMISSIONS = Submissions(
+    Path("work"), 2, config.get("budget"), lambda: float(Path("spent").read_text())
+)
+ASKS = dict(slurm_partition="accelerated", gres="gpu:4", runtime=9, mem_mb=0, mpi="")
+rule train:
+    input: spec="{run}/spec.json"
+    output: "{run}/done"
+    message: "train {wildcards.run} (in pieces)"
+    resources: **ASKS
+    shell: "false"
+rule probe:
+    output: "{run}/probe"
+    message: "probe {wildcards.run}"
+    resources: **ASKS
+    shell: "false"
+rule other:
+    output: "{run}/other"
+    retries: 1
+    message: "prepare {wildcards.run}"
+    resources: **ASKS
+    shell: "false"
+"""
+FAKE_RUN = f"{sys.executable} {Path(__file__).parent / 'fake_run.py'}"
+INVALID = "Batch job submission failed: Invalid account"
+SILENT = "Batch job submission failed: Socket timed out on send/recv operation"
+
+
+class Project:
+    """A workflow of three rules, and the Slurm that its jobs go to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.slurm = folder, FakeSlurm(folder / "slurm")
+        (folder / "Snakefile").write_text(SNAKEFILE)
+        (folder / "spent").write_text("0")
+
+    def run(self, name: str) -> dict[str, Any]:
+        """Write the spec of a run."""
+        spec = {"spec_version": 1, "configuration": name, "repeat": 1, "updates": 90}
+        (self.folder / name).mkdir(exist_ok=True)
+        (self.folder / name / "spec.json").write_text(json.dumps(spec))
+        return spec
+
+    def start(self, *targets: str, **config: Any) -> subprocess.Popen[str]:
+        """Start Snakemake on targets, as a profile would."""
+        settings = [f"{key}={value}" for key, value in config.items()]
+        command = [
+            *(sys.executable, "-m", "snakemake", "--executor", "scalewatt-slurm", "--jobs", "99"),
+            *("--scalewatt-slurm-init-seconds-before-status-checks", "1", "--retries", "50"),
+            *("--keep-going", "--logger", "scalewatt", "--latency-wait", "0", "--nolock"),
+            *(["--config", *settings] if settings else []),
+            *("--", *targets),
+        ]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.slurm.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def hold(project: Project, spec: dict[str, Any]) -> None:
+    """Let this very process hold the run."""
+    workdir = project.folder / "work" / f"{run_key(spec)}-data"
+    workdir.mkdir(parents=True)
+    holder = {
+        **{"host": socket.gethostname(), "pid": os.getpid(), "job": None, "since_s": time.time()},
+        **{"pid_started_s": process_started_s(os.getpid()), "machine": machine_id()},
+    }
+    (workdir / "holder.json").write_text(json.dumps(holder))
+
+
+def queue(project: Project, spec: dict[str, Any]) -> None:
+    """Let another Snakemake have submitted the run."""
+    path = submission_path(project.folder / "work", spec)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    note = {"job": "77", "log": None, "submitted_s": 1.7e9, "host": "login9", "pid": 4321}
+    path.write_text(json.dumps(note))
+    project.slurm.holds("77", "PENDING")
+
+
+def ends(name: str, *words: object, state: str = "FAILED") -> dict[str, Any]:
+    """One job of a run: what fake_run.py notes, and what Slurm says of it."""
+    return {"do": " ".join(map(str, (FAKE_RUN, name, *words))), "states": [state]}
+
+
+RUNS: dict[str, list[dict[str, Any]]] = {
+    "finishes": [ends("finishes", state="COMPLETED")],
+    "wrong": [{"refuse": INVALID}],
+    "wrong-too": [{"refuse": INVALID}],
+    "unheard": [{"refuse": SILENT}, ends("unheard", state="COMPLETED")],
+    "held": [{}],
+    "queued": [{}],
+    "pieces": [
+        *(ends("pieces", 75, "stopped", at, at + 30, state="TIMEOUT") for at in (0, 30)),
+        ends("pieces", 0, "finished", 60, 90, state="COMPLETED"),
+    ],
+    "stuck": [ends("stuck", 75, "stopped", 30, 30)],
+    "crashes": [ends("crashes", 70, "failed", 30, 30)],
+    "refused": [ends("refused", 64)],
+}
+OTHERS: dict[str, list[dict[str, Any]]] = {
+    "fails": [{"states": ["FAILED"]}],
+    "node": [{"states": ["NODE_FAIL"]}, {"do": "mkdir -p node; touch node/other"}],
+    "requeued": [
+        {
+            **{"states": ["NODE_FAIL", "COMPLETED"], "queue": ["PENDING"]},
+            "do": "mkdir -p requeued; touch requeued/other",
+        }
+    ],
+    "preempted": [
+        {"states": ["PREEMPTED"]},
+        {"do": "mkdir -p preempted; touch preempted/other"},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A Snakemake that has ended."""
+
+    project: Project
+    code: int
+    output: str
+
+    @property
+    def submitted(self) -> Counter[str]:
+        """How often sbatch was called for each run."""
+        calls = self.project.slurm.calls("sbatch")
+        return Counter(re.findall(r"--comment rule_\w+_wildcards_(\S+)", "\n".join(calls)))
+
+    def of(self, name: str) -> list[str]:
+        """What was said of a run, without the announcements of its jobs."""
+        started = re.compile(rf"(train|prepare|probe) {name}: ")
+        return [line for line in self.output.splitlines() if started.match(line)]
+
+    def is_done(self, name: str) -> bool:
+        return any((self.project.folder / name / file).exists() for file in ("done", "other"))
+
+
+def ended(process: subprocess.Popen[str], project: Project) -> Ended:
+    output, _ = process.communicate(timeout=150)
+    return Ended(project, process.returncode, output)
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """All kinds of ends, side by side."""
+    project = Project(tmp_path_factory.mktemp("campaign"))
+    specs = {name: project.run(name) for name in RUNS}
+    hold(project, specs["held"])
+    queue(project, specs["queued"])
+    trains = {f"rule_train_wildcards_{name}": turns for name, turns in RUNS.items()}
+    others = {f"rule_other_wildcards_{name}": turns for name, turns in OTHERS.items()}
+    project.slurm.plan(trains | others)
+    targets = [f"{name}/done" for name in RUNS] + [f"{name}/other" for name in OTHERS]
+    return ended(project.start(*targets), project)
+
+
+def test_a_run_that_finishes_is_submitted_once_and_its_submission_noted(campaign: Ended) -> None:
+    assert campaign.is_done("finishes")
+    assert campaign.submitted["finishes"] == 1
+    work = campaign.project.folder / "work"
+    note = json.loads(submission_path(work, campaign.project.run("finishes")).read_text())
+    assert int(note["job"]) >= 1000
+    assert note["log"].endswith(f"{note['job']}.log")
+    assert note["host"] == socket.gethostname()
+    assert abs(time.time() - note["submitted_s"]) < 600
+
+
+def test_snakemake_fails_in_the_end_and_says_little(campaign: Ended) -> None:
+    assert campaign.code == 1
+    noise = ("No job memory", "guess", "sbatch call", "Error in rule", "Traceback", "=====")
+    assert not [word for word in noise if word in campaign.output], campaign.output
+
+
+def test_what_sbatch_refuses_is_shown_once_and_not_tried_again(campaign: Ended) -> None:
+    assert campaign.submitted["wrong"] == campaign.submitted["wrong-too"] == 1
+    assert campaign.output.count(INVALID) == 1
+    said = campaign.of("wrong") + campaign.of("wrong-too")
+    assert sorted(line.split(": ", 2)[2] for line in said) == [
+        "for the same reason as the one before",
+        f"sbatch: error: {INVALID}",
+    ]
+
+
+def test_a_slurm_that_does_not_answer_is_asked_again(campaign: Ended) -> None:
+    assert campaign.is_done("unheard")
+    assert campaign.of("unheard") == [f"train unheard: sbatch: error: {SILENT}; it is tried again"]
+
+
+def test_a_run_that_is_held_is_not_submitted_and_the_holder_is_named(campaign: Ended) -> None:
+    (said,) = campaign.of("held")
+    assert f"not submitted: it is being trained by process {os.getpid()}" in said
+    assert f"end it (kill {os.getpid()} on {socket.gethostname()})" in said
+    assert campaign.submitted["held"] == 0
+
+
+def test_a_run_that_waits_in_the_queue_is_not_submitted_again(campaign: Ended) -> None:
+    (said,) = campaign.of("queued")
+    assert "not submitted: its job 77 is in Slurm's queue (PENDING)" in said
+    assert "process 4321 on login9" in said
+    assert "end it (scancel 77)" in said
+    assert campaign.submitted["queued"] == 0
+
+
+def test_a_run_of_three_segments_is_submitted_three_times(campaign: Ended) -> None:
+    assert campaign.is_done("pieces")
+    assert campaign.submitted["pieces"] == 3
+    first, second = campaign.of("pieces")
+    assert "(stopped at a checkpoint at update 30 of 90); submitted again" in first
+    assert "(stopped at a checkpoint at update 60 of 90); submitted again" in second
+
+
+def test_a_run_without_progress_is_given_up_with_its_log(campaign: Ended) -> None:
+    assert campaign.submitted["stuck"] == 2
+    last = campaign.of("stuck")[-1]
+    assert "not submitted again: it makes no progress" in last
+    assert last.split("log: ")[1].split(", ")[0].endswith("-data/train.log")
+
+
+def test_a_run_that_crashes_is_submitted_again_as_often_as_the_cluster_file_says(
+    campaign: Ended,
+) -> None:
+    assert campaign.submitted["crashes"] == 1 + 2
+    said = campaign.of("crashes")
+    assert len(said) == 3
+    assert "failed at update 30 of 90 (1 of 2)); submitted again" in said[0]
+    assert "not submitted again: failed 3 times in a row" in said[2]
+
+
+def test_a_run_whose_input_is_wrong_is_not_submitted_again(campaign: Ended) -> None:
+    assert campaign.submitted["refused"] == 1
+    (said,) = campaign.of("refused")
+    assert said.startswith("train refused: not submitted again: reason of refused; log: ")
+
+
+def test_other_jobs_are_submitted_again_as_often_as_snakemake_says(campaign: Ended) -> None:
+    assert campaign.submitted["fails"] == 2
+    first, second = campaign.of("fails")
+    assert first.endswith("submitted again")
+    assert not second.endswith("submitted again")
+
+
+def test_after_a_node_failed_no_node_is_excluded(campaign: Ended) -> None:
+    assert campaign.is_done("node")
+    assert campaign.submitted["node"] == 2
+    assert all("--exclude" not in call for call in campaign.project.slurm.calls("sbatch"))
+    assert "excluded from subsequent submissions" not in campaign.output
+
+
+def test_a_job_that_slurm_has_put_back_into_its_queue_is_waited_for(campaign: Ended) -> None:
+    assert campaign.is_done("requeued")
+    assert campaign.submitted["requeued"] == 1
+    assert campaign.of("requeued") == []
+
+
+def test_a_job_preempted_for_good_is_submitted_again(campaign: Ended) -> None:
+    assert campaign.is_done("preempted")
+    assert campaign.submitted["preempted"] == 2
+    (said,) = campaign.of("preempted")
+    assert "preempted, and no longer in Slurm's queue" in said
+
+
+def test_a_spent_budget_stops_submission_of_runs_and_probes_only(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.run("a")
+    (tmp_path / "spent").write_text("12.5")
+    project.slurm.plan({"rule_other_wildcards_a": [{"do": "mkdir -p a; touch a/other"}]})
+    last = ended(project.start("a/done", "a/probe", "a/other", budget=12.5), project)
+    assert last.code == 1
+    assert last.output.count("12.5 of 12.5 kWh") == 1
+    assert last.output.count("not submitted: ") == 2
+    assert last.is_done("a"), "preparing data goes on"
+    assert len(project.slurm.calls("sbatch")) == 1
+
+
+def test_ctrl_c_cancels_the_jobs_that_were_submitted(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.run("a")
+    running = {"states": ["RUNNING"], "queue": ["RUNNING"]}
+    project.slurm.plan({"rule_train_wildcards_a": [running]})
+    process = project.start("a/done", budget=0.1)
+    until = time.monotonic() + 60
+    while not project.slurm.calls("sacct") and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    last = ended(process, project)
+    assert last.code != 0
+    assert project.slurm.states() == {"1000": "CANCELLED"}, last.output
+
+
+def test_another_parent_than_it_was_written_for_is_refused() -> None:
+    with pytest.raises(WorkflowError, match=r"has no run_job: .* version 2\.8\.0"):
+        plugin._require(object(), ["__init__", "run_job"])
+    plugin._require(plugin.parent.Executor, plugin._USED)
