@@ -152,6 +152,19 @@ def test_a_failed_save_keeps_the_checkpoint_before(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["checkpoint.pt"]
 
 
+def test_a_checkpoint_that_may_not_be_replaced_stays(tmp_path: Path) -> None:
+    def forbid() -> None:
+        raise InputError("held by another")
+
+    path = tmp_path / "checkpoint.pt"
+    save_checkpoint(path, {"spec_sha256": SHA, "epoch": 1}, ranks(), CPU)
+    with pytest.raises(InputError, match="held by another"):
+        save_checkpoint(path, {"spec_sha256": SHA, "epoch": 2}, ranks(), CPU, forbid)
+    found = load_checkpoint(path, SHA)
+    assert found is not None and found["epoch"] == 1
+    assert os.listdir(tmp_path) == ["checkpoint.pt"]
+
+
 def test_an_optimiser_goes_on_bit_for_bit(tmp_path: Path) -> None:
     def build() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:
         torch.manual_seed(0)

@@ -17,7 +17,7 @@ from scalewatt.campaign.command import is_command_spec
 from scalewatt.campaign.spec import spec_sha256, spec_text
 from scalewatt.files import read_json, write_json, write_text
 from scalewatt.jobs.attempts import current_job, run_key
-from scalewatt.jobs.hold import held, hold_node, hold_run
+from scalewatt.jobs.hold import held, hold_node, hold_run, require_held
 from scalewatt.jobs.position import read_position
 
 COMPILED = "compiled"
@@ -77,7 +77,7 @@ class WorkDir:
                 "code": None,
             }
         )
-        write_json(self.path / "segments.json", segments)
+        self._write(segments)
         return number
 
     def end_segment(self, outcome: str, detail: str | None = None, code: int | None = None) -> None:
@@ -103,6 +103,11 @@ class WorkDir:
         if detail:
             segments[-1]["detail"] = detail
         segments[-1]["to_updates"] = self._updates_after(segments[-1])
+        self._write(segments)
+
+    def _write(self, segments: list[dict[str, Any]]) -> None:
+        """Write the segments; HeldError where the run was taken over, this process being taken for dead."""
+        require_held(self.path, self.hold_token)
         write_json(self.path / "segments.json", segments)
 
     def _updates_before(self, segments: list[dict[str, Any]]) -> int | None:
