@@ -1,0 +1,215 @@
+"""A small campaign with made working directories and results, by the code that makes real ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from energy_files import write_record_journal
+from run_files import WHOLE
+
+from scalewatt.campaign.cluster import parse_cluster
+from scalewatt.campaign.expand import expand
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.spec import run_spec, spec_sha256, spec_text
+from scalewatt.energy.tables import ENERGY_SCHEMA
+from scalewatt.files import write_json, write_table
+from scalewatt.jobs.attempts import Attempt, attempt_path, run_key
+from scalewatt.jobs.position import Progress, note_position, note_progress
+from scalewatt.results.spent import Spent, spent_kwh
+from scalewatt.results.status import CampaignStatus, RunStatus, campaign_status
+
+ONE, TWO = "resnet50-a100-n001-lbs0016-full", "resnet50-a100-n002-lbs0016-full"
+CAMPAIGN = {
+    "name": "made",
+    "protocol": "corrected",
+    "datasets": {
+        "scans": {
+            "format": "imagenet",
+            "source": "embedded",
+            "train_samples": 320,
+            "validation_samples": 31,
+            "classes": 10,
+        }
+    },
+    "models": {
+        "resnet50": {
+            "dataset": "scans",
+            "epochs": 10,
+            "image_size": 32,
+            "base_learning_rate": 0.02,
+            "warmup_epochs": 1,
+            "warmup_start": 0.001,
+            "loader_workers": 0,
+        }
+    },
+    "series": {
+        "images": {
+            "model": "resnet50",
+            "device": "a100",
+            "gpus": [1, 2],
+            "local_batch_size": 16,
+            "repeats": 2,
+        }
+    },
+    "figures": {"figure2": {"series": ["images"]}},
+}
+CLUSTER = {
+    "cluster": "made",
+    "launcher": "srun --mpi=pmi2",
+    "devices": {
+        "a100": {
+            "gpus_per_node": 4,
+            "cpus_per_rank": 1,
+            "torch_device": "cuda",
+            "partition": "accelerated",
+            "gres": "gpu",
+            "time_limit_min": 600,
+            "cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150},
+        }
+    },
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """The campaign in a folder of its own: 2 configurations × 2 repeats."""
+
+    folder: Path
+    campaign: Campaign
+    cluster: Cluster
+
+    @classmethod
+    def create(cls, folder: Path, **changes: Any) -> Made:
+        """The campaign, with top-level keys changed."""
+        cluster = parse_cluster(CLUSTER, "made")
+        campaign = expand({**CAMPAIGN, **changes}, Path("made.yaml"), cluster.devices)
+        return cls(folder, campaign, cluster)
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results" / "made"
+
+    @property
+    def work(self) -> Path:
+        return self.folder / "work" / "made"
+
+    def spec(self, configuration: str = TWO, repeat: int = 1) -> dict[str, Any]:
+        return run_spec(self.campaign, configuration, repeat)
+
+    def work_folder(self, configuration: str = TWO, repeat: int = 1) -> Path:
+        """A working directory as a training makes it."""
+        spec = self.spec(configuration, repeat)
+        folder = self.work / f"{run_key(spec)}-{'0' * 8}"
+        (folder / "perun").mkdir(parents=True, exist_ok=True)
+        (folder / "spec.json").write_text(spec_text(spec))
+        return folder
+
+    def publish(self, configuration: str = TWO, repeat: int = 1, **changes: Any) -> Path:
+        """A finished run's spec and provenance; its dataset is that of `work_folder`."""
+        spec = {**self.spec(configuration, repeat), **changes}
+        folder = self.results / "runs" / configuration / str(repeat)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "spec.json").write_text(spec_text(spec))
+        said = {"spec_sha256": spec_sha256(spec), "dataset_sha256": "0" * 64, "segments": []}
+        write_json(folder / "provenance.json", {**said, "hostnames": ["n1"]})
+        return folder
+
+    def account(self, configuration: str = TWO, repeat: int = 1, rows: Any = None) -> Path:
+        """An energy table: 0.45 kWh of two GPUs in an hour."""
+        path = self.results / "energy" / configuration / f"{repeat}.parquet"
+        write_table(pa.Table.from_pylist(WHOLE if rows is None else rows, ENERGY_SCHEMA), path)
+        return path
+
+    def attempt(self, configuration: str = TWO, repeat: int = 1, **changes: Any) -> Attempt:
+        """The note of an attempt elsewhere, which has ended."""
+        spec = self.spec(configuration, repeat)
+        now = time.time()
+        known = Attempt("7", "n1", 99, now - 3600, now, 75)
+        attempt = replace(known, **changes)
+        write_json(attempt_path(self.work, spec), asdict(attempt))
+        return attempt
+
+    def held(
+        self, folder: Path, since_s: float = 60.0, silent_s: float = 0.0, **changes: Any
+    ) -> None:
+        """The record of a holder on another machine."""
+        record = {"host": "n1", "pid": 99, "pid_started_s": 1.0, "job": "7", "machine": "another"}
+        write_json(folder / "holder.json", {**record, "since_s": time.time() - since_s, **changes})
+        renewed_s = time.time() - silent_s
+        os.utime(folder / "holder.json", (renewed_s, renewed_s))
+
+    def status(self) -> CampaignStatus:
+        return campaign_status(
+            self.campaign, self.cluster, self.folder / "results", self.folder / "work"
+        )
+
+    def run(self, configuration: str = TWO, repeat: int = 1) -> RunStatus:
+        """One run's status."""
+        (found,) = (
+            run
+            for run in self.status().runs
+            if (run.configuration, run.repeat) == (configuration, repeat)
+        )
+        return found
+
+    def spent(self) -> Spent:
+        return spent_kwh(
+            self.campaign,
+            self.results,
+            self.work,
+            lambda _: {"cpu": None, "gpu": None, "ram": None},
+        )
+
+
+def begin_segment(
+    folder: Path,
+    number: int = 0,
+    outcome: str = "running",
+    from_updates: int | None = 0,
+    **more: Any,
+) -> None:
+    """Note a segment as a working directory does, and what it runs on."""
+    entry = {
+        "segment": number,
+        "started_s": time.time() - 100,
+        "ended_s": None if outcome == "running" else time.time(),
+        "outcome": outcome,
+        "from_updates": from_updates,
+        "to_updates": None,
+        **more,
+    }
+    write_json(folder / "segments.json", [entry])
+    write_json(
+        folder / f"segment-{number:03d}.json",
+        {
+            "hostnames": ["n1"],
+            "gpus": {"n1": [0, 1]},
+            "gpu_uuids": None,
+            "torch_device": "cuda",
+        },
+    )
+
+
+def record(
+    folder: Path, sensors: dict[str, Any], segment: int = 0, host: str = "n1", ago_s: float = 0.0
+) -> Path:
+    """Write a segment's journal, one sample a second, the last one `ago_s` before now."""
+    path = folder / "perun" / f"segment-{segment:03d}.{host}.journal"
+    length = len(next(iter(sensors.values())))
+    return write_record_journal(path, host, sensors, start=time.time() - ago_s - length + 1)
+
+
+def progress(folder: Path, updates: int, segment: int = 0, **changes: Any) -> Progress:
+    """Note where a training of 10 epochs of 10 updates stands."""
+    epoch, step = divmod(updates, 10)
+    fields = {"segment": segment, "epoch": epoch, "epochs": 10, "step": step, "steps": 10}
+    said = {"updates": updates, "updates_total": 100, "samples_per_s": 320.0, "stage": "train"}
+    found = Progress(**{**fields, **said, "written_s": time.time(), **changes})
+    note_progress(folder, found)
+    note_position(folder, epoch * 10, epoch, 0)
+    return found

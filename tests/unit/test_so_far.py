@@ -1,0 +1,238 @@
+"""Journals counted in parts: as much as at once, each part once, whatever state the file is in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from energy_files import T0, counter, gpu, make_spec, write_journal, write_record_journal
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalewatt.energy import so_far
+from scalewatt.energy.account import account
+from scalewatt.energy.conditions import ConditionsWriter
+from scalewatt.energy.run import Run
+from scalewatt.energy.so_far import JournalNote, last_power, note_from_json, read_so_far
+from scalewatt.energy.totals import EnergyTotals
+
+NOTHING = {"cpu": None, "gpu": None, "ram": None}
+RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": {"power_w": 10}}
+SMALL_PART = 16
+
+
+class NoSink:
+    """Takes samples and does nothing with them."""
+
+    def add(self, *_: Any) -> None:
+        """Take the samples."""
+
+
+def run_of(folder: Path, powers: dict[str, Any] = NOTHING, **provenance: Any) -> Run:
+    return Run(folder, make_spec(), powers, provenance, None)
+
+
+def measured(n: int, seed: int = 0) -> dict[str, Any]:
+    """Raw samples of two GPUs, a socket whose counter wraps, and a memory."""
+    random = np.random.default_rng(seed)
+    steps = np.cumsum(random.integers(50_000_000, 150_000_000, n))
+    return {
+        "CUDA:0_POWER": 1000.0 * random.integers(50, 390, n),
+        "CUDA:1_POWER": 1000.0 * random.integers(50, 390, n),
+        "cpu_0_package-0": (262_000_000_000 + steps) % 262_143_328_850,
+        "ram_0_dram": counter(n, 12.0),
+    }
+
+
+def journal(folder: Path, sensors: dict[str, Any]) -> Path:
+    return write_record_journal(folder / "perun" / "segment-000.n1.journal", "n1", sensors)
+
+
+def whole(note: JournalNote) -> so_far.JournalSum:
+    assert note.whole is not None
+    return note.whole
+
+
+def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path) -> None:
+    path = journal(tmp_path, measured(3000))
+    run = run_of(tmp_path)
+    found = whole(read_so_far(path, run, None))
+    totals = EnergyTotals(account(run, NoSink()).energy, with_staging=True)
+    assert totals.total_j is not None
+    assert found.recorded_j == pytest.approx(totals.total_j, rel=1e-9)
+    for kind in ("gpu", "cpu", "ram"):
+        assert found.kinds[kind].recorded_j == pytest.approx(totals.joules(kind), rel=1e-9)
+    assert found.length_s == pytest.approx(totals.runtime_s)
+    assert found.known and {kind.origin for kind in found.kinds.values()} == {"measured"}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    n=st.integers(2, 150),
+    cuts=st.lists(st.integers(0, 150), max_size=4),
+    seed=st.integers(0, 5),
+    torn=st.integers(0, 30),
+)
+def test_a_journal_that_grows_gives_what_it_gives_at_once(
+    tmp_path_factory: pytest.TempPathFactory, n: int, cuts: list[int], seed: int, torn: int
+) -> None:
+    folder = tmp_path_factory.mktemp("grows")
+    path = journal(folder, measured(n, seed))
+    content = path.read_bytes()
+    start = content.index(b"\n") + 1
+    size = (len(content) - start) // n
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(so_far, "PART", SMALL_PART)
+        at_once = whole(read_so_far(path, run_of(folder), None))
+        note = None
+        for records in sorted(min(cut, n) for cut in cuts):
+            path.write_bytes(content[: min(start + records * size + torn % size, len(content))])
+            note = note_from_json(
+                json.loads(json.dumps(read_so_far(path, run_of(folder), note).as_json()))
+            )
+        path.write_bytes(content)
+        note = read_so_far(path, run_of(folder), note)
+    in_parts = whole(note)
+    assert note.next_record == max((n - 1) // SMALL_PART - 1, 0) * SMALL_PART
+    assert in_parts.recorded_j == pytest.approx(at_once.recorded_j, rel=1e-9, abs=1e-6)
+    assert in_parts.first_s == at_once.first_s
+    assert in_parts.last_s == at_once.last_s
+    for kind, found in in_parts.kinds.items():
+        assert found.device_s == pytest.approx(at_once.kinds[kind].device_s)
+        assert found.covered_s == pytest.approx(at_once.kinds[kind].covered_s)
+
+
+def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = journal(tmp_path, measured(4000))
+    content = path.read_bytes()
+    start = content.index(b"\n") + 1
+    size = (len(content) - start) // 4000
+    path.write_bytes(content[: start + 3900 * size])
+    before = read_so_far(path, run_of(tmp_path), None)
+    read = so_far.read_journal
+    firsts: list[int] = []
+
+    def noted(path: Path, first: int) -> Any:
+        firsts.append(first)
+        return read(path, first)
+
+    monkeypatch.setattr(so_far, "read_journal", noted)
+    assert read_so_far(path, run_of(tmp_path), before) is before
+    path.write_bytes(content)
+    read_so_far(path, run_of(tmp_path), before)
+    assert firsts == [before.next_record] == [2 * so_far.PART]
+
+
+def test_a_journal_that_became_shorter_is_read_from_its_beginning(tmp_path: Path) -> None:
+    path = journal(tmp_path, measured(4000))
+    before = read_so_far(path, run_of(tmp_path), None)
+    path.unlink()
+    journal(tmp_path, measured(100, seed=1))
+    after = read_so_far(path, run_of(tmp_path), before)
+    assert after == read_so_far(path, run_of(tmp_path), None)
+    assert whole(after).length_s == pytest.approx(99)
+
+
+def test_a_journal_with_damaged_records_is_counted_without_them(tmp_path: Path) -> None:
+    path = journal(tmp_path, measured(4000))
+    intact = whole(read_so_far(path, run_of(tmp_path), None))
+    content = bytearray(path.read_bytes())
+    start = content.index(b"\n") + 1
+    size = (len(content) - start) // 4000
+    content[start + 1000 * size + 20] ^= 0xFF
+    path.write_bytes(content)
+    note = read_so_far(path, run_of(tmp_path), None)
+    assert note.next_record == 0, "records cannot be told by their number"
+    assert whole(note).recorded_j == pytest.approx(intact.recorded_j, rel=1e-3)
+
+
+def test_json_lines_are_counted_too(tmp_path: Path) -> None:
+    path = tmp_path / "perun" / "segment-000.n1.journal"
+    write_journal(path, "n1", {"CUDA:0_POWER": gpu(4000), "CUDA:1_POWER": gpu(4000, 50)})
+    note = read_so_far(path, run_of(tmp_path), None)
+    assert whole(note).recorded_j == pytest.approx(3999 * 150)
+    assert read_so_far(path, run_of(tmp_path), None) == note
+
+
+def test_gpus_that_the_run_does_not_hold_do_not_count(tmp_path: Path) -> None:
+    path = journal(tmp_path, {"CUDA:0_POWER": gpu(60), "CUDA:1_POWER": gpu(60, 70)})
+    found = whole(read_so_far(path, run_of(tmp_path, gpus={"n1": [1]}), None))
+    assert found.recorded_j == pytest.approx(59 * 70)
+    assert found.known
+
+
+def test_without_sensors_it_is_estimated_from_the_load(tmp_path: Path) -> None:
+    path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)})
+    found = whole(read_so_far(path, run_of(tmp_path, RATED, torch_device="cpu"), None))
+    assert found.recorded_j == pytest.approx(59 * (2 * 100 + 10))
+    assert {kind.origin for kind in found.kinds.values()} == {"estimated"}
+
+
+def test_a_gpus_power_is_estimated_from_the_load_recorded_beside(tmp_path: Path) -> None:
+    class Load:
+        quantities = ("gpu_utilisation",)
+        device_index = 0
+
+        def read(self) -> list[float]:
+            return [50.0]
+
+    path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)})
+    facts = {"host": "n1", "sampling_period_s": 1.0}
+    writer = ConditionsWriter(path.parent, "segment-000.n1", facts, [Load()])  # type: ignore[list-item]
+    clock = iter(T0 + np.arange(0, 61, 5.0))
+    for _ in range(13):
+        writer._last_s = -np.inf
+        with pytest.MonkeyPatch.context() as patch:
+            now = next(clock)
+            patch.setattr("scalewatt.energy.conditions.time.time", lambda now=now: now)
+            patch.setattr("scalewatt.energy.conditions.time.monotonic", lambda now=now: now)
+            assert writer.sample()
+    rated = {"cpu": None, "gpu": {"idle_w": 60, "rated_w": 400}, "ram": None}
+    found = whole(read_so_far(path, run_of(tmp_path, rated, gpus={"n1": [0]}), None))
+    assert found.kinds["gpu"].recorded_j == pytest.approx(59 * 230, rel=0.1)
+    assert found.kinds["gpu"].origin == "estimated"
+
+
+def test_devices_that_nothing_was_recorded_of_make_the_energy_unknown(tmp_path: Path) -> None:
+    path = journal(tmp_path, {"cpu_0_package-0": counter(60, 100)})
+    found = whole(read_so_far(path, run_of(tmp_path, gpus={"n1": [0, 1]}), None))
+    assert not found.known
+    assert found.recorded_j == pytest.approx(5900)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"nothing\n" * 50, b'{"journal": 2}\n', b"\xff" * 99]
+)
+def test_what_is_no_journal_says_nothing(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "segment-000.n1.journal"
+    path.write_bytes(content)
+    note = read_so_far(path, run_of(tmp_path), None)
+    assert (note.whole, note.size) == (None, len(content))
+    assert last_power(path, run_of(tmp_path), 10) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, [], 1, {}, {"size": "a"}, {"size": 1, "mtime_ns": 1, "next_record": 0, "done": 3}],
+)
+def test_a_damaged_note_is_none(value: Any) -> None:
+    assert note_from_json(value) is None
+
+
+def test_the_last_power_is_the_mean_of_the_last_samples(tmp_path: Path) -> None:
+    path = journal(
+        tmp_path, {"CUDA:0_POWER": [*gpu(200, 80), *gpu(20, 300)], "ram_0_dram": counter(220, 12)}
+    )
+    found = last_power(path, run_of(tmp_path, gpus={"n1": [0]}), 10)
+    assert found is not None
+    total, watts = found
+    assert watts == pytest.approx(312)
+    assert (total.last_s, total.length_s) == (T0 + 219, 9)
+
+
+def test_a_single_sample_has_no_power(tmp_path: Path) -> None:
+    path = journal(tmp_path, {"CUDA:0_POWER": gpu(1), "CUDA:1_POWER": gpu(1)})
+    assert last_power(path, run_of(tmp_path), 10) is None

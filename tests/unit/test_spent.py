@@ -1,0 +1,308 @@
+"""What a campaign has used so far: accounted for, still in journals, lost, abandoned, unknown."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from energy_files import T0, counter, gpu, write_record_journal
+from run_files import WHOLE, absent, part
+from status_files import CAMPAIGN, ONE, TWO, Made, begin_segment, record
+
+from scalewatt.files import write_json
+from scalewatt.results import spent as module
+from scalewatt.results.spent import NOTES
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made.create(tmp_path)
+
+
+def watts(seconds: int, each: float = 180.0) -> dict[str, Any]:
+    """Two GPUs that draw `each`, for so many seconds."""
+    return {name: gpu(seconds + 1, each) for name in ("CUDA:0_POWER", "CUDA:1_POWER")}
+
+
+def kwh(joules: float) -> float:
+    return joules / 3.6e6
+
+
+def test_nothing_was_used_where_there_is_nothing(made: Made) -> None:
+    spent = made.spent()
+    assert (spent.kwh, spent.gpu_hours, spent.by_origin, spent.unknown_runs) == (0, 0, {}, ())
+    assert not made.work.exists(), "looking makes no folders"
+
+
+def test_a_finished_runs_energy_is_that_of_its_table(made: Made) -> None:
+    made.publish()
+    made.account()
+    spent = made.spent()
+    assert spent.kwh == pytest.approx(0.45)
+    assert spent.by_origin == pytest.approx({"measured": 0.45})
+    assert spent.gpu_hours == pytest.approx(2)
+    assert (spent.unknown_runs, spent.superseded_kwh) == ((), 0)
+
+
+def test_staging_was_paid_for_under_any_protocol(tmp_path: Path) -> None:
+    made = Made.create(tmp_path, protocol="paper")
+    made.publish()
+    made.account(rows=[*WHOLE, part("gpu", "stage_data", 100, 36_000, devices=2)])
+    assert made.spent().kwh == pytest.approx(0.46)
+
+
+def test_origins_are_told_apart(made: Made) -> None:
+    rows = [
+        row | {"energy_origin": "estimated"} if row["device_kind"] == "ram" else row
+        for row in WHOLE
+    ]
+    made.publish()
+    made.account(rows=rows)
+    assert made.spent().by_origin == pytest.approx({"measured": 0.43, "estimated": 0.02})
+
+
+def test_of_an_energy_that_may_not_be_stated_what_was_recorded_counts(made: Made) -> None:
+    rows = [row | {"energy_j": None} if row["device_kind"] == "cpu" else row for row in WHOLE]
+    made.publish()
+    made.account(rows=rows)
+    spent = made.spent()
+    assert spent.kwh == pytest.approx(0.45)
+    assert spent.unknown_runs == (f"{TWO} repeat 1",)
+
+
+def test_a_kind_that_the_nodes_have_not_is_no_doubt(made: Made) -> None:
+    made.publish()
+    made.account(rows=[*WHOLE[:4], absent("ram", "train", 3000), absent("ram", "validate", 600)])
+    assert made.spent().unknown_runs == ()
+
+
+def test_an_unfinished_runs_energy_is_that_of_its_journals_over_all_segments(made: Made) -> None:
+    folder = made.work_folder()
+    begin_segment(folder, 0, "killed")
+    begin_segment(folder, 1)
+    record(folder, watts(100), segment=0, ago_s=500)
+    record(folder, watts(50), segment=1)
+    spent = made.spent()
+    assert spent.kwh == pytest.approx(kwh(150 * 360))
+    assert spent.gpu_hours == pytest.approx(2 * 150 / 3600)
+    assert spent.unknown_runs == ()
+    assert [one.kwh for one in spent.runs.values()] == [pytest.approx(kwh(150 * 360))]
+
+
+def test_a_finished_run_counts_once_whatever_its_working_directory_keeps(made: Made) -> None:
+    folder = made.work_folder()
+    begin_segment(folder, 0, "finished")
+    record(folder, watts(100))
+    made.publish()
+    assert made.spent().kwh == pytest.approx(kwh(36_000)), "from its journal"
+    made.account()
+    assert made.spent().kwh == pytest.approx(0.45), "from its table"
+
+
+def test_a_table_older_than_the_results_is_not_theirs(made: Made) -> None:
+    table = made.account()
+    os.utime(table, (T0, T0))
+    made.publish()
+    begin_segment(made.work_folder(), 0, "finished")
+    record(made.work_folder(), watts(100))
+    assert made.spent().kwh == pytest.approx(kwh(36_000))
+
+
+def test_results_without_table_and_working_directory_count_by_their_own_journals(
+    made: Made,
+) -> None:
+    record(made.publish(), watts(100))
+    spent = made.spent()
+    assert spent.kwh == pytest.approx(kwh(36_000))
+    assert not (made.results / "runs" / TWO / "1" / NOTES).exists(), "results get no notes"
+
+
+def test_a_damaged_table_gives_way_to_the_journals(made: Made) -> None:
+    record(made.publish(), watts(100))
+    made.account().write_bytes(b"PAR1 nothing")
+    assert made.spent().kwh == pytest.approx(kwh(36_000))
+
+
+def test_runs_that_the_campaign_has_no_more_were_paid_for(tmp_path: Path) -> None:
+    made = Made.create(tmp_path)
+    begin_segment(made.work_folder(), 0, "finished")
+    record(made.work_folder(), watts(100))
+    series = CAMPAIGN["series"]["images"] | {"gpus": [1]}  # type: ignore[index]
+    fewer = Made.create(tmp_path, series={"images": series})
+    spent = fewer.spent()
+    assert spent.kwh == spent.superseded_kwh == pytest.approx(kwh(36_000))
+    assert made.spent().superseded_kwh == 0
+
+
+def test_the_same_run_of_two_datasets_counts_twice(made: Made) -> None:
+    for folder in (made.work_folder(), Path(f"{str(made.work_folder())[:-1]}1")):
+        (folder / "perun").mkdir(parents=True, exist_ok=True)
+        (folder / "spec.json").write_text((made.work_folder() / "spec.json").read_text())
+        begin_segment(folder)
+        record(folder, watts(100))
+    (run,) = made.spent().runs.values()
+    assert run.kwh == pytest.approx(kwh(72_000))
+
+
+def test_a_node_that_recorded_nothing_makes_the_run_unknown(made: Made) -> None:
+    folder = made.work_folder()
+    begin_segment(folder)
+    record(folder, watts(100))
+    said = json.loads((folder / "segment-000.json").read_text())
+    write_json(folder / "segment-000.json", {**said, "hostnames": ["n1", "n2.cluster"]})
+    assert made.spent().unknown_runs == (f"{TWO} repeat 1",)
+
+
+@pytest.mark.parametrize(
+    ("stages", "unknown"), [(["startup"], False), (["startup", "train"], True)]
+)
+def test_a_segment_without_a_sample_is_unknown_once_it_worked(
+    made: Made, stages: list[str], unknown: bool
+) -> None:
+    folder = made.work_folder()
+    begin_segment(folder, 0, "killed")
+    marks = [{"segment": 0, "stage": stage, "epoch": None, "start_s": T0} for stage in stages]
+    (folder / "events.jsonl").write_text("".join(json.dumps(mark) + "\n" for mark in marks))
+    assert made.spent().unknown_runs == ((f"{TWO} repeat 1",) if unknown else ())
+
+
+def test_gpus_that_a_run_did_not_hold_do_not_count(made: Made) -> None:
+    folder = made.work_folder(ONE)
+    begin_segment(folder)
+    said = json.loads((folder / "segment-000.json").read_text())
+    write_json(folder / "segment-000.json", {**said, "gpus": {"n1": [0]}})
+    record(folder, watts(100))
+    spent = made.spent()
+    assert spent.kwh == pytest.approx(kwh(18_000))
+    assert spent.gpu_hours == pytest.approx(100 / 3600)
+
+
+def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> None:
+    folder = made.work_folder(ONE)
+    begin_segment(folder)
+    description = folder / "segment-000.json"
+    said = json.loads(description.read_text())
+    description.unlink()
+    record(folder, watts(100))
+    assert made.spent().kwh == pytest.approx(kwh(36_000))
+    write_json(description, {**said, "gpus": {"n1": [0]}})
+    assert made.spent().kwh == pytest.approx(kwh(18_000))
+
+
+# --- idle probes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["perun", ".unfinished/perun"])
+def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path, place: str) -> None:
+    made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
+    folder = made.results / "idle" / "a100" / "1"
+    path = folder / place / "segment-000.n1.journal"
+    write_record_journal(path, "n1", watts(60, 50))
+    write_json(folder / "probe.json", {"gpus": {"n1": [0, 1]}, "torch_device": "cuda"})
+    spent = made.spent()
+    assert spent.kwh == spent.probes_kwh == pytest.approx(kwh(6000))
+    assert spent.gpu_hours == pytest.approx(2 * 60 / 3600)
+    assert Made.create(tmp_path).spent().kwh == 0, "another campaign's probes are none of this one"
+
+
+# --- asking again -------------------------------------------------------------------------------
+
+
+def no_reading(*_: Any) -> Any:
+    raise AssertionError("read again")
+
+
+def test_asking_again_reads_no_table_and_no_journal(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.publish(ONE)
+    made.account(ONE)
+    begin_segment(made.work_folder())
+    record(made.work_folder(), watts(100))
+    made.work.mkdir(parents=True, exist_ok=True)
+    first = made.spent()
+    monkeypatch.setattr(module.pq, "read_table", no_reading)
+    monkeypatch.setattr("scalewatt.energy.so_far.read_journal", no_reading)
+    assert made.spent() == first
+
+
+def test_what_changed_is_counted_anew(made: Made) -> None:
+    folder = made.work_folder()
+    begin_segment(folder)
+    path = record(folder, watts(100))
+    made.publish(ONE)
+    made.account(ONE)
+    first = made.spent().kwh
+    path.unlink()
+    record(folder, watts(200))
+    table = made.account(ONE, rows=WHOLE[:2])
+    os.utime(table)
+    assert made.spent().kwh == pytest.approx(first + kwh(36_000) - 0.45 + 0.28)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"version": 1, "entries": 3}', '{"version": 1, "entries": {"a": 1}}', "\udcff"],
+)
+def test_damaged_notes_are_made_again(made: Made, text: str) -> None:
+    folder = made.work_folder()
+    begin_segment(folder)
+    record(folder, watts(100))
+    expected = made.spent()
+    for path in (folder / NOTES, made.work / NOTES):
+        path.write_bytes(text.encode(errors="surrogateescape"))
+    assert made.spent() == expected
+    assert made.spent() == expected
+
+
+def test_notes_that_lie_about_an_entry_are_passed_over(made: Made) -> None:
+    folder = made.work_folder()
+    begin_segment(folder)
+    record(folder, watts(100))
+    made.publish(ONE)
+    made.account(ONE)
+    expected = made.spent()
+    for path in (folder / NOTES, made.work / NOTES):
+        said = json.loads(path.read_text())
+        said["entries"] = {
+            name: entry | {"note": {"kwh": 3}} for name, entry in said["entries"].items()
+        }
+        path.write_text(json.dumps(said))
+    assert made.spent() == expected
+
+
+def test_without_the_right_to_write_it_is_found_again_each_time(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = made.work_folder()
+    begin_segment(folder)
+    record(folder, watts(100))
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(module.os, "replace", refused)
+    assert made.spent() == made.spent()
+    assert not list(made.work.rglob("*.tmp*")) and not list(made.work.rglob(NOTES))
+
+
+def test_nothing_that_damaged_files_hold_raises(made: Made) -> None:
+    folder = made.work_folder()
+    begin_segment(folder, 0, "killed")
+    record(folder, {**watts(40), "cpu_0_package-0": counter(41, 90)})
+    made.publish(ONE)
+    made.account(ONE)
+    kept = {path: path.read_bytes() for path in sorted(made.folder.rglob("*")) if path.is_file()}
+    dice = random.Random(5)
+    contents = [b"", b"null", b"[1]", b"{}", b'{"segment": {}}', b"[[]]", b"\xff\x00", b"3" * 4000]
+    for path, content in kept.items():
+        for other in [*contents, content[: len(content) // 2], dice.randbytes(300)]:
+            path.write_bytes(other)
+            assert made.spent().kwh >= 0
+        path.unlink()
+        assert made.spent().kwh >= 0
+        path.write_bytes(content)
