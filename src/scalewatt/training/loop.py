@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from scalewatt.errors import InputError
 from scalewatt.files import atomic_path, write_json, write_table
+from scalewatt.jobs.hold import require_held
 from scalewatt.training.checkpoint import (
     load_checkpoint,
     random_state,
@@ -163,7 +165,9 @@ class Trainer:
             "train_s": self.train_s,
             "history": self.history,
         }
-        save_checkpoint(self.job.work / "checkpoint.pt", state, self.ranks, self.device)
+        still_ours = partial(require_held, self.job.work, self.job.hold_token)
+        path = self.job.work / "checkpoint.pt"
+        save_checkpoint(path, state, self.ranks, self.device, still_ours)
         if self.notes:
             self.notes.at_checkpoint(self.epoch, self.step)
 
@@ -174,11 +178,10 @@ class Trainer:
             finished = self._train_epoch()
             self.train_s += time.monotonic() - began
             self.epoch_s += time.monotonic() - began
-            if not finished:
-                self.checkpoint()
-                return STOPPED
-            self._end_epoch()
+            finished = finished and self._end_epoch()
             self.checkpoint()
+            if not finished:
+                return STOPPED
         self._write_result()
         return FINISHED
 
@@ -246,7 +249,11 @@ class Trainer:
         self._flags = (work, flag)
         return agreed
 
-    def _end_epoch(self) -> None:
+    def _end_epoch(self) -> bool:
+        """Evaluate and note the epoch; False if the ranks agreed to stop before that was done.
+
+        What was evaluated until then is evaluated again after the checkpoint.
+        """
         assert self.sums is not None
         sums = {"train": self._gather(self.sums)}
         stages = {"evaluate_train": 0.0, "validate": 0.0}
@@ -255,8 +262,13 @@ class Trainer:
             began = time.monotonic()
             stage = "evaluate_train" if name == "train_again" else "validate"
             self._enter(stage)
-            sums[name] = self._gather(self._evaluate(name))
+            total = self._evaluate(name)
+            if total is not None:
+                sums[name] = self._gather(total)
             stages[stage] += time.monotonic() - began
+            if total is None:
+                self.epoch_s += sum(stages.values())
+                return False
         results = self.workload.results(sums)
         samples = round(sums["train"][:, 0].sum())
         self.history.append(
@@ -280,6 +292,7 @@ class Trainer:
         self.phases.restore(None)
         if self.ranks.rank == 0:
             _print_epoch(self.spec, self.history[-1])
+        return True
 
     def _how_it_ran(self) -> dict[str, float | int | None]:
         """The epoch's time per step by phase, mean over ranks, and the largest memory of a rank."""
@@ -293,7 +306,8 @@ class Trainer:
             dist.broadcast(buffer, src=0)
 
     @torch.no_grad()
-    def _evaluate(self, name: str) -> torch.Tensor:
+    def _evaluate(self, name: str) -> torch.Tensor | None:
+        """This rank's sums over an evaluation; None if the ranks agreed to stop within it."""
         batches, loader = self.evaluations[name]
         # Augmented evaluations (the paper's protocol) see other views than training did.
         batches.epoch = self.spec["epochs"] + self.epoch
@@ -302,6 +316,10 @@ class Trainer:
         for batch in batches_of(loader):
             sums = self.workload.evaluate(name, self.network.evaluated, self.network.inputs(batch))
             total = sums if total is None else total + sums
+            if self._agreed_to_stop():
+                return None
+        if any(self._agreed_to_stop() for _ in range(batches.most - len(batches))):
+            return None
         return torch.zeros(0) if total is None else total
 
     def _gather(self, sums: torch.Tensor) -> np.ndarray:

@@ -59,6 +59,8 @@ class EvaluationBatches(Sampler[list[Key]]):
         used = len(positions) if whole else len(positions) // ranks * ranks
         self.own = list(positions[rank:used:ranks])
         self.batch_size = batch_size
+        self.most = -(-used // (ranks * batch_size))
+        """Batches of the rank that has most."""
         self.epoch = 0
 
     def __len__(self) -> int:

@@ -1,0 +1,167 @@
+"""Whatever way a training is asked to stop, it stops at a checkpoint and goes on bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from test_interruptions import PATIENCE_S, checkpointed, wait_for
+from test_resume import WAVES, assert_same_training, run_in_segments
+from training import Training
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+STEPS, EPOCHS = 5, 40
+
+
+def long_run(folder: Path, data: Path) -> Training:
+    return Training.of(folder, data, WAVES, epochs=EPOCHS, settings={"loader_workers": 1})
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Training:
+    training = long_run(tmp_path_factory.mktemp("whole") / "run", data)
+    code, output = training.run()
+    assert code == 0, output
+    return training
+
+
+def segments(training: Training) -> list[dict[str, Any]]:
+    return json.loads((training.work / "segments.json").read_text())
+
+
+def attempt(training: Training) -> dict[str, Any]:
+    (path,) = (training.folder / "work" / "attempts").iterdir()
+    return json.loads(path.read_text())
+
+
+def finish(training: Training, uninterrupted: Training) -> None:
+    code, output = training.run()
+    assert code == 0, output
+    assert_same_training(training, uninterrupted)
+
+
+def assert_no_gap(training: Training) -> None:
+    """Each segment begins where the one before ended, and the last one ends with the run."""
+    found = segments(training)
+    ends = [0, *(one["to_updates"] for one in found)]
+    assert [one["from_updates"] for one in found] == ends[:-1]
+    assert ends[-1] == EPOCHS * STEPS
+    assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGUSR1, signal.SIGUSR1), (signal.SIGTERM,)],
+    ids=["warned-twice", "scancel"],
+)
+def test_signals_to_every_process_of_a_job_stop_it_at_a_checkpoint(
+    tmp_path: Path, data: Path, uninterrupted: Training, numbers: tuple[signal.Signals, ...]
+) -> None:
+    training = long_run(tmp_path / "run", data)
+    process = training.start()
+    wait_for(lambda: checkpointed(training), "checkpoint")
+    launching = psutil.Process(process.pid)
+    everybody = [launching, *launching.children(recursive=True)]
+    assert len(everybody) >= 7, "launching, mpiexec, 2 ranks, 1 sampler, 2 loader workers"
+    for number in numbers:
+        for one in everybody:
+            if one.is_running():
+                one.send_signal(number)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 75, output
+    (segment,) = segments(training)
+    assert (segment["outcome"], segment["code"], segment["from_updates"]) == ("stopped", 75, 0)
+    assert 0 < segment["to_updates"] < EPOCHS * STEPS
+    assert (training.work / "perun" / "segment-000.hdf5").exists()
+    noted = attempt(training)
+    assert (noted["code"], noted["pid"]) == (75, process.pid)
+    assert noted["started_s"] < segment["started_s"] < segment["ended_s"] < noted["ended_s"]
+    finish(training, uninterrupted)
+    assert_no_gap(training)
+    assert attempt(training)["code"] == 0
+
+
+def test_ranks_whose_launching_process_was_killed_stop_at_a_checkpoint_by_themselves(
+    tmp_path: Path, data: Path, uninterrupted: Training
+) -> None:
+    training = long_run(tmp_path / "run", data)
+    process = training.start()
+    wait_for(lambda: checkpointed(training), "checkpoint")
+    everybody = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    psutil.wait_procs(everybody, timeout=PATIENCE_S)
+    assert segments(training)[0]["outcome"] == "running"
+    assert attempt(training)["ended_s"] is None
+    finish(training, uninterrupted)
+    assert segments(training)[0]["outcome"] == "stopped"
+    assert_no_gap(training)
+
+
+def test_a_run_that_stops_within_an_evaluation_evaluates_again_and_learns_the_same(
+    tmp_path: Path, data: Path
+) -> None:
+    changes = {"epochs": 3, "settings": {"loader_workers": 1}}
+    whole = Training.of(tmp_path / "whole", data, WAVES, **changes)
+    cut = Training.of(tmp_path / "cut", data, WAVES, **changes)
+    assert whole.run()[0] == 0
+    code, output = cut.run("--max-updates", str(STEPS))
+    assert code == 75, output
+    position = json.loads((cut.work / "position.json").read_text())
+    assert (position["epoch"], position["step"]) == (0, STEPS), "it did not stop in an evaluation"
+    run_in_segments(cut, STEPS)
+    assert_same_training(cut, whole)
+    events = pq.read_table(cut.out / "events.parquet").to_pylist()
+    evaluated = [e["segment"] for e in events if e["stage"] == "validate" and e["epoch"] == 0]
+    assert set(evaluated) == {0, 1}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB; skips where none can be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path, left: int) -> Path:
+    """Leave so many bytes of a file system."""
+    found = os.statvfs(folder)
+    path = folder / "ballast"
+    with open(path, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - left)
+    return path
+
+
+@pytest.mark.parametrize("left", [64 * 1024 + 40_000, 8192], ids=["nearly", "quite"])
+def test_a_full_disk_fails_the_segment_and_the_next_start_goes_on_from_the_checkpoint_before(
+    small_disk: Path, data: Path, uninterrupted: Training, left: int
+) -> None:
+    training = long_run(small_disk / "run", data)
+    assert training.run("--max-updates", str(3 * STEPS))[0] == 75
+    checkpoint = training.work / "checkpoint.pt"
+    before = checkpoint.read_bytes()
+    assert len(before) > 200_000
+    ballast = fill(small_disk, left)
+    code, output = training.run()
+    assert code == 70, output
+    assert "no space is left on the file system" in output and "make room" in output
+    assert "Traceback" not in output.splitlines()[-1]
+    assert checkpoint.read_bytes() == before
+    assert not list(training.work.glob(".*.tmp*"))
+    ballast.unlink()
+    finish(training, uninterrupted)
+    assert_no_gap(training)
