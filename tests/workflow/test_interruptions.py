@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -99,6 +100,9 @@ def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on
     assert_completes(training, uninterrupted)
     _, alive = psutil.wait_procs(everybody, timeout=30)
     assert not alive
+    first = json.loads((training.work / "segments.json").read_text())[0]
+    assert first["outcome"] == "stopped", "the ranks have reached a checkpoint by themselves"
+    assert first["to_updates"] > first["from_updates"] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1], ids=["ctrl-c", "scheduler"])
