@@ -48,11 +48,13 @@ ENDING_S = 10.0
 _PORTS = range(20000, 32000, 16)
 """Blocks of ports, below those that Linux gives out by itself."""
 _SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+# Snakemake's jobstep takes SLURM_CONF away, so the nodes have Slurm's file where it is looked for.
 # As process 1 it reaps what is left to it, and ends with the process that holds the pipe `alive`.
 _INIT = """
 set -e
 hostname {name}
 mount --bind {base}/hosts /etc/hosts
+mount --bind {base} /etc/slurm
 mount -t tmpfs -o mode=1777 none /dev/shm
 echo ready
 exec env --ignore-signal=CHLD cat {base}/alive > {base}/nodes/{name}.out
@@ -123,7 +125,7 @@ class Node:
         init = self.init or self._boot()
         with open(self.base / "log" / f"{self.name}.out", "ab") as log:
             subprocess.Popen(
-                ["nsenter", "--target", str(init), "--uts", "--mount", "--pid"]
+                ["nsenter", "--target", str(init), "--uts", "--mount", "--ipc", "--pid"]
                 + ["slurmd", "-D", "-N", self.name, "-f", str(self.base / "slurm.conf")],
                 env={**os.environ, "PATH": _SYSTEM_PATH, "SLURM_CONF": f"{self.base}/slurm.conf"},
                 stdin=subprocess.DEVNULL,
@@ -135,14 +137,16 @@ class Node:
 
     def _boot(self) -> int:
         script = _INIT.format(name=self.name, base=shlex.quote(str(self.base)))
-        spaces = ["--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        unshare = subprocess.Popen(
-            ["unshare", *spaces, "sh", "-c", script],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            cwd="/",
-            start_new_session=True,
-        )
+        spaces = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        with open(self.base / "log" / f"{self.name}.out", "ab") as log:
+            unshare = subprocess.Popen(
+                ["unshare", *spaces, "sh", "-c", script],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
         assert unshare.stdout is not None
         assert unshare.stdout.readline() == b"ready\n", f"{self.name} does not start"
         unshare.stdout.close()
@@ -210,7 +214,9 @@ class MiniSlurm:
             *("sacct", "--noheader", "--parsable2", "--duplicates", "--allocations"),
             *(*chosen, f"--format={fields}"),
         )
-        return [dict(zip(fields.split(","), line.split("|"), strict=True)) for line in text.splitlines()]
+        return [
+            dict(zip(fields.split(","), line.split("|"), strict=True)) for line in text.splitlines()
+        ]
 
     def states(self) -> dict[str, str]:
         """State of every node, as sinfo says it."""
@@ -283,7 +289,14 @@ class MiniSlurm:
         base = self.base
         files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "seed-file": "seed"}
         munge = [f"--{option}={base}/munge.{end}" for option, end in files.items()]
-        self._daemon("munged", "--foreground", "--force", "--num-threads=10", f"--log-file={base}/log/munged.log", *munge)
+        self._daemon(
+            "munged",
+            "--foreground",
+            "--force",
+            "--num-threads=10",
+            f"--log-file={base}/log/munged.log",
+            *munge,
+        )
         data = [f"--datadir={base}/database", "--user=root", "--skip-networking"]
         self.command("mariadb-install-db", "--no-defaults", *data, "--skip-test-db")
         database = f"{base}/mariadb.socket"

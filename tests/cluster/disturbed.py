@@ -1,0 +1,176 @@
+"""Runs to which something happens: where they are, what they left, and whether all of it is right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import torch
+from mini_project import DEVICES, HERE, MiniProject
+from minislurm import MiniSlurm, Node, wait_for
+
+KILLS = HERE / "kills.yaml"
+EPOCHS, UPDATES = 12, 200
+"""Of a run: its epochs, and the updates of each. kills.yaml has them."""
+PATIENCE_S = 240.0
+"""For a job to come to its first checkpoint, or to its end, on a machine with much to do."""
+RANK = "scalewatt.energy.record"
+NOT_LEARNT = ("segment", "peak_memory_bytes", "throughput_samples_per_s")
+
+
+def prepared(slurm: MiniSlurm, path: Path) -> MiniProject:
+    """A project whose dataset is prepared, for copies."""
+    project = MiniProject.on(slurm, path, KILLS)
+    low = {**DEVICES["a100"], "partition": "low"}
+    project.change("cluster", devices={**DEVICES, "a100-low": low})
+    code, output = project.snakemake("results/mini/datasets/waves.json")
+    assert code == 0, output
+    return project
+
+
+def copied(project: MiniProject, path: Path) -> MiniProject:
+    """Another project in the same state."""
+    shutil.copytree(project.path, path, symlinks=True)
+    return MiniProject(path, slurm=project.slurm)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the campaign kills.yaml."""
+
+    project: MiniProject
+    device: str = "a100"
+    repeat: int = 1
+
+    @property
+    def configuration(self) -> str:
+        """Id of the run's configuration."""
+        return f"fourcastnet.pretrain-{self.device}-n002-lbs0001-full"
+
+    @property
+    def target(self) -> str:
+        """The last file that the workflow makes of this run alone."""
+        return f"results/mini/energy/{self.configuration}/{self.repeat}.parquet"
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+        return self.project.results / "runs" / self.configuration / str(self.repeat)
+
+    @property
+    def workdir(self) -> Path | None:
+        """The working directory, once there is one; there is never more than one."""
+        found = list(self.project.work.glob(f"{self.configuration}-{self.repeat}-*"))
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
+    def note(self, name: str) -> Any:
+        """A JSON file of the working directory; None where there is none."""
+        path = None if self.workdir is None else self.workdir / name
+        return json.loads(path.read_text()) if path is not None and path.exists() else None
+
+    @property
+    def segments(self) -> list[dict[str, Any]]:
+        """The segments that have begun."""
+        return self.note("segments.json") or []
+
+    @property
+    def safe_updates(self) -> int:
+        """Updates that are in a checkpoint."""
+        return (self.note("position.json") or {"updates": 0})["updates"]
+
+    @property
+    def job(self) -> str:
+        """Slurm's job that holds the run."""
+        return str(self.note("holder.json")["job"])
+
+    @property
+    def node(self) -> Node:
+        """The node that holds the run."""
+        return self.project.slurm.nodes[self.note("holder.json")["host"]]
+
+    def wait_in_epoch(self, epoch: int = 1, segments: int = 1) -> int:
+        """Wait until so many epochs are safe and the next is trained; updates that are safe then."""
+
+        def is_there() -> bool:
+            return len(self.segments) >= segments and self.safe_updates >= epoch * UPDATES
+
+        wait_for(is_there, f"epoch {epoch} of {self.configuration} {self.repeat}", PATIENCE_S)
+        return self.safe_updates
+
+    def ranks(self) -> list[psutil.Process]:
+        """The ranks on the run's node."""
+        return [process for process in self._recording() if not _is_sampler(process)]
+
+    def samplers(self) -> list[psutil.Process]:
+        """perun's samplers on the run's node."""
+        return [process for process in self._recording() if _is_sampler(process)]
+
+    def _recording(self) -> list[psutil.Process]:
+        return [p for p in self.node.processes() if RANK in p.cmdline() and p.name() != "srun"]
+
+    def history(self) -> list[dict[str, Any]]:
+        """What was learnt, without clocks."""
+        rows = pq.read_table(self.out / "history.parquet").to_pylist()
+        return [
+            {k: v for k, v in row.items() if not k.endswith("_s") and k not in NOT_LEARNT}
+            for row in rows
+        ]
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The weights at the end."""
+        return torch.load(self.out / "weights.pt", map_location="cpu")
+
+
+def _is_sampler(process: psutil.Process) -> bool:
+    """Whether a process was forked from a rank."""
+    parent = process.parent()
+    return parent is not None and parent.cmdline() == process.cmdline()
+
+
+def assert_same_results(run: Run, undisturbed: Run) -> None:
+    """Weights and history, bit for bit."""
+    assert run.history() == undisturbed.history()
+    weights, others = run.weights(), undisturbed.weights()
+    assert weights.keys() == others.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(tensor, others[name]), name
+
+
+def assert_nothing_twice(run: Run) -> None:
+    """Segments that follow one another, each with its own recording, energy counted once, no holder left."""
+    segments = run.segments
+    assert [s["segment"] for s in segments] == list(range(len(segments)))
+    assert [s["outcome"] for s in segments].count("finished") == 1
+    assert segments[0]["from_updates"] == 0 and segments[-1]["to_updates"] == EPOCHS * UPDATES
+    for one, following in pairwise(segments):
+        assert one["to_updates"] == following["from_updates"], segments
+        assert one["ended_s"] <= following["started_s"], segments
+    assert [row["epoch"] for row in run.history()] == list(range(EPOCHS))
+    files = Counter(path.name for path in (run.out / "perun").iterdir())
+    recorded = {name.split(".")[0] for name in files if name.endswith(".journal")}
+    assert recorded == {f"segment-{s['segment']:03d}" for s in segments}
+    rows = pq.read_table(run.project.path / run.target).to_pylist()
+    keys = Counter((r["segment"], r["node"], r["device_kind"], r["stage"]) for r in rows)
+    assert set(keys.values()) == {1}
+    assert all(r["energy_j"] is not None for r in rows if r["device_kind"] == "cpu"), rows
+    used = [r for r in rows if r["device_kind"] == "cpu"]
+    assert {r["segment"] for r in used} == {s["segment"] for s in segments}
+    for segment in segments:
+        covered_s = sum(r["duration_s"] for r in used if r["segment"] == segment["segment"])
+        assert 0 < covered_s < segment["ended_s"] - segment["started_s"] + 1, segment
+    assert run.workdir is not None and not (run.workdir / "holder.json").exists()
+    assert not list(run.out.rglob("*.tmp*")) and not list(run.workdir.rglob("*.tmp*"))
+
+
+def assert_lost_at_most_an_epoch(run: Run, safe_updates: int, segment: int = 0) -> None:
+    """What was safe before the disturbance of a segment stayed so."""
+    assert run.segments[segment]["to_updates"] >= safe_updates
+    assert run.segments[segment + 1]["from_updates"] >= safe_updates

@@ -1,0 +1,131 @@
+"""What cannot work is said once, clearly, and burns no jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from mini_project import CAMPAIGN, MiniProject
+from minislurm import MiniSlurm, wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+ONE = "results/mini/runs/fourcastnet.pretrain-a100-n001-lbs0002-full/1/provenance.json"
+TWO = "results/mini/runs/fourcastnet.pretrain-a100-n002-lbs0002-full/1/provenance.json"
+FOUR = "results/mini/runs/fourcastnet.pretrain-a100-n004-lbs0002-full/1/provenance.json"
+
+
+@pytest.fixture()
+def project(slurm: MiniSlurm, tmp_path: Path) -> MiniProject:
+    slurm.cancel_all()
+    return MiniProject.on(slurm, tmp_path / "project")
+
+
+def notes(output: str) -> list[str]:
+    """What was said, without the announcements of jobs."""
+    return [line for line in output.splitlines() if not re.match(r"\s*\d+:\d\d  \[", line)]
+
+
+def trainings(project: MiniProject) -> int:
+    """How many jobs were submitted for trainings."""
+    return len(list(project.path.glob(".snakemake/slurm_logs/rule_train/*/*.log")))
+
+
+def test_all_that_slurm_cannot_give_is_said_before_anything_is_submitted(
+    project: MiniProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MINI_ACCOUNT", raising=False)
+    before = project.slurm.states()
+    project.change("cluster", account="$MINI_ACCOUNT")
+    project.change_devices(gpus_per_node=8, cpus_per_node=32, cpus_per_rank=4)
+    project.change("profile", **{"default-resources": ["slurm_partition='cpuonyl'", "runtime=9"]})
+    code, output = project.snakemake(TWO)
+    assert code == 1
+    said = "\n".join(notes(output))
+    assert "profiles/mini/cluster.yaml: account: MINI_ACCOUNT is not set" in said
+    assert "export MINI_ACCOUNT=<your project> (yours: test)" in said
+    assert "asks for 8 GPUs on a node; a node of partition accelerated has at most 4" in said
+    assert "Slurm has no partition 'cpuonyl'" in said and "did you mean 'cpuonly'?" in said
+    assert "Traceback" not in output
+    assert project.slurm.states() == before
+    assert not trainings(project)
+
+
+def test_an_account_that_is_not_the_users_is_refused_with_the_users(project: MiniProject) -> None:
+    project.change("cluster", account="nobodys")
+    code, output = project.snakemake(ONE)
+    assert code == 1
+    assert "account: Slurm does not let you use 'nobodys'; allowed: test" in output
+    assert not trainings(project)
+
+
+def test_what_only_sbatch_knows_is_said_as_slurm_says_it(project: MiniProject) -> None:
+    """More GPUs than nodes have are seen by sinfo; a constraint that no node has is not."""
+    project.change(
+        "profile",
+        **{
+            "set-resources": {
+                "train": {"constraint": "'nowhere'"},
+                "dataset": {"runtime": 10, "mem_mb": 4000},
+            }
+        },
+    )
+    code, output = project.snakemake(ONE, FOUR)
+    assert code == 1
+    said = notes(output)
+    assert sum("Invalid feature specification" in line for line in said) == 1, output
+    assert sum("not submitted" in line for line in said) == 2, output
+    assert not trainings(project)
+
+
+def test_a_launcher_that_makes_worlds_of_one_is_named_and_not_tried_again(
+    project: MiniProject,
+) -> None:
+    project.change(
+        "cluster", launcher="srun --mpi=none --nodes={nodes} --ntasks={gpus} --cpus-per-task=1"
+    )
+    code, output = project.snakemake(TWO)
+    assert code == 1
+    (said,) = [line for line in notes(output) if "not submitted again" in line]
+    assert "MPI has 1 ranks, the spec asks for 2" in said
+    assert "log: " in said and "train.log" in said
+    assert trainings(project) == 1, "no retries are burnt"
+    (segments,) = project.work.glob("*/segments.json")
+    assert [one["outcome"] for one in json.loads(segments.read_text())] == ["refused"]
+
+
+def test_a_spent_budget_stops_submission_and_what_was_trained_stays(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    campaign = tmp_path / "mini.yaml"
+    campaign.write_text(CAMPAIGN.read_text() + "\nenergy_budget_kwh: 0.000001\n")
+    project = MiniProject.on(slurm, tmp_path / "project", campaign)
+    code, output = project.snakemake("--jobs", "1", ONE, TWO)
+    assert code == 1
+    finished = [path for path in (ONE, TWO) if (project.path / path).exists()]
+    assert len(finished) == 1
+    (said,) = [line for line in notes(output) if "budget" in line]
+    assert "not submitted: the campaign's energy budget is spent" in said
+    assert trainings(project) == 0, "the log of a finished job is removed"
+
+
+def test_a_job_that_outlives_its_snakemake_is_not_submitted_again(project: MiniProject) -> None:
+    path = project.path / "campaigns" / "mini.yaml"
+    path.write_text(path.read_text().replace("epochs: 3", "epochs: 200"))
+    first = project.start(TWO)
+    wait_for(lambda: any(project.work.glob("*/position.json")), "a checkpoint")
+    first.kill()
+    first.communicate()
+    (job,) = [job for job, state in project.slurm.squeue().items() if state == "RUNNING"]
+    assert project.snakemake("--unlock")[0] == 0
+    code, output = project.snakemake(TWO)
+    assert code == 1
+    (said,) = [line for line in notes(output) if "not submitted" in line]
+    assert f"job {job}" in said and f"scancel {job}" in said
+    wait_for(lambda: (project.path / TWO).exists(), "the end of the job", 120)
+    wait_for(project.slurm.idle, "an empty queue")
+    project.done(TWO)
+    provenance = json.loads((project.path / TWO).read_text())
+    assert [one["outcome"] for one in provenance["segments"]] == ["finished"]
