@@ -133,7 +133,9 @@ def test_the_energy_since_the_last_checkpoint_of_a_killed_segment_is_discarded(
     tmp_path: Path,
 ) -> None:
     stages = [(1, "startup", 0.0, 5.0), (1, "train", 5.0, 20.0), (1, "checkpoint", 20.0, 21.0)]
-    for outcome, lost_s in (("killed", 19.0), ("failed", 19.0), ("stopped", 0.0)):
+    ends = ("killed", "was killed"), ("failed", "failed"), ("refused", "refused its input")
+    for outcome, how in (*ends, ("stopped", "")):
+        lost_s = 19.0 if how else 0.0
         run = tmp_path / outcome
         made = [{"segment": 1, "outcome": outcome}]
         make_run(run, stages=[*stages, (1, "train", 21.0, 40.0)], segments=made)
@@ -144,9 +146,7 @@ def test_the_energy_since_the_last_checkpoint_of_a_killed_segment_is_discarded(
         assert totals.discarded_j("cpu") == pytest.approx(lost_s * 150)
         details = [one["detail"] for one in totals.flags if one["code"] == "segment_killed"]
         assert details == (
-            [f"segment 1 was killed; {lost_s} s of its work were lost and done again"]
-            if lost_s
-            else []
+            [f"segment 1 {how}; {lost_s} s of its work were lost and done again"] if lost_s else []
         )
 
 
@@ -156,6 +156,30 @@ def test_a_segment_killed_before_its_first_checkpoint_discards_all(tmp_path: Pat
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
     energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
     assert EnergyTotals(energy, with_staging=True).discarded_j("cpu") == pytest.approx(40 * 150)
+
+
+def test_the_energy_of_a_run_is_the_sum_of_its_segments_however_they_ended(tmp_path: Path) -> None:
+    """Stopped with perun's file; killed and failed with the journal alone; refused with nothing."""
+    outcomes = ("stopped", "killed", "failed", "refused", "finished")
+    stages = []
+    for number, outcome in enumerate(outcomes):
+        if outcome == "refused":
+            continue
+        at = 100.0 * number
+        stages += [(number, "startup", at, at + 5), (number, "train", at + 5, at + 40)]
+        stem = tmp_path / "perun" / f"segment-{number:03d}"
+        sensors = {"cpu_0_package-0": counter(N, 150)}
+        write_journal(stem.with_name(f"{stem.name}.n1.journal"), "n1", sensors, start=T0 + at)
+        if outcome == "finished":
+            stem.with_suffix(".hdf5").write_bytes(b"a file that perun was killed in")
+    segments = [{"segment": n, "outcome": outcome} for n, outcome in enumerate(outcomes)]
+    make_run(tmp_path, stages=stages, segments=segments)
+    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.joules("cpu") == pytest.approx(4 * 40 * 150)
+    assert totals.runtime_s == pytest.approx(4 * 40)
+    assert totals.discarded_j("cpu") == pytest.approx(2 * 40 * 150)
+    assert {"segment_killed", "segment_not_started", "hdf5_unreadable"} <= codes(totals.flags)
 
 
 def test_discarded_energy_is_a_column_of_the_run_and_in_its_total(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ from scalewatt.files import read_json, write_table
 LOST_PERIODS = 3
 
 _OPEN_STAGES = ("startup", "shutdown")
-_DISCARDING = ("killed", "failed")
-"""Outcomes of a segment that throw away what was done since its last checkpoint."""
+_DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
+"""Outcomes of a segment that throw away what was done since its last checkpoint, in words."""
 
 Event = dict[str, Any]
 
@@ -205,8 +205,8 @@ def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
     if ended.get("outcome") == "monitor_lost":
         detail = f"segment {number} stopped at a checkpoint, because it was not recorded any more"
         return [flag("monitor_lost", None, f"{detail}: {ended.get('detail')}")]
-    if ended.get("outcome") in _DISCARDING:
-        detail = f"segment {number} was killed; {lost_s:.1f} s of its work were lost and done again"
+    if how := _DISCARDING.get(str(ended.get("outcome"))):
+        detail = f"segment {number} {how}; {lost_s:.1f} s of its work were lost and done again"
         return [flag("segment_killed", None, detail)]
     return []
 
