@@ -139,6 +139,7 @@ def test_a_node_that_holds_no_run_ends_the_plan(tmp_path: Path) -> None:
     workspace.edit("profiles/horeka/cluster.yaml", "cpus_per_node: 152", "cpus_per_node: 76")
     code, output = workspace.snakemake("-n", "all", profile="horeka")
     assert code == 1
+    assert "scalewatt: error: profiles/horeka/cluster.yaml: " in output
     assert "no node of devices.a100 holds it" in output
     assert "allowed: cpus_per_rank of at most 19" in output
     assert "Traceback" not in output

@@ -49,7 +49,7 @@ elif RESULTS_ONLY is None:
     RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
 if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_devices, CAMPAIGN, CLUSTER)
-    checked(check_requests, CAMPAIGN, CLUSTER)
+    checked(check_requests, CAMPAIGN, CLUSTER, CLUSTER_FILE)
     checked(check_commands, CAMPAIGN)
 
 RESULTS = f"results/{CAMPAIGN.name}"

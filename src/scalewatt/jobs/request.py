@@ -190,21 +190,24 @@ def _check_cpus(ranks_per_node: int, device: Device, what: str) -> None:
         )
 
 
-def check_requests(campaign: Campaign, cluster: Cluster) -> None:
+def check_requests(campaign: Campaign, cluster: Cluster, where: str = "cluster file") -> None:
     """InputError where a job of the campaign could not run on the cluster, before anything starts.
 
-    Only devices with a partition are asked for jobs.
+    Only devices with a partition are asked for jobs. `where` names the cluster file.
     """
     probe = campaign.idle_probe
-    for name in sorted(campaign.devices()):
-        device = cluster.devices[name]
-        if device.partition is None:
-            continue
+    devices = {name: cluster.devices[name] for name in sorted(campaign.devices())}
+    devices = {name: device for name, device in devices.items() if device.partition is not None}
+    try:
         for id_, configuration in campaign.configurations.items():
-            if configuration.device == name:
-                training_request(run_spec(campaign, id_, 1), device, cluster)
+            if configuration.device in devices:
+                spec = run_spec(campaign, id_, 1)
+                training_request(spec, devices[configuration.device], cluster)
         if probe is not None:
-            probe_request(device, cluster, probe.job_minutes)
+            for device in devices.values():
+                probe_request(device, cluster, probe.job_minutes)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
 
 
 def as_resources(request: Request) -> dict[str, str | int | None]:
