@@ -89,7 +89,7 @@ def most_telling(noted: str | None, log: str) -> str | None:
     found = [noted] if noted else []
     found += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
     causes = [line for line in found if not _CONSEQUENCE.search(line)]
-    killed = [line.strip() for line in lines if _KILLED.search(line)]
+    killed = [f"a rank was killed ({line.strip('= ')})" for line in lines if _KILLED.search(line)]
     said = list(_matches(_SAID, lines))
     rest = [line.strip() for line in lines if line.strip()][-1:]
     best = next(iter([*causes, *killed, *said, *found, *rest]), None)

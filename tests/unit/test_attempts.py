@@ -1,0 +1,186 @@
+"""Notes of submissions and attempts: complete, or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_files import NAME, make_spec
+
+from scalewatt.campaign.spec import spec_sha256
+from scalewatt.errors import InputError
+from scalewatt.files import write_json
+from scalewatt.jobs.attempts import (
+    FAILED,
+    HELD,
+    REASON_CHARACTERS,
+    REFUSED,
+    Attempt,
+    Submission,
+    attempt_path,
+    note_submission,
+    noted_attempt,
+    one_line,
+    read_attempt,
+    read_submission,
+    run_key,
+    submission_path,
+)
+from scalewatt.jobs.hold import HeldError
+from scalewatt.jobs.notes import read_note
+from scalewatt.jobs.position import (
+    Progress,
+    done_updates,
+    find_workdirs,
+    note_position,
+    note_progress,
+    read_position,
+    read_progress,
+)
+
+SPEC = make_spec()
+
+
+@pytest.fixture(autouse=True)
+def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+
+
+def test_notes_are_named_by_the_run_and_lie_beside_the_working_directories(tmp_path: Path) -> None:
+    key = f"{NAME}-1-{spec_sha256(SPEC)[:12]}"
+    assert run_key(SPEC) == key
+    assert attempt_path(tmp_path, SPEC) == tmp_path / "attempts" / f"{key}.json"
+    assert submission_path(tmp_path, SPEC) == tmp_path / "attempts" / f"{key}.submitted.json"
+
+
+def test_an_attempt_is_noted_when_it_begins_and_when_it_ends(tmp_path: Path) -> None:
+    before = time.time()
+    with noted_attempt(tmp_path, SPEC) as note:
+        begun = read_attempt(tmp_path, SPEC)
+        assert begun is not None
+        assert (begun.job, begun.pid, begun.ended_s, begun.code) == (
+            "4711",
+            os.getpid(),
+            None,
+            None,
+        )
+        note.code, note.reason = 75, None
+    ended = read_attempt(tmp_path, SPEC)
+    assert ended is not None and ended.ended_s is not None
+    assert before <= ended.started_s <= ended.ended_s <= time.time()
+    assert (ended.code, ended.reason) == (75, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "reason"),
+    [
+        (InputError("a.yaml: gpus: is 3"), REFUSED, "a.yaml: gpus: is 3"),
+        (HeldError("held by job 12", None), HELD, "held by job 12"),
+        (ValueError("at\nthe end"), FAILED, "ValueError: at the end"),
+        (KeyboardInterrupt(), FAILED, "KeyboardInterrupt"),
+    ],
+)
+def test_what_an_attempt_raises_is_noted_and_goes_on(
+    tmp_path: Path, error: BaseException, code: int, reason: str
+) -> None:
+    with pytest.raises(type(error)), noted_attempt(tmp_path, SPEC):
+        raise error
+    found = read_attempt(tmp_path, SPEC)
+    assert found is not None and (found.code, found.reason) == (code, reason)
+
+
+def test_an_attempt_without_a_code_has_failed(tmp_path: Path) -> None:
+    with noted_attempt(tmp_path, SPEC):
+        pass
+    found = read_attempt(tmp_path, SPEC)
+    assert found is not None and found.code == FAILED
+
+
+def test_an_attempt_that_cannot_be_noted_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "attempts").write_text("in the way")
+    with noted_attempt(tmp_path, SPEC) as note:
+        note.code = 0
+    assert read_attempt(tmp_path, SPEC) is None
+
+
+def test_a_submission_is_noted_with_who_made_it(tmp_path: Path) -> None:
+    note_submission(tmp_path, SPEC, "12", "logs/12.log")
+    found = read_submission(tmp_path, SPEC)
+    assert found is not None
+    assert (found.job, found.log, found.pid, found.unstarted) == (
+        "12",
+        "logs/12.log",
+        os.getpid(),
+        0,
+    )
+
+
+def test_submissions_in_which_no_segment_began_are_counted(tmp_path: Path) -> None:
+    counts = [note_submission(tmp_path, SPEC, str(job), None).unstarted for job in range(3)]
+    assert counts == [0, 1, 2]
+    workdir = tmp_path / f"{run_key(SPEC)}-dddddddd"
+    workdir.mkdir()
+    segment = {"segment": 0, "outcome": "stopped", "job": "2"}
+    write_json(workdir / "segments.json", [segment])
+    assert note_submission(tmp_path, SPEC, "3", None).unstarted == 0
+
+
+@given(st.text())
+def test_a_reason_is_one_short_line(text: str) -> None:
+    line = one_line(text)
+    assert len(line) <= REASON_CHARACTERS
+    assert len(line.splitlines()) <= 1
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(
+    ["job", "host", "pid", "started_s", "ended_s", "code", "reason", "submitted_s", "log", "x"]
+)
+
+
+@given(content=ANYTHING | st.dictionaries(NAMES, ANYTHING))
+def test_a_note_of_whatever_content_is_whole_or_none(
+    tmp_path_factory: pytest.TempPathFactory, content: object
+) -> None:
+    path = tmp_path_factory.mktemp("note") / "note.json"
+    path.write_text(json.dumps(content))
+    for found in (read_note(path, Attempt), read_note(path, Submission)):
+        if found is not None:
+            assert isinstance(found.host, str) and isinstance(found.pid, int)
+
+
+def test_a_torn_note_is_none(tmp_path: Path) -> None:
+    note_submission(tmp_path, SPEC, "12", None)
+    path = submission_path(tmp_path, SPEC)
+    path.write_bytes(path.read_bytes()[:-9])
+    assert read_submission(tmp_path, SPEC) is None
+
+
+def test_the_working_directory_that_was_used_last_counts(tmp_path: Path) -> None:
+    assert find_workdirs(tmp_path, SPEC) == [] and done_updates(tmp_path, SPEC) == 0
+    for number, data in enumerate(("dddddddd", "eeeeeeee")):
+        workdir = tmp_path / f"{run_key(SPEC)}-{data}"
+        workdir.mkdir()
+        note_position(workdir, 12 * (number + 1), number + 1, 0)
+        os.utime(workdir / "position.json", (1e9 + number, 1e9 + number))
+    assert [path.name[-8:] for path in find_workdirs(tmp_path, SPEC)] == ["eeeeeeee", "dddddddd"]
+    assert done_updates(tmp_path, SPEC) == 24
+
+
+def test_positions_and_progress_are_read_as_they_were_written(tmp_path: Path) -> None:
+    assert read_position(tmp_path) is None and read_progress(tmp_path) is None
+    note_position(tmp_path, 17, 1, 5)
+    position = read_position(tmp_path)
+    assert position is not None and (position.updates, position.epoch, position.step) == (17, 1, 5)
+    progress = Progress(0, 1, 4, 5, 12, 17, 48, None, "train", 1e9)
+    note_progress(tmp_path, progress)
+    assert read_progress(tmp_path) == progress

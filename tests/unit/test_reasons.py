@@ -1,0 +1,94 @@
+"""Why a segment failed, in one line."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from scalewatt.energy import reasons
+from scalewatt.energy.reasons import (
+    Failure,
+    has_room,
+    is_full,
+    most_telling,
+    note_failure,
+    read_failure,
+)
+
+TRACEBACK = """resnet50 epoch 1/3: train_loss 2.3
+Traceback (most recent call last):
+  File "loop.py", line 3, in run
+    raise ValueError("no")
+ValueError: the loss is no number
+"""
+BROKEN = """Traceback (most recent call last):
+  File "loop.py", line 3, in run
+RuntimeError: [pair.cc:534] Connection closed by peer [127.0.0.1]:3
+"""
+KILLED = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+"""
+
+
+@pytest.mark.parametrize(
+    ("noted", "log", "expected"),
+    [
+        (None, "", None),
+        (None, TRACEBACK, "ValueError: the loss is no number"),
+        (None, BROKEN + TRACEBACK, "ValueError: the loss is no number"),
+        (None, TRACEBACK + "scalewatt: error: a: is wrong\nlast", "a: is wrong"),
+        ("OSError: disk", TRACEBACK, "OSError: disk"),
+        ("RuntimeError: Connection closed by peer", TRACEBACK, "ValueError: the loss is no number"),
+        ("RuntimeError: Connection closed by peer", KILLED, "a rank was killed (EXIT CODE: 9)"),
+        (
+            None,
+            BROKEN + "srun: error: n2: task 3: Killed\n",
+            "a rank was killed (srun: error: n2: task 3: Killed)",
+        ),
+        (
+            None,
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0\n",
+            "a rank was killed (slurmstepd: error: Detected 1 oom_kill event in StepId=3.0)",
+        ),
+        (None, BROKEN, "RuntimeError: [pair.cc:534] Connection closed by peer [127.0.0.1]:3"),
+        (
+            None,
+            "scalewatt: the rank with process id 7 has died\nbye\n",
+            "the rank with process id 7 has died",
+        ),
+        (None, "one\n\ntwo words \n\n", "two words"),
+    ],
+)
+def test_the_line_that_says_most_is_told(noted: str | None, log: str, expected: str | None) -> None:
+    assert most_telling(noted, log) == expected
+
+
+def test_the_first_rank_that_fails_is_the_one_that_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "segment-000.failure"
+    assert read_failure(path) is None
+    note_failure(path, Failure(64, 1, "first"))
+    note_failure(path, Failure(70, 0, "second"))
+    assert read_failure(path) == Failure(64, 1, "first")
+
+
+def test_a_failure_that_cannot_be_noted_is_no_other_failure(tmp_path: Path) -> None:
+    note_failure(tmp_path / "no" / "folder", Failure(70, None, "why"))
+
+
+def test_a_full_disk_is_recognised_also_as_the_cause_of_another_error() -> None:
+    full, other = OSError(errno.ENOSPC, "full"), OSError(errno.EACCES, "denied")
+    assert is_full(full) and is_full(OSError(errno.EDQUOT, "quota"))
+    assert not is_full(other) and not is_full(None)
+    for told in (ValueError("a"), RuntimeError("b")):
+        told.__context__ = full
+        assert is_full(told)
+
+
+def test_room_is_for_more_than_a_few_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert has_room(tmp_path)
+    assert has_room(tmp_path / "nowhere"), "what cannot be asked is not full"
+    monkeypatch.setattr(reasons, "ROOM_BYTES", 1 << 80)
+    assert not has_room(tmp_path)
