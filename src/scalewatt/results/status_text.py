@@ -63,6 +63,8 @@ def _head(status: CampaignStatus) -> list[str]:
     origins = ", ".join(f"{_kwh(kwh)} {origin}" for origin, kwh in sorted(spent.by_origin.items()))
     least = "at least " if spent.unknown_runs else ""
     energy = f"{least}{_kwh(spent.kwh)} kWh so far" + (f" ({origins})" if origins else "")
+    if campaign.energy_budget_kwh is not None:
+        energy += f" of {campaign.energy_budget_kwh:g}"
     lines += [f"         {states}", f"energy   {energy}, {spent.gpu_hours:.1f} GPUh"]
     if status.ends_s is not None:
         lines.append(f"ends     about {clock(status.ends_s, status.asked_s)}")
@@ -194,6 +196,7 @@ def status_json(status: CampaignStatus) -> dict[str, Any]:
         "updates_total": total,
         "ends_s": status.ends_s,
         "energy_kwh": spent.kwh,
+        "energy_budget_kwh": status.campaign.energy_budget_kwh,
         "energy_kwh_by_origin": dict(spent.by_origin),
         "energy_unknown_runs": list(spent.unknown_runs),
         "superseded_energy_kwh": spent.superseded_kwh,
