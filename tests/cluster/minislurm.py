@@ -1,7 +1,7 @@
 """A miniature HoreKa: a real Slurm, with accounting, on this machine alone.
 
-Each node is a slurmd in its own UTS, mount and process namespaces: it has its own host name,
-/dev/shm and process table, and all that runs on it ends with it. Whatever ends the process that
+Each node is a slurmd in its own UTS, mount, IPC and process namespaces: it has its own host
+name, shared memory and process table, and all that runs on it ends with it. Whatever ends the process that
 started a cluster ends the cluster too. Ports are free ones and folders temporary, so that clusters
 live side by side and leave nothing. Needs root.
 
@@ -125,8 +125,10 @@ class Node:
         init = self.init or self._boot()
         with open(self.base / "log" / f"{self.name}.out", "ab") as log:
             subprocess.Popen(
-                ["nsenter", "--target", str(init), "--uts", "--mount", "--ipc", "--pid"]
-                + ["slurmd", "-D", "-N", self.name, "-f", str(self.base / "slurm.conf")],
+                [
+                    *("nsenter", "--target", str(init), "--uts", "--mount", "--ipc", "--pid"),
+                    *("slurmd", "-D", "-N", self.name, "-f", str(self.base / "slurm.conf")),
+                ],
                 env={**os.environ, "PATH": _SYSTEM_PATH, "SLURM_CONF": f"{self.base}/slurm.conf"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
