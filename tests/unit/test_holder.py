@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import signal
@@ -12,14 +10,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from holder_records import (
+    DEAD_PID,
+    HOLD,
+    PATIENCE_S,
+    on_this_machine,
+    put_record,
+    sleep_by,
+    starter,
+)
 
-from scalewatt.errors import InputError
 from scalewatt.jobs import hold, job_state
-from scalewatt.jobs.hold import Beat, held, hold_node, hold_run, require_held
+from scalewatt.jobs.hold import held, hold_node, hold_run
 from scalewatt.jobs.holder import (
     GONE_SILENT_S,
     SILENT_S,
@@ -27,13 +34,9 @@ from scalewatt.jobs.holder import (
     Holder,
     holder_is_alive,
     read_holder,
-    read_record,
     silence_s,
 )
-from scalewatt.jobs.machine import machine_id, process_started_s
-
-PATIENCE_S = 60
-DEAD_PID = 2**22 + 1  # above Linux's greatest
+from scalewatt.jobs.machine import process_started_s
 
 
 @pytest.fixture(autouse=True)
@@ -45,48 +48,10 @@ def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
-    """Starts Python code that gets `arguments`; its process and the first line that it prints."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(code: str, *arguments: object) -> tuple[subprocess.Popen[str], str]:
-        command = [sys.executable, "-c", code, *map(str, arguments)]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        started.append(process)
-        assert process.stdout is not None
-        return process, process.stdout.readline().strip()
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
+    with starter() as run:
+        yield run
 
 
-def put_record(workdir: Path, silent_s: float = 0.0, **fields: Any) -> Holder:
-    """The record of a holder of another machine, renewed so many seconds ago."""
-    said = {"host": "n9", "pid": DEAD_PID, "pid_started_s": 1.0, "job": None, "since_s": 1.7e9}
-    path = workdir / "holder.json"
-    path.write_text(json.dumps({**said, "machine": "elsewhere/1", **fields}))
-    then = time.time() - silent_s
-    os.utime(path, (then, then))
-    found = read_holder(workdir)
-    assert found is not None
-    return found
-
-
-def on_this_machine(**fields: Any) -> dict[str, Any]:
-    return {"host": socket.gethostname(), "machine": machine_id(), **fields}
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from scalewatt.jobs.hold import held, hold_run
-with held(hold_run(Path(sys.argv[1]))):
-    print("held", flush=True)
-    time.sleep(600)
-"""
 WITH_RANK = """
 import subprocess, sys, time
 from pathlib import Path
@@ -169,22 +134,14 @@ def test_a_rank_that_outlived_its_launcher_holds_the_run(
             waits.append(seconds)
             if len(waits) == 3:
                 os.kill(int(rank), signal.SIGKILL)
-            real_sleep(0.05)
+            time.sleep(0.05)
 
-        real_sleep = time.sleep
-        monkeypatch.setattr(hold.time, "sleep", sleep)
+        sleep_by(monkeypatch, sleep)
         with held(hold_run(tmp_path)):
             assert len(waits) >= 3
     finally:
-        monkeypatch.undo()
-        with_suppressed_kill(int(rank))
-
-
-def with_suppressed_kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+        with suppress(ProcessLookupError):
+            os.kill(int(rank), signal.SIGKILL)
 
 
 def test_another_process_with_the_number_of_a_dead_holder_is_not_taken_for_it(
@@ -278,7 +235,7 @@ def test_a_taker_on_its_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
         if len(waits) == 3:
             claim.unlink()
 
-    monkeypatch.setattr(hold.time, "sleep", sleep)
+    sleep_by(monkeypatch, sleep)
     with held(hold_run(tmp_path)):
         pass
     assert len(waits) == 3
@@ -345,6 +302,14 @@ def test_a_holder_elsewhere_outside_of_slurm_lives_by_its_heartbeat(
     assert holder_is_alive(put_record(tmp_path, silent_s), tmp_path) is alive
 
 
+def test_who_knows_the_queue_asks_it_no_further(tmp_path: Path, squeue: Path) -> None:
+    holder = put_record(tmp_path, WHILE, job="123")
+    assert holder_is_alive(holder, tmp_path, {"123": "running"}.get) is True  # type: ignore[arg-type]
+    assert holder_is_alive(holder, tmp_path, {}.get) is None
+    assert holder_is_alive(holder, tmp_path, {"123": "gone"}.get) is False  # type: ignore[arg-type]
+    assert not (squeue.parent / "calls").exists()
+
+
 def test_silence_is_measured_by_the_clock_of_the_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,7 +361,7 @@ def test_a_job_waits_for_one_that_is_ending(
         if len(waits) == 3:
             (tmp_path / "holder.json").unlink()
 
-    monkeypatch.setattr(hold.time, "sleep", sleep)
+    sleep_by(monkeypatch, sleep)
     with held(hold_run(tmp_path)):
         assert len(waits) == 3
 
@@ -406,7 +371,7 @@ def test_outside_of_slurm_a_run_held_elsewhere_is_refused_at_once(
 ) -> None:
     squeue.write_text("echo RUNNING")
     put_record(tmp_path, job="123")
-    monkeypatch.setattr(hold.time, "sleep", None)
+    sleep_by(monkeypatch, None)
     with pytest.raises(HeldError, match="or scancel 123"), held(hold_run(tmp_path)):
         pass
 
@@ -444,130 +409,3 @@ def test_a_job_that_finds_its_node_in_use_is_refused_and_says_by_whom(
         with pytest.raises(HeldError, match=named) as error, held(hold_node(tmp_path)):
             pass
     assert "exclusive" in str(error.value)
-
-
-# --- file systems -------------------------------------------------------------------------------
-
-
-def test_without_locks_the_record_alone_guards_and_that_is_said_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def none(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", none)
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr(hold, "PATIENCE_S", 0.1)
-    with held(hold_run(tmp_path)):
-        said = capsys.readouterr().err
-        with pytest.raises(HeldError, match=f"process {os.getpid()}"), held(hold_run(tmp_path)):
-            pass
-    assert said.count("has no locks; holder.json alone guards") == 1
-
-
-def test_without_hard_links_one_holds_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none(source: Path, target: Path) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", none)
-    put_record(tmp_path, **on_this_machine())
-    target = hold_run(tmp_path)
-    with held(target) as mine, hold._own_record(target) as (other, _):
-        found = read_holder(tmp_path)
-        assert found is not None and found.token == mine.token
-        assert not hold._linked(other, target.record)
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-
-
-def test_a_link_that_was_made_by_a_lost_request_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = os.link
-
-    def twice(source: Path, target: Path) -> None:
-        real(source, target)
-        raise FileExistsError
-
-    monkeypatch.setattr(os, "link", twice)
-    with held(hold_run(tmp_path)) as mine:
-        found = read_holder(tmp_path)
-        assert found is not None and found.token == mine.token
-
-
-def test_a_full_disk_is_named_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    named = r"holder.json: cannot be written \(No space left"
-    with pytest.raises(InputError, match=named), held(hold_run(tmp_path)):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"host": "n1"}', "null", "\0\0"])
-def test_a_damaged_record_is_of_an_unknown_holder_until_it_is_silent(
-    tmp_path: Path, content: str
-) -> None:
-    path = tmp_path / "holder.json"
-    path.write_text(content)
-    unknown = read_holder(tmp_path)
-    assert unknown is not None
-    assert str(unknown) == "another process"
-    assert holder_is_alive(unknown, tmp_path) is True
-    os.utime(path, (0, 0))
-    with held(hold_run(tmp_path)):
-        found = read_holder(tmp_path)
-        assert found is not None and found.pid == os.getpid()
-
-
-# --- keeping it ---------------------------------------------------------------------------------
-
-
-def test_a_holder_renews_its_record_and_writes_it_again_if_it_was_deleted(tmp_path: Path) -> None:
-    target = hold_run(tmp_path)
-    with held(target) as mine:
-        beat = Beat(target, mine.token)
-        os.utime(target.record, (0, 0))
-        beat.renew()
-        assert silence_s(target.record) < PATIENCE_S
-        target.record.unlink()
-        beat.renew()
-        found = read_record(target.record)
-        assert found is not None and found.token == mine.token
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-
-
-BEATING = HOLD.replace(
-    "import sys, time", "import sys, time\nfrom scalewatt.jobs import hold"
-).replace("with held", "hold.Beat.__init__.__defaults__ = (0.05,)\nwith held")
-
-
-def test_a_holder_that_was_taken_for_dead_ends_and_leaves_the_new_one_alone(
-    tmp_path: Path, start: Callable[..., Any]
-) -> None:
-    process, said = start(BEATING, tmp_path)
-    assert said == "held"
-    path = tmp_path / "new.json"
-    path.write_text(json.dumps({"host": "n9", "pid": 3, "job": "124", "since_s": 1.7e9}))
-    os.replace(path, tmp_path / "holder.json")
-    _, errors = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 73, errors
-    assert "trained by job 124 (process 3 on n9)" in errors
-    now = read_holder(tmp_path)
-    assert now is not None and now.job == "124"
-
-
-def test_a_rank_whose_run_is_held_by_another_may_not_write(tmp_path: Path) -> None:
-    with held(hold_run(tmp_path)) as mine:
-        require_held(tmp_path, mine.token)
-        require_held(tmp_path, None)
-        (tmp_path / "holder.json").rename(tmp_path / "before.json")
-        require_held(tmp_path, mine.token)
-        put_record(tmp_path, job="124")
-        with pytest.raises(HeldError, match="job 124"):
-            require_held(tmp_path, mine.token)

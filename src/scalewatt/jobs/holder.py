@@ -16,6 +16,7 @@ import json
 import socket
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,25 +108,30 @@ def read_record(path: Path) -> Holder | None:
         return Holder("", 0, None, None, 0.0, token=token)
 
 
-def holder_is_alive(holder: Holder, workdir: Path) -> bool | None:
+def holder_is_alive(
+    holder: Holder, workdir: Path, state_of_job: Callable[[str], JobState | None] = job_state
+) -> bool | None:
     """Whether the holder of a working directory lives; None where nobody can tell.
 
     Asks the kernel on its own machine (a frozen process lives; so does a run whose ranks outlived
-    their launcher), else Slurm about its job (up to 10 s), else the time of the record, which a
-    living holder renews.
+    their launcher), else Slurm about its job (squeue, up to 10 s, unless the caller knows
+    `state_of_job`), else the time of the record, which a living holder renews.
     """
     if holder.is_here and not _process_lives(holder) and _is_locked(workdir / LOCK):
         return True
-    return judge(holder, workdir / HOLDER)
+    return judge(holder, workdir / HOLDER, state_of_job=state_of_job)
 
 
-def judge(holder: Holder, record: Path, watched_s: float = 0.0) -> bool | None:
+def judge(
+    holder: Holder,
+    record: Path,
+    watched_s: float = 0.0,
+    state_of_job: Callable[[str], JobState | None] = job_state,
+) -> bool | None:
     """`holder_is_alive` for a record whose lock is free, unchanged for `watched_s` before our eyes."""
-    own_job = holder.job is not None and holder.job == current_job()
     if holder.is_here and _process_lives(holder):
         return True
-    # Its own job runs, of course: a requeued one meets the record of its earlier start.
-    state: JobState | None = "gone" if own_job else job_state(holder.job) if holder.job else None
+    state = _job_state(holder.job, state_of_job)
     if state == "running":
         return True
     if holder.is_here and state != "ending":
@@ -135,6 +141,13 @@ def judge(holder: Holder, record: Path, watched_s: float = 0.0) -> bool | None:
     if silent_s > (GONE_SILENT_S if state or rebooted else SILENT_S):
         return False
     return True if silent_s < GONE_SILENT_S else None
+
+
+def _job_state(job: str | None, state_of_job: Callable[[str], JobState | None]) -> JobState | None:
+    if job is None:
+        return None
+    # Our own job runs, of course: a requeued one meets the record of its earlier start.
+    return "gone" if job == current_job() else state_of_job(job)
 
 
 def _process_lives(holder: Holder) -> bool:
