@@ -1,0 +1,74 @@
+"""A campaign whose energy budget is spent starts no training, on a machine without a scheduler too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.cli import main
+from scalewatt.jobs.attempts import attempt_path
+from scalewatt.jobs.notes import run_key
+from scalewatt.jobs.submissions import Submissions
+from scalewatt.results import spent
+from scalewatt.results.spent import Spent
+
+TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
+LOCAL = "profiles/local/cluster.yaml"
+
+
+@pytest.fixture()
+def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tiny campaign with a budget of 2 kWh, of which 2.5 are spent."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(TINY.read_text()), "energy_budget_kwh": 2}))
+    monkeypatch.setattr(spent, "spent_kwh", lambda *_: Spent(2.5, 1.0, {"measured": 2.5}, ()))
+    return path
+
+
+def test_a_training_is_refused_and_its_attempt_noted(
+    tmp_path: Path, campaign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = load_campaign(campaign, None)
+    spec = run_spec(loaded, next(iter(loaded.configurations)), 1)
+    out = tmp_path / "results" / "runs" / spec["configuration"] / "1"
+    out.mkdir(parents=True)
+    (out / "spec.json").write_text(spec_text(spec))
+    place = ["--cluster", LOCAL, "--work", str(tmp_path / "work"), "--out", str(out)]
+    code = main(["train", str(out / "spec.json"), *place, "--budget-of", str(campaign)])
+    assert code == 1
+    said = capsys.readouterr().err
+    assert f"{spec['configuration']} repeat 1: the campaign's energy budget is spent" in said
+    assert "2.5 of 2 kWh" in said
+    assert json.loads(attempt_path(tmp_path / "work", spec).read_text())["code"] == 64
+
+
+def test_a_run_that_is_trained_is_still_published(tmp_path: Path, campaign: Path) -> None:
+    loaded = load_campaign(campaign, None)
+    spec = run_spec(loaded, next(iter(loaded.configurations)), 1)
+    path = tmp_path / "spec.json"
+    path.write_text(spec_text(spec))
+    submissions = Submissions(tmp_path / "work", 3, 2.0, lambda: 2.5)
+    assert submissions.refusal(path) is not None
+    workdir = tmp_path / "work" / f"{run_key(spec)}-01234567"
+    workdir.mkdir(parents=True)
+    (workdir / "result.json").write_text("{}")
+    assert submissions.refusal(path) is None
+
+
+def test_without_a_budget_nobody_asks_what_is_spent(tmp_path: Path) -> None:
+    def never() -> float:
+        raise AssertionError("asked")
+
+    assert Submissions(tmp_path, 3, None, never).over_budget() is None
+
+
+def test_what_is_spent_is_not_counted_anew_for_each_run(tmp_path: Path) -> None:
+    asked = []
+    submissions = Submissions(tmp_path, 3, 2.0, lambda: asked.append(1) or 1.0)
+    assert [submissions.over_budget() for _ in range(5)] == [None] * 5
+    assert len(asked) == 1
