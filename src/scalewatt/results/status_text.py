@@ -84,7 +84,7 @@ def _series_table(status: CampaignStatus) -> list[str]:
         share = f"{_percent(updates, total)} %" if total else _NONE
         numbers = [str(counts[state]) if counts[state] else "·" for state in used]
         rows.append([name, str(len(runs)), *numbers, share])
-    return _columns(rows, words=1)
+    return _columns(rows, {0})
 
 
 def _run_table(status: CampaignStatus) -> list[str]:
@@ -104,7 +104,7 @@ def _run_table(status: CampaignStatus) -> list[str]:
                 _NONE if since is None else clock(since, status.asked_s),
             ]
         )
-    return _columns(rows, words=1)
+    return _columns(rows, {0, 2})
 
 
 def _details(run: RunStatus, now_s: float) -> Iterator[str]:
@@ -282,14 +282,14 @@ def _kwh(kwh: float) -> str:
     return "0" if kwh == 0 else f"{kwh:.1f}" if kwh >= 100 else f"{kwh:.3g}"
 
 
-def _columns(rows: Sequence[Sequence[str]], words: int) -> list[str]:
-    """Rows as columns, the first `words` of them to the left."""
+def _columns(rows: Sequence[Sequence[str]], words: set[int]) -> list[str]:
+    """Rows as columns, those of `words` to the left."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     # Numbers are kept; what names a row gives way.
     widths[0] = max(min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1)), 8)
     return [
         "  ".join(
-            _cut(cell, width).ljust(width) if i < words else cell.rjust(width)
+            _cut(cell, width).ljust(width) if i in words else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
