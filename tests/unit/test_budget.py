@@ -18,7 +18,7 @@ from scalewatt.results import spent
 from scalewatt.results.spent import Spent
 
 TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
-LOCAL = "profiles/local/cluster.yaml"
+LOCAL = str(Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml")
 
 
 @pytest.fixture()
