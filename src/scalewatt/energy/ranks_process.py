@@ -39,7 +39,7 @@ CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
 class RanksProcess:
     """A started launcher. Leaving the context ends what is left of it and of all it started here.
 
-    It gets TERM when this process dies. `locks` are file descriptors that all hold until they end.
+    It gets USR1 when this process dies. `locks` are file descriptors that all hold until they end.
     """
 
     def __init__(
@@ -66,8 +66,9 @@ class RanksProcess:
             },
             start_new_session=True,  # a terminal's Ctrl-C reaches this process only
             pass_fds=tuple(locks),
-            # When this process dies the launcher gets TERM: no rank trains on unwatched.
-            preexec_fn=partial(signal_at_parents_death, signal.SIGTERM),
+            # When this process dies: no rank trains on unwatched. mpiexec and srun pass USR1 on to
+            # the ranks, which stop at a checkpoint; by TERM srun would end them at once.
+            preexec_fn=partial(signal_at_parents_death, signal.SIGUSR1),
         )
 
     def __enter__(self) -> RanksProcess:
