@@ -618,6 +618,15 @@ def test_a_time_of_another_day_has_its_date() -> None:
     assert clock(noon, noon + 86_400) == "2026-11-22 12:00:00"
 
 
+def test_every_key_of_the_json_and_every_state_is_documented(made: Made) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "status.md").read_text()
+    said = status_json(made.status())
+    for key in (*said, *said["runs"][0], *said["series"][0]):
+        assert f"`{key}`" in text, key
+    for state in said["counts"]:
+        assert f"| {state.replace('_', ' ')} |" in text, state
+
+
 # --- damage -------------------------------------------------------------------------------------
 
 WRONG = [
