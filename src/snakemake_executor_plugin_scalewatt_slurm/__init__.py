@@ -8,8 +8,8 @@ the prefix scalewatt-slurm. What differs, and why:
 - Whether a training that ended is submitted again is decided by what it left behind, not by its
   number of attempts; one line says why. What sbatch refuses is not tried again, unless slurmctld
   gave no answer. (`report_job_error`, `handle_job_error`)
-- A job that Slurm put back into its queue is waited for. One that was preempted and is no longer
-  in the queue has ended. (`report_job_error`, `check_active_jobs`)
+- A job that Slurm put back into its queue is waited for. One that was preempted or cancelled and is
+  no longer in the queue has ended. (`report_job_error`, `check_active_jobs`)
 - Jobs that run long are asked about four times more seldom than at first, not ever more seldom, and
   what follows a failed job is as quick as what follows a finished one. (`check_active_jobs`)
 - After NODE_FAIL no node is excluded: Slurm names all nodes of the job and avoids by itself those that
@@ -46,6 +46,8 @@ __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 RUNS = frozenset({"train", "train_command"})
 MEASURED = RUNS | {"probe"}
+_OVERLOOKED = ("PREEMPTED", "CANCELLED")
+"""States in which the parent waits on; sacct prints the second as `CANCELLED by <user>`."""
 _UNREACHABLE = re.compile(r"(?i)timed out|unable to contact|temporarily unavailable")
 _UNREACHABLE_WAITS_S = (5, 10, 20, 40, 60)
 _SLOWEST = 4
@@ -58,7 +60,6 @@ _USED = (
 )
 _USED_OF_INSTANCE = (
     "_failed_nodes",
-    "_preemption_warning",
     "_job_submission_executor",
     "array_jobs",
 )
@@ -180,11 +181,11 @@ class Executor(parent.Executor):
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Yield the jobs that have not ended."""
         still = [info async for info in super().check_active_jobs(active_jobs)]
-        # The first call comes before the parent has its attributes.
-        gone = _preempted_for_good(still) if still and self._preemption_warning else set()
+        gone = _overlooked(still) if still else {}
         for info in still:
-            if info.external_jobid in gone:
-                self.report_job_error(info, msg="preempted, and no longer in Slurm's queue")
+            state = gone.get(str(info.external_jobid))
+            if state is not None:
+                self.report_job_error(info, msg=f"{state}, and no longer in Slurm's queue.")
             else:
                 yield info
         first_s = self.workflow.executor_settings.init_seconds_before_status_checks
@@ -286,17 +287,16 @@ def _words(message: str) -> str:
     return " ".join((slurm.group(1) if slurm else message).split())
 
 
-def _preempted_for_good(jobs: list[SubmittedJobInfo]) -> set[str]:
-    """Ids of the jobs that were preempted and that the queue no longer knows."""
+def _overlooked(jobs: list[SubmittedJobInfo]) -> dict[str, str]:
+    """State, by id, of the jobs that the parent takes for running and that have ended without success."""
+    ids = [str(info.external_jobid) for info in jobs]
     try:
         queued = queued_jobs()
     except NoAnswerError:
-        return set()
-    missing = [str(info.external_jobid) for info in jobs if info.external_jobid not in queued]
-    if not missing:
-        return set()
+        return {}
+    missing = [job for job in ids if job not in queued]
     try:
-        states = accounted_states(missing)
+        states = accounted_states(missing) if missing else {}
     except NoAnswerError:
-        return set(missing)
-    return {job for job in missing if states.get(job) == "PREEMPTED"}
+        return dict.fromkeys(missing, "ended")
+    return {job: states[job] for job in missing if states.get(job) in _OVERLOOKED}

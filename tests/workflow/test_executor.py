@@ -145,6 +145,10 @@ OTHERS: dict[str, list[dict[str, Any]]] = {
         {"states": ["PREEMPTED"]},
         {"do": "mkdir -p preempted; touch preempted/other"},
     ],
+    "cancelled": [
+        {"states": ["CANCELLED by 0"]},
+        {"do": "mkdir -p cancelled; touch cancelled/other"},
+    ],
 }
 
 
@@ -288,11 +292,14 @@ def test_a_job_that_slurm_has_put_back_into_its_queue_is_waited_for(campaign: En
     assert campaign.of("requeued") == []
 
 
-def test_a_job_preempted_for_good_is_submitted_again(campaign: Ended) -> None:
-    assert campaign.is_done("preempted")
-    assert campaign.submitted["preempted"] == 2
-    (said,) = campaign.of("preempted")
-    assert "preempted, and no longer in Slurm's queue" in said
+@pytest.mark.parametrize("name", ["preempted", "cancelled"])
+def test_a_job_preempted_or_cancelled_for_good_is_submitted_again(
+    campaign: Ended, name: str
+) -> None:
+    assert campaign.is_done(name)
+    assert campaign.submitted[name] == 2
+    (said,) = campaign.of(name)
+    assert f"{name.upper()}, and no longer in Slurm's queue" in said
 
 
 def test_a_spent_budget_stops_submission_of_runs_and_probes_only(tmp_path: Path) -> None:
