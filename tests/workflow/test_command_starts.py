@@ -44,7 +44,7 @@ def test_a_run_that_is_asked_to_stop_before_its_commands_start_is_no_failed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Direct(tmp_path, "marked", monkeypatch)
-    asked = """sh -c 'cd work/*/ && touch stop && cd ../.. && exec mpiexec -n {gpus} "$@"' sh"""
+    asked = """sh -c 'cd work/*-*/ && touch stop && cd ../.. && exec mpiexec -n {gpus} "$@"' sh"""
     process = run.start(launcher=asked)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75, output
@@ -84,7 +84,7 @@ def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "the command 'pythn' is not found" in output
-    assert not (tmp_path / "work").exists()
+    assert not list(tmp_path.glob("work/*/spec.json"))
 
 
 def test_a_script_that_changed_since_it_was_planned_is_not_started(
@@ -96,4 +96,4 @@ def test_a_script_that_changed_since_it_was_planned_is_not_started(
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "scripts/waiting.py: has changed since waiting-local-n002-lbs0008-full" in output
-    assert not (tmp_path / "work").exists()
+    assert not list(tmp_path.glob("work/*/spec.json"))

@@ -79,7 +79,9 @@ class Submissions:
     def _held(self, spec: dict[str, Any]) -> str | None:
         for workdir in find_workdirs(self.work, spec):
             holder = read_holder(workdir)
-            if holder is None or holder.job in self._ended or not holder_is_alive(holder, workdir):
+            if holder is None or holder.job in self._ended:
+                continue
+            if holder_is_alive(holder, workdir) is False:
                 continue
             command = f"kill {holder.pid} on {holder.host}"
             if holder.job is not None:
