@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import signal
 from pathlib import Path
@@ -12,10 +13,12 @@ import run_files
 
 from scalewatt.energy import launch
 from scalewatt.energy.ending import EXIT_FAILURE, EXIT_STOPPED
+from scalewatt.energy.reasons import Failure, note_failure
 from scalewatt.energy.record import End, exit_code, note_loss, outcome_of, outcome_path
-from scalewatt.energy.workdir import WorkDir, open_workdir
+from scalewatt.energy.workdir import WorkDir, failure_path, open_workdir
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
+from scalewatt.jobs.attempts import NO_ROOM, noted_attempt
 from scalewatt.training.stop import StopRequest
 
 
@@ -134,6 +137,61 @@ def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
         segment._on_signal(signal.SIGINT, None)
         assert not segment._is_to_end()
     assert "cannot be told to stop" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_when_a_segment_begins_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def begin(work: WorkDir) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spec = run_files.make_spec()
+    write_json(tmp_path / "spec.json", spec)
+    monkeypatch.setattr(WorkDir, "begin_segment", begin)
+    monkeypatch.setattr(launch, "content_of_prepared", lambda folder: "d" * 64)
+    monkeypatch.setattr(launch, "require_launcher", lambda launcher: None)
+    place = launch.Place(tmp_path, tmp_path / "work", "mpiexec", "cpu", 1)
+    with noted_attempt(place.work_root, spec) as note:
+        note.code = launch.run_training(tmp_path / "spec.json", tmp_path / "out", place, note=note)
+    assert note.code == EXIT_FAILURE
+    assert note.reason is not None and note.reason.startswith(NO_ROOM)
+    assert note.reason in capsys.readouterr().err
+
+
+def test_in_a_job_a_scheduler_that_terminates_twice_does_not_end_the_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    place = launch.Place(tmp_path, tmp_path, "mpiexec", "cpu", 1)
+    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
+        segment = launch._Segment(work, place, None, None)
+        for _ in range(3):
+            segment._on_signal(signal.SIGTERM, None)
+        assert segment.stop_file.exists()
+        assert not segment._is_to_end()
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome", "code"),
+    [
+        (Failure(64, 1, "MPI has 1 ranks"), "refused", 64),
+        (Failure(70, 1, "ValueError: no"), "failed", 70),
+        (None, "failed", 70),
+    ],
+)
+def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
+    tmp_path: Path, failure: Failure | None, outcome: str, code: int
+) -> None:
+    place = launch.Place(tmp_path, tmp_path, "mpiexec", "cpu", 1)
+    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
+        segment = launch._Segment(work, place, None, None)
+        (work.path / "train.log").write_text("srun: error: n1: task 0: Killed\n")
+        if failure is not None:
+            note_failure(failure_path(work.path, 0), failure)
+        assert segment._conclude(137) == code
+        (noted,) = work.segments()
+    expected = failure.reason if failure else "a rank was killed (srun: error: n1: task 0: Killed)"
+    assert (noted["outcome"], noted["code"], noted["detail"]) == (outcome, code, expected)
 
 
 # --- why the ranks stopped --------------------------------------------------------------------

@@ -15,10 +15,11 @@ from run_files import NAME, make_spec
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.energy import workdir
-from scalewatt.energy.workdir import node_lock, open_workdir
+from scalewatt.energy.workdir import node_lock, open_workdir, outcome_path
 from scalewatt.files import write_json
 from scalewatt.jobs import hold, holder
 from scalewatt.jobs.holder import HeldError, read_holder
+from scalewatt.jobs.position import note_position
 
 SPEC = make_spec()
 DATA = "d" * 64
@@ -179,6 +180,34 @@ def test_a_segment_that_never_ended_was_killed_and_the_others_stay(tmp_path: Pat
         work.begin_segment()
         assert [s["outcome"] for s in work.segments()] == ["stopped", "killed", "running"]
         assert [s["ended_s"] is None for s in work.segments()] == [False, True, True]
+
+
+def test_a_segment_left_open_ended_as_its_ranks_said_and_where_its_checkpoint_stands(
+    tmp_path: Path,
+) -> None:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
+        work.begin_segment()
+        note_position(work.path, 7, 0, 7)
+        write_json(outcome_path(work.path, 0), {"outcome": "stopped", "losses": []})
+        work.begin_segment()
+        note_position(work.path, 9, 0, 9)
+        work.begin_segment()
+        work.end_segment("failed", "why", 70)
+    first, second, third = work.segments()
+    assert [s["outcome"] for s in work.segments()] == ["stopped", "killed", "failed"]
+    assert [(s["from_updates"], s["to_updates"]) for s in work.segments()] == [
+        (0, 7),
+        (7, 9),
+        (9, 9),
+    ]
+    assert (first["ended_s"], second["code"], third["code"]) == (None, None, 70)
+
+
+def test_where_a_run_without_a_noted_position_stands_is_unknown(tmp_path: Path) -> None:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
+        (work.path / "checkpoint.pt").touch()
+        work.begin_segment()
+        assert work.segments()[0]["from_updates"] is None
 
 
 def test_a_segment_knows_its_times(tmp_path: Path) -> None:
