@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -9,10 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+import torch
 import yaml
 from minislurm import MiniSlurm
 
 sys.path.append(str(Path(__file__).parents[1] / "workflow"))
+from training import NOT_LEARNT
 from workspace import Workspace, environment
 
 HERE = Path(__file__).parent
@@ -95,6 +99,39 @@ class MiniProject(Workspace):
         process = self.start(*arguments, profile=profile)
         output, _ = process.communicate()
         return process.returncode, output
+
+    def out(self, configuration: str, repeat: int = 1) -> Path:
+        """A run's folder."""
+        return self.results / "runs" / configuration / str(repeat)
+
+    def provenance(self, configuration: str, repeat: int = 1) -> dict[str, Any]:
+        """What a finished run ran on."""
+        return json.loads((self.out(configuration, repeat) / "provenance.json").read_text())
+
+    def history(self, configuration: str, repeat: int = 1) -> list[dict[str, Any]]:
+        """What a finished run learnt, without clocks and memory."""
+        rows = pq.read_table(self.out(configuration, repeat) / "history.parquet").to_pylist()
+        return [
+            {k: v for k, v in row.items() if not k.endswith("_s") and k not in NOT_LEARNT}
+            for row in rows
+        ]
+
+    def weights(self, configuration: str, repeat: int = 1) -> dict[str, torch.Tensor]:
+        """The weights at the end of a finished run."""
+        return torch.load(self.out(configuration, repeat) / "weights.pt", map_location="cpu")
+
+    def energy(self, configuration: str, repeat: int = 1) -> list[dict[str, Any]]:
+        """The energy table of a run."""
+        path = self.results / "energy" / configuration / f"{repeat}.parquet"
+        return pq.read_table(path).to_pylist()
+
+    def assert_same_training(self, one: str, other: str) -> None:
+        """Two configurations learnt the same, bit for bit."""
+        assert self.history(one) == self.history(other)
+        weights, others = self.weights(one), self.weights(other)
+        assert weights.keys() == others.keys()
+        for name, tensor in weights.items():
+            assert torch.equal(tensor, others[name]), name
 
     @property
     def results(self) -> Path:

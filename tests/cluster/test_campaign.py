@@ -1,0 +1,118 @@
+"""A small campaign on 1, 2 and 2 × 2 nodes × ranks of a real Slurm, to its finished figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from itertools import combinations
+
+import pyarrow.parquet as pq
+import pytest
+from mini_project import MiniProject
+from minislurm import MiniSlurm
+from workspace import environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ALONE = "fourcastnet.pretrain-a100-n001-lbs0002-full"
+TOGETHER = "fourcastnet.pretrain-a100-n002-lbs0002-full"
+APART = "fourcastnet.pretrain-a100-apart-n002-lbs0002-full"
+FOUR = "fourcastnet.pretrain-a100-n004-lbs0002-full"
+IMAGES = "resnet50-h100-n001-lbs0016-full"
+PLACES = {ALONE: (1, 1), TOGETHER: (1, 2), APART: (2, 1), FOUR: (2, 2), IMAGES: (1, 1)}
+"""Nodes and ranks a node of each run."""
+
+
+@pytest.fixture(scope="module")
+def finished(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniProject:
+    """The campaign, run to its end by one snakemake."""
+    slurm.cancel_all()
+    project = MiniProject.on(slurm, tmp_path_factory.mktemp("campaign") / "project")
+    project.done("all")
+    return project
+
+
+def hosts(project: MiniProject, configuration: str) -> dict[str, int]:
+    """Ranks by node of a run that had one segment."""
+    (segment,) = project.provenance(configuration)["segments"]
+    names = [rank["host"] for rank in segment["ranks"]]
+    return {name: names.count(name) for name in names}
+
+
+def test_every_figure_and_table_of_the_campaign_is_there(finished: MiniProject) -> None:
+    for number in (2, 4):
+        for end in ("pdf", "svg", "png", "csv"):
+            assert (finished.results / "figures" / f"figure{number}.{end}").stat().st_size
+    assert (finished.results / "report.html").stat().st_size
+    rows = pq.read_table(finished.results / "tables" / "runs.parquet").to_pylist()
+    found = {row["configuration"]: (row["nodes"], row["gpus"] // row["nodes"]) for row in rows}
+    assert found == PLACES
+    assert all(row["energy_kwh"] > 0 for row in rows)
+    assert {row["energy_origin"] for row in rows} == {"estimated"}
+    assert {row["segments"] for row in rows} == {1}
+
+
+@pytest.mark.parametrize("configuration", PLACES)
+def test_every_rank_runs_on_a_node_of_its_device(finished: MiniProject, configuration: str) -> None:
+    nodes, ranks = PLACES[configuration]
+    places = hosts(finished, configuration)
+    assert len(places) == nodes
+    assert set(places.values()) == {ranks}
+    assert {name[0] for name in places} == {"h" if configuration == IMAGES else "a"}
+    (segment,) = finished.provenance(configuration)["segments"]
+    (job,) = finished.slurm.sacct(segment["job"])
+    assert job["State"] == "COMPLETED"
+    expected = "accelerated-h100" if configuration == IMAGES else "accelerated"
+    assert job["Partition"] == expected
+
+
+def test_all_nodes_of_a_run_were_recorded(finished: MiniProject) -> None:
+    for configuration in PLACES:
+        rows = [row for row in finished.energy(configuration) if row["device_kind"] == "cpu"]
+        assert {row["node"] for row in rows} == set(hosts(finished, configuration))
+        assert all(row["energy_j"] is not None for row in rows)
+
+
+def test_runs_go_side_by_side_on_nodes_of_their_own(finished: MiniProject) -> None:
+    spans = {}
+    for configuration in PLACES:
+        (segment,) = finished.provenance(configuration)["segments"]
+        span = (segment["started_s"], segment["ended_s"])
+        spans[configuration] = (*span, set(hosts(finished, configuration)))
+    together = [
+        (one[2], other[2])
+        for one, other in combinations(spans.values(), 2)
+        if one[0] < other[1] and other[0] < one[1]
+    ]
+    assert together, "no two runs at the same time"
+    assert not any(nodes & others for nodes, others in together)
+
+
+def test_where_the_ranks_are_changes_nothing_that_is_learnt(finished: MiniProject) -> None:
+    finished.assert_same_training(TOGETHER, APART)
+
+
+def test_every_job_was_submitted_once_and_nothing_is_left_to_do(finished: MiniProject) -> None:
+    attempts = {path.name for path in (finished.work / "attempts").glob("*.submitted.json")}
+    assert len(attempts) == len(PLACES)
+    for configuration in PLACES:
+        (path,) = (finished.work / "attempts").glob(f"{configuration}-1-*.submitted.json")
+        (segment,) = finished.provenance(configuration)["segments"]
+        assert json.loads(path.read_text())["job"] == segment["job"]
+    assert finished.jobs() == {}
+
+
+def test_the_status_of_a_finished_campaign_is_told_on_the_login_node(
+    finished: MiniProject,
+) -> None:
+    told = subprocess.run(
+        ["scalewatt", "status", "--profile", "profiles/mini", "--json"],
+        cwd=finished.path,
+        env={**finished.slurm.environment, "PATH": environment()["PATH"]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert told.returncode == 0, told.stderr
+    assert {run["state"] for run in json.loads(told.stdout)["runs"]} == {"done"}

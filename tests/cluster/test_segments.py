@@ -1,0 +1,141 @@
+"""A run that its jobs' time limit cuts into segments equals the same run uncut."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from mini_project import DEVICES, HERE, MiniProject
+from minislurm import MiniSlurm
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+CUT = "fourcastnet.pretrain-a100-apart-n002-lbs0001-full"
+UNCUT = "fourcastnet.pretrain-h100-n002-lbs0001-full"
+LIMIT_MIN = 1
+# Slurm looks at its jobs' limits every 30 s and warns up to 30 s early: 10 to 40 s after a start.
+WARNING_S = 20
+TOLERANCE_S = 1.0
+"""Between perun's first and last sample and the journal's."""
+
+
+@pytest.fixture(scope="module")
+def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniProject:
+    """Both runs, side by side, finished by one snakemake."""
+    slurm.cancel_all()
+    campaign = HERE / "segments.yaml"
+    project = MiniProject.on(slurm, tmp_path_factory.mktemp("segments") / "project", campaign)
+    short = {**DEVICES["a100-apart"], "time_limit_min": LIMIT_MIN}
+    devices = {**DEVICES, "a100-apart": short}
+    project.change("cluster", devices=devices, stop_warning_s=WARNING_S)
+    project.done("all")
+    return project
+
+
+@pytest.fixture(scope="module")
+def segments(project: MiniProject) -> list[dict[str, Any]]:
+    """The segments of the run that was cut."""
+    return project.provenance(CUT)["segments"]
+
+
+def traces(project: MiniProject, configuration: str) -> dict[tuple[int, str], np.ndarray]:
+    """Times in s and CPU powers in W (2 × samples) by segment and node."""
+    rows = pq.read_table(project.results / "traces" / configuration / "1.parquet").to_pylist()
+    found: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["device_kind"] == "cpu" and row["power_w"] is not None:
+            found.setdefault((row["segment"], row["node"]), []).append(
+                (row["time_s"], row["power_w"])
+            )
+    return {key: np.array(samples).T for key, samples in found.items()}
+
+
+def test_the_time_limit_cuts_the_run_into_at_least_three_jobs(
+    project: MiniProject, segments: list[dict[str, Any]]
+) -> None:
+    assert len(segments) >= 3
+    jobs = [segment["job"] for segment in segments]
+    assert len(set(jobs)) == len(jobs)
+    assert [segment["outcome"] for segment in segments[:-1]] == ["stopped"] * (len(jobs) - 1)
+    assert segments[-1]["outcome"] == "finished"
+    accounted = {job["JobID"]: job for job in project.slurm.sacct(*jobs)}
+    states = [accounted[job]["State"] for job in jobs]
+    assert set(states[:-1]) <= {"FAILED", "TIMEOUT"}
+    assert states[-1] == "COMPLETED"
+    (alone,) = project.provenance(UNCUT)["segments"]
+    assert alone["outcome"] == "finished"
+
+
+def test_segments_follow_one_another_without_gap_or_overlap(
+    project: MiniProject, segments: list[dict[str, Any]]
+) -> None:
+    spec = json.loads((project.out(CUT) / "spec.json").read_text())
+    assert segments[0]["from_updates"] == 0
+    assert segments[-1]["to_updates"] == spec["updates"]
+    for one, following in pairwise(segments):
+        assert one["to_updates"] == following["from_updates"]
+        assert one["from_updates"] < one["to_updates"]
+        assert one["ended_s"] <= following["started_s"]
+    epochs = [row["epoch"] for row in project.history(CUT)]
+    assert epochs == list(range(spec["epochs"]))
+    events = pq.read_table(project.out(CUT) / "events.parquet").to_pylist()
+    for one, following in pairwise(events):
+        assert one["end_s"] <= following["start_s"]
+
+
+def test_weights_and_history_are_those_of_the_run_uncut(project: MiniProject) -> None:
+    project.assert_same_training(CUT, UNCUT)
+
+
+def test_every_segment_has_one_file_of_perun_and_both_nodes_in_it(
+    project: MiniProject, segments: list[dict[str, Any]]
+) -> None:
+    files = sorted(path.name for path in (project.out(CUT) / "perun").glob("*.hdf5"))
+    assert files == [f"segment-{number:03d}.hdf5" for number in range(len(segments))]
+    found = traces(project, CUT)
+    for segment in segments:
+        nodes = {rank["host"] for rank in segment["ranks"]}
+        assert len(nodes) == 2
+        assert {node for number, node in found if number == segment["segment"]} == nodes
+
+
+def test_the_energy_is_the_sum_over_the_segments_of_power_over_the_time_truly_covered(
+    project: MiniProject, segments: list[dict[str, Any]]
+) -> None:
+    rows = [row for row in project.energy(CUT) if row["device_kind"] == "cpu"]
+    found = traces(project, CUT)
+    assert set(found) == {(row["segment"], row["node"]) for row in rows}
+    for (number, node), (times_s, powers_w) in found.items():
+        of_node = [row for row in rows if (row["segment"], row["node"]) == (number, node)]
+        covered_s = sum(row["duration_s"] for row in of_node)
+        assert covered_s == pytest.approx(times_s[-1] - times_s[0], abs=TOLERANCE_S)
+        energy_j = sum(row["energy_j"] for row in of_node)
+        assert energy_j == pytest.approx(np.trapezoid(powers_w, times_s), rel=0.02)
+        segment = segments[number]
+        assert segment["started_s"] <= times_s[0] < times_s[-1] <= segment["ended_s"]
+        assert {row["discarded_j"] for row in of_node} == {0.0}
+    (run,) = (
+        row
+        for row in pq.read_table(project.results / "tables" / "runs.parquet").to_pylist()
+        if row["configuration"] == CUT
+    )
+    total_kwh = sum(row["energy_j"] for row in rows) / 3.6e6
+    assert run["energy_kwh"] == pytest.approx(total_kwh, rel=1e-6)
+    assert run["segments"] == len(segments)
+    longest_s = sum(
+        max(times[-1] - times[0] for (number, _), (times, _) in found.items() if number == wanted)
+        for wanted in range(len(segments))
+    )
+    assert run["runtime_s"] == pytest.approx(longest_s, abs=TOLERANCE_S * len(segments))
+    assert run["runtime_s"] <= sum(s["ended_s"] - s["started_s"] for s in segments)
+
+
+def test_the_flags_of_a_run_in_segments_name_nothing_but_absent_sensors(
+    project: MiniProject,
+) -> None:
+    flags = [flag for row in project.energy(CUT) for flag in json.loads(row["flags"])]
+    assert {flag["code"] for flag in flags} == {"absent"}
