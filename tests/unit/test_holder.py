@@ -409,3 +409,18 @@ def test_a_job_that_finds_its_node_in_use_is_refused_and_says_by_whom(
         with pytest.raises(HeldError, match=named) as error, held(hold_node(tmp_path)):
             pass
     assert "exclusive" in str(error.value)
+
+
+def test_a_requeued_job_is_no_sign_of_life_of_what_held_a_run_or_a_node_before(
+    tmp_path: Path, squeue: Path
+) -> None:
+    squeue.write_text("case $* in *%S*) echo 2026-01-02T03:04:05;; *) echo RUNNING;; esac")
+    here = {**on_this_machine(job="123"), "since_s": 1.7e9}
+    assert holder_is_alive(put_record(tmp_path, 0, **here), tmp_path) is False
+    before_its_start = {**here, "machine": "elsewhere/1"}  # of this node
+    there = put_record(tmp_path, 0, **before_its_start)
+    assert holder_is_alive(there, tmp_path) is True  # in a process space of its own
+    put_record(tmp_path, WHILE, **before_its_start)
+    assert holder_is_alive(there, tmp_path) is False
+    later = {**on_this_machine(job="123"), "since_s": 1.9e9}
+    assert holder_is_alive(put_record(tmp_path, WHILE, **later), tmp_path) is True

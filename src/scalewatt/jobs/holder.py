@@ -24,7 +24,7 @@ from typing import Any
 
 from scalewatt.errors import InputError
 from scalewatt.jobs.attempts import HELD, current_job
-from scalewatt.jobs.job_state import JobState, job_state
+from scalewatt.jobs.job_state import JobState, job_started_s, job_state
 from scalewatt.jobs.machine import machine_id, runs_still
 
 HOLDER = "holder.json"
@@ -131,13 +131,15 @@ def judge(
     """`holder_is_alive` for a record whose lock is free, unchanged for `watched_s` before our eyes."""
     if holder.is_here and _process_lives(holder):
         return True
+    rebooted = holder.host == socket.gethostname() and holder.machine is not None
     state = _job_state(holder.job, state_of_job)
     if state == "running":
-        return True
+        if not (holder.is_here or rebooted) or not _began_anew(holder):
+            return True
+        state = "gone"
     if holder.is_here and state != "ending":
         return False
     silent_s = max(silence_s(record), watched_s)
-    rebooted = holder.host == socket.gethostname() and holder.machine is not None
     if silent_s > (GONE_SILENT_S if state or rebooted else SILENT_S):
         return False
     return True if silent_s < GONE_SILENT_S else None
@@ -148,6 +150,12 @@ def _job_state(job: str | None, state_of_job: Callable[[str], JobState | None]) 
         return None
     # Our own job runs, of course: a requeued one meets the record of its earlier start.
     return "gone" if job == current_job() else state_of_job(job)
+
+
+def _began_anew(holder: Holder) -> bool:
+    """Whether a running job was requeued since the holder was its process, perhaps to other nodes."""
+    started_s = None if holder.job is None else job_started_s(holder.job)
+    return started_s is not None and started_s > holder.since_s
 
 
 def _process_lives(holder: Holder) -> bool:

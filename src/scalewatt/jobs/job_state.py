@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 from scalewatt.jobs.slurm import NoAnswerError, ask
@@ -25,6 +26,15 @@ def job_state(job: str) -> JobState | None:
     except NoAnswerError as error:
         return "gone" if _UNKNOWN_JOB in str(error).lower() else None
     return state_of(lines)
+
+
+def job_started_s(job: str) -> float | None:
+    """When a job last began to run, in Unix s; None where Slurm does not say."""
+    try:
+        (line,) = ask("squeue", "-h", "-j", job, "-o", "%S", timeout_s=CALL_S)
+        return time.mktime(time.strptime(line.strip(), "%Y-%m-%dT%H:%M:%S"))
+    except (NoAnswerError, ValueError, OverflowError):
+        return None
 
 
 def state_of(lines: list[str]) -> JobState:
