@@ -271,6 +271,7 @@ class MiniSlurm:
         return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-2000:]}" for log in logs)
 
     def _write_files(self) -> None:
+        self.base.mkdir(parents=True, exist_ok=True)
         for name in ("state", "spool", "log", "samplers", "database", "nodes"):
             (self.base / name).mkdir()
         names = ("slurmctld", "slurmdbd", *NODES)
@@ -392,7 +393,6 @@ def _reserve(count: int) -> tuple[socket.socket, int]:
 def _serve(base: Path) -> None:
     """Hold a cluster until TERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    base.mkdir(parents=True)
     with MiniSlurm(base) as cluster:
         lines = [f"export {k}={shlex.quote(v)}\n" for k, v in cluster.variables.items()]
         (base / "server").write_text(str(os.getpid()))

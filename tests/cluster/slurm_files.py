@@ -56,7 +56,8 @@ def slurm_conf(base: Path, host: str, ports: dict[str, int]) -> str:
         "SlurmdDebug=verbose",
         "AuthType=auth/munge",
         "CredType=cred/munge",
-        f"AuthInfo=socket={base}/munge.socket",
+        # A job that was put back into the queue waits so long (s) before it may start again.
+        f"AuthInfo=socket={base}/munge.socket,cred_expire=20",
         "ProctrackType=proctrack/linuxproc",
         "TaskPlugin=task/none",
         "MpiDefault=none",

@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 CUT = "fourcastnet.pretrain-a100-apart-n002-lbs0001-full"
 UNCUT = "fourcastnet.pretrain-h100-n002-lbs0001-full"
 LIMIT_MIN = 1
-# Slurm looks at its jobs' limits every 30 s and warns up to 30 s early: 10 to 40 s after a start.
-WARNING_S = 20
-TOLERANCE_S = 1.0
-"""Between perun's first and last sample and the journal's."""
+# Slurm looks at its jobs' limits every 30 s and warns up to 30 s early: 25 to 55 s after a start, in
+# which a busy machine comes to its first update as well.
+WARNING_S = 5
+ROUNDING_S = 0.01
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def traces(project: MiniProject, configuration: str) -> dict[tuple[int, str], np
     for row in rows:
         if row["device_kind"] == "cpu" and row["power_w"] is not None:
             found.setdefault((row["segment"], row["node"]), []).append(
-                (row["time_s"], row["power_w"])
+                (row["time"].timestamp(), row["power_w"])
             )
     return {key: np.array(samples).T for key, samples in found.items()}
 
@@ -112,9 +112,9 @@ def test_the_energy_is_the_sum_over_the_segments_of_power_over_the_time_truly_co
     for (number, node), (times_s, powers_w) in found.items():
         of_node = [row for row in rows if (row["segment"], row["node"]) == (number, node)]
         covered_s = sum(row["duration_s"] for row in of_node)
-        assert covered_s == pytest.approx(times_s[-1] - times_s[0], abs=TOLERANCE_S)
+        assert covered_s == pytest.approx(times_s[-1] - times_s[0], abs=ROUNDING_S)
         energy_j = sum(row["energy_j"] for row in of_node)
-        assert energy_j == pytest.approx(np.trapezoid(powers_w, times_s), rel=0.02)
+        assert energy_j == pytest.approx(np.trapezoid(powers_w, times_s), rel=1e-4)
         segment = segments[number]
         assert segment["started_s"] <= times_s[0] < times_s[-1] <= segment["ended_s"]
         assert {row["discarded_j"] for row in of_node} == {0.0}
@@ -130,7 +130,7 @@ def test_the_energy_is_the_sum_over_the_segments_of_power_over_the_time_truly_co
         max(times[-1] - times[0] for (number, _), (times, _) in found.items() if number == wanted)
         for wanted in range(len(segments))
     )
-    assert run["runtime_s"] == pytest.approx(longest_s, abs=TOLERANCE_S * len(segments))
+    assert run["runtime_s"] == pytest.approx(longest_s, abs=ROUNDING_S * len(segments))
     assert run["runtime_s"] <= sum(s["ended_s"] - s["started_s"] for s in segments)
 
 

@@ -1,0 +1,130 @@
+"""The miniature cluster itself: real enough, beside others, and gone without a trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import minislurm
+import psutil
+import pytest
+from minislurm import MiniSlurm, wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(autouse=True)
+def calm(slurm: MiniSlurm) -> Iterator[None]:
+    slurm.cancel_all()
+    yield
+    slurm.cancel_all()
+
+
+def belongings(base: Path) -> list[psutil.Process]:
+    """Processes whose command line or environment names a cluster's folder."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = [*process.cmdline(), *process.environ().values()]
+            if process.pid != os.getpid() and any(str(base) in word for word in words):
+                found.append(process)
+    return found
+
+
+def test_every_node_has_a_name_processes_and_shared_memory_of_its_own(slurm: MiniSlurm) -> None:
+    script = "hostname; echo $$ >/dev/shm/mine; ls /dev/shm | wc -l; ps -e | grep -c '[s]lurmd$'"
+    for name in slurm.nodes:
+        partition = {"a": "accelerated", "h": "accelerated-h100", "c": "cpuonly"}[name[0]]
+        where = ("--partition", partition, "--nodelist", name)
+        words = slurm.command("srun", *where, "sh", "-c", script).split()
+        assert words == [name, "1", "1"]
+
+
+def test_what_does_not_exist_is_refused(slurm: MiniSlurm) -> None:
+    with pytest.raises(AssertionError, match="Invalid account"):
+        slurm.command("sbatch", "--account=nobody", "--wrap", "true")
+    with pytest.raises(AssertionError, match="invalid partition"):
+        slurm.command("sbatch", "--partition=nowhere", "--wrap", "true")
+    with pytest.raises(AssertionError, match="not available"):
+        slurm.command("sbatch", "--gres=gpu:5", "--wrap", "true")
+
+
+def test_a_node_whose_slurmd_is_killed_goes_down_and_comes_back(slurm: MiniSlurm) -> None:
+    node = slurm.nodes["a3"]
+    node.kill()
+    wait_for(lambda: slurm.states()["a3"].startswith("down"), "node that is down")
+    assert {slurm.states()[name] for name in ("a1", "a2", "h1", "c1")} == {"idle"}
+    node.restart()
+    wait_for(slurm.idle, "nodes that are idle")
+
+
+def test_a_crash_ends_all_that_runs_on_the_node_and_nothing_elsewhere(slurm: MiniSlurm) -> None:
+    job = slurm.command("sbatch", "--parsable", "--nodelist=a2", "--wrap", "sleep 600").strip()
+    node, other = slurm.nodes["a2"], slurm.nodes["a1"]
+    (sleeper,) = wait_for(lambda: node.processes("sleep"), "job")
+    node.crash()
+    assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
+    assert node.processes() == [] and other.processes("slurmd")
+    wait_for(lambda: slurm.states()["a2"].startswith("down"), "node that is down")
+    node.restart()
+    wait_for(lambda: slurm.sacct(job)[-1]["State"] != "RUNNING", "end of the job")
+
+
+def test_jobs_on_low_are_put_back_into_the_queue_for_those_of_accelerated(slurm: MiniSlurm) -> None:
+    wide = ("--nodes=3", "--exclusive", "--parsable")
+    low = slurm.command("sbatch", "--partition=low", *wide, "--wrap", "sleep 600").strip()
+    wait_for(lambda: slurm.squeue().get(low) == "RUNNING", "job on low")
+    high = slurm.command("sbatch", "--partition=accelerated", *wide, "--wrap", "sleep 2").strip()
+    wait_for(lambda: slurm.squeue().get(high) in ("RUNNING", "COMPLETED"), "job on accelerated")
+    assert slurm.squeue()[low] in ("PENDING", "PREEMPTED", "REQUEUED", "COMPLETING")
+    wait_for(lambda: slurm.squeue().get(low) == "RUNNING", "job on low, again")
+
+
+def test_a_second_cluster_lives_beside_the_first_and_leaves_nothing(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    hosts = Path("/etc/hosts").read_bytes()
+    mounts = Path("/proc/self/mounts").read_bytes()
+    with MiniSlurm(tmp_path / "s") as second:
+        assert second.command("srun", "--nodes=2", "hostname").split() in (
+            ["a1", "a2"],
+            ["a2", "a1"],
+        )
+        assert second.squeue() != slurm.squeue()
+        assert belongings(second.base)
+    assert not belongings(second.base)
+    assert not second.base.exists()
+    assert Path("/etc/hosts").read_bytes() == hosts
+    assert Path("/proc/self/mounts").read_bytes() == mounts
+    assert slurm.idle()
+
+
+def test_no_process_outlives_the_one_that_started_the_cluster(tmp_path: Path) -> None:
+    base = tmp_path / "s"
+    command = [sys.executable, minislurm.__file__, "serve", str(base)]
+    with subprocess.Popen(command, cwd="/", stdin=subprocess.DEVNULL) as server:
+        try:
+            wait_for(
+                lambda: (base / "environment").exists() or server.poll() is not None, "cluster"
+            )
+            assert server.poll() is None
+            assert len(belongings(base)) > 5
+        finally:
+            server.send_signal(signal.SIGKILL)
+    wait_for(lambda: not belongings(base), "end of all processes")
+
+
+def test_what_goes_wrong_at_the_start_ends_what_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "s"
+    monkeypatch.setattr(minislurm, "ACCOUNT", "")
+    with pytest.raises(AssertionError, match="sacctmgr"), MiniSlurm(base):
+        pass
+    assert not belongings(base)
+    assert not base.exists()
