@@ -13,15 +13,16 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import torch
+import yaml
 from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm, Node, wait_for
 
 KILLS = HERE / "kills.yaml"
-EPOCHS, UPDATES = 12, 200
+EPOCHS, UPDATES = 8, 200
 """Of a run: its epochs, and the updates of each. kills.yaml has them."""
 PATIENCE_S = 240.0
 """For a job to come to its first checkpoint, or to its end, on a machine with much to do."""
-RANK = "scalewatt.energy.record"
+RANK, PYTHON = "scalewatt.energy.record", "python"
 NOT_LEARNT = ("segment", "peak_memory_bytes", "throughput_samples_per_s")
 
 
@@ -65,9 +66,15 @@ class Run:
         return self.project.results / "runs" / self.configuration / str(self.repeat)
 
     @property
+    def work(self) -> Path:
+        """The folder of the campaign's working directories."""
+        cluster = yaml.safe_load((self.project.path / "profiles/mini/cluster.yaml").read_text())
+        return self.project.path / cluster["work_root"] / "mini"
+
+    @property
     def workdir(self) -> Path | None:
         """The working directory, once there is one; there is never more than one."""
-        found = list(self.project.work.glob(f"{self.configuration}-{self.repeat}-*"))
+        found = list(self.work.glob(f"{self.configuration}-{self.repeat}-*"))
         assert len(found) <= 1, found
         return found[0] if found else None
 
@@ -107,14 +114,15 @@ class Run:
 
     def ranks(self) -> list[psutil.Process]:
         """The ranks on the run's node."""
-        return [process for process in self._recording() if not _is_sampler(process)]
+        return [process for process in self._recording() if not _is_forked(process)]
 
     def samplers(self) -> list[psutil.Process]:
         """perun's samplers on the run's node."""
-        return [process for process in self._recording() if _is_sampler(process)]
+        return [process for process in self._recording() if _is_forked(process)]
 
     def _recording(self) -> list[psutil.Process]:
-        return [p for p in self.node.processes() if RANK in p.cmdline() and p.name() != "srun"]
+        """Ranks and samplers, without the launcher and the workers that load data."""
+        return [p for p in self.node.processes(PYTHON) if RANK in p.cmdline()]
 
     def history(self) -> list[dict[str, Any]]:
         """What was learnt, without clocks."""
@@ -129,7 +137,7 @@ class Run:
         return torch.load(self.out / "weights.pt", map_location="cpu")
 
 
-def _is_sampler(process: psutil.Process) -> bool:
+def _is_forked(process: psutil.Process) -> bool:
     """Whether a process was forked from a rank."""
     parent = process.parent()
     return parent is not None and parent.cmdline() == process.cmdline()

@@ -1,8 +1,11 @@
-"""Jobs, ranks, samplers and nodes that die in the middle of an epoch: nothing is lost, nothing twice."""
+"""Whatever dies in the middle of an epoch, nothing safe is lost and nothing is counted twice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +43,24 @@ class Disturbed:
     output: str
 
 
+@contextmanager
+def snakemake(project: MiniProject, *runs: Run) -> Iterator[subprocess.Popen[str]]:
+    """Snakemake at work on runs, to be ended by the block or at its end."""
+    process = project.start(*(run.target for run in runs))
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            print(process.communicate(timeout=PATIENCE_S)[0])
+
+
+def ended(project: MiniProject, process: subprocess.Popen[str], safe: dict[str, int]) -> Disturbed:
+    """Wait for Snakemake to end by itself."""
+    output, _ = process.communicate(timeout=2 * PATIENCE_S)
+    return Disturbed(project, safe, process.returncode, output)
+
+
 def scancel(run: Run) -> None:
     run.project.slurm.command("scancel", run.job)
 
@@ -49,8 +70,8 @@ def kill_rank(run: Run) -> None:
 
 
 def kill_sampler(run: Run) -> None:
-    for sampler in run.samplers():
-        sampler.kill()
+    (sampler,) = run.samplers()
+    sampler.kill()
 
 
 HAPPENS: dict[str, tuple[int, Callable[[Run], None]]] = {
@@ -63,22 +84,15 @@ HAPPENS: dict[str, tuple[int, Callable[[Run], None]]] = {
 
 @pytest.fixture(scope="module")
 def gone_on(base: MiniProject, tmp_path_factory: pytest.TempPathFactory) -> Disturbed:
-    """Three runs are disturbed side by side, a fourth is not, under one Snakemake."""
+    """Three runs are disturbed side by side, a fourth is not."""
     project = copied(base, tmp_path_factory.mktemp("gone_on") / "project")
     runs = {what: Run(project, repeat=repeat) for what, (repeat, _) in HAPPENS.items()}
-    alone = Run(project, "h100")
-    snakemake = project.start(*(run.target for run in (*runs.values(), alone)))
     safe = {}
-    try:
+    with snakemake(project, *runs.values(), Run(project, "h100")) as process:
         for what, run in runs.items():
             safe[what] = run.wait_in_epoch()
             HAPPENS[what][1](run)
-        output, _ = snakemake.communicate(timeout=2 * PATIENCE_S)
-    finally:
-        if snakemake.poll() is None:
-            snakemake.terminate()
-            print(snakemake.communicate()[0])
-    return Disturbed(project, safe, snakemake.returncode, output)
+        return ended(project, process, safe)
 
 
 @pytest.fixture(scope="module")
@@ -99,4 +113,126 @@ def test_the_same_snakemake_brings_a_disturbed_run_to_its_end(
     assert_same_results(run, undisturbed)
     assert_nothing_twice(run)
     assert_lost_at_most_an_epoch(run, gone_on.safe_updates[what])
+    assert len(run.segments) == 2
+
+
+LOST = {"slurmd": ("a100", 1), "node": ("a100", 2), "preempted": ("a100-low", 1)}
+"""What happens to which device and repeat."""
+
+
+def preempt(run: Run) -> None:
+    """Take the run's node from it for a short job of a better partition."""
+    job = ("sbatch", "--partition=accelerated", "--exclusive", "--output=/dev/null")
+    run.project.slurm.command(*job, f"--nodelist={run.node.name}", "--wrap=sleep 1")
+
+
+def start_requeued(slurm: MiniSlurm, job: str) -> None:
+    """Have a requeued job start at once. Slurm itself waits for two minutes."""
+    wait_for(lambda: slurm.squeue().get(job) == "PENDING", f"requeued job {job}")
+    slurm.command("scontrol", "update", f"jobid={job}", "starttime=now")
+
+
+@pytest.fixture(scope="module")
+def requeued(
+    undisturbed: Run, base: MiniProject, tmp_path_factory: pytest.TempPathFactory
+) -> Disturbed:
+    """The jobs of three runs are put back into the queue: two nodes go down, one is taken away."""
+    slurm = base.slurm
+    project = copied(base, tmp_path_factory.mktemp("requeued") / "project")
+    runs = {what: Run(project, *run) for what, run in LOST.items()}
+    with snakemake(project, *runs.values()) as process:
+        safe = {what: run.wait_in_epoch() for what, run in runs.items()}
+        jobs = [run.job for run in runs.values()]
+        down = [runs["slurmd"].node, runs["node"].node]
+        down[0].kill()
+        down[1].crash()
+        preempt(runs["preempted"])
+        for node in down:
+            wait_for(lambda name=node.name: slurm.states()[name].startswith("down"), "lost node")
+            node.restart()
+        for job in jobs:
+            start_requeued(slurm, job)
+        return ended(project, process, safe)
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_a_requeued_job_goes_on_whatever_is_left_of_its_earlier_start(
+    requeued: Disturbed, undisturbed: Run, what: str
+) -> None:
+    assert requeued.code == 0, requeued.output
+    run = Run(requeued.project, *LOST[what])
+    assert_same_results(run, undisturbed)
+    assert_nothing_twice(run)
+    assert_lost_at_most_an_epoch(run, requeued.safe_updates[what])
+    assert len({segment["job"] for segment in run.segments}) == 1
+
+
+def test_a_job_that_outlives_its_snakemake_is_named_by_the_next_and_finishes_the_run_alone(
+    undisturbed: Run, base: MiniProject, tmp_path: Path
+) -> None:
+    project = copied(base, tmp_path / "project")
+    run = Run(project)
+    with snakemake(project, run) as process:
+        run.wait_in_epoch()
+        process.kill()
+        process.communicate()
+    job, holder = run.job, run.note("holder.json")
+    assert project.snakemake("--unlock")[0] == 0
+    code, output = project.snakemake(run.target)
+    assert code == 1
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since_s"]))
+    named = f"job {job} (process {holder['pid']} on {holder['host']}) since {since}"
+    assert f"is being trained by {named}; wait for it or end it (scancel {job})" in output
+    assert "Traceback" not in output
+    queue = project.slurm.squeue
+    wait_for(lambda: queue().get(job) not in ("RUNNING", "COMPLETING"), "end", PATIENCE_S)
+    code, output = project.snakemake(run.target)
+    assert code == 0, output
+    assert_same_results(run, undisturbed)
+    assert_nothing_twice(run)
+    assert [segment["job"] for segment in run.segments] == [job]
+
+
+@pytest.fixture()
+def small_disk(base: MiniProject, tmp_path: Path) -> Iterator[Path]:
+    """A file system of 160 MiB that the login node and node a1 see."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "none", disk], check=True)
+    try:
+        # What is mounted is seen by nodes that start afterwards.
+        base.slurm.nodes["a1"].crash()
+        base.slurm.cancel_all()
+        yield disk
+    finally:
+        base.slurm.cancel_all()
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write until no space is left."""
+    with pytest.raises(OSError, match="No space left"), open(path, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(2**16))
+
+
+def test_a_full_disk_ends_a_run_with_its_checkpoint_whole_and_one_message(
+    undisturbed: Run, base: MiniProject, small_disk: Path, tmp_path: Path
+) -> None:
+    project = copied(base, tmp_path / "project")
+    project.change("cluster", work_root=str(small_disk), exclude_nodes=["a2", "a3"])
+    run = Run(project)
+    with snakemake(project, run) as process:
+        safe = run.wait_in_epoch()
+        fill(small_disk / "filler")
+        full = ended(project, process, {"disk": safe})
+    assert full.code == 1
+    said = [line for line in full.output.splitlines() if "not submitted again" in line]
+    assert len(said) == 1 and "no space is left on the file system" in said[0], full.output
+    (small_disk / "filler").unlink()
+    code, output = project.snakemake(run.target)
+    assert code == 0, output
+    assert_same_results(run, undisturbed)
+    assert_nothing_twice(run)
+    assert_lost_at_most_an_epoch(run, safe)
     assert len(run.segments) == 2
