@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,16 @@ from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record, starte
 
 from scalewatt.errors import InputError
 from scalewatt.jobs import hold
+from scalewatt.jobs.attempts import FAILED, REFUSED, noted_attempt, read_attempt
 from scalewatt.jobs.hold import Beat, held, hold_run, require_held
-from scalewatt.jobs.holder import HeldError, holder_is_alive, read_holder, read_record, silence_s
+from scalewatt.jobs.holder import (
+    SILENT_S,
+    HeldError,
+    holder_is_alive,
+    read_holder,
+    read_record,
+    silence_s,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +105,43 @@ def test_a_full_disk_is_named_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
+@pytest.mark.parametrize("call", ["open", "flock", "link"])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.EACCES, REFUSED),
+        (errno.EROFS, REFUSED),
+        (errno.EDQUOT, REFUSED),
+        (errno.EIO, FAILED),
+        (errno.ESTALE, FAILED),
+    ],
+)
+def test_only_what_the_user_can_mend_is_wrong_input_the_rest_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, code: int
+) -> None:
+    def fail(*given: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    spec = {"spec_version": 1, "configuration": "a", "repeat": 1}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").touch()
+    where = {"open": (hold, "open"), "flock": (fcntl, "flock"), "link": (os, "link")}[call]
+    named = f"(?s){os.strerror(number)}.*" if code == FAILED else rf"\({os.strerror(number)}\)"
+    error = OSError if code == FAILED else InputError
+    with (
+        pytest.raises(error, match=named) as raised,
+        noted_attempt(tmp_path, spec),
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(*where, fail, raising=False)
+        with held(hold_run(tmp_path / "run")):
+            pass
+    note = read_attempt(tmp_path, spec)
+    assert note is not None and note.code == code
+    assert str(tmp_path / "run") in str(raised.value)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"host": "n1"}', "null", "\0\0"])
 def test_a_damaged_record_is_of_an_unknown_holder_until_it_is_silent(
     tmp_path: Path, content: str
@@ -110,6 +156,151 @@ def test_a_damaged_record_is_of_an_unknown_holder_until_it_is_silent(
     with held(hold_run(tmp_path)):
         found = read_holder(tmp_path)
         assert found is not None and found.pid == os.getpid()
+
+
+# --- waiting ------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Stands for hold's module `time`; after each sleep `then` sees how many seconds were slept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, then: Callable[[float], None]) -> None:
+        self.slept_s, self.then = 0.0, then
+        monkeypatch.setattr(hold, "time", self)
+        monkeypatch.setattr(hold, "RECORD_LOOK_S", 3.0)
+
+    def sleep(self, seconds: float) -> None:
+        assert self.slept_s < 10 * SILENT_S
+        self.slept_s += seconds
+        self.then(self.slept_s)
+
+    def monotonic(self) -> float:
+        return self.slept_s
+
+    def time(self) -> float:
+        return time.time()
+
+
+def be_silent(record: Path, seconds: float) -> None:
+    os.utime(record, (time.time() - seconds,) * 2)
+
+
+def never_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let another have the lock all the time."""
+
+    def blocked(descriptor: object, operation: int) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(fcntl, "flock", blocked)
+
+
+def test_a_job_waits_until_it_can_be_told_whether_the_holder_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    silent = put_record(tmp_path, 400)  # Slurm knows nothing of its job
+    clock = Clock(monkeypatch, lambda slept_s: be_silent(tmp_path / "holder.json", 400 + slept_s))
+    assert holder_is_alive(silent, tmp_path) is None
+    with held(hold_run(tmp_path)):
+        assert SILENT_S - 400 - 3 <= clock.slept_s <= SILENT_S - 400 + 3
+
+
+def test_a_holder_that_nobody_can_tell_of_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    put_record(tmp_path, 100)
+    times = iter(range(10**6))
+    clock = Clock(monkeypatch, lambda _: be_silent(tmp_path / "holder.json", 100 + next(times) % 2))
+    with pytest.raises(HeldError, match="n9"), held(hold_run(tmp_path)):
+        pass
+    assert SILENT_S < clock.slept_s <= SILENT_S + 3
+
+
+def test_a_holder_that_comes_to_life_again_is_waited_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    put_record(tmp_path, 100)
+
+    def silent(slept_s: float) -> None:
+        be_silent(tmp_path / "holder.json", 100 + slept_s if slept_s < 200 else 0)
+
+    clock = Clock(monkeypatch, silent)
+    with pytest.raises(HeldError, match="n9"), held(hold_run(tmp_path)):
+        pass
+    assert 200 <= clock.slept_s <= 203
+
+
+def test_a_job_waits_for_a_taker_of_a_dead_holder_s_run_on_another_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    dead = put_record(tmp_path, **on_this_machine())
+    claim = tmp_path / f".holder-{dead.token}.claim"
+    claim.write_text(json.dumps({"host": "n8", "pid": 3, "since_s": 1.7e9, "machine": "n8/1"}))
+    clock = Clock(monkeypatch, lambda slept_s: claim.unlink() if slept_s == 300 else None)
+    with held(hold_run(tmp_path)):
+        assert clock.slept_s == 300
+
+
+@pytest.mark.parametrize("job", ["7", None])
+def test_a_lock_that_a_dead_node_left_behind_is_passed_by(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    job: str | None,
+) -> None:
+    if job:
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+    put_record(tmp_path, SILENT_S + 60)
+    never_locked(monkeypatch)
+    clock = Clock(monkeypatch, lambda _: None)
+    with held(hold_run(tmp_path)):
+        found = read_holder(tmp_path)
+        assert found is not None and found.pid == os.getpid()
+    assert clock.slept_s == 3
+    said = capsys.readouterr().err
+    assert "a dead holder on another node has left it locked; holder.json alone guards" in said
+    assert "taken over from process" in said
+
+
+def test_a_lock_is_not_passed_by_while_it_cannot_be_told_whether_its_holder_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    put_record(tmp_path, 400)
+    never_locked(monkeypatch)
+    clock = Clock(monkeypatch, lambda slept_s: be_silent(tmp_path / "holder.json", 400 + slept_s))
+    with held(hold_run(tmp_path)):
+        assert SILENT_S - 400 - 3 <= clock.slept_s <= SILENT_S - 400 + 3
+
+
+def test_a_lock_on_this_machine_is_never_passed_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead launcher's ranks may have it."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    put_record(tmp_path, SILENT_S + 60, **on_this_machine())
+    never_locked(monkeypatch)
+    Clock(monkeypatch, lambda _: None)
+    with pytest.raises(HeldError), held(hold_run(tmp_path)):
+        pass
+
+
+def test_a_lock_is_not_passed_by_where_another_has_just_taken_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    put_record(tmp_path, SILENT_S + 60)
+    never_locked(monkeypatch)
+
+    def taken_over(slept_s: float) -> None:
+        put_record(tmp_path, 0, host="n8")
+
+    Clock(monkeypatch, taken_over)
+    with pytest.raises(HeldError, match="on n8"), held(hold_run(tmp_path)):
+        pass
 
 
 # --- keeping it ---------------------------------------------------------------------------------

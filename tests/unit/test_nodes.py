@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewatt.jobs import nodes
-from scalewatt.jobs.nodes import Demand, Node, Partition, demand_of, misfit, read_partitions
+from scalewatt.jobs.nodes import (
+    Demand,
+    Node,
+    Partition,
+    demand_of,
+    is_named,
+    misfit,
+    read_partitions,
+)
 
 SINFO = [
     "accelerated|2-00:00:00|1-128|a1|152|501600|gpu:a100:4(S:0-1),lustre:1",
@@ -91,11 +99,47 @@ def test_what_no_node_can_hold_is_named(
     assert all(word in problem for word in words), problem
 
 
-def test_excluded_nodes_hold_nothing(partitions: dict[str, Partition]) -> None:
-    problem = misfit(demand(nodes=2), partitions, ["a2"])
+@pytest.mark.parametrize("excluded", ["a2", "a[2-4]", "h1,a[02,2]", "x[1-3],a2,c1"])
+def test_excluded_nodes_hold_nothing(partitions: dict[str, Partition], excluded: str) -> None:
+    problem = misfit(demand(nodes=2, excluded=excluded), partitions)
     assert problem == (
         "asks for 2 nodes; partition accelerated without 1 excluded has 1 that can hold it"
     )
+
+
+@pytest.mark.parametrize("excluded", ["", "a[02]", "a[3-9]", "a", "a2x", "a[x-2]", "a[2", "h1"])
+def test_nodes_that_are_not_excluded_hold_a_job(
+    partitions: dict[str, Partition], excluded: str
+) -> None:
+    assert misfit(demand(nodes=2, excluded=excluded), partitions) is None
+
+
+def test_a_job_leaves_out_the_nodes_that_it_excludes_and_no_others() -> None:
+    extra = "--ntasks-per-node=4 --exclusive '--exclude=n[01-02],m3' --nice=100"
+    assert demand_of({"slurm_extra": extra}).excluded == "n[01-02],m3"
+    assert demand_of({"slurm_extra": "--exclusive"}).excluded == ""
+
+
+def test_hidden_partitions_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sinfo(*command: str) -> list[str]:
+        return [line for line in SINFO if "-a" in command or not line.startswith("accelerated|")]
+
+    monkeypatch.setattr(nodes, "ask", sinfo)
+    assert misfit(demand(), read_partitions()) is None
+
+
+@given(st.integers(0, 120), st.integers(0, 30), st.integers(1, 4), st.integers(0, 160))
+def test_a_range_names_its_numbers_in_their_width(
+    first: int, more: int, width: int, number: int
+) -> None:
+    last = first + more
+    pattern = f"n[{first:0{width}d}-{last:0{width}d}]-ib[0-1]"
+    width = max(width, len(str(first)))
+    names = {f"n{one:0{width}d}-ib{port}" for one in range(first, last + 1) for port in (0, 1)}
+    assert all(is_named(name, pattern) for name in names)
+    for digits in {str(number), f"{number:02d}", f"{number:03d}", f"{number:04d}"}:
+        assert is_named(f"n{digits}-ib1", pattern) is (f"n{digits}-ib1" in names)
+        assert not is_named(f"n{digits}-ib2", pattern)
 
 
 @given(st.integers(0, 30), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))

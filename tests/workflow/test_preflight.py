@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fake_slurm import FakeSlurm
+from workspace import Workspace
 
 from scalewatt.campaign.model import Cluster
 from scalewatt.errors import InputError
@@ -32,6 +33,12 @@ def cluster(**changes: Any) -> Cluster:
 
 def check(folder: Path, *jobs: tuple[str, dict[str, Any]], **changes: Any) -> None:
     check_before_submission(jobs, cluster(**changes), "profiles/x/cluster.yaml", [folder])
+
+
+def test_a_folder_without_room_is_refused_only_where_room_is_asked_for(tmp_path: Path) -> None:
+    check(tmp_path, min_free_gib=1e9)
+    with pytest.raises(InputError, match=r"at least 1e\+09 are needed"):
+        check_before_submission([], cluster(), "profiles/x/cluster.yaml", [tmp_path], 1e9)
 
 
 def test_jobs_that_fit_and_a_known_account_pass(
@@ -104,8 +111,15 @@ def test_all_problems_are_said_at_once(fake: FakeSlurm, tmp_path: Path) -> None:
 
 
 def test_excluded_nodes_do_not_count(fake: FakeSlurm, tmp_path: Path) -> None:
+    excluding = {**FITS, "slurm_extra": "--exclusive '--exclude=a[1-1]'"}
     with pytest.raises(InputError, match="without 1 excluded has 1 that can hold it"):
-        check(tmp_path, ("train a", FITS), exclude_nodes=("a1",))
+        check(tmp_path, ("train a", excluding))
+
+
+def test_a_job_that_excludes_no_nodes_may_have_those_that_trainings_exclude(
+    fake: FakeSlurm, tmp_path: Path
+) -> None:
+    check(tmp_path, ("prepare data", FITS), exclude_nodes=("a1",))
 
 
 def test_a_silent_slurm_is_a_warning(
@@ -135,8 +149,23 @@ def test_without_jobs_for_the_scheduler_slurm_is_not_asked(fake: FakeSlurm, tmp_
     assert fake.calls("sinfo") + fake.calls("sacctmgr") == []
 
 
+@pytest.mark.slow
+def test_only_what_trains_or_prepares_needs_the_work_folder(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    cluster_file = "profiles/local/cluster.yaml"
+    workspace.edit(
+        cluster_file, "work_root: work", "work_root: file/work\nmin_free_gib: 1000000000"
+    )
+    (workspace.path / "file").touch()
+    workspace.done("figure1")
+    code, output = workspace.snakemake("prepare_imagenet")
+    assert code == 1
+    assert "file/work/tiny: cannot be written to (Not a directory)" in output
+    assert "results/tiny: " in output and "at least 1e+09 are needed" in output
+
+
 def test_too_little_space_is_said_with_what_is_needed(tmp_path: Path) -> None:
-    (problem,) = folder_problems(tmp_path, cluster(min_free_gib=10**9))
+    (problem,) = folder_problems(tmp_path, 10**9)
     assert "GiB are free; at least 1e+09 are needed" in problem
 
 
@@ -149,7 +178,7 @@ def test_a_full_file_system_is_found_by_writing(
         raise OSError(122, "Disk quota exceeded")
 
     monkeypatch.setattr("os.fsync", refuse)
-    (problem,) = folder_problems(tmp_path, cluster())
+    (problem,) = folder_problems(tmp_path, 1)
     assert problem.endswith(
         "cannot be written to (Disk quota exceeded); expected a folder of yours"
     )

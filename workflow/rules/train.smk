@@ -22,19 +22,26 @@ BUDGET = (
 )
 
 
-def scheduled_jobs():
-    """What each job for the scheduler does and asks for; none where there is no scheduler."""
-    if workflow.local_exec:
-        return []
-    jobs = [job for job in workflow.dag.needrun_jobs() if not job.is_local]
-    return [(job.message or job.rule.name, job.resources) for job in jobs]
+# What writes much. All else needs nothing but the results, wherever they were copied to.
+DEMANDING = ("dataset", "era5_year", "probe", "train", "train_command")
 
 
 # Snakemake knows one onstart only. It has none in a job and with -n.
 onstart:
-    folders = [WORK, RESULTS, ".snakemake"]
+    jobs = list(workflow.dag.needrun_jobs())
+    scheduled = [
+        (job.message or job.rule.name, job.resources)
+        for job in jobs
+        if not (workflow.local_exec or job.is_local)
+    ]
+    demanding = any(job.rule.name in DEMANDING for job in jobs)
     checked(
-        check_before_submission, scheduled_jobs(), CLUSTER, CLUSTER_FILE, folders
+        check_before_submission,
+        scheduled,
+        CLUSTER,
+        CLUSTER_FILE,
+        [WORK, RESULTS, ".snakemake"] if demanding else [RESULTS],
+        CLUSTER.min_free_gib if demanding else 0,
     )
     if CLUSTER.scratch:
         checked(check_packed_images)

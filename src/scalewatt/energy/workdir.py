@@ -151,7 +151,7 @@ def node_lock(root: Path) -> Iterator[int]:
 
     Yields the lock's file descriptor, for the processes that must hold it as well. Waits for a
     training that goes on, as one does whose Snakemake was killed; a Slurm job waits a minute at
-    most, then HeldError says by which job its node is used.
+    most if that lives, then HeldError says by which job its node is used.
     """
     root.mkdir(parents=True, exist_ok=True)
     with held(hold_node(root)) as hold:
@@ -163,8 +163,8 @@ def open_workdir(root: Path, spec: dict[str, Any], dataset_sha256: str | None) -
     """Open and lock the working directory of `spec`, trained on this very dataset, under `root`.
 
     Held by another process of this machine, wait for it: it may be a training whose Snakemake was
-    killed. Held by another machine's, or still held after a minute in a Slurm job, HeldError says by
-    which. A dead holder's is taken over.
+    killed. Held by another machine's, or still held after a minute in a Slurm job (ten minutes where
+    nobody can tell whether the holder lives), HeldError says by which. A dead holder's is taken over.
     """
     sha = spec_sha256(spec)
     data = (dataset_sha256 or "nodata")[:8]

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from scalewatt.jobs.holder import (
     BEAT_S,
     HOLDER,
     LOCK,
+    SILENT_S,
     HeldError,
     Holder,
     judge,
@@ -32,10 +33,11 @@ from scalewatt.jobs.holder import (
 from scalewatt.jobs.machine import machine_id, process_started_s
 
 PATIENCE_S = 60.0
-"""How long a Slurm job waits for another one, which may be ending."""
+"""How long a Slurm job waits for a holder that lives, which may be ending."""
 LOCK_LOOK_S = 0.5
 RECORD_LOOK_S = 3.0
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+_OF_THE_USER = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 
 
@@ -99,19 +101,22 @@ def require_held(workdir: Path, token: str | None) -> None:
 def held(target: Target) -> Iterator[Hold]:
     """Hold a target until the block ends.
 
-    Another holder on this machine is waited for and named; in a Slurm job for PATIENCE_S at most.
-    A dead holder is taken over. HeldError where another holder lives. InputError where the files
-    cannot be written. Should another take this process for dead nevertheless, it ends at once.
+    Another holder on this machine is waited for and named; in a Slurm job for PATIENCE_S at most,
+    but for SILENT_S where nobody can tell whether it lives. A dead holder is taken over. HeldError
+    where another holder lives. InputError where the files may not be written, or there is no room;
+    OSError where their file system fails. Should another take this process for dead nevertheless,
+    it ends at once.
     """
     wait = _Wait(target)
     with ExitStack() as stack:
         lock = stack.enter_context(_opened(target.lock))
-        if not _flocked(lock, lambda: wait.pause(read_record(target.record), LOCK_LOOK_S)):
-            _say(f"{target.lock}: its file system has no locks; {target.record.name} alone guards")
+        without_lock = _flocked(lock, wait)
+        if without_lock:
+            _say(f"{target.lock}: {without_lock}; {target.record.name} alone guards")
         try:
             token = _take(target, wait)
         except OSError as error:
-            raise InputError(f"{target.record}: cannot be written ({error.strerror})") from error
+            raise _failed(error, target.record, "cannot be written") from error
         stack.callback(_give_back, target, token)
         beat = Beat(target, token)
         stack.callback(beat.end)
@@ -123,19 +128,45 @@ class _Wait:
     """Waits for a holder, as long as that has sense."""
 
     def __init__(self, target: Target) -> None:
-        self.target, self.began_s, self.said = target, time.monotonic(), False
+        self.target, self.said = target, False
+        self._began_s: float | None = None
+        self._seen: tuple[str, float] | None = None
+        self._since_s = 0.0
 
-    def pause(self, holder: Holder | None, seconds: float) -> None:
-        """Name the holder once and sleep; HeldError where it should not be waited for any more."""
+    def judge(self, holder: Holder) -> bool | None:
+        """Whether the holder lives, if its lock is free; for how long it is watched counts too."""
+        return judge(holder, self.target.record, self._unchanged_s(holder))
+
+    def _unchanged_s(self, holder: Holder) -> float:
+        """For how long the record has not changed before our eyes."""
+        with suppress(OSError):
+            now = holder.token, self.target.record.stat().st_mtime
+            if now != self._seen:
+                self._seen, self._since_s = now, time.monotonic()
+        return time.monotonic() - self._since_s if self._seen else 0.0
+
+    def pause(self, holder: Holder | None, seconds: float, lives: bool | None = True) -> None:
+        """Name the holder once and sleep; HeldError where it should not be waited for any more.
+
+        A dead one is waited for while another process takes over from it, or has died of that.
+        """
         if current_job() is not None:
-            if time.monotonic() - self.began_s > PATIENCE_S:
+            patience_s = {True: PATIENCE_S, None: SILENT_S, False: 2 * SILENT_S}[lives]
+            if self._waited_s() > patience_s:
                 raise self._held(holder)
-        elif holder is not None and holder.host and not holder.is_here:
+        elif lives is not False and holder is not None and holder.host and not holder.is_here:
             raise self._held(holder)
         if not self.said:
             _say(f"{self.target.held_by} {holder or 'another process'}; waiting for it")
         self.said = True
         time.sleep(seconds)
+
+    def _waited_s(self) -> float:
+        """Seconds since the first pause."""
+        now_s = time.monotonic()
+        if self._began_s is None:
+            self._began_s = now_s
+        return now_s - self._began_s
 
     def _held(self, holder: Holder | None) -> HeldError:
         by = "another process" if holder is None else str(holder)
@@ -145,41 +176,25 @@ class _Wait:
         return HeldError(f"{self.target.held_by} {by}; {self.target.advice}{end}", holder)
 
 
-class _Watched:
-    """For how long a record has not changed before our eyes."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[str, float] | None = None
-        self._since_s = 0.0
-
-    def unchanged_s(self, holder: Holder, record: Path) -> float:
-        with suppress(OSError):
-            now = holder.token, record.stat().st_mtime
-            if now != self._seen:
-                self._seen, self._since_s = now, time.monotonic()
-        return time.monotonic() - self._since_s if self._seen else 0.0
-
-
 def _take(target: Target, wait: _Wait) -> str:
     """Put our record in place; its token."""
-    watched = _Watched()
     while True:
+        lives: bool | None = True
         with _own_record(target) as (mine, token):
             if _linked(mine, target.record):
                 return token
             holder = read_record(target.record)
             if holder is None and not target.record.exists():  # it has just ended
                 continue
-            if holder is not None and _taken_from_dead(target, holder, mine, watched):
-                continue
-        wait.pause(holder, RECORD_LOOK_S)
+            if holder is not None:
+                lives = wait.judge(holder)
+                if lives is False and _taken_from_dead(target, holder, mine):
+                    continue
+        wait.pause(holder, RECORD_LOOK_S, lives)
 
 
-def _taken_from_dead(target: Target, holder: Holder, mine: Path, watched: _Watched) -> bool:
-    """Remove the record of a holder that is dead, and say so."""
-    watched_s = watched.unchanged_s(holder, target.record)
-    if judge(holder, target.record, watched_s) is not False:
-        return False
+def _taken_from_dead(target: Target, holder: Holder, mine: Path) -> bool:
+    """Remove the record of a holder that is dead, and say so; False where that is another's to do."""
     if not _removed(target, holder.token, mine):
         return False
     if target.name_dead:
@@ -319,23 +334,48 @@ def _opened(path: Path) -> Iterator[TextIO]:
     try:
         lock = open(path, "a", encoding="utf-8")  # noqa: SIM115
     except OSError as error:
-        raise InputError(f"{path}: cannot be opened for locking ({error.strerror})") from error
+        raise _failed(error, path, "cannot be opened for locking") from error
     with lock:
         yield lock
 
 
-def _flocked(lock: TextIO, pause: Callable[[], None]) -> bool:
-    """Take the lock, pausing as long as another has it; False where there are no locks."""
+def _flocked(lock: TextIO, wait: _Wait) -> str | None:
+    """Take the lock, waiting as long as another has it; None, or why there is none to be had."""
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+            return None
         except BlockingIOError:
-            pause()
+            if _blocked_by_dead(wait):
+                return "a dead holder on another node has left it locked"
         except OSError as error:
             if error.errno not in _NO_LOCKS:
-                raise InputError(f"{lock.name}: cannot be locked ({error.strerror})") from error
-            return False
+                raise _failed(error, Path(lock.name), "cannot be locked") from error
+            return "its file system has no locks"
+
+
+def _blocked_by_dead(wait: _Wait) -> bool:
+    """Wait for who has the lock; True where it is a node's that died with it.
+
+    A network's file system may keep such a lock for long. The first look alone does not tell:
+    somebody may just have taken the lock, and be about to take the record over.
+    """
+    holder = read_record(wait.target.record)
+    if holder is None or not holder.host or holder.is_here or holder.host == socket.gethostname():
+        wait.pause(holder, LOCK_LOOK_S)
+        return False
+    lives = wait.judge(holder)
+    if lives is False and wait.said:
+        return True
+    wait.pause(holder, RECORD_LOOK_S, lives)
+    return False
+
+
+def _failed(error: OSError, path: Path, what: str) -> Exception:
+    """What to raise: an InputError where that is the user's to mend, else what may pass by itself."""
+    if error.errno in _OF_THE_USER:
+        return InputError(f"{path}: {what} ({error.strerror})")
+    return OSError(error.errno, error.strerror, str(path))
 
 
 def _say(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from scalewatt.campaign.validation import one_of
 from scalewatt.jobs.slurm import ask
 
 _FIELDS = "%R|%l|%s|%N|%c|%m|%G"
+_EXCLUDE = re.compile(r"--exclude=([^\s'\"]+)")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Demand:
     gpus: int
     gpu_type: str
     runtime_min: int | None
+    excluded: str = ""
+    """Nodes it may not get: names and Slurm's patterns of names, with commas between."""
 
 
 def demand_of(resources: Mapping[str, Any]) -> Demand:
@@ -63,6 +66,7 @@ def demand_of(resources: Mapping[str, Any]) -> Demand:
         gpus=gpus,
         gpu_type=gpu_type,
         runtime_min=resources.get("runtime"),
+        excluded=",".join(_EXCLUDE.findall(str(resources.get("slurm_extra") or ""))),
     )
 
 
@@ -76,9 +80,9 @@ def gpus_in(gres: str) -> tuple[str, int]:
 
 
 def read_partitions() -> dict[str, Partition]:
-    """Ask `sinfo` for all partitions; NoAnswerError where it gives no answer."""
+    """Ask `sinfo` for all partitions, hidden ones too; NoAnswerError where it gives no answer."""
     found: dict[str, Partition] = {}
-    for line in ask("sinfo", "-h", "-N", "-o", _FIELDS):
+    for line in ask("sinfo", "-a", "-h", "-N", "-o", _FIELDS):
         values = [value.strip() for value in line.split("|")]
         if len(values) != _FIELDS.count("|") + 1:
             continue
@@ -90,9 +94,7 @@ def read_partitions() -> dict[str, Partition]:
     return found
 
 
-def misfit(
-    demand: Demand, partitions: Mapping[str, Partition], excluded: Iterable[str] = ()
-) -> str | None:
+def misfit(demand: Demand, partitions: Mapping[str, Partition]) -> str | None:
     """Why no nodes of its partition can ever hold a job; None where they can."""
     if demand.partition is None:
         return None
@@ -108,12 +110,47 @@ def misfit(
             f"asks for {demand.nodes} nodes; "
             f"partition {partition.name} allows {partition.max_nodes} to a job"
         )
-    return _too_few(demand, partition, frozenset(excluded))
+    return _too_few(demand, partition)
 
 
-def _too_few(demand: Demand, partition: Partition, excluded: frozenset[str]) -> str | None:
-    nodes = [node for node in partition.nodes if node.name not in excluded]
-    without = f" without {len(excluded)} excluded" if excluded else ""
+def is_named(node: str, pattern: str) -> bool:
+    """Whether a node is one of those of a pattern of Slurm's, such as n1,n[03-05,7]-ib[0-1]."""
+    return any(_is_of_part(node, part) for part in re.split(r",(?![^\[]*\])", pattern))
+
+
+def _is_of_part(name: str, part: str) -> bool:
+    before, _, rest = part.partition("[")
+    ranges, closed, after = rest.partition("]")
+    if not closed:
+        return name == part
+    if not name.startswith(before):
+        return False
+    left = name.removeprefix(before)
+    digits = re.match(r"[0-9]*", left).group()  # type: ignore[union-attr]
+    return any(
+        _is_in_ranges(digits[:length], ranges) and _is_of_part(left[length:], after)
+        for length in range(1, len(digits) + 1)
+    )
+
+
+def _is_in_ranges(digits: str, ranges: str) -> bool:
+    for range_ in ranges.split(","):
+        first, dash, last = range_.partition("-")
+        if not dash:
+            last = first
+        if (
+            (first.isdecimal() and last.isdecimal())
+            and int(first) <= int(digits) <= int(last)
+            and digits == str(int(digits)).zfill(len(first))
+        ):
+            return True
+    return False
+
+
+def _too_few(demand: Demand, partition: Partition) -> str | None:
+    nodes = [node for node in partition.nodes if not is_named(node.name, demand.excluded)]
+    excluded = len(partition.nodes) - len(nodes)
+    without = f" without {excluded} excluded" if excluded else ""
     type_ = f" of type {demand.gpu_type}" if demand.gpu_type else ""
     wishes = (
         (f"GPUs{type_}", demand.gpus, lambda node: node.gpus_of(demand.gpu_type)),

@@ -29,16 +29,17 @@ def check_before_submission(
     cluster: Cluster,
     where: str,
     folders: Iterable[Path | str],
+    min_free_gib: float = 0.0,
 ) -> None:
     """Hold all jobs for the scheduler (what each does, its resources) against Slurm, and try the folders.
 
     `where` names the cluster file. InputError with everything that is wrong.
     """
     jobs = list(jobs)
-    problems = [problem for folder in folders for problem in folder_problems(folder, cluster)]
+    problems = [problem for folder in folders for problem in folder_problems(folder, min_free_gib)]
     if jobs:
         problems += [f"{where}: {problem}" for problem in account_problems(cluster.account)]
-        problems += _slurm_problems(jobs, cluster, where)
+        problems += _slurm_problems(jobs, where)
     if problems:
         many = "\n  ".join(["nothing is started:", *problems])
         raise InputError(problems[0] if len(problems) == 1 else many)
@@ -72,14 +73,14 @@ def account_problems(account: str | None) -> list[str]:
     return []
 
 
-def folder_problems(folder: Path | str, cluster: Cluster) -> list[str]:
+def folder_problems(folder: Path | str, min_free_gib: float) -> list[str]:
     """What is wrong with a folder that is to be written to; it is made where it is missing."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         free_gib = shutil.disk_usage(folder).free / _GIB
-        if free_gib < cluster.min_free_gib:
+        if free_gib < min_free_gib:
             return [
-                f"{folder}: {free_gib:.2g} GiB are free; at least {cluster.min_free_gib:g} are needed "
+                f"{folder}: {free_gib:.2g} GiB are free; at least {min_free_gib:g} are needed "
                 "(min_free_gib of the cluster file)"
             ]
         # A quota shows only where something is written.
@@ -92,9 +93,7 @@ def folder_problems(folder: Path | str, cluster: Cluster) -> list[str]:
     return []
 
 
-def _slurm_problems(
-    jobs: list[tuple[str, Mapping[str, Any]]], cluster: Cluster, where: str
-) -> list[str]:
+def _slurm_problems(jobs: list[tuple[str, Mapping[str, Any]]], where: str) -> list[str]:
     if shutil.which("sbatch") is None:
         return [
             f"{where}: is of a Slurm cluster, and sbatch is not found; start Snakemake on its login "
@@ -107,7 +106,7 @@ def _slurm_problems(
         return []
     problems = []
     for demand, labels in _by_demand(jobs).items():
-        problem = misfit(demand, partitions, cluster.exclude_nodes)
+        problem = misfit(demand, partitions)
         if problem:
             more = f" (and {len(labels) - 1} more)" if len(labels) > 1 else ""
             problems.append(f"{where}: {labels[0]}{more}: {problem}")
