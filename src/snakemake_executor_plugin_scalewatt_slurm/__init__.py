@@ -4,18 +4,22 @@
 the prefix scalewatt-slurm. What differs, and why:
 
 - A training is submitted only if nobody else trains it, it does not wait in the queue, and the
-  campaign's energy budget is not spent. Its submission is noted. (`run_job`, `report_job_submission`)
+  campaign's energy budget is not spent. Its submission is noted. What another job has published
+  meanwhile is finished. (`run_job`, `report_job_submission`)
+- Where slurmctld does not answer sbatch, it is asked again for a while. It may have accepted the job
+  all the same: one that is in the queue is not submitted twice. (`run_job`)
 - Whether a training that ended is submitted again is decided by what it left behind, not by its
-  number of attempts; one line says why. What sbatch refuses is not tried again, unless slurmctld
-  gave no answer. (`report_job_error`, `handle_job_error`)
-- A job that Slurm put back into its queue is waited for. One that was preempted or cancelled and is
-  no longer in the queue has ended. (`report_job_error`, `check_active_jobs`)
+  number of attempts; one line says why. What sbatch refuses is not tried again. (`handle_job_error`)
+- A job that is still in Slurm's queue has not ended: Slurm may put it back. One that is not is asked
+  about by its id; where Slurm gives no answer, nothing has ended. (`report_job_error`,
+  `check_active_jobs`)
 - Jobs that run long are asked about four times more seldom than at first, not ever more seldom, and
   what follows a failed job is as quick as what follows a finished one. (`check_active_jobs`)
 - After NODE_FAIL no node is excluded: Slurm names all nodes of the job and avoids by itself those that
   are down. (`_failed_nodes`)
 - The account was checked before anything was submitted: it is neither asked for at every
   submission nor guessed. (`get_account_arg`)
+- The comment of a training's job says which campaign's it is, for other Snakemakes. (`get_account_arg`)
 - Ctrl-C also cancels jobs that are just being submitted or asked about. (`cancel`, `cancel_jobs`)
 
 What the trainings are is asked of the object SUBMISSIONS of the workflow
@@ -28,33 +32,44 @@ import logging
 import re
 import shlex
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import snakemake_executor_plugin_slurm as parent
 from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
+from snakemake_executor_plugin_slurm.utils import get_job_wildcards
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from scalewatt.errors import InputError
-from scalewatt.jobs.job_state import state_of
 from scalewatt.jobs.slurm import NoAnswerError, accounted_states, queued_jobs
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 RUNS = frozenset({"train", "train_command"})
 MEASURED = RUNS | {"probe"}
-_OVERLOOKED = ("PREEMPTED", "CANCELLED")
-"""States in which the parent waits on; sacct prints the second as `CANCELLED by <user>`."""
-_UNREACHABLE = re.compile(r"(?i)timed out|unable to contact|temporarily unavailable")
-_UNREACHABLE_WAITS_S = (5, 10, 20, 40, 60)
+_ENDED = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+)
+"""What the accounting says of jobs that have ended; the parent waits on for some, or never sees it."""
+_UNREACHABLE = re.compile(
+    r"(?i)timed out|unable to contact|temporarily un|connection refused|zero bytes|standby mode"
+)
+_WAITS_S = (5, 10, 20, 40, 60)
+"""Between two tries; the last is repeated."""
+_PATIENCE_S = 600
+"""How long slurmctld is asked again to accept a job."""
 _SLOWEST = 4
 """The longest time between two polls, in units of the first."""
 _NOT_FOR_PEOPLE = ("No job memory information", "MinJobAge", "===== A Job preemption")
 _USED = (
     *("run_job", "get_account_arg", "check_active_jobs", "cancel", "cancel_jobs"),
+    "handle_job_success",
     *("report_job_submission", "report_job_success", "report_job_error", "handle_job_error"),
     *("_report_job_error_threadsafe", "_report_job_submission_threadsafe"),
 )
@@ -62,18 +77,19 @@ _USED_OF_INSTANCE = (
     "_failed_nodes",
     "_job_submission_executor",
     "array_jobs",
+    "run_uuid",
+    "slurm_logdir",
 )
 
 
 @dataclass(frozen=True)
 class _End:
-    """How a job ended that did not succeed."""
+    """How a job ended."""
 
     job_id: str | None
+    """None where it was not submitted."""
     log: str | None
     message: str
-    refused: bool = False
-    """By us, before sbatch."""
 
 
 class Executor(parent.Executor):
@@ -85,7 +101,7 @@ class Executor(parent.Executor):
         self._excluded: frozenset[str] = frozenset()
         self._ends: dict[JobExecutorInterface, _End] = {}
         self._live: dict[str, SubmittedJobInfo] = {}
-        self._unreachable: dict[JobExecutorInterface, int] = {}
+        self._unheard: dict[JobExecutorInterface, str] = {}
         self._said: set[str] = set()
         self._cancelled = threading.Event()
         self._submissions = workflow.globals.get("SUBMISSIONS")
@@ -110,64 +126,128 @@ class Executor(parent.Executor):
         self._excluded = frozenset(nodes)
 
     def get_account_arg(self, job: JobExecutorInterface) -> Iterator[str]:
-        """The job's account as it is; none is Slurm's default."""
+        """The job's account as it is, none is Slurm's default; and a run's comment."""
         account = job.resources.get("slurm_account")
-        yield f" -A {shlex.quote(str(account))}" if account else ""
+        said = f" -A {shlex.quote(str(account))}" if account else ""
+        if self._is_run(job):  # the last comment of sbatch's arguments counts
+            said += f" --comment={shlex.quote(self._comment(job))}"
+        yield said
 
     def run_job(self, job: JobExecutorInterface) -> None:
-        """Submit a job, if it may be."""
+        """Submit a job, if it may be, as soon as Slurm answers."""
+        try:
+            self._submit(job)
+        except Exception as error:  # it would end this thread, and be waited for for ever
+            self._refuse(job, _said(error))
+
+    def _submit(self, job: JobExecutorInterface) -> None:
+        until_s = time.monotonic() + _PATIENCE_S
+        unsettled = None
+        for wait_s in chain((0,), _WAITS_S, repeat(_WAITS_S[-1])):
+            if self._cancelled.wait(wait_s):
+                return
+            unsettled = self._try(job, again=unsettled is not None)
+            if unsettled is None:
+                return
+            if time.monotonic() > until_s:
+                self._refuse(job, unsettled)
+                return
+            if wait_s == 0:
+                minutes = _PATIENCE_S // 60
+                self.logger.warning(f"{_label(job)}: {unsettled}; tried again for {minutes} min")
+
+    def _try(self, job: JobExecutorInterface, again: bool) -> str | None:
+        """Submit the job or refuse it; why neither can be done yet."""
+        try:
+            if again and self._is_adopted(job):
+                return None
+        except NoAnswerError as error:
+            return str(error)
+        if self._is_run(job):
+            if self._submissions.is_published(job.input.spec):
+                super().report_job_success(SubmittedJobInfo(job))
+                return None
+            if self._submissions.is_being_published(job.input.spec):
+                return "another job publishes its results"
         refusal = self._refusal(job)
         if refusal:
-            self._ends[job] = _End(None, None, refusal, refused=True)
-            self._report_job_error_threadsafe(SubmittedJobInfo(job), refusal)
-            return
-        if job in self._unreachable:
-            waits = _UNREACHABLE_WAITS_S
-            self._cancelled.wait(waits[min(self._unreachable[job], len(waits)) - 1])
-        if not self._cancelled.is_set():
-            super().run_job(job)
+            self._refuse(job, refusal)
+            return None
+        super().run_job(job)
+        return self._unheard.pop(job, None)
+
+    def _refuse(self, job: JobExecutorInterface, reason: str) -> None:
+        super()._report_job_error_threadsafe(SubmittedJobInfo(job), reason)
+
+    def _report_job_error_threadsafe(self, job_info: SubmittedJobInfo, msg: str) -> None:
+        """Keep what sbatch said of a silent slurmctld for `run_job`, which tries again."""
+        said = _words(msg)
+        if _UNREACHABLE.search(said):
+            self._unheard[job_info.job] = said
+        else:
+            super()._report_job_error_threadsafe(job_info, msg)
+
+    def _is_adopted(self, job: JobExecutorInterface) -> bool:
+        """Take over what slurmctld accepted without saying so; NoAnswerError."""
+        ours = (self.run_uuid, self._comment(job))
+        for job_id, queued in queued_jobs().items():
+            if (queued.name, queued.comment) == ours and job_id not in self._live:
+                kind = "group" if job.is_group() else "rule"
+                folder = self.slurm_logdir / f"{kind}_{job.name}" / get_job_wildcards(job)
+                info = SubmittedJobInfo(job, job_id, {"slurm_logfile": folder / f"{job_id}.log"})
+                self._report_job_submission_threadsafe(info)
+                return True
+        return False
+
+    def _comment(self, job: JobExecutorInterface) -> str:
+        """What Slurm is told of a job: the parent's words, and of a run those of its campaign."""
+        wildcards = get_job_wildcards(job)
+        comment = f"rule_{job.name}" + (f"_wildcards_{wildcards}" if wildcards else "")
+        return f"{comment} of {self._submissions.work.absolute()}" if self._is_run(job) else comment
 
     def report_job_submission(self, job_info: SubmittedJobInfo, register_job: bool = True) -> None:
         """Note the submission of a run."""
         self._live[str(job_info.external_jobid)] = job_info
-        self._unreachable.pop(job_info.job, None)
         if self._is_run(job_info.job):
             try:
                 self._submissions.note(
                     job_info.job.input.spec, str(job_info.external_jobid), _log_of(job_info)
                 )
-            except (OSError, InputError) as error:
-                self.logger.warning(f"{_label(job_info.job)}: its job cannot be noted ({error})")
+            except Exception as error:
+                why = _said(error)
+                self.logger.warning(f"{_label(job_info.job)}: its job cannot be noted ({why})")
         super().report_job_submission(job_info, register_job=register_job)
 
     def report_job_success(self, job_info: SubmittedJobInfo) -> None:
-        """Forget the job's end."""
+        """Keep the job for `handle_job_error`: its outputs may be missing."""
         self._live.pop(str(job_info.external_jobid), None)
+        self._ends[job_info.job] = _End(
+            job_info.external_jobid, _log_of(job_info), "Its outputs are missing."
+        )
         super().report_job_success(job_info)
+
+    def handle_job_success(self, job: JobExecutorInterface) -> None:
+        """Forget the job's end."""
+        self._ends.pop(job, None)
+        super().handle_job_success(job)
 
     def report_job_error(
         self, job_info: SubmittedJobInfo, msg: str | None = None, **kwargs: Any
     ) -> None:
-        """Keep how the job ended for `handle_job_error`, unless Slurm has put it back into its queue."""
+        """Keep how the job ended for `handle_job_error`, unless Slurm may put it back into its queue."""
         if job_info.external_jobid is not None and self._is_queued(job_info.external_jobid):
-            with self.lock:
-                self.active_jobs.append(job_info)
             return
         self._live.pop(str(job_info.external_jobid), None)
-        self._ends.setdefault(
-            job_info.job, _End(job_info.external_jobid, _log_of(job_info), msg or "")
-        )
+        self._ends[job_info.job] = _End(job_info.external_jobid, _log_of(job_info), msg or "")
         self.workflow.scheduler.error_callback(job_info.job)
 
     def handle_job_error(self, job: JobExecutorInterface) -> None:
         """Say how a job ended, and decide whether Snakemake submits it again."""
         super().handle_job_error(job)
-        end = self._ends.pop(job, None) or _End(None, None, "its outputs are incomplete")
+        end = self._ends.pop(job, None) or _End(None, None, "its outputs are missing")
         label = _label(job)
-        if end.job_id is None and end.message and not self._is_unreachable(job, end):
+        if end.job_id is None:
             self._end(job, f"{label}: not submitted: {self._once(_words(end.message))}")
-        elif end.job_id is None:
-            self.logger.warning(f"{label}: {_words(end.message)}; it is tried again")
         elif self._is_run(job):
             self._end_run(job, end)
         else:
@@ -179,19 +259,36 @@ class Executor(parent.Executor):
     async def check_active_jobs(
         self, active_jobs: list[SubmittedJobInfo]
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
-        """Yield the jobs that have not ended."""
-        still = [info async for info in super().check_active_jobs(active_jobs)]
-        gone = _overlooked(still) if still else {}
+        """Yield the jobs that have not ended: all of which neither success nor error was reported."""
+        async for _ in super().check_active_jobs(active_jobs):
+            pass
+        self._report_overlooked([info for info in active_jobs if self._is_live(info)])
+        still = [info for info in active_jobs if self._is_live(info)]
         for info in still:
-            state = gone.get(str(info.external_jobid))
-            if state is not None:
-                self.report_job_error(info, msg=f"{state}, and no longer in Slurm's queue.")
-            else:
-                yield info
+            yield info
         first_s = self.workflow.executor_settings.init_seconds_before_status_checks
         longest_s = first_s if len(still) < len(active_jobs) else _SLOWEST * first_s
         planned_s = super().next_seconds_between_status_checks
         self.next_seconds_between_status_checks = min(planned_s, longest_s)
+
+    def _is_live(self, info: SubmittedJobInfo) -> bool:
+        return str(info.external_jobid) in self._live
+
+    def _report_overlooked(self, jobs: list[SubmittedJobInfo]) -> None:
+        """Report jobs that the parent takes for running, and that have left the queue."""
+        try:
+            queued = queued_jobs() if jobs else {}
+            missing = {str(info.external_jobid): info for info in jobs}
+            missing = {job: info for job, info in missing.items() if job not in queued}
+            states = accounted_states(list(missing)) if missing else {}
+        except NoAnswerError:
+            return
+        for job, info in missing.items():
+            state = states.get(job)
+            if state == "COMPLETED":
+                self.report_job_success(info)
+            elif state in _ENDED:
+                self.report_job_error(info, msg=f"{state}, and no longer in Slurm's queue.")
 
     def cancel(self) -> None:
         """Cancel all jobs, those whose submission is under way as well."""
@@ -211,31 +308,25 @@ class Executor(parent.Executor):
             return None
         try:
             if self._is_run(job):
-                return self._submissions.refusal(job.input.spec)
+                return self._submissions.refusal(job.input.spec, self._comment(job))
             return self._submissions.over_budget()
-        except (OSError, InputError) as error:
-            return str(error)
-
-    def _is_unreachable(self, job: JobExecutorInterface, end: _End) -> bool:
-        """Whether slurmctld did not answer sbatch, for a while yet to be waited."""
-        if end.refused or not _UNREACHABLE.search(end.message):
-            return False
-        self._unreachable[job] = self._unreachable.get(job, 0) + 1
-        return self._unreachable[job] <= len(_UNREACHABLE_WAITS_S)
+        except Exception as error:
+            return _said(error)
 
     @staticmethod
     def _is_queued(job_id: str) -> bool:
+        """Whether the job has not left the queue, as far as can be told."""
         try:
-            return state_of([queued_jobs().get(job_id, "")]) in ("running", "waiting")
+            return job_id in queued_jobs()
         except NoAnswerError:
-            return False
+            return True
 
     def _end_run(self, job: JobExecutorInterface, end: _End) -> None:
         try:
             verdict = self._submissions.end(job.input.spec, end.job_id)
             log = self._submissions.log(job.input.spec)
-        except (OSError, InputError) as error:
-            self._end(job, f"{_label(job)}: not submitted again: {error}")
+        except Exception as error:  # it would end all jobs
+            self._end(job, f"{_label(job)}: not submitted again: {_said(error)}")
             return
         if verdict.again:
             self.logger.warning(
@@ -287,16 +378,7 @@ def _words(message: str) -> str:
     return " ".join((slurm.group(1) if slurm else message).split())
 
 
-def _overlooked(jobs: list[SubmittedJobInfo]) -> dict[str, str]:
-    """State, by id, of the jobs that the parent takes for running and that have ended without success."""
-    ids = [str(info.external_jobid) for info in jobs]
-    try:
-        queued = queued_jobs()
-    except NoAnswerError:
-        return {}
-    missing = [job for job in ids if job not in queued]
-    try:
-        states = accounted_states(missing) if missing else {}
-    except NoAnswerError:
-        return dict.fromkeys(missing, "ended")
-    return {job: states[job] for job in missing if states.get(job) in _OVERLOOKED}
+def _said(error: Exception) -> str:
+    """What is said of an error in one line: of one that nobody foresaw, its kind too."""
+    foreseen = isinstance(error, OSError | InputError)
+    return _words(str(error) if foreseen else f"{type(error).__name__}: {error}")

@@ -14,7 +14,6 @@ from run_files import NAME, make_spec
 
 from scalewatt.campaign.spec import spec_sha256
 from scalewatt.errors import InputError
-from scalewatt.files import write_json
 from scalewatt.jobs.attempts import (
     FAILED,
     HELD,
@@ -112,22 +111,7 @@ def test_a_submission_is_noted_with_who_made_it(tmp_path: Path) -> None:
     note_submission(tmp_path, SPEC, "12", "logs/12.log")
     found = read_submission(tmp_path, SPEC)
     assert found is not None
-    assert (found.job, found.log, found.pid, found.unstarted) == (
-        "12",
-        "logs/12.log",
-        os.getpid(),
-        0,
-    )
-
-
-def test_submissions_in_which_no_segment_began_are_counted(tmp_path: Path) -> None:
-    counts = [note_submission(tmp_path, SPEC, str(job), None).unstarted for job in range(3)]
-    assert counts == [0, 1, 2]
-    workdir = tmp_path / f"{run_key(SPEC)}-dddddddd"
-    workdir.mkdir()
-    segment = {"segment": 0, "outcome": "stopped", "job": "2"}
-    write_json(workdir / "segments.json", [segment])
-    assert note_submission(tmp_path, SPEC, "3", None).unstarted == 0
+    assert (found.job, found.log, found.pid) == ("12", "logs/12.log", os.getpid())
 
 
 @given(st.text())

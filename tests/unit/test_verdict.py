@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_files import make_spec
 
@@ -16,8 +16,6 @@ from scalewatt.files import write_json
 from scalewatt.jobs.attempts import (
     Attempt,
     attempt_path,
-    note_submission,
-    read_submission,
     run_key,
 )
 from scalewatt.jobs.position import note_position
@@ -31,10 +29,11 @@ class Work:
     """A campaign's folder with one run, as its jobs leave it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.since_s = folder, time.time() - 100
+        self.folder = folder
         self.workdir = folder / f"{run_key(SPEC)}-dddddddd"
         self.segments: list[dict[str, Any]] = []
-        self.jobs = 0
+        self.jobs: list[str] = []
+        self.held = True
 
     def job(
         self,
@@ -46,9 +45,8 @@ class Work:
         attempts: bool = True,
     ) -> Verdict:
         """A job of the run: submitted, perhaps begun, perhaps with a segment, ended, judged."""
-        self.jobs += 1
-        job = str(4000 + self.jobs)
-        note_submission(self.folder, SPEC, job, "slurm.log")
+        job = str(int(self.jobs[-1]) + 1 if self.jobs else 4001)
+        self.jobs.append(job)
         if attempts:
             attempt = Attempt(job, "n1", 7, time.time(), time.time(), code, detail)
             write_json(attempt_path(self.folder, SPEC), asdict(attempt))
@@ -62,7 +60,7 @@ class Work:
         return self.judged()
 
     def judged(self) -> Verdict:
-        return verdict(self.folder, SPEC, self.since_s, RETRIES)
+        return verdict(self.folder, SPEC, self.jobs, RETRIES, lambda: self.held)
 
 
 @pytest.fixture
@@ -77,7 +75,7 @@ def test_a_run_that_stopped_at_a_further_checkpoint_goes_on(work: Work) -> None:
         assert f"update {number + 1} of 48" in found.reason
 
 
-def test_two_segments_cut_without_progress_are_the_last(work: Work) -> None:
+def test_two_segments_that_stop_without_progress_are_the_last(work: Work) -> None:
     assert work.job("stopped", (0, 12), 75).again
     assert work.job("stopped", (12, 12), 75).again
     found = work.job("stopped", (12, 12), 75)
@@ -85,7 +83,7 @@ def test_two_segments_cut_without_progress_are_the_last(work: Work) -> None:
     assert "no progress" in found.reason and "12 of 48" in found.reason and "2 seg" in found.reason
 
 
-def test_progress_between_two_cuts_is_enough(work: Work) -> None:
+def test_progress_between_two_stops_is_enough(work: Work) -> None:
     for _ in range(3):
         assert work.job("stopped", (12, 12), 75).again
         assert work.job("killed", (12, 13), None).again
@@ -98,8 +96,15 @@ def test_a_segment_left_open_counts_with_what_its_checkpoint_holds(work: Work) -
     assert "update 12" in work.judged().reason
     work.segments[-1] |= {"outcome": "killed", "to_updates": 12}
     assert work.job("running", (12, None)).again
-    work.segments[-1] |= {"outcome": "killed", "to_updates": 12}
-    assert not work.job("running", (12, None)).again
+    assert "killed at update 12 of 48 (2 of 3)" in work.judged().reason
+
+
+@pytest.mark.parametrize("outcome", ["killed", "failed"])
+def test_what_was_killed_or_failed_is_tried_as_often_as_the_cluster_file_says(
+    work: Work, outcome: str
+) -> None:
+    verdicts = [work.job(outcome, (12, 12)) for _ in range(RETRIES + 1)]
+    assert [one.again for one in verdicts] == [True] * RETRIES + [False]
 
 
 @pytest.mark.parametrize("progress", [0, 5])
@@ -118,6 +123,12 @@ def test_progress_gives_a_crashing_run_new_retries(work: Work) -> None:
     for number in range(10):
         assert work.job("failed", (number, number), 70).again
         assert work.job("stopped", (number, number + 1), 75).again
+
+
+def test_a_run_whose_holder_has_ended_since_is_tried_a_few_times(work: Work) -> None:
+    work.held = False
+    verdicts = [work.job(None, code=73, detail="job 12 holds it") for _ in range(RETRIES + 1)]
+    assert [one.again for one in verdicts] == [True] * RETRIES + [False]
 
 
 @pytest.mark.parametrize("code", [64, 73])
@@ -147,9 +158,7 @@ def test_jobs_that_never_began_are_forgotten_once_one_has(work: Work) -> None:
         work.job(attempts=False)
     work.job("stopped", (0, 3), 75)
     work.job(attempts=False)
-    found = read_submission(work.folder, SPEC)
-    assert found is not None and found.unstarted == 0
-    assert work.judged().again
+    assert "(1 of 3)" in work.judged().reason
 
 
 def test_a_full_disk_is_not_tried_again(work: Work) -> None:
@@ -158,13 +167,36 @@ def test_a_full_disk_is_not_tried_again(work: Work) -> None:
     assert work.job("failed", (0, 3), 70, reason) == Verdict(False, reason)
 
 
-def test_what_an_earlier_snakemake_saw_does_not_count(work: Work) -> None:
+@pytest.mark.parametrize("outcome", ["failed", None])
+def test_jobs_of_an_earlier_snakemake_do_not_count(work: Work, outcome: str | None) -> None:
     for _ in range(RETRIES + 1):
-        work.job("failed", (0, 0), 70)
+        work.job(outcome, (0, 0), 70)
     assert not work.judged().again
-    work.since_s = time.time()
-    assert "accepted" in work.judged().reason
-    assert work.job("failed", (0, 0), 70).again
+    work.jobs = work.jobs[-1:]
+    assert work.job(outcome, (0, 0), 70).again
+
+
+def test_the_clocks_of_nodes_do_not_count(work: Work) -> None:
+    work.job("stopped", (0, 12), 75)
+    work.segments[-1]["started_s"] -= 1e6
+    write_json(work.workdir / "segments.json", work.segments)
+    assert "stopped at a checkpoint at update 12" in work.judged().reason
+
+
+def test_jobs_of_others_do_not_count(work: Work) -> None:
+    work.job("stopped", (0, 12), 75)
+    ours, work.jobs = work.jobs, ["9000"]
+    work.job("failed", (12, 12), 70)
+    work.job(None, code=73, detail="held")
+    work.jobs = ours
+    assert work.judged() == Verdict(True, "stopped at a checkpoint at update 12 of 48")
+
+
+def test_of_jobs_side_by_side_the_one_that_ended_counts(work: Work) -> None:
+    work.job("stopped", (0, 12), 75)
+    work.job("failed", (12, 12), 70)
+    work.jobs.reverse()
+    assert "stopped at a checkpoint" in work.judged().reason
 
 
 def test_a_commands_stop_is_believed_and_its_crashes_are_counted(work: Work) -> None:
@@ -190,6 +222,7 @@ def test_damaged_notes_are_as_none(work: Work) -> None:
 ENDS = st.sampled_from(["stopped", "killed", "failed", "monitor_lost"])
 
 
+@settings(deadline=None)
 @given(ends=st.lists(ENDS, min_size=1, max_size=8))
 def test_without_progress_a_run_always_comes_to_its_end(
     tmp_path_factory: pytest.TempPathFactory, ends: list[str]
@@ -201,6 +234,7 @@ def test_without_progress_a_run_always_comes_to_its_end(
         assert again <= RETRIES, "a run without progress is submitted too often"
 
 
+@settings(deadline=None)
 @given(steps=st.lists(st.tuples(ENDS, st.integers(1, 9)), min_size=1, max_size=8))
 def test_with_progress_a_run_always_goes_on(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

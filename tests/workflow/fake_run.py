@@ -1,4 +1,7 @@
-"""What the job of a run leaves behind: `python fake_run.py RUN [CODE OUTCOME FROM TO]` in its folder."""
+"""What the job of a run leaves behind: `python fake_run.py RUN [CODE OUTCOME FROM TO]` in its folder.
+
+`python fake_run.py RUN published`: what another one's job does at its end.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.jobs.attempts import noted_attempt
 from scalewatt.jobs.notes import run_key
 from scalewatt.jobs.position import read_segments
@@ -19,6 +22,10 @@ WORK = Path("work")
 def main(name: str, code: str = "0", outcome: str = "", began: str = "0", ended: str = "0") -> None:
     """Note an attempt that ended with `code`, and a segment if it has an outcome; a finished run is done."""
     spec = read_spec(Path(name, "spec.json"))
+    if code == "published":
+        Path(name, "done").touch()
+        Path(name, "provenance.json").write_text(json.dumps({"spec_sha256": spec_sha256(spec)}))
+        return
     with noted_attempt(WORK, spec) as note:
         note.code, note.reason = int(code), None if code in ("0", "75") else f"reason of {name}"
         if outcome:

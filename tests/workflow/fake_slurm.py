@@ -29,12 +29,20 @@ def after(option):
     return words[words.index(option) + 1] if option in words else None
 def turn(values):
     return values.pop(0) if len(values) > 1 else values[0]
+def comment():
+    return ([after("--comment")] + [w[10:] for w in words if w.startswith("--comment=")])[-1]
+def fails(error):
+    print(f"{{name}}: error: {{error}}", file=sys.stderr)
+    sys.exit(1)
 with open(root / "lock", "a") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     with open(root / "calls", "a") as calls:
         print(name, *words, file=calls)
     plan, jobs = (json.loads((root / f).read_text()) for f in ("plan.json", "jobs.json"))
-    answer = root / name
+    failing, answer = json.loads((root / "fails.json").read_text()), root / name
+    for call in [call for call, left in failing.items() if call in " ".join((name, *words)) and left]:
+        (root / "fails.json").write_text(json.dumps(failing | {{call: failing[call] - 1}}))
+        fails("no connection")
     if (root / f"{{name}}.hangs").exists():
         time.sleep(60)
     if answer.exists():
@@ -43,16 +51,14 @@ with open(root / "lock", "a") as lock:
         print("MaxArraySize = 1001\\nMinJobAge = 300 sec")
     elif name == "sbatch":
         does = turn(plan.get(after("--comment")) or [{{}}])
-        if "refuse" in does:
-            print("sbatch: error:", does["refuse"], file=sys.stderr)
-            (root / "plan.json").write_text(json.dumps(plan))
-            sys.exit(1)
         job = str(1000 + len(jobs))
         if "do" in does:
             subprocess.run(does["do"], shell=True, check=True, env={{**os.environ, "SLURM_JOB_ID": job}})
-        jobs[job] = {{"name": after("--job-name"), "states": does.get("states", ["COMPLETED"]),
-                     "queue": does.get("queue", [""])}}
-        print(job)
+        if "refuse" not in does or "accepted" in does:
+            jobs[job] = {{"name": after("--job-name"), "states": does.get("states", ["COMPLETED"]),
+                         "queue": does.get("queue", [""]), "comment": comment()}}
+        if "refuse" not in does:
+            print(job)
     elif name == "scancel":
         for job in words:
             jobs[job] |= {{"states": ["CANCELLED"], "queue": [""]}}
@@ -61,7 +67,8 @@ with open(root / "lock", "a") as lock:
         for job, entry in jobs.items():
             state = turn(entry["queue"])
             if state and asked in (None, job):
-                print(state if asked else f"{{job}}|{{state}}")
+                said = entry.get("comment", "(null)")
+                print(state if asked else f"{{job}}|{{state}}|{{entry['name']}}|{{said}}")
     elif name == "sacct":
         asked = (after("-j") or "").split(",")
         for job, entry in jobs.items():
@@ -69,6 +76,8 @@ with open(root / "lock", "a") as lock:
                 print(f"{{job}}|{{turn(entry['states'])}}")
     (root / "plan.json").write_text(json.dumps(plan))
     (root / "jobs.json").write_text(json.dumps(jobs))
+    if name == "sbatch" and "refuse" in does:
+        fails(does["refuse"])
 """
 
 
@@ -80,6 +89,7 @@ class FakeSlurm:
         self.bin.mkdir(parents=True)
         self.plan({})
         (root / "jobs.json").write_text("{}")
+        self.fails({})
         self.answers("sinfo", NODES + "\n")
         self.answers("sacctmgr", "test\nother\n")
         for name in PROGRAMS:
@@ -95,8 +105,8 @@ class FakeSlurm:
     def plan(self, turns: dict[str, list[dict[str, Any]]]) -> None:
         """What the jobs of a comment do, one after another; the last is repeated.
 
-        refuse: sbatch's error. do: shell command. states, queue: what sacct and squeue say, time after
-        time; nothing in the queue is ''.
+        refuse: sbatch's error. accepted: all the same. do: shell command. states, queue: what sacct and
+        squeue say, time after time; nothing in the queue is ''.
         """
         (self.root / "plan.json").write_text(json.dumps(turns))
 
@@ -104,14 +114,19 @@ class FakeSlurm:
         """What a program always prints."""
         (self.root / program).write_text(text)
 
+    def fails(self, calls: dict[str, int]) -> None:
+        """Let calls that contain a text fail so many times."""
+        (self.root / "fails.json").write_text(json.dumps(calls))
+
     def hangs(self, program: str) -> None:
         """Let a program give no answer."""
         (self.root / f"{program}.hangs").touch()
 
-    def holds(self, job: str, state: str) -> None:
+    def holds(self, job: str, state: str, comment: str = "(null)") -> None:
         """Put a job of nobody's into the queue."""
         jobs = json.loads((self.root / "jobs.json").read_text())
-        jobs[job] = {"name": "nobody's", "states": [state], "queue": [state]}
+        entry = {"name": "nobody's", "states": [state], "queue": [state], "comment": comment}
+        jobs[job] = entry
         (self.root / "jobs.json").write_text(json.dumps(jobs))
 
     def states(self) -> dict[str, str]:

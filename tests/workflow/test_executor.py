@@ -121,9 +121,14 @@ RUNS: dict[str, list[dict[str, Any]]] = {
     "finishes": [ends("finishes", state="COMPLETED")],
     "wrong": [{"refuse": INVALID}],
     "wrong-too": [{"refuse": INVALID}],
-    "unheard": [{"refuse": SILENT}, ends("unheard", state="COMPLETED")],
+    "unheard": [
+        ends("unheard", state="COMPLETED")
+        | {"refuse": SILENT, "accepted": True, "queue": ["RUNNING"]},
+    ],
+    "published": [{"refuse": SILENT, "do": f"{FAKE_RUN} published published"}],
     "held": [{}],
     "queued": [{}],
+    "elsewhere": [{}],
     "pieces": [
         *(ends("pieces", 75, "stopped", at, at + 30, state="TIMEOUT") for at in (0, 30)),
         ends("pieces", 0, "finished", 60, 90, state="COMPLETED"),
@@ -131,9 +136,25 @@ RUNS: dict[str, list[dict[str, Any]]] = {
     "stuck": [ends("stuck", 75, "stopped", 30, 30)],
     "crashes": [ends("crashes", 70, "failed", 30, 30)],
     "refused": [ends("refused", 64)],
+    "lost": [{}, ends("lost", state="COMPLETED")],
+    "completing": [
+        ends("completing", state="COMPLETED")
+        | {"states": ["NODE_FAIL", "NODE_FAIL", "COMPLETED"], "queue": ["COMPLETING"]}
+    ],
 }
 OTHERS: dict[str, list[dict[str, Any]]] = {
     "fails": [{"states": ["FAILED"]}],
+    "missing": [{}, {"do": "mkdir -p missing; touch missing/other"}],
+    "silent": [
+        *({"refuse": SILENT} for _ in range(2)),
+        {"do": "mkdir -p silent; touch silent/other"},
+    ],
+    "overlooked": [
+        {
+            **{"states": ["RUNNING", "RUNNING", "COMPLETED"]},
+            "do": "mkdir -p overlooked; touch overlooked/other",
+        }
+    ],
     "node": [{"states": ["NODE_FAIL"]}, {"do": "mkdir -p node; touch node/other"}],
     "requeued": [
         {
@@ -187,6 +208,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     specs = {name: project.run(name) for name in RUNS}
     hold(project, specs["held"])
     queue(project, specs["queued"])
+    comment = f"rule_train_wildcards_elsewhere of {project.folder / 'work'}"
+    project.slurm.holds("78", "RUNNING", comment)
+    project.slurm.fails({"sacct -X --parsable2": 7, "JobIDRaw,State": 2})
     trains = {f"rule_train_wildcards_{name}": turns for name, turns in RUNS.items()}
     others = {f"rule_other_wildcards_{name}": turns for name, turns in OTHERS.items()}
     project.slurm.plan(trains | others)
@@ -221,9 +245,46 @@ def test_what_sbatch_refuses_is_shown_once_and_not_tried_again(campaign: Ended) 
     ]
 
 
-def test_a_slurm_that_does_not_answer_is_asked_again(campaign: Ended) -> None:
+def test_a_slurm_that_does_not_answer_is_asked_again_without_using_up_attempts(
+    campaign: Ended,
+) -> None:
+    assert campaign.is_done("silent")
+    assert campaign.submitted["silent"] == 3
+    assert campaign.of("silent") == [
+        f"prepare silent: sbatch: error: {SILENT}; tried again for 10 min"
+    ]
+
+
+def test_a_job_that_was_accepted_without_an_answer_is_not_submitted_twice(campaign: Ended) -> None:
     assert campaign.is_done("unheard")
-    assert campaign.of("unheard") == [f"train unheard: sbatch: error: {SILENT}; it is tried again"]
+    assert campaign.submitted["unheard"] == 1
+    work = campaign.project.folder / "work"
+    note = json.loads(submission_path(work, campaign.project.run("unheard")).read_text())
+    assert note["job"] in campaign.project.slurm.states()
+
+
+def test_what_another_job_has_published_meanwhile_is_finished(campaign: Ended) -> None:
+    assert campaign.is_done("published")
+    assert campaign.submitted["published"] == 1
+    assert [line for line in campaign.of("published") if SILENT not in line] == []
+
+
+def test_a_job_whose_outputs_are_missing_is_submitted_again(campaign: Ended) -> None:
+    for name in ("missing", "lost"):
+        assert campaign.is_done(name), name
+        assert campaign.submitted[name] == 2
+        (said,) = campaign.of(name)
+        assert said.endswith("submitted again") and "not submitted" not in said
+
+
+def test_a_silent_accounting_ends_no_job(campaign: Ended) -> None:
+    """It did not answer in the first polls; nobody would be waited for, were jobs forgotten."""
+    assert json.loads((campaign.project.slurm.root / "fails.json").read_text()) == {
+        "sacct -X --parsable2": 0,
+        "JobIDRaw,State": 0,
+    }
+    assert campaign.is_done("overlooked")
+    assert campaign.submitted["overlooked"] == 1
 
 
 def test_a_run_that_is_held_is_not_submitted_and_the_holder_is_named(campaign: Ended) -> None:
@@ -239,6 +300,12 @@ def test_a_run_that_waits_in_the_queue_is_not_submitted_again(campaign: Ended) -
     assert "process 4321 on login9" in said
     assert "end it (scancel 77)" in said
     assert campaign.submitted["queued"] == 0
+
+
+def test_a_run_whose_job_was_noted_by_nobody_is_known_by_its_comment(campaign: Ended) -> None:
+    (said,) = campaign.of("elsewhere")
+    assert "not submitted: its job 78 is in Slurm's queue (RUNNING); wait for it" in said
+    assert campaign.submitted["elsewhere"] == 0
 
 
 def test_a_run_of_three_segments_is_submitted_three_times(campaign: Ended) -> None:
@@ -286,10 +353,13 @@ def test_after_a_node_failed_no_node_is_excluded(campaign: Ended) -> None:
     assert "excluded from subsequent submissions" not in campaign.output
 
 
-def test_a_job_that_slurm_has_put_back_into_its_queue_is_waited_for(campaign: Ended) -> None:
-    assert campaign.is_done("requeued")
-    assert campaign.submitted["requeued"] == 1
-    assert campaign.of("requeued") == []
+@pytest.mark.parametrize("name", ["requeued", "completing"])
+def test_a_job_that_slurm_has_put_back_into_its_queue_or_may_put_back_is_waited_for(
+    campaign: Ended, name: str
+) -> None:
+    assert campaign.is_done(name)
+    assert campaign.submitted[name] == 1
+    assert campaign.of(name) == []
 
 
 @pytest.mark.parametrize("name", ["preempted", "cancelled"])
@@ -313,6 +383,17 @@ def test_a_spent_budget_stops_submission_of_runs_and_probes_only(tmp_path: Path)
     assert last.output.count("not submitted: ") == 2
     assert last.is_done("a"), "preparing data goes on"
     assert len(project.slurm.calls("sbatch")) == 1
+
+
+def test_an_error_that_nobody_foresaw_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.run("a")
+    (tmp_path / "spent").write_text("much")
+    last = ended(project.start("a/done", budget=1), project)
+    assert last.code == 1
+    (said,) = last.of("a")
+    assert said == "train a: not submitted: ValueError: could not convert string to float: 'much'"
+    assert project.slurm.calls("sbatch") == []
 
 
 def test_ctrl_c_cancels_the_jobs_that_were_submitted(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from scalewatt.errors import InputError
 from scalewatt.files import write_json
 from scalewatt.jobs.notes import read_note
 from scalewatt.jobs.notes import run_key as run_key
-from scalewatt.jobs.position import read_run_segments
 
 FINISHED, STOPPED, REFUSED, FAILED, HELD = 0, 75, 64, 70, 73
 """Codes of an attempt: finished, stopped at a checkpoint, input wrong, failed, held by another."""
@@ -39,8 +38,6 @@ class Submission:
     host: str
     """Of the Snakemake that submitted it."""
     pid: int
-    unstarted: int = 0
-    """How many submissions just before this one began no segment."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +83,9 @@ def read_submission(work: Path, spec: dict[str, Any]) -> Submission | None:
 
 def note_submission(work: Path, spec: dict[str, Any], job: str, log: str | None) -> Submission:
     """Note that `job` was given to the scheduler for a run; OSError where that cannot be written."""
-    before = read_submission(work, spec)
-    in_vain = before is not None and not segments_of(work, spec, before)
-    unstarted = before.unstarted + 1 if before is not None and in_vain else 0
-    now = Submission(str(job), log, time.time(), socket.gethostname(), os.getpid(), unstarted)
+    now = Submission(str(job), log, time.time(), socket.gethostname(), os.getpid())
     write_json(submission_path(work, spec), asdict(now))
     return now
-
-
-def segments_of(work: Path, spec: dict[str, Any], submission: Submission) -> list[dict[str, Any]]:
-    """Return the segments that began in a submitted job."""
-    return [one for one in read_run_segments(work, spec) if one.get("job") == submission.job]
 
 
 def started(submission: Submission, attempt: Attempt | None) -> bool:

@@ -5,8 +5,18 @@ from __future__ import annotations
 import getpass
 import shutil
 import subprocess
+from dataclasses import dataclass
 
 TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """What the queue says of a job."""
+
+    state: str
+    name: str = ""
+    comment: str = ""
 
 
 class NoAnswerError(Exception):
@@ -31,10 +41,11 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.strip()]
 
 
-def queued_jobs() -> dict[str, str]:
-    """State of each of the user's jobs that Slurm's queue knows, by job id; NoAnswerError."""
-    lines = ask("squeue", "-h", "-u", getpass.getuser(), "-o", "%i|%T")
-    return dict(line.strip().split("|", 1) for line in lines if "|" in line)
+def queued_jobs() -> dict[str, QueuedJob]:
+    """The user's jobs in Slurm's queue that have not ended, by job id; NoAnswerError."""
+    lines = ask("squeue", "-h", "-u", getpass.getuser(), "-o", "%i|%T|%j|%k")
+    rows = (line.strip().split("|", 3) for line in lines if "|" in line)
+    return {job: QueuedJob(*said) for job, *said in rows}
 
 
 def accounted_states(jobs: list[str]) -> dict[str, str]:

@@ -9,15 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.jobs.attempts import note_submission, read_submission
-from scalewatt.jobs.holder import holder_is_alive, read_holder
+from scalewatt.jobs.holder import Holder, holder_is_alive, read_holder
+from scalewatt.jobs.job_state import job_state, state_of
+from scalewatt.jobs.notes import read_content, run_key
 from scalewatt.jobs.position import find_workdirs
-from scalewatt.jobs.slurm import NoAnswerError, queued_jobs
+from scalewatt.jobs.slurm import NoAnswerError, QueuedJob, queued_jobs
 from scalewatt.jobs.verdict import Verdict, verdict
 
 _ANSWER_AGE_S = 10.0
 """How long an answer of the queue, and the energy spent, are taken for current."""
+_NEVER_S = float("-inf")
 
 
 @dataclass
@@ -33,15 +36,36 @@ class Submissions:
     """When this Snakemake started, in Unix s."""
 
     def __post_init__(self) -> None:
+        self._jobs: dict[str, list[str]] = {}
+        """This Snakemake's, in order, by run key."""
         self._ended: set[str] = set()
-        self._queue: tuple[float, dict[str, str]] = (float("-inf"), {})
-        self._spent: tuple[float, float] = (float("-inf"), 0.0)
+        self._queue: tuple[float, dict[str, QueuedJob]] = (_NEVER_S, {})
+        self._spent: tuple[float, float] = (_NEVER_S, 0.0)
 
-    def refusal(self, spec_path: Path | str) -> str | None:
-        """Why the run of a spec is not to be submitted now, and what to do; None where it may be."""
+    def refusal(self, spec_path: Path | str, comment: str | None = None) -> str | None:
+        """Why the run of a spec is not to be submitted now, and what to do; None where it may be.
+
+        `comment` is the one that all its jobs have in Slurm's queue.
+        """
         spec = read_spec(spec_path)
-        taken = self._held(spec) or self._queued(spec)
+        taken = self._held(spec) or self._queued(spec, comment)
         return taken or (None if self.is_trained(spec) else self.over_budget())
+
+    def is_published(self, spec_path: Path | str) -> bool:
+        """Whether a job that is not this Snakemake's has published the run since it started."""
+        spec, path = read_spec(spec_path), Path(spec_path).with_name("provenance.json")
+        found = read_content(path)
+        return (
+            isinstance(found, dict)
+            and found.get("spec_sha256") == spec_sha256(spec)
+            and path.stat().st_mtime >= self.since_s
+            and not self._jobs.get(run_key(spec))
+        )
+
+    def is_being_published(self, spec_path: Path | str) -> bool:
+        """Whether the run is trained to its end and somebody still holds it."""
+        spec = read_spec(spec_path)
+        return self.is_trained(spec) and self._held(spec) is not None
 
     def is_trained(self, spec: dict[str, Any]) -> bool:
         """Whether the run's training has come to its end: only its results are still to be published."""
@@ -64,12 +88,19 @@ class Submissions:
 
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
         """Note that `job` was submitted for the run; OSError where that cannot be written."""
-        note_submission(self.work, read_spec(spec_path), job, log)
+        spec = read_spec(spec_path)
+        self._jobs.setdefault(run_key(spec), []).append(job)
+        note_submission(self.work, spec, job, log)
 
     def end(self, spec_path: Path | str, job: str) -> Verdict:
         """Whether the run is submitted again, now that its job has ended."""
         self._ended.add(job)
-        return verdict(self.work, read_spec(spec_path), self.since_s, self.crash_retries)
+        self._queue = (_NEVER_S, {})  # asked before the end
+        spec = read_spec(spec_path)
+        jobs = [*self._jobs.get(run_key(spec), []), job]
+        jobs = jobs[: jobs.index(job) + 1]
+        is_held = lambda: self._held(spec) is not None  # noqa: E731
+        return verdict(self.work, spec, jobs, self.crash_retries, is_held)
 
     def log(self, spec_path: Path | str) -> Path | None:
         """The run's training log, where there is one."""
@@ -79,9 +110,7 @@ class Submissions:
     def _held(self, spec: dict[str, Any]) -> str | None:
         for workdir in find_workdirs(self.work, spec):
             holder = read_holder(workdir)
-            if holder is None or holder.job in self._ended:
-                continue
-            if holder_is_alive(holder, workdir) is False:
+            if holder is None or not self._may_live(holder, workdir):
                 continue
             command = f"kill {holder.pid} on {holder.host}"
             if holder.job is not None:
@@ -92,30 +121,50 @@ class Submissions:
             )
         return None
 
-    def _queued(self, spec: dict[str, Any]) -> str | None:
-        """A job of another Snakemake, which was killed or still runs."""
-        submission = read_submission(self.work, spec)
-        if submission is None or submission.job in self._ended:
-            return None
-        state = self._states().get(submission.job)
-        if state is None:
-            return None
-        return (
-            f"its job {submission.job} is in Slurm's queue ({state}), submitted by the Snakemake of process "
-            f"{submission.pid} on {submission.host}, {_clock(submission.submitted_s)}; wait for it "
-            f"or end it (scancel {submission.job}), then start Snakemake again"
-        )
+    def _may_live(self, holder: Holder, workdir: Path) -> bool:
+        """Whether the holder lives, as far as can be told; the lock of its working directory decides."""
+        if holder.job is None or holder.is_here:
+            return holder_is_alive(holder, workdir) is not False
+        state = job_state(holder.job)
+        if state == "gone" or (holder.job in self._ended and state in ("ending", None)):
+            return False
+        return holder_is_alive(holder, workdir, lambda _: state) is not False
 
-    def _states(self) -> dict[str, str]:
+    def _queued(self, spec: dict[str, Any], comment: str | None) -> str | None:
+        """A job of another Snakemake, which was killed or still runs, or one put back into the queue."""
+        queue = self._answer()
+        submission = read_submission(self.work, spec)
+        if submission is not None and self._goes_on(submission.job, queue):
+            return (
+                f"its job {submission.job} is in Slurm's queue ({queue[submission.job].state}), submitted "
+                f"by the Snakemake of process {submission.pid} on {submission.host}, "
+                f"{_clock(submission.submitted_s)}; {_wait_for(submission.job)}"
+            )
+        for job, said in queue.items():
+            if comment is not None and said.comment == comment and self._goes_on(job, queue):
+                return f"its job {job} is in Slurm's queue ({said.state}); {_wait_for(job)}"
+        return None
+
+    def _goes_on(self, job: str, queue: dict[str, QueuedJob]) -> bool:
+        """Whether a job is in the queue, and not just on its way out of it."""
+        if job not in queue:
+            return False
+        return job not in self._ended or state_of([queue[job].state]) != "ending"
+
+    def _answer(self) -> dict[str, QueuedJob]:
         """The queue; empty where Slurm gives no answer: the run's own lock then decides."""
-        asked_s, states = self._queue
+        asked_s, queue = self._queue
         if time.monotonic() - asked_s > _ANSWER_AGE_S:
             try:
-                states = queued_jobs()
+                queue = queued_jobs()
             except NoAnswerError:
-                states = {}
-            self._queue = (time.monotonic(), states)
-        return states
+                queue = {}
+            self._queue = (time.monotonic(), queue)
+        return queue
+
+
+def _wait_for(job: str) -> str:
+    return f"wait for it or end it (scancel {job}), then start Snakemake again"
 
 
 def _clock(unix_s: float) -> str:

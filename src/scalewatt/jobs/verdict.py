@@ -2,22 +2,23 @@
 
 By the rules, in this order:
 
-- Input that is wrong, and a run that another job holds: no.
+- Input that is wrong, and a run that another still holds: no.
 - No job of it was ever accepted by the scheduler: no.
 - Jobs that ended before the training began in them: yes, `crash_retries` times in a row.
 - No room on the file system: no.
 - Stopped at a checkpoint with progress, or finished and not published: yes.
-- Two segments in a row that were cut (stopped or killed as a whole) without progress: no.
+- Two segments in a row that stopped without progress: no.
 - Failed, or killed: yes, `crash_retries` times without progress in between.
 
 Progress is that a segment left a checkpoint behind that is further than the one it began from.
 Where that is unknown, as with commands, a stop at a checkpoint counts as progress and nothing else
-does. Only what began since `since_s` counts: whoever starts Snakemake again begins anew.
+does. Only jobs of this Snakemake count: whoever starts it again begins anew. Jobs are told by their
+ids, never by the clocks of nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,14 @@ from scalewatt.jobs.attempts import (
     NO_ROOM,
     REFUSED,
     Attempt,
-    Submission,
     one_line,
     read_attempt,
-    read_submission,
-    segments_of,
-    started,
 )
-from scalewatt.jobs.position import done_updates, find_workdirs, read_segments
+from scalewatt.jobs.position import done_updates, read_run_segments
 
-FRUITLESS_CUTS = 2
-"""This many segments in a row that were cut without progress are the last."""
+FRUITLESS_STOPS = 2
+"""This many segments in a row that stopped without progress are the last."""
+_STOPPED = ("stopped", "monitor_lost")
 
 
 @dataclass(frozen=True)
@@ -49,40 +47,48 @@ class Verdict:
     reason: str
 
 
-def verdict(work: Path, spec: dict[str, Any], since_s: float, crash_retries: int) -> Verdict:
-    """Say whether the run of `spec`, whose job has ended, is to be submitted again.
+def verdict(
+    work: Path,
+    spec: dict[str, Any],
+    jobs: Sequence[str],
+    crash_retries: int,
+    is_held: Callable[[], bool] = lambda: True,
+) -> Verdict:
+    """Say whether the run of `spec` is to be submitted again, now that the last of `jobs` has ended.
 
-    `work` is the campaign's folder below the work root; `since_s` (Unix s) when this Snakemake
-    started; the rules are the module's.
+    `work` is the campaign's folder below the work root; `jobs` are those that this Snakemake
+    submitted for the run, in order; `is_held` tells whether another holds the run by now, asked
+    where the job ended because of that; the rules are the module's.
     """
-    submission, attempt = read_submission(work, spec), read_attempt(work, spec)
-    if submission is not None and submission.submitted_s < since_s:
-        submission = None
-    if attempt is not None and attempt.started_s < since_s:
-        attempt = None
-    if submission is not None and not started(submission, attempt):
-        attempt = None
-    if submission is None and attempt is None:
+    if not jobs:
         return Verdict(False, "no job of it was accepted by the scheduler")
-    if attempt is not None and attempt.code in (REFUSED, HELD):
-        return Verdict(False, attempt.reason or "its input was refused")
-    if submission is not None and not segments_of(work, spec, submission):
-        return _unstarted(submission, attempt, crash_retries)
-    segments = _segments(work, spec, since_s)
-    if not segments:
-        return Verdict(False, _why(attempt) or "it ended before its training began")
+    attempt = read_attempt(work, spec)
+    if attempt is not None and attempt.job != jobs[-1]:
+        attempt = None
+    code = None if attempt is None else attempt.code
+    if code == REFUSED or (code == HELD and is_held()):
+        return Verdict(False, _why(attempt) or "its input was refused")
+    segments = [one for one in read_run_segments(work, spec) if one.get("job") in jobs]
+    began = {one["job"] for one in segments}
+    if jobs[-1] not in began:
+        in_vain = next((n for n, job in enumerate(reversed(jobs)) if job in began), len(jobs))
+        return _unstarted(jobs[-1], in_vain, attempt, crash_retries)
+    # Of jobs that overlap (another Snakemake's, one put back) the one that ended counts.
+    while segments[-1]["job"] != jobs[-1]:
+        segments.pop()
+    if segments[-1]["outcome"] == "running" and segments[-1].get("from_updates") is not None:
+        segments[-1] = {**segments[-1], "to_updates": done_updates(work, spec)}
     return _by_segments(segments, spec, crash_retries)
 
 
-def _unstarted(submission: Submission, attempt: Attempt | None, crash_retries: int) -> Verdict:
-    """Judge a job in which no segment began."""
+def _unstarted(job: str, count: int, attempt: Attempt | None, crash_retries: int) -> Verdict:
+    """Judge a job in which no segment began, the last of `count` in a row."""
     said = _why(attempt)
     if said and NO_ROOM in said:
         return Verdict(False, said)
     finished = attempt is not None and attempt.code == FINISHED
     ended = "after the run was published" if finished else "before its training began"
-    count = submission.unstarted + 1
-    reason = f"job {submission.job} ended {ended}{f': {said}' if said else ''}"
+    reason = f"job {job} ended {ended}{f': {said}' if said else ''}"
     if count > crash_retries:
         return Verdict(False, f"{reason} (as {count} jobs in a row did)" if count > 1 else reason)
     return Verdict(True, f"{reason} ({count} of {crash_retries})")
@@ -101,18 +107,18 @@ def _by_segments(
         return Verdict(True, "trained to its end, and not published yet")
     where = _where(last, spec)
     vain = _in_vain(segments)
-    cut = [one for one in vain[-FRUITLESS_CUTS:] if _is_cut(one)]
-    if len(cut) == FRUITLESS_CUTS:
+    stops = [one for one in vain[-FRUITLESS_STOPS:] if _is_stop(one)]
+    if len(stops) == FRUITLESS_STOPS:
         return Verdict(
             False,
-            f"it makes no progress: its last {len(cut)} segments were cut {where}, without a "
+            f"it makes no progress: its last {len(stops)} segments stopped {where}, without a "
             f"further checkpoint{said}; give its jobs more time, then start Snakemake again",
         )
-    if outcome in ("stopped", "monitor_lost") and not vain:
+    if outcome in _STOPPED and not vain:
         return Verdict(True, f"stopped at a checkpoint {where}")
     failures = len(vain)
     before = len(segments) - len(vain) - 1
-    if before >= 0 and _outcome(segments[before]) not in ("stopped", "monitor_lost"):
+    if before >= 0 and _outcome(segments[before]) not in _STOPPED:
         failures += 1  # it had made progress before it failed
     if failures > crash_retries:
         times = f"{failures} times in a row" if failures > 1 else "once"
@@ -140,19 +146,9 @@ def _progress(segment: dict[str, Any]) -> bool:
     return bool(ended > began)
 
 
-def _segments(work: Path, spec: dict[str, Any], since_s: float) -> list[dict[str, Any]]:
-    """Return the segments since then; one left open with the updates that its checkpoint holds."""
-    found = [one for path in find_workdirs(work, spec)[:1] for one in read_segments(path)]
-    recent = [one for one in found if (one.get("started_s") or 0.0) >= since_s]
-    if recent and recent[-1]["outcome"] == "running" and recent[-1].get("from_updates") is not None:
-        recent[-1] = {**recent[-1], "to_updates": done_updates(work, spec)}
-    return recent
-
-
-def _is_cut(segment: dict[str, Any]) -> bool:
-    """Whether a segment of known progress was ended from outside as a whole."""
-    known = segment.get("from_updates") is not None
-    return known and _outcome(segment) in ("stopped", "killed", "monitor_lost")
+def _is_stop(segment: dict[str, Any]) -> bool:
+    """Whether a segment of known progress ended at a checkpoint, as it was told to."""
+    return segment.get("from_updates") is not None and _outcome(segment) in _STOPPED
 
 
 def _outcome(segment: dict[str, Any]) -> str:

@@ -1,0 +1,164 @@
+"""Whether a run may be submitted, by its files and Slurm's queue."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from run_files import make_spec
+
+from scalewatt.campaign.spec import spec_sha256
+from scalewatt.files import write_json
+from scalewatt.jobs.attempts import HELD, Attempt, attempt_path, run_key
+from scalewatt.jobs.submissions import Submissions
+
+SPEC = make_spec()
+COMMENT = "rule_train of /work"
+
+
+class Run:
+    """A run of a campaign, and the squeue of its login node."""
+
+    def __init__(self, folder: Path) -> None:
+        self.spec = folder / "run" / "spec.json"
+        self.spec.parent.mkdir()
+        self.spec.write_text(json.dumps(SPEC))
+        self.work = folder / "work"
+        self.workdir = self.work / f"{run_key(SPEC)}-dddddddd"
+        self.workdir.mkdir(parents=True)
+        self.answer, squeue = folder / "jobs", folder / "bin" / "squeue"
+        squeue.parent.mkdir()
+        squeue.write_text(
+            "#!/bin/sh\n"
+            f"case \"$*\" in *' -j '*) job=$(echo \"$*\" | sed 's/.* -j \\([0-9]*\\).*/\\1/')\n"
+            f"  grep \"^$job|\" {self.answer} | cut -d '|' -f 2 | grep . || "
+            "{ echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; };;\n"
+            f"*) cat {self.answer};; esac\n"
+        )
+        squeue.chmod(0o755)
+        self.queue()
+        self.snakemake = Submissions(self.work, 3)
+
+    def queue(self, *jobs: str) -> None:
+        """Let these jobs, `id|state|name|comment`, be in the queue."""
+        self.answer.write_text("".join(f"{job}\n" for job in jobs))
+
+    def held_by(self, job: str) -> None:
+        """Let a job on another node hold the run."""
+        holder = {"host": "n3", "pid": 77, "pid_started_s": 1.0, "job": job, "machine": "other/1"}
+        write_json(self.workdir / "holder.json", {**holder, "since_s": time.time()})
+
+    def ends(self, job: str, code: int) -> None:
+        """Let a job have ended before its training."""
+        attempt = Attempt(job, "n2", 5, time.time(), time.time(), code, f"reason of {job}")
+        write_json(attempt_path(self.work, SPEC), asdict(attempt))
+
+    def refusal(self) -> str | None:
+        return self.snakemake.refusal(self.spec, COMMENT)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    run = Run(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    return run
+
+
+def test_a_run_that_nobody_holds_may_be_submitted(run: Run) -> None:
+    assert run.refusal() is None
+
+
+def test_a_run_whose_holders_job_runs_is_refused(run: Run) -> None:
+    run.held_by("10")
+    run.queue("10|RUNNING|x|(null)")
+    assert "it is being trained by job 10" in str(run.refusal())
+
+
+def test_a_run_whose_holders_job_is_gone_may_be_submitted_at_once(run: Run) -> None:
+    run.held_by("10")
+    assert run.refusal() is None
+
+
+def test_a_job_that_was_put_back_into_the_queue_after_its_end_is_waited_for(run: Run) -> None:
+    run.snakemake.note(run.spec, "10", None)
+    run.snakemake.end(run.spec, "10")
+    run.queue("10|PENDING|x|(null)")
+    assert "its job 10 is in Slurm's queue (PENDING)" in str(run.refusal())
+
+
+def test_a_job_that_has_ended_and_is_being_cleared_away_is_not_waited_for(run: Run) -> None:
+    run.snakemake.note(run.spec, "10", None)
+    run.queue(f"10|COMPLETING|x|{COMMENT}")
+    assert "its job 10 is" in str(run.refusal())
+    run.snakemake.end(run.spec, "10")
+    assert run.refusal() is None
+
+
+def test_a_job_that_ended_is_not_taken_for_running_by_an_older_answer(run: Run) -> None:
+    run.snakemake.note(run.spec, "10", None)
+    run.queue(f"10|RUNNING|x|{COMMENT}")
+    assert run.refusal() is not None
+    run.queue()
+    run.snakemake.end(run.spec, "10")
+    assert run.refusal() is None
+
+
+def test_a_job_that_was_noted_by_nobody_is_known_by_its_comment(run: Run) -> None:
+    run.queue("10|PENDING|x|rule_train of /elsewhere", f"11|PENDING|x|{COMMENT}")
+    assert "its job 11 is in Slurm's queue (PENDING)" in str(run.refusal())
+
+
+def test_a_run_that_another_held_is_submitted_again_once_its_job_is_gone(run: Run) -> None:
+    run.snakemake.note(run.spec, "11", None)
+    run.held_by("10")
+    run.ends("11", HELD)
+    run.queue("10|RUNNING|x|(null)")
+    found = run.snakemake.end(run.spec, "11")
+    assert not found.again and found.reason == "reason of 11"
+    run.queue()
+    assert run.snakemake.end(run.spec, "11").again
+
+
+def test_a_job_is_judged_by_itself_also_where_another_was_noted_since(run: Run) -> None:
+    run.snakemake.note(run.spec, "10", None)
+    Submissions(run.work, 0).note(run.spec, "99", None)
+    segment = {"segment": 0, "outcome": "stopped", "from_updates": 0, "to_updates": 9, "job": "10"}
+    write_json(run.workdir / "segments.json", [segment])
+    run.ends("99", HELD)
+    found = run.snakemake.end(run.spec, "10")
+    assert found.again and "stopped at a checkpoint at update 9" in found.reason
+
+
+def test_only_jobs_of_this_snakemake_count_as_those_that_ended_early(run: Run) -> None:
+    for job in range(5):
+        Submissions(run.work, 3).note(run.spec, str(job), None)
+    run.snakemake.note(run.spec, "10", None)
+    found = run.snakemake.end(run.spec, "10")
+    assert found.again and "(1 of 3)" in found.reason
+
+
+def test_a_run_that_another_has_published_meanwhile_is_finished(run: Run) -> None:
+    provenance = run.spec.with_name("provenance.json")
+    assert not run.snakemake.is_published(run.spec)
+    write_json(provenance, {"spec_sha256": spec_sha256(SPEC)})
+    assert run.snakemake.is_published(run.spec)
+    write_json(provenance, {"spec_sha256": "of another spec"})
+    assert not run.snakemake.is_published(run.spec)
+    write_json(provenance, {"spec_sha256": spec_sha256(SPEC)})
+    os.utime(provenance, (1e9, 1e9))
+    assert not run.snakemake.is_published(run.spec), "it was there when Snakemake chose what to do"
+
+
+def test_a_trained_run_whose_holder_lives_is_being_published(run: Run) -> None:
+    run.held_by("10")
+    run.queue("10|RUNNING|x|(null)")
+    assert not run.snakemake.is_being_published(run.spec)
+    (run.workdir / "result.json").write_text("{}")
+    assert run.snakemake.is_being_published(run.spec)
+    run.queue()
+    assert not run.snakemake.is_being_published(run.spec)
