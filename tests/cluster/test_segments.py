@@ -10,30 +10,52 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from mini_project import DEVICES, HERE, MiniProject
-from minislurm import MiniSlurm
+from minislurm import MiniSlurm, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 CUT = "fourcastnet.pretrain-a100-apart-n002-lbs0001-full"
 UNCUT = "fourcastnet.pretrain-h100-n002-lbs0001-full"
+WARNED = "fourcastnet.pretrain-a100-n001-lbs0001-full-epochs8"
 LIMIT_MIN = 1
 # Slurm looks at its jobs' limits every 30 s and warns up to 30 s early: 25 to 55 s after a start, in
 # which a busy machine comes to its first update as well.
 WARNING_S = 5
 ROUNDING_S = 0.01
+PATIENCE_S = 300.0
 
 
 @pytest.fixture(scope="module")
 def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniProject:
-    """Both runs, side by side, finished by one snakemake."""
+    """All runs, side by side, finished by one snakemake; Slurm warns one rank alone when we say so."""
     slurm.cancel_all()
     campaign = HERE / "segments.yaml"
     project = MiniProject.on(slurm, tmp_path_factory.mktemp("segments") / "project", campaign)
     short = {**DEVICES["a100-apart"], "time_limit_min": LIMIT_MIN}
     devices = {**DEVICES, "a100-apart": short}
     project.change("cluster", devices=devices, stop_warning_s=WARNING_S)
-    project.done("all")
+    snakemake = project.start("all")
+    try:
+        warn(project, WARNED)
+        output, _ = snakemake.communicate()
+    finally:
+        if snakemake.poll() is None:
+            snakemake.terminate()
+            print(snakemake.communicate()[0])
+    assert snakemake.returncode == 0, output
     return project
+
+
+def warn(project: MiniProject, configuration: str) -> None:
+    """Send USR1, as Slurm does before a job's end, once the run has a checkpoint."""
+
+    def job() -> str | None:
+        for work in project.work.glob(f"{configuration}-1-*"):
+            if (work / "position.json").exists():
+                return json.loads((work / "holder.json").read_text())["job"]
+        return None
+
+    project.slurm.command("scancel", "--signal=USR1", wait_for(job, "checkpoint", PATIENCE_S))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +139,6 @@ def test_the_energy_is_the_sum_over_the_segments_of_power_over_the_time_truly_co
         assert energy_j == pytest.approx(np.trapezoid(powers_w, times_s), rel=1e-4)
         segment = segments[number]
         assert segment["started_s"] <= times_s[0] < times_s[-1] <= segment["ended_s"]
-        assert {row["discarded_j"] for row in of_node} == {0.0}
     (run,) = (
         row
         for row in pq.read_table(project.results / "tables" / "runs.parquet").to_pylist()
@@ -132,6 +153,27 @@ def test_the_energy_is_the_sum_over_the_segments_of_power_over_the_time_truly_co
     )
     assert run["runtime_s"] == pytest.approx(longest_s, abs=ROUNDING_S * len(segments))
     assert run["runtime_s"] <= sum(s["ended_s"] - s["started_s"] for s in segments)
+
+
+def test_nothing_is_done_twice_but_the_evaluation_that_a_stop_broke_off(
+    project: MiniProject, segments: list[dict[str, Any]]
+) -> None:
+    each = json.loads((project.out(CUT) / "spec.json").read_text())["updates_per_epoch"]
+    for row in project.energy(CUT):
+        if row["discarded_j"]:
+            assert row["stage"] in ("evaluate_train", "validate")
+            assert segments[row["segment"]]["to_updates"] % each == 0
+            assert row["discarded_j"] < row["energy_j"]
+
+
+def test_one_rank_alone_is_warned_too_and_goes_on_where_it_stopped(project: MiniProject) -> None:
+    one, following = project.provenance(WARNED)["segments"]
+    assert (one["outcome"], one["code"]) == ("stopped", 75)
+    assert 0 < one["to_updates"] == following["from_updates"]
+    assert following["outcome"] == "finished"
+    assert [row["epoch"] for row in project.history(WARNED)] == list(range(8))
+    (job,) = project.slurm.sacct(one["job"])
+    assert job["State"] == "FAILED"  # ended by itself
 
 
 def test_the_flags_of_a_run_in_segments_name_nothing_but_absent_sensors(
