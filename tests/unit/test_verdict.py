@@ -54,6 +54,7 @@ class Work:
             number, (began, ended) = len(self.segments), updates
             segment = {"segment": number, "started_s": time.time(), "job": job, "outcome": outcome}
             segment |= {"from_updates": began, "to_updates": ended, "detail": detail}
+            segment["code"] = code
             self.segments.append(segment)
             self.workdir.mkdir(exist_ok=True)
             write_json(self.workdir / "segments.json", self.segments)
@@ -197,6 +198,32 @@ def test_of_jobs_side_by_side_the_one_that_ended_counts(work: Work) -> None:
     work.job("failed", (12, 12), 70)
     work.jobs.reverse()
     assert "stopped at a checkpoint" in work.judged().reason
+
+
+def test_a_full_disk_is_not_tried_again_where_only_the_attempt_could_say_so(work: Work) -> None:
+    work.job("monitor_lost", (0, 3), 75)
+    reason = "no space is left on the file system of /work: make room and start the run again"
+    attempt = Attempt(work.jobs[-1], "n1", 7, time.time(), time.time(), 70, reason)
+    write_json(attempt_path(work.folder, SPEC), asdict(attempt))
+    assert work.judged() == Verdict(False, reason)
+
+
+def test_a_run_that_cannot_be_recorded_is_given_up_whatever_its_progress(work: Work) -> None:
+    lost = "n1: the sampler has ended"
+    verdicts = [
+        work.job("monitor_lost", (number, number + 1), 70, lost) for number in range(RETRIES + 1)
+    ]
+    assert [one.again for one in verdicts] == [True] * RETRIES + [False]
+    assert "energy was not recorded" in verdicts[-1].reason and lost in verdicts[-1].reason
+    assert "4 jobs in a row" in verdicts[-1].reason
+
+
+def test_a_job_that_is_recorded_again_starts_the_count_of_unrecorded_ones_anew(
+    work: Work,
+) -> None:
+    for number in range(0, 20, 2):
+        assert work.job("monitor_lost", (number, number + 1), 70).again
+        assert work.job("stopped", (number + 1, number + 2), 75).again
 
 
 def test_a_commands_stop_is_believed_and_its_crashes_are_counted(work: Work) -> None:

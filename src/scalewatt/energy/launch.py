@@ -98,6 +98,8 @@ def run_training(
     if is_command_spec(spec):
         _check_command(spec, max_updates)
     with open_workdir(place.work_root, spec, dataset_sha256) as work:
+        if note is not None:
+            note.begin()
         if already_published(out, work):
             return 0
         try:
@@ -176,6 +178,7 @@ def _train(
                 f"{name}: the energy was no longer recorded ({last['detail']}); "
                 f"goes on from its checkpoint ({start + 1} of {MONITOR_RESTARTS})"
             )
+    work.end_segment(MONITOR_LOST, last["detail"], EXIT_FAILURE)  # it is given up
     say(
         f"scalewatt: error: {name}: the energy was not recorded in {MONITOR_RESTARTS + 1} starts "
         f"({last['detail']}); the training waits at its checkpoint, its log is "

@@ -6,6 +6,7 @@ By the rules, in this order:
 - No job of it was ever accepted by the scheduler: no.
 - Jobs that ended before the training began in them: yes, `crash_retries` times in a row.
 - No room on the file system: no.
+- Given up because the energy was not recorded: yes, `crash_retries` times in a row, progress or not.
 - Stopped at a checkpoint with progress, or finished and not published: yes.
 - Two segments in a row that stopped without progress: no.
 - Failed, or killed: yes, `crash_retries` times without progress in between.
@@ -20,10 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from scalewatt.jobs.attempts import (
+    FAILED,
     FINISHED,
     HELD,
     NO_ROOM,
@@ -68,6 +71,8 @@ def verdict(
     code = None if attempt is None else attempt.code
     if code == REFUSED or (code == HELD and is_held()):
         return Verdict(False, _why(attempt) or "its input was refused")
+    if NO_ROOM in (_why(attempt) or ""):
+        return Verdict(False, str(_why(attempt)))
     segments = [one for one in read_run_segments(work, spec) if one.get("job") in jobs]
     began = {one["job"] for one in segments}
     if jobs[-1] not in began:
@@ -84,8 +89,6 @@ def verdict(
 def _unstarted(job: str, count: int, attempt: Attempt | None, crash_retries: int) -> Verdict:
     """Judge a job in which no segment began, the last of `count` in a row."""
     said = _why(attempt)
-    if said and NO_ROOM in said:
-        return Verdict(False, said)
     finished = attempt is not None and attempt.code == FINISHED
     ended = "after the run was published" if finished else "before its training began"
     reason = f"job {job} ended {ended}{f': {said}' if said else ''}"
@@ -105,6 +108,12 @@ def _by_segments(
         return Verdict(False, str(last.get("detail") or "its input was refused"))
     if outcome == "finished":
         return Verdict(True, "trained to its end, and not published yet")
+    if unrecorded := _unrecorded(segments):
+        reason = f"its energy was not recorded{said}"
+        if unrecorded > crash_retries:
+            times = f" in {unrecorded} jobs in a row" if unrecorded > 1 else ""
+            return Verdict(False, f"{reason}{times}; mend that, then start Snakemake again")
+        return Verdict(True, f"{reason} ({unrecorded} of {crash_retries})")
     where = _where(last, spec)
     vain = _in_vain(segments)
     stops = [one for one in vain[-FRUITLESS_STOPS:] if _is_stop(one)]
@@ -127,6 +136,16 @@ def _by_segments(
             f"{outcome} {times} {where}{said}; start Snakemake again to go on from its checkpoint",
         )
     return Verdict(True, f"{outcome} {where}{said} ({failures} of {crash_retries})")
+
+
+def _unrecorded(segments: Sequence[dict[str, Any]]) -> int:
+    """Return how many jobs in a row, up to the last, gave up for want of a recording."""
+    lasts = {one["job"]: one for one in segments}
+    return len(list(takewhile(_is_given_up, reversed(lasts.values()))))
+
+
+def _is_given_up(segment: dict[str, Any]) -> bool:
+    return segment["outcome"] == "monitor_lost" and segment.get("code") == FAILED
 
 
 def _in_vain(segments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
