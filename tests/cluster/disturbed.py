@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
@@ -103,13 +104,14 @@ class Run:
         """The node that holds the run."""
         return self.project.slurm.nodes[self.note("holder.json")["host"]]
 
-    def wait_in_epoch(self, epoch: int = 1, segments: int = 1) -> int:
-        """Wait until so many epochs are safe and the next is trained; updates that are safe then."""
+    def wait_in_epoch(self, snakemake: subprocess.Popen[str]) -> int:
+        """Wait until an epoch is safe and the next is trained; updates that are safe then."""
 
         def is_there() -> bool:
-            return len(self.segments) >= segments and self.safe_updates >= epoch * UPDATES
+            assert snakemake.poll() is None, snakemake.communicate()[0]
+            return self.safe_updates >= UPDATES
 
-        wait_for(is_there, f"epoch {epoch} of {self.configuration} {self.repeat}", PATIENCE_S)
+        wait_for(is_there, f"checkpoint of {self.configuration} {self.repeat}", PATIENCE_S)
         return self.safe_updates
 
     def ranks(self) -> list[psutil.Process]:

@@ -90,7 +90,7 @@ def gone_on(base: MiniProject, tmp_path_factory: pytest.TempPathFactory) -> Dist
     safe = {}
     with snakemake(project, *runs.values(), Run(project, "h100")) as process:
         for what, run in runs.items():
-            safe[what] = run.wait_in_epoch()
+            safe[what] = run.wait_in_epoch(process)
             HAPPENS[what][1](run)
         return ended(project, process, safe)
 
@@ -126,12 +126,6 @@ def preempt(run: Run) -> None:
     run.project.slurm.command(*job, f"--nodelist={run.node.name}", "--wrap=sleep 1")
 
 
-def start_requeued(slurm: MiniSlurm, job: str) -> None:
-    """Have a requeued job start at once. Slurm itself waits for two minutes."""
-    wait_for(lambda: slurm.squeue().get(job) == "PENDING", f"requeued job {job}")
-    slurm.command("scontrol", "update", f"jobid={job}", "starttime=now")
-
-
 @pytest.fixture(scope="module")
 def requeued(
     undisturbed: Run, base: MiniProject, tmp_path_factory: pytest.TempPathFactory
@@ -141,8 +135,7 @@ def requeued(
     project = copied(base, tmp_path_factory.mktemp("requeued") / "project")
     runs = {what: Run(project, *run) for what, run in LOST.items()}
     with snakemake(project, *runs.values()) as process:
-        safe = {what: run.wait_in_epoch() for what, run in runs.items()}
-        jobs = [run.job for run in runs.values()]
+        safe = {what: run.wait_in_epoch(process) for what, run in runs.items()}
         down = [runs["slurmd"].node, runs["node"].node]
         down[0].kill()
         down[1].crash()
@@ -150,8 +143,6 @@ def requeued(
         for node in down:
             wait_for(lambda name=node.name: slurm.states()[name].startswith("down"), "lost node")
             node.restart()
-        for job in jobs:
-            start_requeued(slurm, job)
         return ended(project, process, safe)
 
 
@@ -173,7 +164,7 @@ def test_a_job_that_outlives_its_snakemake_is_named_by_the_next_and_finishes_the
     project = copied(base, tmp_path / "project")
     run = Run(project)
     with snakemake(project, run) as process:
-        run.wait_in_epoch()
+        run.wait_in_epoch(process)
         process.kill()
         process.communicate()
     job, holder = run.job, run.note("holder.json")
@@ -223,7 +214,7 @@ def test_a_full_disk_ends_a_run_with_its_checkpoint_whole_and_one_message(
     project.change("cluster", work_root=str(small_disk), exclude_nodes=["a2", "a3"])
     run = Run(project)
     with snakemake(project, run) as process:
-        safe = run.wait_in_epoch()
+        safe = run.wait_in_epoch(process)
         fill(small_disk / "filler")
         full = ended(project, process, {"disk": safe})
     assert full.code == 1
