@@ -82,8 +82,8 @@ class Submissions:
         if spent < self.budget_kwh:
             return None
         return (
-            f"the campaign's energy budget is spent: {spent:.6g} of {self.budget_kwh:g} kWh; what runs "
-            "goes on, nothing else is started (energy_budget_kwh of the campaign file)"
+            f"the campaign's energy budget is spent: {spent:.6g} of {self.budget_kwh:g} kWh; what "
+            "was submitted goes on, nothing else is (energy_budget_kwh of the campaign file)"
         )
 
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
