@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,18 @@ STEP = {"job": "4711", "step": "0"}
 
 @pytest.fixture
 def sacct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in that prints what the test writes to `answer`, and notes how it was called."""
+    """A stand-in that prints what the test writes to `answer`, and notes how it was called.
+
+    The steps began when the test wrote to `start`, else now.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "sacct"
     program.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/calls\ncat {tmp_path}/answer\n'
+        f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/calls\n'
+        'case "$SLURM_TIME_FORMAT" in "%s") ;; *) exit 1;; esac\n'
+        f"start=$(cat {tmp_path}/start 2> /dev/null || date +%s)\n"
+        f'sed "s/$/|$start/" {tmp_path}/answer\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -57,8 +64,22 @@ def test_slurm_s_energy_of_the_step_is_noted(tmp_path: Path, sacct: Path) -> Non
         "nodes": 2,
     }
     assert (tmp_path / "calls").read_text().split("\n")[0] == (
-        "-n -P -j 4711.0 --format=JobIDRaw,State,ConsumedEnergyRaw,Elapsed,NNodes"
+        "-n -P -j 4711.0 --format=JobIDRaw,State,ConsumedEnergyRaw,Elapsed,NNodes,Start"
     )
+
+
+@pytest.mark.parametrize(
+    ("began_s", "elapsed", "is_noted"),
+    [(0, "00:01", True), (-3600, "01:00:30", True), (180, "01:00:00", False)]
+    + [(-7200, "01:00:00", False), ("Unknown", "00:01", False)],
+)
+def test_only_the_start_of_a_job_that_a_segment_ran_in_counts_for_it(
+    tmp_path: Path, sacct: Path, began_s: int | str, elapsed: str, is_noted: bool
+) -> None:
+    """A job that was put back has the same id, and its steps the same numbers."""
+    start = began_s if isinstance(began_s, str) else int(time.time()) + began_s
+    (tmp_path / "start").write_text(str(start))
+    assert note(tmp_path, f"4711.0|COMPLETED|5|{elapsed}|1\n").exists() == is_noted
 
 
 @pytest.mark.parametrize("energy", ["", "0", "18446744073709551614", "4294967294"])
@@ -76,8 +97,8 @@ def test_the_accounting_is_asked_again_until_the_step_has_ended(
     monkeypatch.setattr(slurm_energy, "TRIES_S", 60.0)
     sacct.write_text(
         f"#!/bin/sh\necho call >> {tmp_path}/calls\n"
-        f"if [ $(wc -l < {tmp_path}/calls) -gt 3 ]; then echo '4711.0|FAILED|77|00:01|1'\n"
-        f"elif [ $(wc -l < {tmp_path}/calls) -gt 1 ]; then echo '4711.0|RUNNING|5|00:00|1'; fi\n"
+        f'if [ $(wc -l < {tmp_path}/calls) -gt 3 ]; then echo "4711.0|FAILED|77|00:01|1|$(date +%s)"\n'
+        f"elif [ $(wc -l < {tmp_path}/calls) -gt 1 ]; then echo '4711.0|RUNNING|5|00:00|1|9'; fi\n"
     )
     assert read_json(note(tmp_path, ""))["consumed_energy_j"] == 77.0
     assert len((tmp_path / "calls").read_text().splitlines()) == 4

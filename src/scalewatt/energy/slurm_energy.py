@@ -5,6 +5,7 @@ It comes from the plugin that the cluster chose (RAPL, IPMI, …) and counts who
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -23,9 +24,15 @@ PAUSE_S = 3.0
 CALL_S = 10.0
 """How long one call of sacct may take."""
 # Of a task of a job array, JobID would be <array>_<task>.<step>.
-FIELDS = ("JobIDRaw", "State", "ConsumedEnergyRaw", "Elapsed", "NNodes")
+FIELDS = ("JobIDRaw", "State", "ConsumedEnergyRaw", "Elapsed", "NNodes", "Start")
+CLOCKS_S = 60.0
+"""By how much the clocks of nodes, file system and controller may differ."""
 _UNFINISHED = ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED")
 _NO_VALUE_32 = 0xFFFFFFFE  # Slurm's word for "not set", in 32 bits; in 64 bits it is over 2^63
+
+
+_Waiting = dict[str, list[tuple[dict[str, str], float, Path]]]
+"""By step: what its description says, when it was written (Unix s), and where the answer goes."""
 
 
 def slurm_step(environment: Mapping[str, str]) -> dict[str, str] | None:
@@ -40,18 +47,20 @@ def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
 
     JSON: job, step, consumed_energy_j (null where Slurm does not measure), elapsed_s, nodes,
     asked_s (Unix s). Takes up to 40 s for all together. Nothing is written where a segment ran in
-    no step, sacct is missing, fails or gives no answer, and what is written already stays; never
-    raises.
+    no step, sacct is missing, fails or gives no answer, or where the step did not run when the
+    segment was described: of a job that was put back into the queue sacct knows the last start, whose
+    steps count from 0 again. What is written already stays; never raises.
     """
     if shutil.which("sacct") is None:
         return
-    waiting: dict[str, list[tuple[dict[str, str], Path]]] = {}
+    waiting: _Waiting = {}
     for description, out in segments:
         with _tolerant():
             if not out.exists() and description.exists():
                 step = read_json(description).get("slurm")
                 if step:
-                    waiting.setdefault(f"{step['job']}.{step['step']}", []).append((step, out))
+                    asked = step, description.stat().st_mtime, out
+                    waiting.setdefault(f"{step['job']}.{step['step']}", []).append(asked)
     with _tolerant():
         _note_once_ended(waiting)
 
@@ -65,16 +74,17 @@ def _tolerant() -> Iterator[None]:
         say(f"Slurm's energy is not noted: {error}")
 
 
-def _note_once_ended(waiting: dict[str, list[tuple[dict[str, str], Path]]]) -> None:
+def _note_once_ended(waiting: _Waiting) -> None:
     """Ask until all steps have ended, and at least once; InputError where some have not in time."""
     until = time.monotonic() + TRIES_S
     while waiting:
         for row in _ask(sorted(waiting)):
             if row["State"].startswith(_UNFINISHED):
                 continue
-            for step, out in waiting.pop(row["JobIDRaw"], []):
+            for step, described_s, out in waiting.pop(row["JobIDRaw"], []):
                 with _tolerant():
-                    write_json(out, {**step, **_answer(row), "asked_s": time.time()})
+                    if _ran_at(row, described_s):
+                        write_json(out, {**step, **_answer(row), "asked_s": time.time()})
         if waiting and time.monotonic() + PAUSE_S > until:
             raise InputError(f"sacct does not know as ended: step {', '.join(sorted(waiting))}")
         if waiting:
@@ -86,7 +96,12 @@ def _ask(steps: Sequence[str]) -> list[dict[str, str]]:
     command = ["sacct", "-n", "-P", "-j", ",".join(steps), f"--format={','.join(FIELDS)}"]
     try:
         found = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CALL_S
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CALL_S,
+            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
         )
     except subprocess.TimeoutExpired:
         return []
@@ -95,6 +110,14 @@ def _ask(steps: Sequence[str]) -> list[dict[str, str]]:
         raise InputError(f"sacct failed (exit code {found.returncode}): {said[0]}")
     rows = [line.strip().split("|") for line in found.stdout.splitlines()]
     return [dict(zip(FIELDS, row, strict=True)) for row in rows if len(row) == len(FIELDS)]
+
+
+def _ran_at(row: Mapping[str, str], time_s: float) -> bool:
+    """Whether a step ran at some time (Unix s)."""
+    start, elapsed = _number(row["Start"]), parse_elapsed(row["Elapsed"])
+    if start is None or elapsed is None:
+        return False
+    return start - CLOCKS_S <= time_s <= start + elapsed + CLOCKS_S
 
 
 def _answer(row: Mapping[str, str]) -> dict[str, Any]:
