@@ -34,6 +34,7 @@ import shlex
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
@@ -247,7 +248,8 @@ class Executor(parent.Executor):
         end = self._ends.pop(job, None) or _End(None, None, "its outputs are missing")
         label = _label(job)
         if end.job_id is None:
-            self._end(job, f"{label}: not submitted: {self._once(_words(end.message))}")
+            reason = _words(end.message)
+            self._end(job, None, reason, f"{label}: not submitted: {self._once(reason)}")
         elif self._is_run(job):
             self._end_run(job, end)
         else:
@@ -326,7 +328,8 @@ class Executor(parent.Executor):
             verdict = self._submissions.end(job.input.spec, end.job_id)
             log = self._submissions.log(job.input.spec)
         except Exception as error:  # it would end all jobs
-            self._end(job, f"{_label(job)}: not submitted again: {_said(error)}")
+            reason = _said(error)
+            self._end(job, end.job_id, reason, f"{_label(job)}: not submitted again: {reason}")
             return
         if verdict.again:
             self.logger.warning(
@@ -334,12 +337,16 @@ class Executor(parent.Executor):
             )
         else:
             logs = ", ".join(str(path) for path in (log, end.log) if path)
-            self._end(job, f"{_label(job)}: not submitted again: {verdict.reason}; log: {logs}")
+            text = f"{_label(job)}: not submitted again: {verdict.reason}; log: {logs}"
+            self._end(job, end.job_id, verdict.reason, text)
 
-    def _end(self, job: JobExecutorInterface, text: str) -> None:
-        """Say it, and let Snakemake count this attempt as the last one."""
+    def _end(self, job: JobExecutorInterface, job_id: str | None, reason: str, text: str) -> None:
+        """Say it, note it of a run, and let Snakemake count this attempt as the last one."""
         self.logger.error(text)
         job.attempt = max(job.attempt, job.restart_times + 1)
+        if self._is_run(job):
+            with suppress(Exception):  # it is only for those who look at the status
+                self._submissions.give_up(job.input.spec, job_id, reason)
 
     def _once(self, text: str) -> str:
         """The text when it is new; a reference to it afterwards."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from run_files import NAME, make_spec
 
 from scalewatt.campaign.spec import spec_sha256
 from scalewatt.errors import InputError
+from scalewatt.files import write_json
 from scalewatt.jobs.attempts import (
     FAILED,
     HELD,
@@ -22,10 +24,12 @@ from scalewatt.jobs.attempts import (
     Attempt,
     Submission,
     attempt_path,
+    note_given_up,
     note_submission,
     noted_attempt,
     one_line,
     read_attempt,
+    read_given_up,
     read_submission,
     run_key,
     submission_path,
@@ -112,6 +116,62 @@ def test_a_submission_is_noted_with_who_made_it(tmp_path: Path) -> None:
     found = read_submission(tmp_path, SPEC)
     assert found is not None
     assert (found.job, found.log, found.pid) == ("12", "logs/12.log", os.getpid())
+
+
+def test_an_attempt_that_is_refused_leaves_the_holders_note_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with noted_attempt(tmp_path, SPEC):
+        holders = read_attempt(tmp_path, SPEC)
+        monkeypatch.setenv("SLURM_JOB_ID", "4712")
+        with pytest.raises(HeldError), noted_attempt(tmp_path, SPEC):
+            assert read_attempt(tmp_path, SPEC) == holders, "it waits"
+            raise HeldError("held by job 4711", None)
+        assert read_attempt(tmp_path, SPEC) == holders == read_attempt(tmp_path, SPEC, "4711")
+        refused = read_attempt(tmp_path, SPEC, "4712")
+        assert refused is not None
+        assert (refused.code, refused.reason) == (HELD, "held by job 4711")
+    assert read_attempt(tmp_path, SPEC, "4713") is None
+
+
+def test_a_requeued_job_that_its_own_ranks_keep_out_was_refused(tmp_path: Path) -> None:
+    write_json(attempt_path(tmp_path, SPEC), asdict(Attempt("4711", "n1", 1, 1.7e9)))
+    with pytest.raises(HeldError), noted_attempt(tmp_path, SPEC):
+        raise HeldError("held by job 4711", None)
+    found = read_attempt(tmp_path, SPEC, "4711")
+    assert found is not None and found.code == HELD
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_an_attempt_after_a_killed_one_is_noted_once_it_holds_the_run_or_ends(
+    tmp_path: Path, begins: bool
+) -> None:
+    killed = Attempt("4710", "n1", 1, 1.7e9)
+    write_json(attempt_path(tmp_path, SPEC), asdict(killed))
+    with noted_attempt(tmp_path, SPEC) as note:
+        if begins:
+            note.begin()
+        latest = read_attempt(tmp_path, SPEC)
+        assert latest is not None and latest.job == ("4711" if begins else "4710")
+        note.code, note.reason = REFUSED, "bad data"
+    found = read_attempt(tmp_path, SPEC)
+    assert found is not None and (found.job, found.code) == ("4711", REFUSED)
+
+
+def test_a_run_is_given_up_until_it_is_submitted_or_begun_again(tmp_path: Path) -> None:
+    assert read_given_up(tmp_path, SPEC) is None
+    note_given_up(tmp_path, SPEC, "12", "it makes\nno progress")
+    found = read_given_up(tmp_path, SPEC)
+    assert found is not None
+    assert (found.job, found.reason) == ("12", "it makes no progress")
+    note_submission(tmp_path, SPEC, "13", None)
+    assert read_given_up(tmp_path, SPEC) is None
+    note_given_up(tmp_path, SPEC, None, "no energy is left")
+    with noted_attempt(tmp_path, SPEC) as note:
+        assert read_given_up(tmp_path, SPEC) is None
+        note_given_up(tmp_path, SPEC, "4711", "it hangs")
+        note.code = 75
+    assert read_given_up(tmp_path, SPEC) is not None, "its end is none after it was given up"
 
 
 @given(st.text())

@@ -20,7 +20,7 @@ from fake_slurm import FakeSlurm
 from snakemake_interface_common.exceptions import WorkflowError
 
 import snakemake_executor_plugin_scalewatt_slurm as plugin
-from scalewatt.jobs.attempts import submission_path
+from scalewatt.jobs.attempts import read_given_up, read_submission, submission_path
 from scalewatt.jobs.machine import machine_id, process_started_s
 from scalewatt.jobs.notes import run_key
 
@@ -323,6 +323,29 @@ def test_a_run_without_progress_is_given_up_with_its_log(campaign: Ended) -> Non
     assert last.split("log: ")[1].split(", ")[0].endswith("-data/train.log")
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("stuck", "it makes no progress: its last 2 segments stopped at update 30 of 90"),
+        ("crashes", "failed 3 times in a row"),
+        ("wrong", f"sbatch: error: {INVALID}"),
+        ("wrong-too", f"sbatch: error: {INVALID}"),
+        ("held", None),
+        ("queued", None),
+        ("pieces", None),
+    ],
+)
+def test_a_run_that_is_given_up_is_noted_with_the_reason(
+    campaign: Ended, name: str, reason: str | None
+) -> None:
+    work, spec = campaign.project.folder / "work", campaign.project.run(name)
+    note, submission = read_given_up(work, spec), read_submission(work, spec)
+    assert (note is None) == (reason is None), "who has it goes on"
+    if note is not None:
+        assert note.reason.startswith(reason or "")
+        assert note.job == (submission.job if submission else None)
+
+
 def test_a_run_that_crashes_is_submitted_again_as_often_as_the_cluster_file_says(
     campaign: Ended,
 ) -> None:
@@ -383,6 +406,8 @@ def test_a_spent_budget_stops_submission_of_runs_and_probes_only(tmp_path: Path)
     assert last.output.count("not submitted: ") == 2
     assert last.is_done("a"), "preparing data goes on"
     assert len(project.slurm.calls("sbatch")) == 1
+    note = read_given_up(tmp_path / "work", project.run("a"))
+    assert note is not None and "12.5 of 12.5 kWh" in note.reason
 
 
 def test_an_error_that_nobody_foresaw_is_said_and_not_waited_for(tmp_path: Path) -> None:

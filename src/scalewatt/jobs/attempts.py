@@ -1,7 +1,9 @@
 """Notes of a run's submissions and attempts, in the folder `attempts` beside the working directories.
 
-A submission is noted by the executor, an attempt by `scalewatt train`: when it begins and when it
-ends. Each note is of the latest one. A note that is missing or damaged is None.
+A submission is noted by the executor, and that it gave a run up; an attempt by `scalewatt train`:
+when it begins and when it ends. Each note is of the latest one. An attempt that comes upon the note of
+one that has not ended leaves it alone until it holds the run itself. A note that is missing or damaged
+is None.
 """
 
 from __future__ import annotations
@@ -55,6 +57,17 @@ class Attempt:
     reason: str | None = None
 
 
+@dataclass(frozen=True)
+class GivenUp:
+    """That a run is not submitted any more, until somebody starts Snakemake again."""
+
+    job: str | None
+    """Its last one; None where none was submitted."""
+    reason: str
+    at_s: float
+    """Unix s."""
+
+
 def attempt_path(work: Path, spec: dict[str, Any]) -> Path:
     """Where the latest attempt of a run is noted, `work` being the campaign's folder."""
     return work / "attempts" / f"{run_key(spec)}.json"
@@ -65,15 +78,37 @@ def submission_path(work: Path, spec: dict[str, Any]) -> Path:
     return work / "attempts" / f"{run_key(spec)}.submitted.json"
 
 
+def given_up_path(work: Path, spec: dict[str, Any]) -> Path:
+    """Where it is noted that a run was given up; removed by a later submission or attempt."""
+    return work / "attempts" / f"{run_key(spec)}.given-up.json"
+
+
 def current_job(environment: Mapping[str, str] | None = None) -> str | None:
     """Return the id of the Slurm job that this process runs in; None outside of one."""
     found = os.environ if environment is None else environment
     return found.get("SLURM_JOB_ID") or found.get("SLURM_JOBID") or None
 
 
-def read_attempt(work: Path, spec: dict[str, Any]) -> Attempt | None:
-    """Return the latest attempt of a run."""
-    return read_note(attempt_path(work, spec), Attempt)
+def read_attempt(work: Path, spec: dict[str, Any], job: str | None = None) -> Attempt | None:
+    """Return the latest attempt of a run, or that of a job, if it is the latest or was refused as held."""
+    path = attempt_path(work, spec)
+    latest = read_note(path, Attempt)
+    if job is None:
+        return latest
+    noted = (latest, read_note(_held_path(path), Attempt))
+    found = [one for one in noted if one is not None and one.job == job]
+    return max(found, key=lambda one: one.started_s, default=None)
+
+
+def read_given_up(work: Path, spec: dict[str, Any]) -> GivenUp | None:
+    """Return why a run is not submitted any more; None where nobody has given it up."""
+    return read_note(given_up_path(work, spec), GivenUp)
+
+
+def note_given_up(work: Path, spec: dict[str, Any], job: str | None, reason: str) -> None:
+    """Note that a run is not submitted any more; OSError where that cannot be written."""
+    given_up = GivenUp(job, one_line(reason), time.time())
+    write_json(given_up_path(work, spec), asdict(given_up))
 
 
 def read_submission(work: Path, spec: dict[str, Any]) -> Submission | None:
@@ -85,12 +120,8 @@ def note_submission(work: Path, spec: dict[str, Any], job: str, log: str | None)
     """Note that `job` was given to the scheduler for a run; OSError where that cannot be written."""
     now = Submission(str(job), log, time.time(), socket.gethostname(), os.getpid())
     write_json(submission_path(work, spec), asdict(now))
+    given_up_path(work, spec).unlink(missing_ok=True)
     return now
-
-
-def started(submission: Submission, attempt: Attempt | None) -> bool:
-    """Whether the submitted job came to its `scalewatt train`."""
-    return attempt is not None and attempt.job == submission.job
 
 
 class AttemptNote:
@@ -100,29 +131,48 @@ class AttemptNote:
         self.path, self.attempt = path, attempt
         self.code: int | None = None
         self.reason: str | None = None
+        self._begun = False
 
-    def write(self) -> None:
-        """Write the note; one that cannot be written (a full disk) is no reason to fail."""
-        with suppress(OSError):
-            write_json(self.path, asdict(self.attempt))
+    def begin(self) -> None:
+        """Make it the latest attempt, if it is not; it holds the run, or nobody is known to."""
+        if not self._begun:
+            self._begun = True
+            with suppress(OSError):
+                self.path.with_suffix(".given-up.json").unlink(missing_ok=True)
+            self._write(self.path)
 
     def end(self, code: int, reason: str | None) -> None:
         """Note the end, in one line of at most REASON_CHARACTERS."""
         said = one_line(reason) if reason else None
         self.attempt = replace(self.attempt, ended_s=time.time(), code=code, reason=said)
-        self.write()
+        if self._begun:
+            self._write(self.path)
+        elif code == HELD:
+            self._write(_held_path(self.path))
+        else:
+            self.begin()
+
+    def _write(self, path: Path) -> None:
+        """Write the note; one that cannot be written (a full disk) is no reason to fail."""
+        with suppress(OSError):
+            write_json(path, asdict(self.attempt))
 
 
 @contextmanager
 def noted_attempt(work: Path, spec: dict[str, Any]) -> Iterator[AttemptNote]:
     """Note an attempt at its begin and, by the note's `code` and `reason`, at its end.
 
+    Where the latest attempt has not ended, it may hold the run: its note is kept until the block calls
+    `begin`, and for good where this one is refused because of it.
+
     What the block raises is noted and goes on: an InputError with REFUSED, or with its own `code`
     where it has one, anything else with FAILED.
     """
     attempt = Attempt(current_job(), socket.gethostname(), os.getpid(), time.time())
     note = AttemptNote(attempt_path(work, spec), attempt)
-    note.write()
+    latest = read_attempt(work, spec)
+    if latest is None or latest.ended_s is not None:
+        note.begin()
     try:
         yield note
     except InputError as error:
@@ -132,6 +182,11 @@ def noted_attempt(work: Path, spec: dict[str, Any]) -> Iterator[AttemptNote]:
         note.end(FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
         raise
     note.end(FAILED if note.code is None else note.code, note.reason)
+
+
+def _held_path(path: Path) -> Path:
+    """Where an attempt is noted that was refused because of the one noted at `path`."""
+    return path.with_suffix(".held.json")
 
 
 def one_line(text: str) -> str:

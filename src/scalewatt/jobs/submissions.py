@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
-from scalewatt.jobs.attempts import note_submission, read_submission
+from scalewatt.jobs.attempts import note_given_up, note_submission, read_submission
 from scalewatt.jobs.holder import Holder, holder_is_alive, read_holder
 from scalewatt.jobs.job_state import job_state, state_of
 from scalewatt.jobs.notes import read_content, run_key
@@ -101,6 +101,15 @@ class Submissions:
         jobs = jobs[: jobs.index(job) + 1]
         is_held = lambda: self._held(spec) is not None  # noqa: E731
         return verdict(self.work, spec, jobs, self.crash_retries, is_held)
+
+    def give_up(self, spec_path: Path | str, job: str | None, reason: str) -> None:
+        """Note that the run, whose last job was `job`, is not submitted any more; OSError.
+
+        Unless another holds it, or has submitted it: that one goes on.
+        """
+        spec = read_spec(spec_path)
+        if self._held(spec) is None and self._queued(spec, None) is None:
+            note_given_up(self.work, spec, job, reason)
 
     def log(self, spec_path: Path | str) -> Path | None:
         """The run's training log, where there is one."""

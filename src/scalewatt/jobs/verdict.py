@@ -65,9 +65,7 @@ def verdict(
     """
     if not jobs:
         return Verdict(False, "no job of it was accepted by the scheduler")
-    attempt = read_attempt(work, spec)
-    if attempt is not None and attempt.job != jobs[-1]:
-        attempt = None
+    attempt = read_attempt(work, spec, jobs[-1])
     code = None if attempt is None else attempt.code
     if code == REFUSED or (code == HELD and is_held()):
         return Verdict(False, _why(attempt) or "its input was refused")

@@ -5,7 +5,7 @@ The first that holds:
 done         its results are there, and they are of the campaign's spec
 running      the holder of its working directory lives, or its job has begun
 queued       a job was submitted for it and has not begun (without Slurm's answer: as far as is known)
-failed       its job or process has ended without a word, or it said that it failed
+failed       it was given up, its job or process has ended without a word, or it said that it failed
 refused      it said that its input is wrong, or that another holds it
 stopped      it waits at a checkpoint, or trained to its end, for its next job
 out_of_date  its results are of another spec
@@ -31,19 +31,19 @@ from scalewatt.jobs.attempts import (
     Attempt,
     Submission,
     read_attempt,
+    read_given_up,
     read_submission,
-    started,
 )
 from scalewatt.jobs.holder import (
     GONE_SILENT_S,
     HOLDER,
     SILENT_S,
-    Holder,
     holder_is_alive,
     read_holder,
     silence_s,
 )
-from scalewatt.jobs.machine import process_started_s, runs_still
+from scalewatt.jobs.job_state import JobState
+from scalewatt.jobs.machine import process_started_s
 from scalewatt.jobs.position import read_position, read_segments
 from scalewatt.results.found import Published
 from scalewatt.results.queue import Queue
@@ -102,6 +102,10 @@ class RunNotes:
     queue: Queue | None
     """None where Slurm gives no answer."""
 
+    def state_of_job(self, job: str) -> JobState | None:
+        """What a job does, by the queue's one answer."""
+        return None if self.queue is None else self.queue.state(job)
+
 
 def run_state(notes: RunNotes) -> RunState:
     """Return what a run does right now."""
@@ -111,12 +115,15 @@ def run_state(notes: RunNotes) -> RunState:
         return RunState("done", since_s, log=published.folder / LOG, folder=_newest(notes))
     submission = read_submission(notes.work, notes.spec)
     attempt = read_attempt(notes.work, notes.spec)
+    found = _held(notes, attempt)
+    if found is not None:
+        return found
     found = (
-        _held(notes, attempt)
-        or _submitted(notes, submission, attempt)
+        _submitted(notes, submission, attempt)
         or (attempt and _attempted(notes, attempt, submission))
         or _left(notes)
     )
+    found = _given_up(notes, submission, found) or found
     if found is not None:
         return found
     if published is not None:
@@ -131,9 +138,9 @@ def _held(notes: RunNotes, attempt: Attempt | None) -> RunState | None:
         holder = read_holder(folder)
         if holder is None:
             continue
-        silent_s = silence_s(folder / HOLDER)
-        if _lives(holder, folder, notes.queue, silent_s) is False:
+        if holder_is_alive(holder, folder, notes.state_of_job) is False:
             continue
+        silent_s = silence_s(folder / HOLDER)
         own = attempt is not None and attempt.ended_s is None and attempt.pid == holder.pid
         return RunState(
             "running",
@@ -147,42 +154,28 @@ def _held(notes: RunNotes, attempt: Attempt | None) -> RunState | None:
     return None
 
 
-def _lives(holder: Holder, folder: Path, queue: Queue | None, silent_s: float) -> bool | None:
-    """As `holder_is_alive`, by the one answer of the queue."""
-    if holder.job is None:
-        return holder_is_alive(holder, folder)
-    if holder.is_here and runs_still(holder.pid, holder.pid_started_s):
-        return True
-    state = None if queue is None else queue.state(holder.job)
-    if state == "running":
-        return True
-    if silent_s > (SILENT_S if state is None else GONE_SILENT_S):
-        return False
-    return True if silent_s < GONE_SILENT_S else None
-
-
 def _submitted(
     notes: RunNotes, submission: Submission | None, attempt: Attempt | None
 ) -> RunState | None:
     """The state of a run whose latest job has not come to its training, or waits to begin again."""
     if submission is None:
         return None
-    state = None if notes.queue is None else notes.queue.state(submission.job)
+    state = notes.state_of_job(submission.job)
     log = _existing(Path(submission.log)) if submission.log else None
     folder = _newest(notes)
-    if attempt is not None and started(submission, attempt):
-        ended = attempt.ended_s is not None and attempt.code is not None
-        if state != "waiting" or ended:
+    own = read_attempt(notes.work, notes.spec, submission.job)
+    if own is not None:
+        if state != "waiting":
             return None
-        reason = "its job was put back into the queue"
-        return RunState(
-            "queued", attempt.started_s, None, submission.job, None, reason, log, folder
-        )
+        reason, when = "its job was put back into the queue", own.ended_s or own.started_s
+        return RunState("queued", when, None, submission.job, None, reason, log, folder)
     if state in ("running", "ending"):
         host = notes.queue.place(submission.job) if notes.queue else None
         return RunState(
             "running", submission.submitted_s, host, submission.job, None, None, log, folder
         )
+    if state in ("gone", None) and _is_past(submission, attempt, folder):
+        return None
     if state == "gone":
         reason = f"job {submission.job} is gone from the queue and has not begun to train"
         when = submission.submitted_s
@@ -194,6 +187,29 @@ def _submitted(
     return RunState("queued", when, None, submission.job, None, why, None, folder)
 
 
+def _is_past(submission: Submission, attempt: Attempt | None, folder: Path | None) -> bool:
+    """Whether a submission, in whose job no attempt was noted, is not the last that was heard."""
+    if attempt is not None and attempt.started_s > submission.submitted_s:
+        return True
+    segments = read_segments(folder) if folder else []
+    return any(one.get("job") == submission.job for one in segments)
+
+
+def _given_up(
+    notes: RunNotes, submission: Submission | None, found: RunState | None
+) -> RunState | None:
+    """The state of a run of which no more jobs are submitted; one that was refused stays so."""
+    given_up = read_given_up(notes.work, notes.spec)
+    if given_up is None or (found is not None and found.state == "refused"):
+        return None
+    log = found.log if found is not None else None
+    if log is None and submission is not None and submission.log:
+        log = _existing(Path(submission.log))
+    host = found.host if found is not None else None
+    why, folder = given_up.reason, _newest(notes)
+    return RunState("failed", given_up.at_s, host, given_up.job, None, why, log, folder)
+
+
 def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None) -> RunState:
     """The state of a run by its latest attempt, which nobody's hold on the run outlives."""
     folder = _newest(notes)
@@ -202,7 +218,7 @@ def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None)
         log = _existing(Path(submission.log))
     same = (attempt.host, attempt.job)
     if attempt.ended_s is None:
-        if _is_under_way(attempt, notes.queue):
+        if _is_under_way(notes, attempt):
             return RunState("running", attempt.started_s, *same, None, None, log, folder)
         who = f"job {attempt.job}" if attempt.job else f"process {attempt.pid}"
         reason = f"{who} on {attempt.host} has ended without a word: killed, or its node was lost"
@@ -216,14 +232,15 @@ def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None)
     return RunState(state, attempt.ended_s, *same, None, attempt.reason, log, folder)
 
 
-def _is_under_way(attempt: Attempt, queue: Queue | None) -> bool:
+def _is_under_way(notes: RunNotes, attempt: Attempt) -> bool:
     """Whether an attempt that has not noted its end goes on: it may not have come to hold its run."""
-    if attempt.host == socket.gethostname() and _is_process_of(attempt):
+    here = attempt.host == socket.gethostname()
+    if here and _is_process_of(attempt):
         return True
-    if attempt.job is not None and queue is not None:
-        return queue.state(attempt.job) == "running"
-    elsewhere = attempt.host != socket.gethostname()
-    return elsewhere and time.time() - attempt.started_s < GONE_SILENT_S
+    state = None if attempt.job is None else notes.state_of_job(attempt.job)
+    if state is not None:
+        return state in ("running", "ending")
+    return not here and time.time() - attempt.started_s < SILENT_S
 
 
 def _is_process_of(attempt: Attempt) -> bool:
