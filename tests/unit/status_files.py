@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from energy_files import write_record_journal
+from energy_files import gpu, write_record_journal
 from run_files import WHOLE
 
 from scalewatt.campaign.cluster import parse_cluster
@@ -18,8 +20,8 @@ from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec, spec_sha256, spec_text
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.files import write_json, write_table
-from scalewatt.jobs.attempts import Attempt, attempt_path, run_key
-from scalewatt.jobs.position import Progress, note_position, note_progress
+from scalewatt.jobs.attempts import Attempt, attempt_path, note_submission, run_key
+from scalewatt.jobs.position import Progress, note_position, note_progress, read_progress
 from scalewatt.results.spent import Spent, spent_kwh
 from scalewatt.results.status import CampaignStatus, RunStatus, campaign_status
 
@@ -213,3 +215,82 @@ def progress(folder: Path, updates: int, segment: int = 0, **changes: Any) -> Pr
     note_progress(folder, found)
     note_position(folder, epoch * 10, epoch, 0)
     return found
+
+
+SQUEUE = """#!/bin/sh
+[ -n "$HANG" ] && exec sleep 60
+[ -n "$FAIL" ] && echo "$FAIL" >&2 && exit 1
+cat "$(dirname "$0")/answer"
+"""
+
+
+def queue(made: Made, *lines: str) -> None:
+    """From now on there is a squeue, which answers so."""
+    program = made.folder / "bin" / "squeue"
+    program.write_text(SQUEUE.replace("cat ", f"{shutil.which('cat', path='/usr/bin:/bin')} "))
+    text = program.read_text().replace(
+        "dirname", shutil.which("dirname", path="/usr/bin:/bin") or ""
+    )
+    program.write_text(text.replace("sleep", shutil.which("sleep", path="/usr/bin:/bin") or ""))
+    program.chmod(0o755)
+    (made.folder / "bin" / "answer").write_text("".join(f"{line}\n" for line in lines))
+
+
+def submitted(made: Made, job: str = "8", log: Path | None = None) -> None:
+    made.work.mkdir(parents=True, exist_ok=True)
+    note_submission(made.work, made.spec(), job, str(log) if log else None)
+
+
+def stopped(made: Made, updates: int = 40) -> Path:
+    """A working directory at a checkpoint."""
+    folder = made.work_folder()
+    begin_segment(folder, 0, "stopped")
+    note_position(folder, updates, updates // 10, updates % 10)
+    made.attempt()
+    return folder
+
+
+def running(made: Made, updates: int = 40, **changes: Any) -> Path:
+    """A working directory that a job on another node holds."""
+    folder = made.work_folder()
+    begin_segment(folder)
+    progress(folder, updates, **changes)
+    made.attempt(ended_s=None, code=None)
+    made.held(folder)
+    return folder
+
+
+def marks(folder: Path, *stages: tuple[int, str, int, float]) -> None:
+    """Stages as (segment, stage, epoch, seconds before the note of progress)."""
+    note = read_progress(folder)
+    assert note is not None
+    now = note.written_s
+    rows = [
+        {"segment": segment, "stage": stage, "epoch": epoch, "start_s": now - ago_s}
+        for segment, stage, epoch, ago_s in stages
+    ]
+    (folder / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def epochs_of_14_s(folder: Path, epochs: int, step_s: float) -> None:
+    """Marks of epochs of 10 s of training, 3 s of validation and 1 s of checkpoint."""
+    stages: list[tuple[int, str, int, float]] = [(0, "startup", 0, 14 * epochs + step_s + 30)]
+    for epoch in range(epochs):
+        ago_s = 14 * (epochs - epoch) + step_s
+        stages += [
+            (0, "train", epoch, ago_s),
+            (0, "validate", epoch, ago_s - 10),
+            (0, "checkpoint", epoch + 1, ago_s - 13),
+        ]
+    marks(folder, *stages, (0, "train", epochs, step_s))
+
+
+def everything(made: Made) -> None:
+    """Runs in four states."""
+    folder = running(made, 45)
+    epochs_of_14_s(folder, 4, step_s=5.0)
+    record(folder, {"CUDA:0_POWER": gpu(30), "CUDA:1_POWER": gpu(30), "CPU_BUSY": [9.0] * 30})
+    made.publish(ONE)
+    made.account(ONE)
+    made.attempt(ONE, 2, code=70, reason="torch.OutOfMemoryError: CUDA out of memory. " * 9)
+    made.publish(TWO, 2, seed=9)

@@ -1,25 +1,27 @@
-"""What a job asks for: geometry, memory, wall time; and what is refused before anything is asked."""
+"""What a job asks for: geometry, memory; and what is refused before anything is asked."""
 
 from __future__ import annotations
 
-import csv
-import math
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
 import yaml
-from campaign_files import DELETE, DEMO, PAPER, ROOT, edited, write_yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from campaign_files import DELETE, DEMO, ROOT, edited, write_yaml
+from request_files import (
+    HOREKA,
+    cluster,
+    device,
+    horeka,
+    paper,
+    refusal,
+    spec,
+)
 
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign, Cluster, Device
+from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec
-from scalewatt.errors import InputError
-from scalewatt.jobs.position import done_updates, note_position
 from scalewatt.jobs.request import (
     RESOURCES,
     Request,
@@ -27,64 +29,8 @@ from scalewatt.jobs.request import (
     as_resources,
     check_requests,
     probe_request,
-    step_time_s,
     training_request,
-    wall_time_min,
 )
-
-HOREKA = ROOT / "profiles" / "horeka" / "cluster.yaml"
-UNLIMITED_MIN = 10**6
-
-
-@cache
-def horeka() -> Cluster:
-    return load_cluster(HOREKA)
-
-
-@cache
-def paper() -> Campaign:
-    return load_campaign(PAPER, horeka())
-
-
-def device(**values: Any) -> Device:
-    """A device of a Slurm cluster whose limit is a day."""
-    given = {
-        "name": "a100",
-        "gpus_per_node": 4,
-        "cpus_per_rank": 8,
-        "cpu": {"sockets": 2, "idle_w": 80, "rated_w": 270},
-        "partition": "gpu",
-        "gres": "gpu",
-        "time_limit_min": 1440,
-    }
-    return Device(**{**given, **values})
-
-
-def cluster(one: Device | None = None, **values: Any) -> Cluster:
-    chosen = one or device()
-    return Cluster(name="mini", launcher="srun", devices={chosen.name: chosen}, **values)
-
-
-def spec(**values: Any) -> dict[str, Any]:
-    """A run of 100 epochs of 50 updates on two nodes."""
-    return {
-        "configuration": "resnet50-a100-n008-lbs0032-full",
-        "model": "resnet50",
-        "phase": "train",
-        "repeat": 1,
-        "gpus": 8,
-        "nodes": 2,
-        "ranks_per_node": 4,
-        "local_batch_size": 32,
-        "updates_per_epoch": 50,
-        "updates": 5000,
-        **values,
-    }
-
-
-def bound(base_s: float, per_sample_s: float) -> dict[str, dict[str, float]]:
-    return {"resnet50": {"base_s": base_s, "per_sample_s": per_sample_s}}
-
 
 # --- geometry -----------------------------------------------------------------------------------
 
@@ -197,158 +143,7 @@ def test_the_slurm_executor_takes_what_is_asked_for() -> None:
         assert ("--ntasks=8 " in command) == (one.gres is None)
 
 
-# --- wall time ----------------------------------------------------------------------------------
-
-
-def test_the_wall_time_follows_the_stated_rule() -> None:
-    one = device(step_time=bound(0.2, 0.025))  # 1 s an update
-    # 15 + 1.25 × 5000 / 60 + 10 = 129.2
-    assert step_time_s(spec(), one) == pytest.approx(1.0)
-    assert wall_time_min(spec(), one) == 130
-    # 15 + 1.25 × 1000 / 60 + 10 = 45.8
-    assert wall_time_min(spec(), one, done_updates=4000) == 50
-    # 15 + 1.25 × 1000 / 60 + 2 = 37.8
-    assert wall_time_min(spec(), one, done_updates=4000, stop_warning_s=120) == 40
-
-
-def test_the_wall_time_of_a_run_at_its_end_has_room_for_an_epoch() -> None:
-    one = device(step_time=bound(0.2, 0.025))
-    assert wall_time_min(spec(), one, done_updates=5000) == 30
-
-
-def test_without_a_known_time_of_an_update_the_limit_is_asked_for() -> None:
-    assert wall_time_min(spec(), device()) == 1440
-    other = device(step_time={"fourcastnet": {"base_s": 1, "per_sample_s": 1}})
-    assert wall_time_min(spec(), other) == 1440
-    unknown = spec(updates=None, updates_per_epoch=None)
-    assert wall_time_min(unknown, device(step_time=bound(0.2, 0.025))) == 1440
-
-
-def test_a_phase_may_have_a_time_of_its_own() -> None:
-    times = {
-        "fourcastnet": {"base_s": 1, "per_sample_s": 0.1},
-        "fourcastnet.finetune": {"base_s": 2, "per_sample_s": 0.1},
-    }
-    one = device(step_time=times)
-    pretrain = spec(model="fourcastnet", phase="pretrain", local_batch_size=10)
-    assert step_time_s(pretrain, one) == pytest.approx(2)
-    assert step_time_s(pretrain | {"phase": "finetune"}, one) == pytest.approx(3)
-
-
-@given(
-    epochs=st.integers(1, 500),
-    per_epoch=st.integers(1, 20000),
-    done=st.integers(0, 10**7),
-    base_s=st.floats(0, 2),
-    per_sample_s=st.floats(1e-5, 0.1),
-    limit=st.integers(30, 5000),
-)
-def test_the_wall_time_is_never_above_the_limit_and_never_grows_with_progress(
-    epochs: int, per_epoch: int, done: int, base_s: float, per_sample_s: float, limit: int
-) -> None:
-    one = device(step_time=bound(base_s, per_sample_s), time_limit_min=limit)
-    run = spec(updates_per_epoch=per_epoch, updates=epochs * per_epoch)
-    step_s = base_s + 32 * per_sample_s
-    if 15 + per_epoch * step_s / 60 + 10 > limit:
-        with pytest.raises(InputError, match="cannot make progress"):
-            wall_time_min(run, one, done)
-        return
-    asked = wall_time_min(run, one, done)
-    assert 0 < asked <= limit
-    assert asked <= wall_time_min(run, one)
-    remaining = max(epochs * per_epoch - done, per_epoch)
-    enough = 15 + 1.25 * remaining * step_s / 60 + 10
-    assert asked == limit or enough <= asked < enough + 10 + 1e-6
-
-
-def published() -> list[dict[str, str]]:
-    text = (ROOT / "reference" / "published_results.csv").read_text(encoding="utf-8")
-    return [row for row in csv.DictReader(text.splitlines()) if row["runtime_h"]]
-
-
-def published_spec(row: dict[str, str]) -> dict[str, Any]:
-    gpus, samples = int(row["gpus"]), int(row["dataset_samples"])
-    each = math.ceil(samples // gpus / int(row["local_batch_size"]))
-    return spec(
-        model=row["model"],
-        phase=row["phase"],
-        local_batch_size=int(row["local_batch_size"]),
-        updates_per_epoch=each,
-        updates=each * int(row["epochs"]),
-    )
-
-
-def published_id(row: dict[str, str]) -> str:
-    names = ("model", "device", "gpus", "local_batch_size", "dataset_samples", "epochs")
-    return "-".join(row[name] for name in names)
-
-
-def test_there_are_published_times_of_every_device() -> None:
-    assert len(published()) == 26
-    assert {row["device"] for row in published()} == set(horeka().devices)
-
-
-@pytest.mark.parametrize("row", published(), ids=published_id)
-def test_no_published_run_takes_longer_than_the_rule_asks_for(row: dict[str, str]) -> None:
-    one = horeka().devices[row["device"]]
-    run, took_min = published_spec(row), 60 * float(row["runtime_h"])
-    asked = wall_time_min(run, replace(one, time_limit_min=UNLIMITED_MIN))
-    assert 1.0 < asked / took_min < 3.0
-    assert wall_time_min(run, one) == min(asked, 2880)
-    # an update's bound is one, the start-up and the margin aside
-    assert took_min * 60 / run["updates"] < step_time_s(run, one)
-
-
-def test_of_every_training_of_the_paper_horeka_knows_the_time() -> None:
-    for id_, configuration in paper().configurations.items():
-        run = run_spec(paper(), id_, 1)
-        assert step_time_s(run, horeka().devices[configuration.device]) is not None, id_
-
-
-def test_the_updates_that_are_done_come_from_the_checkpoint(tmp_path: Any) -> None:
-    id_ = "resnet50-a100-n008-lbs0032-full"
-    run = run_spec(paper(), id_, 1)
-    assert done_updates(tmp_path, run) == 0
-    from scalewatt.jobs.attempts import run_key
-
-    folder = tmp_path / f"{run_key(run)}-01234567"
-    folder.mkdir()
-    assert done_updates(tmp_path, run) == 0
-    note_position(folder, updates=4321, epoch=8, step=17)
-    assert done_updates(tmp_path, run) == 4321
-    (folder / "position.json").write_text('{"updates": "many"')
-    assert done_updates(tmp_path, run) == 0
-
-
 # --- refused ------------------------------------------------------------------------------------
-
-
-def refusal(function: Any, *arguments: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        function(*arguments)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
-
-
-def test_a_limit_below_an_epoch_cannot_make_progress() -> None:
-    one = device(time_limit_min=60, step_time=bound(60, 0.01))
-    message = refusal(wall_time_min, spec(), one)
-    for part in (
-        "resnet50-a100-n008-lbs0032-full: this run cannot make progress",
-        "devices.a100.time_limit_min is 60",
-        "one epoch needs about 76 min",
-        "50 updates",
-        "allowed: a longer limit",
-    ):
-        assert part in message
-
-
-def test_a_limit_as_long_as_the_warning_cannot_make_progress() -> None:
-    message = refusal(wall_time_min, spec(), device(time_limit_min=10))
-    assert "this run cannot make progress" in message
-    assert "10 min (stop_warning_s)" in message
-    assert wall_time_min(spec(), device(time_limit_min=1), stop_warning_s=20) == 1
 
 
 def test_more_cpus_than_a_node_has_are_refused() -> None:

@@ -1,7 +1,8 @@
 """A campaign at a glance, from its files alone: what each run does, how far it is, what was used.
 
-Works while jobs run and without any of them: nothing is waited for but one answer of squeue, and
-nothing is written but notes that make the next look cheap (`spent`).
+Works while jobs run and without any of them: nothing is waited for but one answer of squeue. Nothing is
+written but notes that make the next look cheap (`spent`) and, for a moment, a probe of the file system's
+time beside the records of holders (`jobs.holder`).
 """
 
 from __future__ import annotations

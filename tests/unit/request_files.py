@@ -1,0 +1,75 @@
+"""Runs, devices and clusters for tests of what a job asks for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from campaign_files import PAPER, ROOT
+
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.model import Campaign, Cluster, Device
+from scalewatt.errors import InputError
+
+HOREKA = ROOT / "profiles" / "horeka" / "cluster.yaml"
+UNLIMITED_MIN = 10**6
+
+
+@cache
+def horeka() -> Cluster:
+    return load_cluster(HOREKA)
+
+
+@cache
+def paper() -> Campaign:
+    return load_campaign(PAPER, horeka())
+
+
+def device(**values: Any) -> Device:
+    """A device of a Slurm cluster whose limit is a day."""
+    given = {
+        "name": "a100",
+        "gpus_per_node": 4,
+        "cpus_per_rank": 8,
+        "cpu": {"sockets": 2, "idle_w": 80, "rated_w": 270},
+        "partition": "gpu",
+        "gres": "gpu",
+        "time_limit_min": 1440,
+    }
+    return Device(**{**given, **values})
+
+
+def cluster(one: Device | None = None, **values: Any) -> Cluster:
+    chosen = one or device()
+    return Cluster(name="mini", launcher="srun", devices={chosen.name: chosen}, **values)
+
+
+def spec(**values: Any) -> dict[str, Any]:
+    """A run of 100 epochs of 50 updates on two nodes."""
+    return {
+        "configuration": "resnet50-a100-n008-lbs0032-full",
+        "model": "resnet50",
+        "phase": "train",
+        "repeat": 1,
+        "gpus": 8,
+        "nodes": 2,
+        "ranks_per_node": 4,
+        "local_batch_size": 32,
+        "updates_per_epoch": 50,
+        "updates": 5000,
+        **values,
+    }
+
+
+def bound(base_s: float, per_sample_s: float) -> dict[str, dict[str, float]]:
+    return {"resnet50": {"base_s": base_s, "per_sample_s": per_sample_s}}
+
+
+def refusal(function: Any, *arguments: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        function(*arguments)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message

@@ -1,0 +1,170 @@
+"""How far a run is, how fast, what it draws, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from energy_files import gpu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from status_files import (
+    ONE,
+    TWO,
+    Made,
+    begin_segment,
+    epochs_of_14_s,
+    marks,
+    queue,
+    record,
+    running,
+)
+
+from scalewatt.files import write_json
+from scalewatt.jobs.position import Progress
+from scalewatt.results.pace import time_left
+from scalewatt.results.status import updates_of
+from scalewatt.results.status_text import status_text
+
+
+def test_the_time_left_is_that_of_updates_and_of_what_lies_between_epochs(made: Made) -> None:
+    epochs_of_14_s(running(made, 45), 4, step_s=5.0)
+    run = made.run()
+    assert run.left is not None and not run.left.at_least
+    assert run.left.seconds == pytest.approx(55 + 6 * 4)
+    assert run.progress is not None and run.ends_s is not None
+    assert run.ends_s - run.progress.written_s == pytest.approx(79)
+
+
+def test_before_the_first_epochs_end_it_is_at_least_the_time_of_the_updates(made: Made) -> None:
+    folder = running(made, 5)
+    marks(folder, (0, "startup", 0, 30), (0, "train", 0, 5.0))
+    run = made.run()
+    assert run.left is not None and run.left.at_least
+    assert run.left.seconds == pytest.approx(95)
+    assert run.ends_s is None
+    assert "at least 1 min" in status_text(made.status())
+
+
+def test_before_the_first_update_nothing_is_known(made: Made) -> None:
+    folder = running(made, 0, samples_per_s=None)
+    marks(folder, (0, "train", 0, 5.0))
+    run = made.run()
+    assert (run.left, run.ends_s) == (None, None)
+
+
+@pytest.mark.parametrize(("limit_s", "known"), [(4000, True), (650, False)])
+def test_an_end_beyond_the_jobs_limit_is_none(made: Made, limit_s: int, known: bool) -> None:
+    epochs_of_14_s(running(made, 45), 4, step_s=5.0)
+    ends = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + limit_s))
+    queue(made, f"7|RUNNING|{ends}|n1|None")
+    run = made.run()
+    assert (run.ends_s is not None) == known, "the job is warned 600 s before its limit"
+    assert run.left is not None
+    assert ("of training left" in status_text(made.status())) != known
+
+
+@pytest.mark.parametrize(("began_ago_s", "known"), [(100, True), (600 * 60 - 620, False)])
+def test_without_slurm_the_limit_is_the_devices(
+    made: Made, began_ago_s: float, known: bool
+) -> None:
+    folder = running(made, 45)
+    begin_segment(folder, started_s=time.time() - began_ago_s)
+    epochs_of_14_s(folder, 4, step_s=5.0)
+    assert (made.run().ends_s is not None) == known
+
+
+def test_the_campaigns_end_is_known_once_all_that_is_left_runs(made: Made) -> None:
+    epochs_of_14_s(running(made, 45), 4, step_s=5.0)
+    for configuration, repeat in ((ONE, 1), (ONE, 2)):
+        made.publish(configuration, repeat)
+    assert made.status().ends_s is None
+    made.publish(TWO, 2)
+    assert made.status().ends_s == made.run().ends_s
+    assert "ends     about" in status_text(made.status())
+    made.publish(TWO, 1)
+    assert made.status().ends_s is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    epochs=st.integers(1, 6),
+    steps=st.integers(1, 5),
+    done=st.integers(0, 29),
+    update_s=st.floats(0.1, 50),
+    between_s=st.floats(0, 50),
+    first=st.integers(0, 29),
+)
+def test_the_time_left_of_an_even_pace_is_exact(
+    epochs: int, steps: int, done: int, update_s: float, between_s: float, first: int
+) -> None:
+    total = epochs * steps
+    done = min(done, total - 1)
+    first = min(first, done)
+    now, epoch, found = 0.0, first // steps, []
+    for update in range(first, done):
+        if update == first or update % steps == 0:
+            found.append({"segment": 1, "stage": "train", "epoch": update // steps, "start_s": now})
+        now += update_s
+        if (update + 1) % steps == 0:
+            found.append({"segment": 1, "stage": "validate", "epoch": epoch, "start_s": now})
+            now += between_s
+            epoch += 1
+            found.append({"segment": 1, "stage": "checkpoint", "epoch": epoch, "start_s": now})
+    if done > first:
+        found.append({"segment": 1, "stage": "train", "epoch": epoch, "start_s": now})
+    at = Progress(1, done // steps, epochs, done % steps, steps, done, total, None, "train", now)
+    left = time_left(at, first, found)
+    if done == first:
+        assert left is None
+        return
+    assert left is not None
+    assert left.at_least == (first // steps == done // steps)
+    expected = (total - done) * update_s
+    if not left.at_least:
+        expected += (epochs - done // steps) * between_s
+    assert left.seconds == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_a_running_ones_power_is_that_of_its_nodes_last_samples(made: Made) -> None:
+    folder = running(made)
+    begin_segment(folder)
+    sensors = {
+        "CUDA:0_POWER": gpu(60, 300),
+        "CUDA:1_POWER": gpu(60, 250),
+        "CUDA:2_POWER": gpu(60, 90),
+    }
+    record(folder, {**sensors, "CPU_BUSY": [50.0] * 60})
+    run = made.run()
+    assert run.power is not None
+    assert run.power.watts == pytest.approx(300 + 250 + 2 * 100)
+    assert run.power.origin == "mixed"
+    assert run.kwh == pytest.approx(59 * 750 / 3.6e6)
+
+
+@pytest.mark.parametrize("why", ["old", "a node is missing", "of an earlier segment"])
+def test_a_power_that_is_not_that_of_now_is_not_told(made: Made, why: str) -> None:
+    folder = running(made)
+    begin_segment(folder)
+    if why == "a node is missing":
+        said = json.loads((folder / "segment-000.json").read_text())
+        write_json(folder / "segment-000.json", {**said, "hostnames": ["n1", "n2"]})
+    sensors = {"CUDA:0_POWER": gpu(60), "CUDA:1_POWER": gpu(60), "CPU_BUSY": [50.0] * 60}
+    record(folder, sensors, ago_s=120 if why == "old" else 0)
+    if why == "of an earlier segment":
+        begin_segment(folder, 1, from_updates=40)
+    assert made.run().power is None
+
+
+def test_progress_of_an_earlier_segment_does_not_count(made: Made) -> None:
+    folder = running(made, 45)
+    begin_segment(folder, 1, from_updates=40)
+    run = made.run()
+    assert (run.progress, run.updates, run.segment) == (None, 40, 1)
+
+
+def test_updates_add_up_over_runs_and_what_is_not_known_is_left_out(made: Made) -> None:
+    running(made, 45)
+    made.publish(ONE)
+    assert updates_of(made.status().runs) == (245, 600)

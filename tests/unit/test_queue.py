@@ -1,0 +1,50 @@
+"""What Slurm's queue says, or does not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from status_files import (
+    Made,
+    queue,
+)
+
+from scalewatt.jobs import slurm
+from scalewatt.results.queue import ask_queue
+
+
+def test_no_squeue_no_answer(made: Made) -> None:
+    assert ask_queue(["7"]) is None
+
+
+def test_a_queue_that_fails_or_hangs_gives_no_answer(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(made, "7|RUNNING|N/A|n1|None")
+    monkeypatch.setenv("FAIL", "slurm_load_jobs error: Unable to contact slurm controller")
+    assert ask_queue(["7"]) is None
+    monkeypatch.delenv("FAIL")
+    monkeypatch.setenv("HANG", "1")
+    monkeypatch.setattr(slurm.ask, "__kwdefaults__", {"timeout_s": 0.5})
+    assert ask_queue(["7"]) is None
+
+
+def test_a_job_that_squeue_has_forgotten_is_gone(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(made)
+    monkeypatch.setenv("FAIL", "slurm_load_jobs error: Invalid job id specified")
+    found = ask_queue(["7"])
+    assert found is not None and found.state("7") == "gone"
+
+
+def test_the_queue_says_state_end_nodes_and_reason(made: Made) -> None:
+    queue(made, "7|RUNNING|2026-11-22T10:00:00|n[1-2]|None", "8|PENDING|N/A||QOSMaxJobs", "broken")
+    found = ask_queue(["7", "8", "9"])
+    assert found is not None
+    assert [found.state(job) for job in ("7", "8", "9")] == ["running", "waiting", "gone"]
+    assert (found.place("7"), found.place("8"), found.place("9")) == ("n[1-2]", None, None)
+    assert (found.reason("7"), found.reason("8")) == (None, "QOSMaxJobs")
+    assert found.ends_s("7") == time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
+    assert found.ends_s("8") is None is found.ends_s(None)

@@ -1,0 +1,112 @@
+"""Of many that take a run over from the dead, one holds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from holder_records import (
+    DEAD_PID,
+    on_this_machine,
+    put_record,
+    sleep_by,
+)
+
+from scalewatt.jobs import hold
+from scalewatt.jobs.hold import held, hold_run
+from scalewatt.jobs.holder import (
+    Holder,
+    read_holder,
+)
+from scalewatt.jobs.machine import process_started_s
+
+
+@pytest.fixture(autouse=True)
+def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(hold, "RECORD_LOOK_S", 0.02)
+
+
+# A round is a forked process: it holds, adds one to a number, and half of them die as they hold.
+TAKERS = """
+import errno, fcntl, os, random, signal, sys, time
+from pathlib import Path
+from scalewatt.jobs import hold
+def none(descriptor, operation):
+    raise OSError(errno.ENOLCK, "no locks")
+fcntl.flock = none
+hold.RECORD_LOOK_S = 0.01
+folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+for number in range(rounds):
+    child = os.fork()
+    if child == 0:
+        with hold.held(hold.hold_run(folder)):
+            count = int((folder / "count").read_text())
+            time.sleep(random.random() / 200)
+            (folder / "count").write_text(str(count + 1))
+            if number % 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status not in (0, signal.SIGKILL):
+        print("failed", status, flush=True)
+"""
+
+
+def test_of_many_takers_without_locks_one_holds_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("0")
+    command = [sys.executable, "-c", TAKERS, str(tmp_path), "20"]
+    takers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [taker.communicate(timeout=120)[0] for taker in takers]
+    assert said == [""] * 4
+    assert (tmp_path / "count").read_text() == "80"
+    left = {path.name for path in tmp_path.iterdir()} - {"count", "lock", "holder.json"}
+    assert not {name for name in left if name.endswith(".claim")}
+
+
+def test_a_taker_that_comes_too_late_leaves_the_new_holder_alone(tmp_path: Path) -> None:
+    dead = put_record(tmp_path, **on_this_machine())
+    target = hold_run(tmp_path)
+    with held(target) as new, hold._own_record(target) as (mine, _):
+        hold._removed(target, dead.token, mine)  # it still believes in the dead one
+        found = read_holder(tmp_path)
+        assert found is not None and found.token == new.token
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def claim_of(workdir: Path, dead: Holder, pid: int, started_s: float | None) -> Path:
+    claim = workdir / f".holder-{dead.token}.claim"
+    fields = on_this_machine(pid=pid, pid_started_s=started_s, job=None, since_s=1.7e9)
+    claim.write_text(json.dumps(fields))
+    return claim
+
+
+def test_a_taker_that_died_on_its_way_is_succeeded(tmp_path: Path) -> None:
+    dead = put_record(tmp_path, **on_this_machine())
+    claim_of(tmp_path, dead, DEAD_PID, 2.0)
+    with held(hold_run(tmp_path)):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_a_taker_on_its_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = put_record(tmp_path, **on_this_machine())
+    claim = claim_of(tmp_path, dead, os.getpid(), process_started_s(os.getpid()))
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        assert read_holder(tmp_path) == dead
+        if len(waits) == 3:
+            claim.unlink()
+
+    sleep_by(monkeypatch, sleep)
+    with held(hold_run(tmp_path)):
+        pass
+    assert len(waits) == 3
