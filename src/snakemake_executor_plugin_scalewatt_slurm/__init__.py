@@ -346,7 +346,7 @@ class Executor(parent.Executor):
         job.attempt = max(job.attempt, job.restart_times + 1)
         if self._is_run(job):
             with suppress(Exception):  # it is only for those who look at the status
-                self._submissions.give_up(job.input.spec, job_id, reason)
+                self._submissions.give_up(job.input.spec, job_id, reason, self._comment(job))
 
     def _once(self, text: str) -> str:
         """The text when it is new; a reference to it afterwards."""

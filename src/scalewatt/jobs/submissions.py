@@ -102,13 +102,15 @@ class Submissions:
         is_held = lambda: self._held(spec) is not None  # noqa: E731
         return verdict(self.work, spec, jobs, self.crash_retries, is_held)
 
-    def give_up(self, spec_path: Path | str, job: str | None, reason: str) -> None:
+    def give_up(
+        self, spec_path: Path | str, job: str | None, reason: str, comment: str | None = None
+    ) -> None:
         """Note that the run, whose last job was `job`, is not submitted any more; OSError.
 
         Unless another holds it, or has submitted it: that one goes on.
         """
         spec = read_spec(spec_path)
-        if self._held(spec) is None and self._queued(spec, None) is None:
+        if self._held(spec) is None and self._queued(spec, comment) is None:
             note_given_up(self.work, spec, job, reason)
 
     def log(self, spec_path: Path | str) -> Path | None:
