@@ -253,6 +253,16 @@ def test_a_missing_host_is_named_and_null(tmp_path: Path) -> None:
     assert set(energy["node"].to_pylist()) == {"n1", "n2", "unknown-1"}
 
 
+def test_a_missing_host_is_one_of_its_own_segments_hosts(tmp_path: Path) -> None:
+    ranks = [{"host": host, "gpu": 0, "gpu_uuid": None} for host in ("n1", "n4")]
+    noted = [{"segment": 0, "ranks": ranks}]
+    run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2", "n3", "n4"), segments=noted)
+    segment(run, NODE)
+    _, energy = accounted(run, make_spec(nodes=2), NO_POWERS)
+    assert set(energy["node"].to_pylist()) == {"n1", "n4"}
+    assert "missing: n4" in energy["flags"][0].as_py()
+
+
 def test_a_host_that_only_the_journals_have_is_taken_from_there(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2"))
     segment(run, NODE)

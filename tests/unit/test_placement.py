@@ -190,8 +190,13 @@ def test_each_segment_counts_the_gpus_that_it_held_itself() -> None:
     run = run_of({"gpus": {"n1": [0, 2]}, "gpu_uuids": {"n1": ["a", "c"]}, "segments": segments})
     no_series: list[SensorSeries] = []
     held = [run.used_gpus("n1.cluster", no_series, number) for number in (0, 1, 2)]
-    assert held == [[0], [2], [0, 2]]
+    assert held == [[0], [2], None], "what the third held is not guessed"
     assert run.used_gpus("n1", no_series) == [0, 2]
+
+
+def test_a_run_of_which_no_segment_noted_ranks_counts_the_gpus_that_it_noted_as_a_whole() -> None:
+    run = run_of({"gpus": {"n1": [0, 2]}, "segments": [{"segment": 0}, {"segment": 1}]})
+    assert [run.used_gpus("n1", [], number) for number in (0, 1)] == [[0, 2], [0, 2]]
 
 
 def test_a_gpu_that_a_rank_does_not_know_is_not_guessed() -> None:

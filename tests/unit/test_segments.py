@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import run_files
 from energy_files import (
@@ -20,7 +22,8 @@ from energy_files import (
     write_perun,
 )
 
-from scalewatt.files import write_json
+from scalewatt.energy.stage_files import STAGES_SCHEMA
+from scalewatt.files import write_json, write_table
 from scalewatt.results.runs import EnergyTotals, Facility, run_row
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
@@ -148,6 +151,32 @@ def test_the_energy_since_the_last_checkpoint_of_a_killed_segment_is_discarded(
         assert details == (
             [f"segment 1 {how}; {lost_s} s of its work were lost and done again"] if lost_s else []
         )
+
+
+def test_an_evaluation_that_a_later_segment_did_again_is_discarded(tmp_path: Path) -> None:
+    """Segment 0 stopped while it validated after its second epoch; both evaluations are repeated."""
+    stages = [("train", 0, 5.0), ("evaluate_train", 0, 9.0), ("validate", 0, 11.0)]
+    stages += [("train", 1, 12.0), ("evaluate_train", 1, 20.0), ("validate", 1, 27.0)]
+    stages += [("checkpoint", 1, 30.0), ("shutdown", None, 32.0), (None, None, 33.0)]
+    again = [("train", 1, 50.0), ("evaluate_train", 1, 50.0), ("validate", 1, 57.0)]
+    again += [("train", 2, 60.0), (None, None, 80.0)]
+    run = make_run(tmp_path, stages=[], segments=[{"segment": 0, "outcome": "stopped"}])
+    rows = [
+        {"segment": number, "stage": stage, "epoch": epoch, "start_s": T0 + a, "end_s": T0 + b}
+        for number, marks in enumerate((stages, again))
+        for (stage, epoch, a), (_, _, b) in pairwise(marks)
+    ]
+    write_table(pa.Table.from_pylist(rows, STAGES_SCHEMA), run / "events.parquet")
+    for number, start in ((0, T0), (1, T0 + 45)):
+        path = run / "perun" / f"segment-{number:03d}.n1.journal"
+        write_journal(path, "n1", {"cpu_0_package-0": counter(N, 150)}, start=start)
+    energy = accounted(run, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    discarded = {
+        (row["segment"], row["stage"]): row["discarded_j"]
+        for row in energy.to_pylist()
+        if row["device_kind"] == "cpu" and row["discarded_j"]
+    }
+    assert discarded == pytest.approx({(0, "evaluate_train"): 7 * 150, (0, "validate"): 3 * 150})
 
 
 def test_a_segment_killed_before_its_first_checkpoint_discards_all(tmp_path: Path) -> None:

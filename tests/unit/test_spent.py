@@ -181,6 +181,22 @@ def test_gpus_that_a_run_did_not_hold_do_not_count(made: Made) -> None:
     assert spent.gpu_hours == pytest.approx(100 / 3600)
 
 
+def test_each_segment_of_published_results_counts_the_gpus_and_nodes_that_it_held(
+    made: Made,
+) -> None:
+    folder = made.publish(ONE)
+    provenance = folder / "provenance.json"
+    ranks = [[{"host": host, "gpu": gpu, "gpu_uuid": None}] for host, gpu in (("n1", 0), ("n2", 1))]
+    segments = [{"segment": n, "outcome": "stopped", "ranks": r} for n, r in enumerate(ranks)]
+    said = {"gpus": {"n1": [0, 1], "n2": [0, 1]}, "hostnames": ["n1", "n2"], "segments": segments}
+    write_json(provenance, {**json.loads(provenance.read_text()), **said})
+    for number, host in enumerate(("n1", "n2")):
+        record(folder, watts(100), number, host)
+    spent = made.spent()
+    assert spent.kwh == pytest.approx(kwh(2 * 18_000))
+    assert spent.unknown_runs == ()
+
+
 def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> None:
     folder = made.work_folder(ONE)
     begin_segment(folder)

@@ -45,6 +45,7 @@ LOST_PERIODS = 3
 _OPEN_STAGES = ("startup", "shutdown")
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Outcomes of a segment that throw away what was done since its last checkpoint, in words."""
+_EVALUATIONS = ("evaluate_train", "validate")
 
 Event = dict[str, Any]
 
@@ -308,12 +309,28 @@ def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:
 def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
     """Return from when to when a segment worked in vain: since its last checkpoint.
 
-    That time and its energy are in the run's totals.
+    Of a segment that stopped within an evaluation: the evaluations of that epoch, which a later
+    segment did again. That time and its energy are in the run's totals.
     """
     if run.segment(number).get("outcome") not in _DISCARDING:
-        return 0.0, 0.0
+        later = _evaluated_after(run, number)
+        vain = [e for e in events if (e["stage"], e["epoch"]) in later]
+        begins, ends = ([float(e[key]) for e in vain] for key in ("start_s", "end_s"))
+        return (min(begins), max(ends)) if vain else (0.0, 0.0)
     saved = [float(e["end_s"]) for e in events[:-1] if e["stage"] == "checkpoint"]
     return max(saved, default=float("-inf")), float("inf")
+
+
+def _evaluated_after(run: Run, number: int) -> set[tuple[str, int]]:
+    """Return stage and epoch of the evaluations in the segments after this one."""
+    if run.events is None:
+        return set()
+    later = run.events.filter(pc.greater(run.events["segment"], number)).to_pylist()
+    return {
+        (row["stage"], row["epoch"])
+        for row in later
+        if row["stage"] in _EVALUATIONS and row["epoch"] is not None
+    }
 
 
 def _missing_hosts(
@@ -322,7 +339,7 @@ def _missing_hosts(
     """Return the nodes without a sample, by name where one is known."""
     expected = int(run.spec.get("nodes") or len(segment.hosts))
     known = {short_name(host) for host in recorded}
-    names = {short_name(host): host for host in (*segment.hosts, *run.hostnames)}
+    names = {short_name(host): host for host in (*segment.hosts, *run.hosts_of(segment.number))}
     named = [host for short, host in names.items() if short not in known]
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"

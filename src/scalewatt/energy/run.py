@@ -56,6 +56,11 @@ class Run:
         """Names of the hosts that the run had, as it wrote them down."""
         return list(dict.fromkeys(self.provenance.get("hostnames") or []))
 
+    def hosts_of(self, segment: int) -> list[str]:
+        """Names of a segment's hosts, where it noted its ranks, else of all that the run had."""
+        ranks = self.segment(segment).get("ranks")
+        return list(dict.fromkeys(rank["host"] for rank in ranks)) if ranks else self.hostnames
+
     def segment(self, number: int) -> dict[str, Any]:
         """Return what the run noted of one of its segments; nothing where it noted none."""
         noted = self.provenance.get("segments") or []
@@ -66,22 +71,26 @@ class Run:
     ) -> list[int] | None:
         """Return the indices of the GPUs that the run held on a node; None where not recorded.
 
-        Those of `segment`, where it noted its ranks, else of all segments together. They are told by
-        uuid where the sensors in `series` state one, else by index.
+        Those of `segment`; of a run whose segments note no ranks, those that it noted as a whole.
+        They are told by uuid where the sensors in `series` state one, else by index.
         """
         if self.provenance.get("torch_device") == "cpu":
             return []
-        held = self._held(segment)
+        held = self.held(segment)
         uuids = _of_node(held["gpu_uuids"], node)
         found = sorted({s.device_index for s in series if s.uuid and s.uuid in (uuids or ())})
         if uuids and len(found) == len(uuids):
             return found
         return _of_node(held["gpus"], node)
 
-    def _held(self, segment: int | None) -> dict[str, Any]:
-        """Return `held_gpus` of a segment, or of all together where it noted no ranks."""
-        ranks = None if segment is None else self.segment(segment).get("ranks")
-        if ranks:
+    def held(self, segment: int | None) -> dict[str, Any]:
+        """Return `held_gpus` of a segment, or of all together where none noted its ranks.
+
+        Of a segment that ended before it noted them, while others did: unknown.
+        """
+        noted = self.provenance.get("segments") or []
+        if segment is not None and any(one.get("ranks") for one in noted):
+            ranks = self.segment(segment).get("ranks") or []
             return held_gpus((rank["host"], Gpu(rank["gpu"], rank["gpu_uuid"])) for rank in ranks)
         return {name: self.provenance.get(name) for name in ("gpus", "gpu_uuids")}
 

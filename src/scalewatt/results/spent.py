@@ -276,13 +276,15 @@ def journals_of(perun: Path) -> dict[int, list[Path]]:
 
 def described_segment(folder: Path, segment: int) -> dict[str, Any]:
     """Return what a segment noted of its hosts and GPUs, as the accounting wants it."""
-    said = json_object(folder / f"segment-{segment:03d}.json") or json_object(
-        folder / "provenance.json"
-    )
+    said = json_object(folder / f"segment-{segment:03d}.json")
     try:
+        if not said:
+            said = json_object(folder / "provenance.json")
+            run = Run(folder, {}, {}, said, None)
+            said = {**said, **run.held(segment), "hostnames": run.hosts_of(segment)}
         hosts = [str(host) for host in said.get("hostnames") or []]
         return {**joined_gpus([said]), "torch_device": said.get("torch_device"), "hostnames": hosts}
-    except (TypeError, AttributeError):
+    except (TypeError, AttributeError, KeyError):
         return {}
 
 
