@@ -53,6 +53,16 @@ KILLED = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
             "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0\n",
             "a rank was killed (slurmstepd: error: Detected 1 oom_kill event in StepId=3.0)",
         ),
+        (
+            None,
+            "scalewatt: n1: is watched\nImportError: libnccl.so.2: cannot open shared object file\n",
+            "ImportError: libnccl.so.2: cannot open shared object file",
+        ),
+        (
+            None,
+            "torch.distributed.DistBackendError: NCCL error\nscalewatt: n1: has died\n",
+            "n1: has died",
+        ),
         (None, BROKEN, "RuntimeError: [pair.cc:534] Connection closed by peer [127.0.0.1]:3"),
         (
             None,

@@ -70,8 +70,13 @@ def test_slurm_s_energy_of_the_step_is_noted(tmp_path: Path, sacct: Path) -> Non
 
 @pytest.mark.parametrize(
     ("began_s", "elapsed", "is_noted"),
-    [(0, "00:01", True), (-3600, "01:00:30", True), (180, "01:00:00", False)]
-    + [(-7200, "01:00:00", False), ("Unknown", "00:01", False)],
+    [
+        (0, "00:01", True),
+        (-3600, "01:00:30", True),
+        (180, "01:00:00", False),
+        (-7200, "01:00:00", False),
+        ("Unknown", "00:01", False),
+    ],
 )
 def test_only_the_start_of_a_job_that_a_segment_ran_in_counts_for_it(
     tmp_path: Path, sacct: Path, began_s: int | str, elapsed: str, is_noted: bool

@@ -25,10 +25,13 @@ _KILLED = re.compile(
     r"(?i)oom.?kill|out of memory|killed by signal|: killed$|exit code: (?:9|137)\b"
 )
 _SAID = re.compile(r"^scalewatt: (.*)")
+_OF_RANKS = re.compile(
+    r"(?:\w+\.)*(?:RuntimeError|Dist\w+Error|Connection\w*Error|BrokenPipeError)\b"
+)
 _CONSEQUENCE = re.compile(
     r"(?i)connection (?:closed|reset|refused)|broken pipe|gloo|nccl|socket|TCPStore|DistBackend"
 )
-"""What a rank says of the others' death."""
+"""What a rank says of the others' death, in an exception `_OF_RANKS`."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def most_telling(noted: str | None, log: str) -> str | None:
     lines = log.splitlines()
     found = [noted] if noted else []
     found += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
-    causes = [line for line in found if not _CONSEQUENCE.search(line)]
+    causes = [one for one in found if not (_OF_RANKS.match(one) and _CONSEQUENCE.search(one))]
     killed = [f"a rank was killed ({line.strip('= ')})" for line in lines if _KILLED.search(line)]
     said = list(_matches(_SAID, lines))
     rest = [line.strip() for line in lines if line.strip()][-1:]
