@@ -300,7 +300,14 @@ class Executor(parent.Executor):
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
         """Cancel every job that has not ended: the parent's list is empty while Slurm is asked."""
-        super().cancel_jobs(list(self._live.values()))
+        jobs = list(self._live.values())
+        super().cancel_jobs(jobs)
+        runs = [str(info.external_jobid) for info in jobs if self._is_run(info.job)]
+        if runs:
+            self.logger.warning(
+                f"Cancelled: trainings of job {', '.join(runs)} stop at a checkpoint if there is time, and "
+                "go on from the last one when Snakemake is started again"
+            )
 
     def _is_run(self, job: JobExecutorInterface) -> bool:
         return self._submissions is not None and not job.is_group() and job.rule.name in RUNS

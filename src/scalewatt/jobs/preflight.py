@@ -104,13 +104,16 @@ def _slurm_problems(jobs: list[tuple[str, Mapping[str, Any]]], where: str) -> li
     except NoAnswerError as error:
         _say(f"partitions and nodes are not checked: {error}")
         return []
-    problems = []
+    found: dict[str, list[str]] = {}
     for demand, labels in _by_demand(jobs).items():
         problem = misfit(demand, partitions)
         if problem:
-            more = f" (and {len(labels) - 1} more)" if len(labels) > 1 else ""
-            problems.append(f"{where}: {labels[0]}{more}: {problem}")
-    return problems
+            found.setdefault(problem, []).extend(labels)
+    return [f"{where}: {_some(labels)}: {problem}" for problem, labels in found.items()]
+
+
+def _some(labels: list[str]) -> str:
+    return labels[0] + (f" (and {len(labels) - 1} more)" if len(labels) > 1 else "")
 
 
 def _by_demand(jobs: list[tuple[str, Mapping[str, Any]]]) -> dict[Demand, list[str]]:
