@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.energy import reasons
 from scalewatt.energy.reasons import (
     Failure,
-    has_room,
     is_full,
     most_telling,
     note_failure,
     read_failure,
 )
+from scalewatt.jobs import room
 
 TRACEBACK = """resnet50 epoch 1/3: train_loss 2.3
 Traceback (most recent call last):
@@ -98,7 +97,7 @@ def test_a_full_disk_is_recognised_also_as_the_cause_of_another_error() -> None:
 
 
 def test_room_is_for_more_than_a_few_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert has_room(tmp_path)
-    assert has_room(tmp_path / "nowhere"), "what cannot be asked is not full"
-    monkeypatch.setattr(reasons, "ROOM_BYTES", 1 << 80)
-    assert not has_room(tmp_path)
+    assert room.has_room(tmp_path)
+    assert room.has_room(tmp_path / "nowhere"), "what cannot be asked is not full"
+    monkeypatch.setattr(room, "ROOM_BYTES", 1 << 80)
+    assert not room.has_room(tmp_path)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt.files import write_json
+from scalewatt.jobs import room
 from scalewatt.jobs.attempts import (
     Attempt,
     attempt_path,
@@ -206,6 +207,14 @@ def test_a_full_disk_is_not_tried_again_where_only_the_attempt_could_say_so(work
     attempt = Attempt(work.jobs[-1], "n1", 7, time.time(), time.time(), 70, reason)
     write_json(attempt_path(work.folder, SPEC), asdict(attempt))
     assert work.judged() == Verdict(False, reason)
+
+
+def test_a_full_disk_is_not_tried_again_where_nothing_could_say_so(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert work.job("running", (12, None)).again
+    monkeypatch.setattr(room, "ROOM_BYTES", 1 << 80)
+    assert work.job(attempts=False) == Verdict(False, room.full_text(work.folder))
 
 
 def test_a_run_that_cannot_be_recorded_is_given_up_whatever_its_progress(work: Work) -> None:

@@ -33,8 +33,6 @@ from scalewatt.energy.ranks_process import (
 )
 from scalewatt.energy.reasons import (
     Failure,
-    full_text,
-    has_room,
     is_full,
     most_telling,
     read_failure,
@@ -56,6 +54,7 @@ from scalewatt.energy.workdir import (
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json
 from scalewatt.jobs.attempts import NO_ROOM, AttemptNote, current_job, one_line
+from scalewatt.jobs.room import full_text, has_room
 from scalewatt.training.job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3

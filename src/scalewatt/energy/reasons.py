@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalewatt.jobs.attempts import NO_ROOM, one_line
+from scalewatt.jobs.attempts import one_line
 from scalewatt.jobs.notes import read_note
-
-ROOM_BYTES = 1 << 16
-"""A file system with less room than this is full: not even the notes of a segment fit."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
@@ -64,22 +60,6 @@ def is_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def has_room(folder: Path) -> bool:
-    """Whether the file system of `folder` has room for a few notes; true where it cannot be asked."""
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return True
-    return found.f_bavail * found.f_frsize >= ROOM_BYTES
-
-
-def full_text(folder: Path) -> str:
-    """What to say of a full file system."""
-    return (
-        f"{NO_ROOM} of {folder}; the checkpoint before is whole: make room and start the run again"
-    )
 
 
 def most_telling(noted: str | None, log: str) -> str | None:

@@ -30,7 +30,7 @@ from scalewatt.energy.ending import (
     end_within,
     say,
 )
-from scalewatt.energy.reasons import Failure, full_text, is_full, note_failure
+from scalewatt.energy.reasons import Failure, is_full, note_failure
 from scalewatt.energy.watch import Limits, Watch, watch_rank
 from scalewatt.energy.workdir import (
     description_path,
@@ -41,6 +41,7 @@ from scalewatt.energy.workdir import (
 from scalewatt.errors import InputError
 from scalewatt.files import write_json
 from scalewatt.jobs.attempts import one_line
+from scalewatt.jobs.room import full_text
 from scalewatt.training.job import FINISHED, STOPPED, Job
 from scalewatt.training.stop import StopRequest
 

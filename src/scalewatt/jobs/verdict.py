@@ -36,6 +36,7 @@ from scalewatt.jobs.attempts import (
     read_attempt,
 )
 from scalewatt.jobs.position import done_updates, read_run_segments
+from scalewatt.jobs.room import full_text, has_room
 
 FRUITLESS_STOPS = 2
 """This many segments in a row that stopped without progress are the last."""
@@ -71,6 +72,8 @@ def verdict(
         return Verdict(False, _why(attempt) or "its input was refused")
     if NO_ROOM in (_why(attempt) or ""):
         return Verdict(False, str(_why(attempt)))
+    if not has_room(work):  # then the job could not note it either
+        return Verdict(False, full_text(work))
     segments = [one for one in read_run_segments(work, spec) if one.get("job") in jobs]
     began = {one["job"] for one in segments}
     if jobs[-1] not in began:
