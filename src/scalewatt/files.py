@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,18 @@ from scalewatt.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOLCK)
+"""What a network's file system says now and then of a file that is as it should be."""
+
+Check = Callable[[], None]
+
 
 @contextmanager
-def atomic_path(path: Path | str) -> Iterator[Path]:
-    """Yield a temporary sibling of `path`; flush and rename it to `path` if the block succeeds."""
+def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
+    """Yield a temporary sibling of `path`; flush and rename it to `path` if the block succeeds.
+
+    `check` is called right before the file gets its name, and raises where it may not have it.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays last, because some writers choose the format by it.
@@ -27,35 +36,42 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb") as handle:
             os.fsync(handle.fileno())
+        if check is not None:
+            check()
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path | str, text: str) -> None:
-    """Write `text` as UTF-8."""
-    with atomic_path(path) as temporary:
+def write_text(path: Path | str, text: str, check: Check | None = None) -> None:
+    """Write `text` as UTF-8; `check` as in `atomic_path`."""
+    with atomic_path(path, check) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path | str, value: Any) -> None:
-    """Write `value` as indented JSON; NaN and infinity are refused."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+def write_json(path: Path | str, value: Any, check: Check | None = None) -> None:
+    """Write `value` as indented JSON; NaN and infinity are refused. `check` as in `atomic_path`."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", check)
 
 
 def read_json(path: Path | str) -> Any:
-    """Read a JSON file; InputError where it is missing or is none."""
+    """Read a JSON file; InputError where it is missing or is none.
+
+    OSError where its file system fails, which may pass by itself.
+    """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in _PASSING:
+            raise
         raise InputError(f"{path}: is no readable JSON file ({error})") from error
 
 
-def write_table(table: pa.Table, path: Path | str) -> None:
-    """Write an Arrow table as Parquet (zstd)."""
+def write_table(table: pa.Table, path: Path | str, check: Check | None = None) -> None:
+    """Write an Arrow table as Parquet (zstd); `check` as in `atomic_path`."""
     import pyarrow.parquet as pq
 
-    with atomic_path(path) as temporary:
+    with atomic_path(path, check) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 

@@ -43,6 +43,25 @@ def draw() -> tuple[Any, ...]:
     return random.random(), np.random.rand(), torch.rand(3).tolist()
 
 
+def test_a_checkpoint_of_another_holder_stays_whatever_the_disk_made_us_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, held = tmp_path / "checkpoint.pt", [True]
+
+    def check() -> None:
+        if not held[0]:
+            raise InputError("is held by another now")
+
+    def fsync(_: int) -> None:
+        held[0] = False
+        path.write_text("the new holder's")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(InputError, match="another now"):
+        save_checkpoint(path, {"spec_sha256": SHA}, ranks(), CPU, check)
+    assert path.read_text() == "the new holder's"
+
+
 def test_random_numbers_go_on_where_they_were() -> None:
     state = random_state(CPU)
     first = draw()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from scalewatt.errors import InputError
 from scalewatt.files import (
     atomic_path,
     read_json,
@@ -38,6 +41,41 @@ def test_a_failed_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("write", ["text", "json", "table"])
+def test_a_file_that_may_not_be_replaced_any_more_stays(tmp_path: Path, write: str) -> None:
+    path = tmp_path / "a"
+    path.write_text("another's, by now")
+    written = []
+
+    def check() -> None:
+        (temporary,) = (one for one in tmp_path.iterdir() if one != path)
+        written.append(temporary.stat().st_size)
+        raise InputError("is held by another")
+
+    writers: dict[str, Callable[[], None]] = {
+        "text": lambda: write_text(path, "new", check),
+        "json": lambda: write_json(path, {}, check),
+        "table": lambda: write_table(pa.table({"a": [1]}), path, check),
+    }
+    with pytest.raises(InputError, match="held by another"):
+        writers[write]()
+    assert written[0] > 0, "it was asked before the file was written"
+    assert path.read_text() == "another's, by now"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+def test_a_file_system_that_fails_is_no_wrong_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(code, "for now")
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    with pytest.raises(OSError, match="for now"):
+        read_json(tmp_path / "a.json")
 
 
 def test_two_writers_do_not_share_a_temporary_file(tmp_path: Path) -> None:

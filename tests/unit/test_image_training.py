@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,10 @@ from torch import nn
 from scalewatt.campaign.spec import run_spec
 from scalewatt.datasets.image_index import build_index
 from scalewatt.errors import InputError
+from scalewatt.files import write_json
+from scalewatt.jobs.hold import HeldError
+from scalewatt.training import loop
+from scalewatt.training.checkpoint import save_to
 from scalewatt.training.events import EventLog
 from scalewatt.training.job import Job
 from scalewatt.training.loop import FINISHED, STOPPED, Trainer, batches_of
@@ -100,11 +104,19 @@ def spec(loader: str, protocol: str) -> dict[str, Any]:
     }
 
 
-def train(spec: dict[str, Any], folder: Path | str, work: Path, at_most: int | None) -> dict | None:
+def train(
+    spec: dict[str, Any],
+    folder: Path | str,
+    work: Path,
+    at_most: int | None,
+    events: EventLog | None = None,
+    stop: StopRequest | None = None,
+    token: str | None = None,
+) -> dict | None:
     """One segment; the result if that was the last."""
     work.mkdir(exist_ok=True)
-    job = Job(spec, "digest", str(folder), work, 0, max_updates=at_most)
-    trainer = Trainer(job, RANKS, CPU, StopRequest(), EventLog(None, 0))
+    job = Job(spec, "digest", str(folder), work, 0, max_updates=at_most, hold_token=token)
+    trainer = Trainer(job, RANKS, CPU, stop or StopRequest(), events or EventLog(None, 0))
     trainer.warm_up()
     trainer.resume()
     ended = trainer.run()
@@ -135,6 +147,52 @@ def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
         assert {k: row[k] for k in LEARNT} == {k: other[k] for k in LEARNT}
     weights, others = (torch.load(tmp_path / n / "weights.pt") for n in ("whole", "cut"))
     assert all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+class Telling(EventLog):
+    """Does something when a stage begins."""
+
+    def __init__(self, stage: str, tell: Callable[[], None]) -> None:
+        self.stage, self.tell = stage, tell
+        super().__init__(None, 0)
+
+    def enter(self, stage: str, epoch: int | None = None, at_s: float | None = None) -> None:
+        if stage == self.stage:
+            self.tell()
+
+
+def position(work: Path) -> tuple[int, int]:
+    said = json.loads((work / "position.json").read_text())
+    return said["epoch"], said["step"]
+
+
+@pytest.mark.parametrize("stage", ["evaluate_train", "validate"])
+def test_a_stop_ends_an_evaluation_and_the_updates_that_are_done_do_not(
+    folder: Path, tmp_path: Path, stage: str
+) -> None:
+    one, stop = spec("pil", "paper"), StopRequest()
+    assert train(one, folder, tmp_path / "asked", 5, Telling(stage, stop.ask), stop) is None
+    assert position(tmp_path / "asked") == (0, 5)
+    assert train(one, folder, tmp_path / "enough", 5) is None
+    assert position(tmp_path / "enough") == (1, 1), "the epoch was not ended"
+    assert train(one, folder, tmp_path / "all", 15), "all updates are done, and it did not finish"
+
+
+def test_a_run_that_another_holds_by_now_gets_no_result(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "run"
+
+    def save_and_be_succeeded(path: Path, state: dict[str, Any]) -> None:
+        save_to(path, state)
+        record = {"host": "n9", "pid": 3, "job": "124", "since_s": 1.7e9, "id": "theirs"}
+        write_json(work / "holder.json", record)
+
+    monkeypatch.setattr(loop, "save_to", save_and_be_succeeded)
+    with pytest.raises(HeldError, match="job 124"):
+        train(spec("pil", "paper"), folder, work, None, token="ours")
+    assert position(work) == (3, 0)
+    assert not (work / "result.json").exists() and not (work / "weights.pt").exists()
 
 
 @pytest.mark.parametrize("loader", ["pil", "torchvision"])

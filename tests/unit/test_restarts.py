@@ -62,7 +62,8 @@ def test_a_run_whose_sampler_is_lost_again_and_again_fails_and_says_why(
 ) -> None:
     code, work = start(tmp_path, monkeypatch, ["stopped"] * 4, [True] * 4)
     assert code == EXIT_FAILURE
-    assert [s["outcome"] for s in work.segments()] == ["monitor_lost"] * 4
+    ends = [(s["outcome"], s["code"]) for s in work.segments()]
+    assert ends == [("monitor_lost", EXIT_STOPPED)] * 3 + [("monitor_lost", EXIT_FAILURE)]
     last = capsys.readouterr().err.splitlines()[-1]
     assert "not recorded in 4 starts" in last and "n1: lost in 3" in last and "train.log" in last
 

@@ -158,7 +158,7 @@ def test_a_launcher_that_does_not_exist_is_named_before_anything_is_made(
     assert code == 1
     assert "'mpirunx' is not found" in output
     assert "Traceback" not in output
-    assert not (training.folder / "work").exists()
+    assert not list((training.folder / "work").glob("*/spec.json"))
 
 
 def test_a_failing_training_says_why_and_where(tmp_path: Path, data: Path) -> None:

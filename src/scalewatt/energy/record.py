@@ -134,7 +134,7 @@ def guarded_train(
         end = End(ranks.host, stop.requested(), enough, watch.training_ended())
         said = outcome_of(trained, ranks.comm.allgather(end))
         if ranks.rank == 0:
-            write_json(outcome_path(job.work, job.segment), said)
+            write_json(outcome_path(job.work, job.segment), said, job.require_held)
         ranks.comm.Barrier()  # from here on a rank may end the others
         if said["losses"]:
             leave(watch, ranks, exit_code(said["outcome"]))

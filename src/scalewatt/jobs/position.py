@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.files import write_json
+from scalewatt.files import Check, write_json
 from scalewatt.jobs.notes import read_content, read_note, run_key
 
 _FILES = ("segments.json", "position.json", "spec.json")
@@ -71,11 +71,15 @@ def done_updates(work: Path, spec: Mapping[str, Any]) -> int:
     return max((position.updates for position in found if position), default=0)
 
 
-def note_position(workdir: Path, updates: int, epoch: int, step: int) -> None:
-    """Write where the checkpoint stands; right after the checkpoint itself."""
-    write_json(
-        workdir / "position.json", asdict(Position(updates, epoch, step, written_s=time.time()))
-    )
+def note_position(
+    workdir: Path, updates: int, epoch: int, step: int, check: Check | None = None
+) -> None:
+    """Write where the checkpoint stands; right after the checkpoint itself.
+
+    `check` as in `atomic_path`.
+    """
+    position = Position(updates, epoch, step, written_s=time.time())
+    write_json(workdir / "position.json", asdict(position), check)
 
 
 def read_position(workdir: Path) -> Position | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from scalewatt.errors import InputError
-from scalewatt.files import atomic_path
+from scalewatt.files import Check, atomic_path
 from scalewatt.training.world import Ranks
 
 _PROBE_BYTES = 1 << 22
@@ -42,20 +41,18 @@ def save_checkpoint(
     state: dict[str, Any],
     ranks: Ranks,
     device: torch.device,
-    check: Callable[[], None] | None = None,
+    check: Check | None = None,
 ) -> None:
     """Rank 0 writes `state` and every rank's random state; all ranks must call this.
 
-    `check` raises where the checkpoint before may not be replaced.
+    `check` raises where the checkpoint before may not be replaced; it is called right before that.
 
     OSError where the file system is full. The checkpoint before stays until the new one is whole.
     """
     random_states = ranks.comm.gather(random_state(device), root=0)
     if ranks.rank == 0:
-        with atomic_path(path) as temporary:
+        with atomic_path(path, check) as temporary:
             save_to(temporary, {**state, "random_states": random_states})
-            if check is not None:
-                check()
 
 
 def save_to(path: Path, state: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.jobs.hold import require_held
+
 FINISHED, STOPPED = "finished", "stopped"
 """How a segment ends that does not fail."""
 
@@ -27,3 +29,7 @@ class Job:
     """Stop after so many updates of this segment."""
     hold_token: str | None = None
     """What says that the working directory is still this run's to write to (jobs.hold)."""
+
+    def require_held(self) -> None:
+        """HeldError where the run was taken over by another: nothing may be written any more."""
+        require_held(self.work, self.hold_token)

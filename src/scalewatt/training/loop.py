@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from torch.utils.data import DataLoader
 
 from scalewatt.errors import InputError
 from scalewatt.files import atomic_path, write_json, write_table
-from scalewatt.jobs.hold import require_held
 from scalewatt.training.checkpoint import (
     load_checkpoint,
     random_state,
@@ -36,6 +34,9 @@ from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.training.stop import StopRequest, ignore_stop_signals
 from scalewatt.training.world import Ranks
 from scalewatt.workloads import workload_class
+
+_ENOUGH, _ASKED = 1, 2
+"""Why to stop: the segment has done its updates, or somebody wants it."""
 
 
 class Trainer:
@@ -165,9 +166,8 @@ class Trainer:
             "train_s": self.train_s,
             "history": self.history,
         }
-        still_ours = partial(require_held, self.job.work, self.job.hold_token)
         path = self.job.work / "checkpoint.pt"
-        save_checkpoint(path, state, self.ranks, self.device, still_ours)
+        save_checkpoint(path, state, self.ranks, self.device, self.job.require_held)
         if self.notes:
             self.notes.at_checkpoint(self.epoch, self.step)
 
@@ -230,24 +230,24 @@ class Trainer:
             self.scaler.update()
         self.sums = sums if self.sums is None else self.sums + sums
 
-    def _agreed_to_stop(self) -> bool:
-        """Whether any rank had been asked one step ago: an answer all ranks read alike.
+    def _agreed_to_stop(self, least: int = _ENOUGH) -> bool:
+        """Whether any rank had a reason one step ago, of `least` weight: all ranks read it alike.
 
         The question of this step is sent off and not waited for.
         """
         enough = self.job.max_updates is not None and self.updates_here >= self.job.max_updates
-        own = self.stop.asked() or enough
+        own = _ASKED if self.stop.asked() else _ENOUGH if enough else 0
         if self._control is None:
-            return own
-        agreed = False
+            return own >= least
+        agreed = 0
         if self._flags is not None:
             work, flag = self._flags
             work.wait()
-            agreed = bool(flag.item())
-        flag = torch.tensor([int(own)], dtype=torch.int32)
+            agreed = int(flag.item())
+        flag = torch.tensor([own], dtype=torch.int32)
         work = dist.all_reduce(flag, dist.ReduceOp.MAX, group=self._control, async_op=True)
         self._flags = (work, flag)
-        return agreed
+        return agreed >= least
 
     def _end_epoch(self) -> bool:
         """Evaluate and note the epoch; False if the ranks agreed to stop before that was done.
@@ -307,7 +307,10 @@ class Trainer:
 
     @torch.no_grad()
     def _evaluate(self, name: str) -> torch.Tensor | None:
-        """This rank's sums over an evaluation; None if the ranks agreed to stop within it."""
+        """This rank's sums over an evaluation; None if the ranks agreed to stop within it.
+
+        That the segment has done its updates is no reason to.
+        """
         batches, loader = self.evaluations[name]
         # Augmented evaluations (the paper's protocol) see other views than training did.
         batches.epoch = self.spec["epochs"] + self.epoch
@@ -316,9 +319,9 @@ class Trainer:
         for batch in batches_of(loader):
             sums = self.workload.evaluate(name, self.network.evaluated, self.network.inputs(batch))
             total = sums if total is None else total + sums
-            if self._agreed_to_stop():
+            if self._agreed_to_stop(_ASKED):
                 return None
-        if any(self._agreed_to_stop() for _ in range(batches.most - len(batches))):
+        if any(self._agreed_to_stop(_ASKED) for _ in range(batches.most - len(batches))):
             return None
         return torch.zeros(0) if total is None else total
 
@@ -330,10 +333,11 @@ class Trainer:
     def _write_result(self) -> None:
         if self.ranks.rank != 0:
             return
-        with atomic_path(self.job.work / "weights.pt") as temporary:
+        still_ours = self.job.require_held
+        with atomic_path(self.job.work / "weights.pt", still_ours) as temporary:
             save_to(temporary, self.network.weights.state_dict())
         if lists := self.workload.index_lists():
-            write_table(subsets_table(lists), self.job.work / SUBSETS)
+            write_table(subsets_table(lists), self.job.work / SUBSETS, still_ours)
         write_json(
             self.job.work / "result.json",
             {
@@ -343,6 +347,7 @@ class Trainer:
                 "parameters": self.parameters,
                 "history": self.history,
             },
+            still_ours,
         )
 
 

@@ -26,7 +26,8 @@ class ProgressNotes:
 
     def at_checkpoint(self, epoch: int, step: int) -> None:
         """Note where the checkpoint stands that has just been written."""
-        note_position(self.job.work, self._updates(epoch, step), epoch, step)
+        updates = self._updates(epoch, step)
+        note_position(self.job.work, updates, epoch, step, self.job.require_held)
 
     def at_stage(self, stage: str, epoch: int, step: int) -> None:
         """Note that a stage begins."""
