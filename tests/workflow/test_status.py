@@ -86,6 +86,19 @@ class Place:
             text=True,
         )
 
+    def noted(self, configuration: str) -> dict[str, Any]:
+        """The note of the first repeat's latest attempt."""
+        return json.loads(self._note(configuration).read_text())
+
+    def note(self, configuration: str, **changes: Any) -> None:
+        """Change that note."""
+        self._note(configuration).write_text(json.dumps(self.noted(configuration) | changes))
+
+    def _note(self, configuration: str) -> Path:
+        notes = self.folder / "work" / "tiny" / "attempts"
+        (path,) = notes.glob(f"{configuration}-1-????????????.json")
+        return path
+
     def status(self) -> dict[str, Any]:
         """What the command prints with --json."""
         cluster = load_cluster(self.folder / "profile" / "cluster.yaml")
@@ -176,9 +189,11 @@ def _tell(story: Seen, started: list[subprocess.Popen[str]]) -> None:
     assert ended(first) == 75
     at["stopped"] = place.status()
 
+    place.note(LONG, ended_s=None, pid=2**22 + 1)  # as one that was killed leaves it
     second = start(LONG, 1)
     wait_for(lambda: place.run(LONG)["segment"] == 1, "second segment")
     wait_for(lambda: is_training(place.run(LONG), 1), "training")
+    at["noted"] = {**place.noted(LONG), "expected": second.pid}
     family = psutil.Process(second.pid).children(recursive=True)
     second.kill()
     second.communicate()
@@ -188,8 +203,7 @@ def _tell(story: Seen, started: list[subprocess.Popen[str]]) -> None:
     assert start(LONG, 2, "mpirunx -n {gpus}").wait() == 1
     at["refused"] = place.status()
 
-    third = start(SHORT, 1)
-    assert ended(third) == 0
+    assert ended(start(SHORT, 1)) == 0
     at["trained"] = place.status()
     energy = place.folder / "results" / "tiny" / "energy" / SHORT / "1.parquet"
     traces = place.folder / "traces.parquet"
@@ -273,6 +287,11 @@ def test_one_killed_without_a_word_has_failed_and_what_it_lost_counts(seen: Seen
     assert run["updates"] >= stopped["updates"]
     assert run["energy_kwh"] > stopped["energy_kwh"]
     assert seen.at["killed"]["energy_kwh"] == pytest.approx(run["energy_kwh"])
+
+
+def test_a_start_after_a_killed_one_is_noted_once_it_holds_the_run(seen: Seen) -> None:
+    note = seen.at["noted"]
+    assert (note["pid"], note["ended_s"]) == (note["expected"], None)
 
 
 def test_one_whose_launcher_is_not_there_is_refused_with_the_reason(seen: Seen) -> None:
