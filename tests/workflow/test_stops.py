@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,29 @@ def test_signals_to_every_process_of_a_job_stop_it_at_a_checkpoint(
         assert attempt(training)["code"] == 0
 
 
+# A file of this name is run by each Python that finds it.
+SITE = """
+import os, signal
+from scalewatt.training.events import EventLog
+
+enter = EventLog.enter
+
+def told(self, stage, *args, **kwargs):
+    enter(self, stage, *args, **kwargs)
+    if stage == "validate" and self._file:  # rank 0 alone
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+EventLog.enter = told
+"""
+
+
 def test_a_run_that_stops_within_an_evaluation_evaluates_again_and_learns_the_same(
     tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
     training = long_run(tmp_path / "run", data)
-    code, output = training.run("--max-updates", str(STEPS))
+    (tmp_path / "sitecustomize.py").write_text(SITE)
+    told = replace(training, launcher=f"env PYTHONPATH={tmp_path} {training.launcher}")
+    code, output = told.run()
     assert code == 75, output
     position = json.loads((training.work / "position.json").read_text())
     assert (position["epoch"], position["step"]) == (0, STEPS), "it did not stop in an evaluation"
