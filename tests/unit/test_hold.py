@@ -346,6 +346,9 @@ def test_a_rank_whose_run_is_held_by_another_may_not_write(tmp_path: Path) -> No
         require_held(tmp_path, None)
         (tmp_path / "holder.json").rename(tmp_path / "before.json")
         require_held(tmp_path, mine.token)
+        for damaged in ("", "{", "[]"):
+            (tmp_path / "holder.json").write_text(damaged)
+            require_held(tmp_path, mine.token)
         put_record(tmp_path, job="124")
         with pytest.raises(HeldError, match="job 124"):
             require_held(tmp_path, mine.token)

@@ -90,10 +90,12 @@ def hold_node(root: Path) -> Target:
 def require_held(workdir: Path, token: str | None) -> None:
     """HeldError where a run is held by another than the holder whose record has this token.
 
-    For ranks, before they replace a checkpoint: their launcher may have been taken for dead.
+    For ranks, before they replace a file: their launcher may have been taken for dead.
     """
     holder = read_holder(workdir)
-    if token is not None and holder is not None and holder.token != token:
+    if token is None or holder is None or not holder.host:  # a damaged record names nobody
+        return
+    if holder.token != token:
         raise HeldError(f"{workdir}: the run is being trained by {holder} now; ends here", holder)
 
 
