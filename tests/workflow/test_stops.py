@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -57,6 +58,19 @@ def assert_no_gap(training: Training) -> None:
     assert [one["from_updates"] for one in found] == ends[:-1]
     assert ends[-1] == EPOCHS * STEPS
     assert ends == sorted(ends)
+
+
+def test_ranks_whose_launching_process_died_before_they_could_hear_stop_at_a_checkpoint(
+    tmp_path: Path, data: Path, uninterrupted: Training
+) -> None:
+    training = long_run(tmp_path / "run", data)
+    kill = "trap '' USR1; kill -9 $PPID; sleep 0.2; exec mpiexec -n {gpus} \"$@\""
+    code, _ = replace(training, launcher=shlex.join(["sh", "-c", kill, "sh"])).run()
+    assert code == -signal.SIGKILL
+    outcome = training.work / "segment-000.outcome"
+    wait_for(outcome.exists, "outcome")
+    assert json.loads(outcome.read_text())["outcome"] == "stopped"
+    finish(training, uninterrupted)
 
 
 @pytest.mark.parametrize(

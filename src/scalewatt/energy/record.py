@@ -227,6 +227,17 @@ def main(argv: list[str]) -> NoReturn:
         fail(error, note)
 
 
+def _is_orphan(work: Path) -> bool:
+    """Whether the launching process died before this rank could hear of it by a signal."""
+    from scalewatt.jobs.holder import read_holder
+    from scalewatt.jobs.machine import runs_still
+
+    holder = read_holder(work)
+    if holder is None or not holder.is_here:
+        return False
+    return not runs_still(holder.pid, holder.pid_started_s)
+
+
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
     from scalewatt.campaign.spec import read_spec, spec_sha256
     from scalewatt.energy.monitor import monitored
@@ -236,6 +247,8 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
     spec = read_spec(work / "spec.json")
     ranks = join_ranks(spec)
     stop.stop_file = Path(order["stop_file"]) if ranks.rank == 0 else None
+    if _is_orphan(work):
+        stop.ask()
     weights = order["initial_weights"]
     job = Job(
         spec=spec,
