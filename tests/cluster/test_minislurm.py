@@ -64,7 +64,9 @@ def test_a_node_whose_slurmd_is_killed_goes_down_and_comes_back(slurm: MiniSlurm
 
 
 def test_a_crash_ends_all_that_runs_on_the_node_and_nothing_elsewhere(slurm: MiniSlurm) -> None:
-    job = slurm.command("sbatch", "--parsable", "--nodelist=a2", "--wrap", "sleep 600").strip()
+    job = slurm.command(
+        "sbatch", "--parsable", "--output=/dev/null", "--nodelist=a2", "--wrap", "sleep 600"
+    ).strip()
     node, other = slurm.nodes["a2"], slurm.nodes["a1"]
     (sleeper,) = wait_for(lambda: node.processes("sleep"), "job")
     node.crash()
@@ -77,9 +79,13 @@ def test_a_crash_ends_all_that_runs_on_the_node_and_nothing_elsewhere(slurm: Min
 
 def test_jobs_on_low_are_put_back_into_the_queue_for_those_of_accelerated(slurm: MiniSlurm) -> None:
     wide = ("--nodes=3", "--exclusive", "--parsable")
-    low = slurm.command("sbatch", "--partition=low", *wide, "--wrap", "sleep 600").strip()
+    low = slurm.command(
+        "sbatch", "--output=/dev/null", "--partition=low", *wide, "--wrap", "sleep 600"
+    ).strip()
     wait_for(lambda: slurm.squeue().get(low) == "RUNNING", "job on low")
-    high = slurm.command("sbatch", "--partition=accelerated", *wide, "--wrap", "sleep 2").strip()
+    high = slurm.command(
+        "sbatch", "--output=/dev/null", "--partition=accelerated", *wide, "--wrap", "sleep 2"
+    ).strip()
     wait_for(lambda: slurm.squeue().get(high) in ("RUNNING", "COMPLETED"), "job on accelerated")
     assert slurm.squeue()[low] in ("PENDING", "PREEMPTED", "REQUEUED", "COMPLETING")
     wait_for(lambda: slurm.squeue().get(low) == "RUNNING", "job on low, again")
