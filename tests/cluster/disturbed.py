@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import torch
 import yaml
 from mini_project import DEVICES, HERE, MiniProject
-from minislurm import MiniSlurm, Node, wait_for
+from mini_node import Node, wait_for
+from minislurm import MiniSlurm
 
 KILLS = HERE / "kills.yaml"
 EPOCHS, UPDATES = 6, 200
@@ -172,11 +173,10 @@ def assert_nothing_twice(run: Run) -> None:
     assert set(keys.values()) == {1}
     used = [r for r in rows if r["device_kind"] == "cpu"]
     assert all(r["energy_j"] is not None for r in used), rows
-    windows = {s["segment"]: (s["started_s"], s["ended_s"]) for s in segments}
-    for number, (started_s, ended_s) in windows.items():
-        covered_s = sum(r["duration_s"] for r in used if r["segment"] == number)
-        until_s = ended_s or windows[number + 1][0]
-        assert 0 < covered_s < until_s - started_s + 1, segments[number]
+    until_s = [s["ended_s"] or following["started_s"] for s, following in pairwise(segments)]
+    for segment, end_s in zip(segments, [*until_s, segments[-1]["ended_s"]], strict=True):
+        covered_s = sum(r["duration_s"] for r in used if r["segment"] == segment["segment"])
+        assert 0 < covered_s < end_s - segment["started_s"] + 1, segment
     assert run.workdir is not None and not (run.workdir / "holder.json").exists()
     assert not list(run.out.rglob("*.tmp*")) and not list(run.workdir.rglob("*.tmp*"))
 

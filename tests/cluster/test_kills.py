@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from disturbed import (
     PATIENCE_S,
@@ -20,7 +21,8 @@ from disturbed import (
     prepared,
 )
 from mini_project import MiniProject
-from minislurm import MiniSlurm, wait_for
+from mini_node import Node, wait_for
+from minislurm import MiniSlurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -126,6 +128,24 @@ def preempt(run: Run) -> None:
     run.project.slurm.command(*job, f"--nodelist={run.node.name}", "--wrap=sleep 1")
 
 
+def outlive(run: Run, safe_updates: int) -> list[psutil.Process]:
+    """Wait until ranks that Slurm has lost go on; freeze them, lest they are through too soon."""
+    wait_for(lambda: run.safe_updates > safe_updates, "another checkpoint", PATIENCE_S)
+    ranks = run.ranks()
+    for rank in ranks:
+        rank.suspend()
+    return ranks
+
+
+def clean(node: Node) -> None:
+    """Remove what killed ranks left in a node's memory, as a cluster's epilog does.
+
+    MPICH names it by Slurm's job and step: a job put back onto its node would start with it.
+    """
+    for path in Path(f"/proc/{node.init}/root/dev/shm").glob("mpich_shm_*"):
+        path.unlink()
+
+
 @pytest.fixture(scope="module")
 def requeued(
     undisturbed: Run, base: MiniProject, tmp_path_factory: pytest.TempPathFactory
@@ -137,12 +157,17 @@ def requeued(
     with snakemake(project, *runs.values()) as process:
         safe = {what: run.wait_in_epoch(process) for what, run in runs.items()}
         down = [runs["slurmd"].node, runs["node"].node]
-        down[0].kill()
         down[1].crash()
         preempt(runs["preempted"])
+        down[0].kill()
+        orphans = outlive(runs["slurmd"], safe["slurmd"])
         for node in down:
             wait_for(lambda name=node.name: slurm.states()[name].startswith("down"), "lost node")
+        for orphan in orphans:
+            orphan.resume()
+        for node in down:
             node.restart()
+            clean(node)
         return ended(project, process, safe)
 
 
