@@ -15,8 +15,8 @@ import psutil
 import pyarrow.parquet as pq
 import torch
 import yaml
-from mini_project import DEVICES, HERE, MiniProject
 from mini_node import Node, wait_for
+from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm
 
 KILLS = HERE / "kills.yaml"

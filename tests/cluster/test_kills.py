@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +21,8 @@ from disturbed import (
     copied,
     prepared,
 )
-from mini_project import MiniProject
 from mini_node import Node, wait_for
+from mini_project import MiniProject
 from minislurm import MiniSlurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -53,7 +54,7 @@ def snakemake(project: MiniProject, *runs: Run) -> Iterator[subprocess.Popen[str
         yield process
     finally:
         if process.poll() is None:
-            process.terminate()
+            process.send_signal(signal.SIGINT)  # TERM would wait for its jobs
             print(process.communicate(timeout=PATIENCE_S)[0])
 
 

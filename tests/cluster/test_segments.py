@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from itertools import pairwise
 from typing import Any
 
@@ -40,7 +41,7 @@ def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniP
         output, _ = snakemake.communicate()
     finally:
         if snakemake.poll() is None:
-            snakemake.terminate()
+            snakemake.send_signal(signal.SIGINT)  # TERM would wait for its jobs
             print(snakemake.communicate()[0])
     assert snakemake.returncode == 0, output
     return project
