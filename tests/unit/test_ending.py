@@ -88,10 +88,12 @@ def test_all_ranks_end_with_the_code_that_one_gives(stderr: int | None) -> None:
 
 
 FAILING = """
+from pathlib import Path
 from types import SimpleNamespace
 def fails(): raise OSError("the disk is full")
 watch = SimpleNamespace(training_began=fails)
-record.guarded_train(watch, None, None, None, "cpu", None, 0.0)
+job, ranks = SimpleNamespace(work=Path("/dev/null"), segment=0), SimpleNamespace(rank=0)
+record.guarded_train(watch, None, job, ranks, "cpu", None, 0.0)
 """
 
 
