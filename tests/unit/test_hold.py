@@ -6,14 +6,13 @@ import errno
 import fcntl
 import json
 import os
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record, starter
+from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record
 
 from scalewatt.errors import InputError
 from scalewatt.jobs import hold
@@ -28,18 +27,7 @@ from scalewatt.jobs.holder import (
     silence_s,
 )
 
-
-@pytest.fixture(autouse=True)
-def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hold, "RECORD_LOOK_S", 0.02)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
-    with starter() as run:
-        yield run
+pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 
 
 # --- file systems -------------------------------------------------------------------------------

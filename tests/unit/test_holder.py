@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from holder_records import (
     on_this_machine,
     put_record,
     sleep_by,
-    starter,
 )
 
 from scalewatt.jobs import hold, job_state
@@ -35,18 +33,7 @@ from scalewatt.jobs.holder import (
 )
 from scalewatt.jobs.machine import process_started_s
 
-
-@pytest.fixture(autouse=True)
-def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hold, "RECORD_LOOK_S", 0.02)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
-    with starter() as run:
-        yield run
+pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 
 
 WITH_RANK = """

@@ -24,12 +24,7 @@ from scalewatt.jobs.holder import (
 )
 from scalewatt.jobs.machine import process_started_s
 
-
-@pytest.fixture(autouse=True)
-def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hold, "RECORD_LOOK_S", 0.02)
+pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 
 
 # A round is a forked process: it holds, adds one to a number, and half of them die as they hold.

@@ -13,7 +13,6 @@ JobState = Literal["running", "waiting", "ending", "gone"]
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 _RUNNING = ("RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT")
 _ENDING = ("COMPLETING",)
-_UNKNOWN_JOB = "invalid job id"
 
 
 def job_state(job: str) -> JobState | None:
@@ -24,7 +23,7 @@ def job_state(job: str) -> JobState | None:
     try:
         lines = ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T", timeout_s=CALL_S)
     except NoAnswerError as error:
-        return "gone" if _UNKNOWN_JOB in str(error).lower() else None
+        return "gone" if is_unknown(error) else None
     return state_of(lines)
 
 
@@ -32,8 +31,21 @@ def job_started_s(job: str) -> float | None:
     """When a job last began to run, in Unix s; None where Slurm does not say."""
     try:
         (line,) = ask("squeue", "-h", "-j", job, "-o", "%S", timeout_s=CALL_S)
-        return time.mktime(time.strptime(line.strip(), "%Y-%m-%dT%H:%M:%S"))
-    except (NoAnswerError, ValueError, OverflowError):
+    except (NoAnswerError, ValueError):
+        return None
+    return unix_s(line.strip())
+
+
+def is_unknown(error: NoAnswerError) -> bool:
+    """Whether squeue failed because it does not know the job any more."""
+    return "invalid job id" in str(error).lower()
+
+
+def unix_s(text: str) -> float | None:
+    """Unix s of a time as squeue writes it; None for anything else."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
         return None
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scalewatt.jobs.job_state import JobState, state_of
+from scalewatt.jobs.job_state import JobState, is_unknown, state_of, unix_s
 from scalewatt.jobs.slurm import NoAnswerError, ask
 
 _FIELDS = "%i|%T|%e|%N|%r"
-_UNKNOWN_JOB = "invalid job id"
 _NO_REASON = ("", "None")
 
 
@@ -59,7 +57,7 @@ def ask_queue(jobs: Iterable[str]) -> Queue | None:
     try:
         lines = ask("squeue", "-h", f"--jobs={ids}", "-o", _FIELDS)
     except NoAnswerError as error:
-        return Queue({}) if _UNKNOWN_JOB in str(error).lower() else None
+        return Queue({}) if is_unknown(error) else None
     rows = (line.strip().split("|") for line in lines)
     return Queue({row[0]: _job(row) for row in rows if len(row) == len(_FIELDS.split("|"))})
 
@@ -67,11 +65,4 @@ def ask_queue(jobs: Iterable[str]) -> Queue | None:
 def _job(row: list[str]) -> QueuedJob:
     _, state, ends, nodes, reason = row
     known = None if reason in _NO_REASON else reason
-    return QueuedJob(state_of([state]), _unix_s(ends), nodes or None, known)
-
-
-def _unix_s(text: str) -> float | None:
-    try:
-        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
-    except (ValueError, OverflowError):
-        return None
+    return QueuedJob(state_of([state]), unix_s(ends), nodes or None, known)
