@@ -68,6 +68,18 @@ KILLED = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
             "scalewatt: the rank with process id 7 has died\nbye\n",
             "the rank with process id 7 has died",
         ),
+        (
+            None,
+            "Abort(1) on node 0 (rank 0 in comm 0): Fatal error in internal_Init: no PMI\n"
+            "srun: error: n1: task 0: Exited with exit code 15\n",
+            "Abort(1) on node 0 (rank 0 in comm 0): Fatal error in internal_Init: no PMI",
+        ),
+        (
+            None,
+            "scalewatt: gives up\n"
+            "Abort(70) on node 0 (rank 0 in comm 0): application called MPI_Abort(comm=0, 70)\n",
+            "gives up",
+        ),
         (None, "one\n\ntwo words \n\n", "two words"),
     ],
 )

@@ -197,7 +197,10 @@ class Ended:
 
 
 def ended(process: subprocess.Popen[str], project: Project) -> Ended:
-    output, _ = process.communicate(timeout=150)
+    try:
+        output, _ = process.communicate(timeout=150)
+    finally:
+        process.kill()
     return Ended(project, process.returncode, output)
 
 
@@ -427,11 +430,13 @@ def test_ctrl_c_cancels_the_jobs_that_were_submitted(tmp_path: Path) -> None:
     running = {"states": ["RUNNING"], "queue": ["RUNNING"]}
     project.slurm.plan({"rule_train_wildcards_a": [running]})
     process = project.start("a/done", budget=0.1)
-    until = time.monotonic() + 60
-    while not project.slurm.calls("sacct") and time.monotonic() < until:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    last = ended(process, project)
+    try:
+        while not project.slurm.calls("sacct") and process.poll() is None:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        last = ended(process, project)
+    finally:
+        process.kill()
     assert last.code != 0
     assert project.slurm.states() == {"1000": "CANCELLED"}, last.output
 

@@ -20,6 +20,8 @@ _EXCEPTION = re.compile(r"^(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|F
 _KILLED = re.compile(
     r"(?i)oom.?kill|out of memory|killed by signal|: killed$|exit code: (?:9|137)\b"
 )
+_ABORTED = re.compile(r"^(Abort\(-?\d+\) on node [^:]*: (?!application called).*)")
+"""MPI's own error; what the application gave up for is in its other lines."""
 _SAID = re.compile(r"^scalewatt: (.*)")
 _OF_RANKS = re.compile(
     r"(?:\w+\.)*(?:RuntimeError|Dist\w+Error|Connection\w*Error|BrokenPipeError)\b"
@@ -73,7 +75,7 @@ def most_telling(noted: str | None, log: str) -> str | None:
     found += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
     causes = [one for one in found if not (_OF_RANKS.match(one) and _CONSEQUENCE.search(one))]
     killed = [f"a rank was killed ({line.strip('= ')})" for line in lines if _KILLED.search(line)]
-    said = list(_matches(_SAID, lines))
+    said = [*_matches(_ABORTED, lines), *_matches(_SAID, lines)]
     rest = [line.strip() for line in lines if line.strip()][-1:]
     best = next(iter([*causes, *killed, *said, *found, *rest]), None)
     return one_line(best) if best else None
