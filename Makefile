@@ -1,6 +1,6 @@
 # make demo   set up, then the whole study in small, on this machine
 # make test   set up, then the tests          make lint   style and types
-# make test-cluster   the tests on a Slurm of their own; needs its Debian packages (.ci/run) and root
+# make test-cluster   the long ones, and those on a Slurm of their own: its Debian packages (.ci/run), root
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
 PYTHON ?= python3.11
@@ -48,11 +48,11 @@ $(DEMO)/snakemake-report.html: $(DEMO)/report.html
 
 # Two files at a time: most tests wait for processes.
 test: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 # One after another: all share one Slurm, and two cores.
 test-cluster: $(READY)
-	@$(BIN)/python -m pytest tests/cluster --durations=15
+	@$(BIN)/python -m pytest tests/cluster tests/workflow -m "cluster or long" --durations=15
 
 lint: $(READY)
 	@ruff check src tests

@@ -12,7 +12,7 @@ from mini_project import MiniProject
 from minislurm import MiniSlurm
 from workspace import environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ALONE = "fourcastnet.pretrain-a100-n001-lbs0002-full"
 TOGETHER = "fourcastnet.pretrain-a100-n002-lbs0002-full"

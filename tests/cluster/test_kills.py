@@ -25,7 +25,7 @@ from mini_node import Node, wait_for
 from mini_project import MiniProject
 from minislurm import MiniSlurm
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from minislurm import MiniSlurm, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import yaml
 from mini_project import MiniProject
 from minislurm import MiniSlurm, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
 
 ONE = "results/mini/runs/fourcastnet.pretrain-a100-n001-lbs0002-full/1/provenance.json"
 TWO = "results/mini/runs/fourcastnet.pretrain-a100-n002-lbs0002-full/1/provenance.json"

@@ -13,7 +13,7 @@ import pytest
 from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 CUT = "fourcastnet.pretrain-a100-apart-n002-lbs0001-full"
 UNCUT = "fourcastnet.pretrain-h100-n002-lbs0001-full"

@@ -189,7 +189,7 @@ def test_the_type_of_the_input_is_kept() -> None:
 
 
 @given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 7), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_gradient_of_either_transform_is_that_of_torchs_own(
     rows: int, columns: int, most: int, seed: int
 ) -> None:

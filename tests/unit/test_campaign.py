@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from campaign_files import LOCAL, PAPER, ROOT, demo, edited
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from paper_campaign import BATCHES, DOUBLING, FOURCASTNET_SETTINGS, RESNET50_SETTINGS, SHARED
 
@@ -313,7 +313,6 @@ def toy(samples: int, gpus: int, **entry: Any) -> Configuration:
     return next(iter(campaign.configurations.values()))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 4), st.integers(4, 400), st.integers(1, 90))
 def test_samples_and_updates_follow_from_any_batch_and_dataset(
     gpus: int, samples: int, batch: int
@@ -323,7 +322,6 @@ def test_samples_and_updates_follow_from_any_batch_and_dataset(
     assert c.global_batch_size == gpus * batch
 
 
-@settings(deadline=None)
 @given(st.sampled_from([1, 2, 3, 4, 8, 12]), st.integers(12, 64), st.integers(200, 100_000))
 def test_a_scaled_dataset_is_the_floor_of_its_exact_part(
     gpus: int, whole: int, samples: int

@@ -72,9 +72,8 @@ WAYS = {
 @pytest.mark.parametrize("spoilt", [False, True])
 @pytest.mark.parametrize("quantity", WAYS)
 @settings(
-    deadline=None,
     max_examples=150,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[HealthCheck.data_too_large],
 )
 @given(data=st.data())
 def test_the_quick_way_for_clean_samples_gives_what_the_close_look_gives(

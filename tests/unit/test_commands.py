@@ -374,7 +374,7 @@ def test_where_no_gpu_is_visible_a_run_is_on_the_cpu_if_it_may(
     assert visible_gpu("cuda", 0) == Gpu(None, None)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 10**7), st.integers(1, 4), st.integers(1, 256))
 def test_samples_and_updates_of_declared_samples_fit_together(
     samples: int, gpus: int, local: int

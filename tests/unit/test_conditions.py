@@ -197,7 +197,7 @@ def test_a_costly_reading_is_repeated_more_seldom(
     assert series.time_s[0] == pytest.approx(T0 + 1000 + cost_s)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(costs_ms=st.lists(st.floats(0.01, 60), min_size=1, max_size=7), seed=st.integers(0, 99))
 def test_readings_of_any_costs_take_a_thousandth_of_a_core(
     tmp_path_factory: pytest.TempPathFactory, costs_ms: list[float], seed: int

@@ -54,9 +54,8 @@ LIMIT_W = PLAUSIBLE_W["cpu"]
 ROUNDING_J = 1e-3
 
 quick = settings(
-    deadline=None,
     max_examples=100,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[HealthCheck.data_too_large],
 )
 
 

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 from era5_data import DEFINITION, expected_fields, fields, marked_store, write
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -294,7 +294,6 @@ VALUES = hnp.arrays(
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5), st.sampled_from([0, 3e5]))
-@settings(deadline=None)
 def test_moments_of_parts_merge_to_those_of_the_whole(parts, offset):
     parts = [part + np.float32(offset) for part in parts]
     whole = np.concatenate([part.ravel() for part in parts]).astype(np.float64)

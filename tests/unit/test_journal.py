@@ -215,7 +215,7 @@ def test_journals_of_both_formats_are_joined(tmp_path: Path) -> None:
     assert series.time_s == pytest.approx(T0 + np.arange(10)) and series.limit_w == 400
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cut=st.integers(0, 400))
 def test_records_cut_anywhere_keep_what_stands_before_the_cut(
     tmp_path_factory: pytest.TempPathFactory, cut: int

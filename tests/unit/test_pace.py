@@ -87,7 +87,7 @@ def test_the_campaigns_end_is_known_once_all_that_is_left_runs(made: Made) -> No
     assert made.status().ends_s is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     epochs=st.integers(1, 6),
     steps=st.integers(1, 5),

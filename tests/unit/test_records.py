@@ -113,7 +113,7 @@ def test_a_changed_record_in_the_middle_is_left_out_and_counted(tmp_path: Path) 
     assert found.column("power").tolist() == [0, 1, 3, 4] and found.damaged == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cut=st.integers(0, 9 * SIZE), length=st.integers(1, 2 * SIZE))
 def test_the_records_around_a_hole_are_all_found(
     tmp_path_factory: pytest.TempPathFactory, cut: int, length: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewatt.training.sampling import EvaluationBatches, TrainingBatches, epoch_order
@@ -13,7 +13,6 @@ RANKS = st.integers(1, 9)
 BATCH = st.integers(1, 40)
 SEED = st.integers(0, 5)
 EPOCH = st.integers(0, 50)
-relaxed = settings(deadline=None)
 
 
 def epoch_of(
@@ -35,7 +34,6 @@ def flat(batches: list[list[int]]) -> list[int]:
     return [position for batch in batches for position in batch]
 
 
-@relaxed
 @given(SAMPLES, RANKS, BATCH, SEED, EPOCH)
 def test_every_sample_is_seen_at_most_once_and_only_what_does_not_divide_is_dropped(
     samples: int, ranks: int, batch: int, seed: int, epoch: int
@@ -47,7 +45,6 @@ def test_every_sample_is_seen_at_most_once_and_only_what_does_not_divide_is_drop
     assert {len(flat(steps)) for steps in by_rank} == {samples // ranks}
 
 
-@relaxed
 @given(SAMPLES, RANKS, BATCH, SEED, EPOCH)
 def test_all_ranks_have_the_same_steps_and_only_the_last_batch_is_smaller(
     samples: int, ranks: int, batch: int, seed: int, epoch: int
@@ -59,7 +56,6 @@ def test_all_ranks_have_the_same_steps_and_only_the_last_batch_is_smaller(
     assert TrainingBatches(samples, 0, ranks, batch, seed).steps == full + bool(rest)
 
 
-@relaxed
 @given(SAMPLES, RANKS, BATCH, SEED, EPOCH, st.data())
 def test_a_resumed_epoch_goes_on_with_the_very_next_batch(
     samples: int, ranks: int, batch: int, seed: int, epoch: int, data: st.DataObject
@@ -69,7 +65,6 @@ def test_a_resumed_epoch_goes_on_with_the_very_next_batch(
     assert epoch_of(samples, ranks, batch, seed, epoch, step) == [rank[step:] for rank in whole]
 
 
-@relaxed
 @given(SAMPLES, SEED, EPOCH, BATCH, RANKS)
 def test_an_update_takes_the_same_samples_on_any_number_of_gpus_of_one_global_batch(
     samples: int, seed: int, epoch: int, local: int, ranks: int
@@ -82,7 +77,6 @@ def test_an_update_takes_the_same_samples_on_any_number_of_gpus_of_one_global_ba
         assert together == set(alone[step])
 
 
-@relaxed
 @given(st.integers(0, 300), SEED, EPOCH)
 def test_the_order_is_a_permutation_and_the_same_whenever_asked(
     samples: int, seed: int, epoch: int
@@ -138,7 +132,6 @@ def evaluated(positions: list[int], ranks: int, batch: int, whole: bool) -> list
 POSITIONS = st.lists(st.integers(0, 999), unique=True, max_size=80)
 
 
-@relaxed
 @given(POSITIONS, RANKS, BATCH)
 def test_an_evaluation_covers_every_position_exactly_once(
     positions: list[int], ranks: int, batch: int
@@ -149,7 +142,6 @@ def test_an_evaluation_covers_every_position_exactly_once(
     assert max(sizes) - min(sizes) <= 1
 
 
-@relaxed
 @given(POSITIONS, RANKS, BATCH)
 def test_the_papers_evaluation_drops_what_does_not_divide(
     positions: list[int], ranks: int, batch: int

@@ -69,7 +69,7 @@ def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path) -> N
     assert found.known and {kind.origin for kind in found.kinds.values()} == {"measured"}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     n=st.integers(2, 150),
     cuts=st.lists(st.integers(0, 150), max_size=4),

@@ -195,7 +195,7 @@ def test_a_scratch_that_is_no_folder_is_named(data: Path, tmp_path: Path) -> Non
         stage_images(data, str(tmp_path / "nowhere"), ALL)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 300_000), st.integers(0, 9_000_000)), max_size=30))
 def test_reads_cover_every_image_once_and_stay_small(steps: list[tuple[int, int]]) -> None:
     places, end = [], 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_spec, part, row_of
 
@@ -20,7 +20,6 @@ from scalewatt.results.statistics import configuration_rows, summarise
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_mean_sd_and_interval_are_those_of_scipy(values: list[float]) -> None:
     found = summarise(values)
@@ -44,7 +43,6 @@ def test_five_repeats_have_the_interval_of_the_tables() -> None:
     assert (found.low, found.high) == pytest.approx((1.0368, 4.9632), abs=1e-4)
 
 
-@settings(deadline=None)
 @given(VALUES, st.floats(0.01, 100), st.floats(-1e5, 1e5))
 def test_units_scale_the_mean_and_the_interval(
     values: list[float], factor: float, offset: float
@@ -57,7 +55,6 @@ def test_units_scale_the_mean_and_the_interval(
     assert scaled.sd == pytest.approx(factor * plain.sd, abs=1e-8 * size)  # type: ignore[operator]
 
 
-@settings(deadline=None)
 @given(VALUES, st.randoms(use_true_random=False))
 def test_the_order_of_repeats_does_not_matter(values: list[float], random: Any) -> None:
     shuffled = values.copy()

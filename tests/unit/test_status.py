@@ -76,7 +76,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_whatever_values_the_notes_hold_there_is_a_status(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

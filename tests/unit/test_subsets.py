@@ -18,7 +18,7 @@ def labels_and_totals(draw):
     return labels, sorted(draw(st.lists(st.integers(0, len(labels)), min_size=2, max_size=5)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(labels_and_totals(), st.integers(0, 3))
 def test_a_subset_is_exact_in_total_within_one_of_every_share_and_nested(case, seed):
     labels, totals = case

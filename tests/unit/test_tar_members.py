@@ -42,7 +42,7 @@ def found(content: bytes, before: bytes = b"", ahead: int = 700) -> list[tuple[s
         return [(m.name, bytes(reader.read(m.offset, m.size))) for m in walk(reader, part)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(NAMES, st.binary(max_size=1500)), max_size=6),
     FORMATS,
@@ -63,7 +63,7 @@ def test_members_are_those_that_were_written(
     assert len(expected) == len(members)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 3000)), max_size=20))
 def test_a_range_is_what_the_file_holds_there(ranges: list[tuple[int, int]]) -> None:
     content = os.urandom(4096)
@@ -75,7 +75,7 @@ def test_a_range_is_what_the_file_holds_there(ranges: list[tuple[int, int]]) -> 
             assert bytes(reader.read(offset, size)) == content[offset : offset + size]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 511), st.integers(1, 255))
 def test_no_changed_header_passes(place: int, change: int) -> None:
     members = [("first", b"1" * 600), ("second", b"2")]

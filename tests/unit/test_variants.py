@@ -155,7 +155,7 @@ COMMAND_SERIES = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(COMMAND_SERIES, COMMAND_SERIES)
 def test_two_configurations_are_told_apart_in_words(
     first: dict[str, Any], second: dict[str, Any]
@@ -262,7 +262,6 @@ BASE = quantity(2.0, 0.2, configuration="base")
 POSITIVE = st.floats(1e-3, 1e6)
 
 
-@settings(deadline=None)
 @given(POSITIVE, POSITIVE, st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 100))
 def test_a_ratio_and_its_interval_do_not_depend_on_the_unit(
     own: float, base: float, own_half: float, base_half: float, unit: float

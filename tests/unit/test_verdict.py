@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from run_files import make_spec
 
@@ -258,7 +258,6 @@ def test_damaged_notes_are_as_none(work: Work) -> None:
 ENDS = st.sampled_from(["stopped", "killed", "failed", "monitor_lost"])
 
 
-@settings(deadline=None)
 @given(ends=st.lists(ENDS, min_size=1, max_size=8))
 def test_without_progress_a_run_always_comes_to_its_end(
     tmp_path_factory: pytest.TempPathFactory, ends: list[str]
@@ -270,7 +269,6 @@ def test_without_progress_a_run_always_comes_to_its_end(
         assert again <= RETRIES, "a run without progress is submitted too often"
 
 
-@settings(deadline=None)
 @given(steps=st.lists(st.tuples(ENDS, st.integers(1, 9)), min_size=1, max_size=8))
 def test_with_progress_a_run_always_goes_on(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

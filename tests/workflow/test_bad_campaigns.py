@@ -64,15 +64,3 @@ def test_no_profile_is_an_error_that_names_one(tmp_path: Path) -> None:
     assert code == 1
     assert "give a profile" in output
     assert "Traceback" not in output
-
-
-def test_the_papers_campaign_resolves_for_horeka_on_any_machine(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    code, output = workspace.snakemake("-n", "all", profile="horeka")
-    assert code == 0, output
-    counts = {
-        words[0]: int(words[1])
-        for line in output.rsplit("Job stats:", 1)[1].splitlines()
-        if len(words := line.split()) == 2 and words[1].isdigit()
-    }
-    assert counts["train"] == counts["spec"] == counts["energy"] == 175

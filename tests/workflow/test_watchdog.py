@@ -25,7 +25,7 @@ from scalewatt.energy.account import write_energy
 from scalewatt.energy.journal import last_sample_s, read_journal
 from scalewatt.files import read_json
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 PATIENCE_S = 120
 MARK = "SCALEWATT_TEST_MARK"
