@@ -221,10 +221,7 @@ class Executor(parent.Executor):
 
     def report_job_success(self, job_info: SubmittedJobInfo) -> None:
         """Keep the job for `handle_job_error`: its outputs may be missing."""
-        self._live.pop(str(job_info.external_jobid), None)
-        self._ends[job_info.job] = _End(
-            job_info.external_jobid, _log_of(job_info), "Its outputs are missing."
-        )
+        self._note_end(job_info, "Its outputs are missing.")
         super().report_job_success(job_info)
 
     def handle_job_success(self, job: JobExecutorInterface) -> None:
@@ -238,9 +235,14 @@ class Executor(parent.Executor):
         """Keep how the job ended for `handle_job_error`, unless Slurm may put it back into its queue."""
         if job_info.external_jobid is not None and self._is_queued(job_info.external_jobid):
             return
-        self._live.pop(str(job_info.external_jobid), None)
-        self._ends[job_info.job] = _End(job_info.external_jobid, _log_of(job_info), msg or "")
+        self._note_end(job_info, msg or "")
         self.workflow.scheduler.error_callback(job_info.job)
+
+    def _note_end(self, job_info: SubmittedJobInfo, message: str) -> None:
+        self._live.pop(str(job_info.external_jobid), None)
+        self._ends[job_info.job] = _End(job_info.external_jobid, _log_of(job_info), message)
+        if self._submissions is not None:
+            self._submissions.count_anew()
 
     def handle_job_error(self, job: JobExecutorInterface) -> None:
         """Say how a job ended, and decide whether Snakemake submits it again."""

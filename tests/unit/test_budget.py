@@ -72,3 +72,11 @@ def test_what_is_spent_is_not_counted_anew_for_each_run(tmp_path: Path) -> None:
     submissions = Submissions(tmp_path, 3, 2.0, lambda: asked.append(1) or 1.0)
     assert [submissions.over_budget() for _ in range(5)] == [None] * 5
     assert len(asked) == 1
+
+
+def test_what_a_job_has_spent_is_counted_as_soon_as_it_has_ended(tmp_path: Path) -> None:
+    kwh = [1.0, 2.5]
+    submissions = Submissions(tmp_path, 3, 2.0, lambda: kwh.pop(0))
+    assert submissions.over_budget() is None
+    submissions.count_anew()
+    assert "2.5 of 2 kWh" in submissions.over_budget()

@@ -86,6 +86,10 @@ class Submissions:
             "was submitted goes on, nothing else is (energy_budget_kwh of the campaign file)"
         )
 
+    def count_anew(self) -> None:
+        """Forget what was spent: a job has ended."""
+        self._spent = (_NEVER_S, 0.0)
+
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
         """Note that `job` was submitted for the run; OSError where that cannot be written."""
         spec = read_spec(spec_path)
