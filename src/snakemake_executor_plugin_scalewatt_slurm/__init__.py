@@ -239,9 +239,9 @@ class Executor(parent.Executor):
         self.workflow.scheduler.error_callback(job_info.job)
 
     def _note_end(self, job_info: SubmittedJobInfo, message: str) -> None:
-        self._live.pop(str(job_info.external_jobid), None)
+        was_live = self._live.pop(str(job_info.external_jobid), None) is not None
         self._ends[job_info.job] = _End(job_info.external_jobid, _log_of(job_info), message)
-        if self._submissions is not None:
+        if was_live and self._submissions is not None:  # a refused one has spent nothing
             self._submissions.count_anew()
 
     def handle_job_error(self, job: JobExecutorInterface) -> None:

@@ -28,10 +28,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 SNAKEFILE = """
 from pathlib import Path
-from scalewatt.jobs.submissions import Submissions
-SUBMISSIONS = Submissions(
-    Path("work"), 2, config.get("budget"), lambda: float(Path("spent").read_text())
-)
+from scalewatt.jobs import submissions
+submissions._ANSWER_AGE_S = config.get("answer_age_s", submissions._ANSWER_AGE_S)
+def spent():
+    with open("asked", "a") as asked:
+        asked.write("once ")
+    return float(Path("spent").read_text())
+SUBMISSIONS = submissions.Submissions(Path("work"), 2, config.get("budget"), spent)
 ASKS = dict(slurm_partition="accelerated", gres="gpu:4", runtime=9, mem_mb=0, mpi="")
 rule train:
     input: spec="{run}/spec.json"
@@ -411,6 +414,18 @@ def test_a_spent_budget_stops_submission_of_runs_and_probes_only(tmp_path: Path)
     assert len(project.slurm.calls("sbatch")) == 1
     note = read_given_up(tmp_path / "work", project.run("a"))
     assert note is not None and "12.5 of 12.5 kWh" in note.reason
+
+
+def test_what_is_spent_is_counted_once_for_all_runs_that_are_refused(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for name in "abc":
+        project.run(name)
+    (tmp_path / "spent").write_text("12.5")
+    last = ended(
+        project.start("a/done", "b/done", "c/done", budget=12.5, answer_age_s=1e6), project
+    )
+    assert last.output.count("not submitted: ") == 3
+    assert (tmp_path / "asked").read_text().split() == ["once"]
 
 
 def test_an_error_that_nobody_foresaw_is_said_and_not_waited_for(tmp_path: Path) -> None:
