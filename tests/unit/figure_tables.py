@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.figures.points import CURVE_COLUMNS
+from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
 
 PAPER = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 CURVES = {
@@ -167,7 +167,7 @@ def curve_table(figure: int, small: bool = False, missing: list[str] | None = No
     ]
     return as_table(
         rows,
-        CURVE_COLUMNS,
+        POINTS.names,
         figure=figure,
         campaign="synthetic",
         missing=missing or [],
@@ -178,14 +178,13 @@ def curve_table(figure: int, small: bool = False, missing: list[str] | None = No
 
 def procedure_table(small: bool = False) -> pa.Table:
     """The table of figure 1."""
-    from scalewatt.figures.points import PROCEDURE_COLUMNS
 
     rows = []
     for figure in (2, 3, 4):
         for series in demo_series(figure) if small else paper_series(figure):
             for n in series["gpus"]:
                 point = _point(figure, ("A", "gpus", "speedup"), series, n, small)
-                row = {name: point[name] for name in PROCEDURE_COLUMNS if name in point}
+                row = {name: point[name] for name in OVERVIEW.names if name in point}
                 per_epoch = point["dataset_samples"] // point["global_batch_size"] + 1
                 rows.append(
                     row
@@ -199,12 +198,11 @@ def procedure_table(small: bool = False) -> pa.Table:
                     }
                 )
     word = "processes" if small else "GPUs"
-    return as_table(rows, PROCEDURE_COLUMNS, figure=1, campaign="synthetic", gpu_word=word)
+    return as_table(rows, OVERVIEW.names, figure=1, campaign="synthetic", gpu_word=word)
 
 
 def power_table(small: bool = False, panels: str = "ABCD") -> pa.Table:
     """The table of figure 5: 300 samples a panel, one of them lost."""
-    from scalewatt.figures.points import POWER_COLUMNS
 
     rows = []
     for index, panel in enumerate(panels):
@@ -234,7 +232,7 @@ def power_table(small: bool = False, panels: str = "ABCD") -> pa.Table:
             )
     word = "processes" if small else "GPUs"
     return as_table(
-        rows, POWER_COLUMNS, figure=5, campaign="synthetic", missing=[], notes=[], gpu_word=word
+        rows, POWER.names, figure=5, campaign="synthetic", missing=[], notes=[], gpu_word=word
     )
 
 

@@ -23,7 +23,7 @@ from scalewatt.cli import _parser, main
 from scalewatt.energy import publish
 from scalewatt.energy import tables as energy_tables
 from scalewatt.energy.doubts import DOUBTS
-from scalewatt.results import idle
+from scalewatt.results import figure_schema, idle
 from scalewatt.results import schema as results_schema
 from scalewatt.training.history import HISTORY_SCHEMA
 
@@ -34,11 +34,13 @@ DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 SCHEMAS: dict[str, pa.Schema] = {
     "tables/runs.parquet": results_schema.RUNS,
     "tables/configurations.parquet": results_schema.CONFIGURATIONS,
-    "tables/figure2.parquet, figure3, figure4, figure6, figure7": results_schema.POINTS,
-    "tables/figure1.parquet": results_schema.OVERVIEW,
-    "tables/figure5.parquet": results_schema.POWER,
-    "tables/table1.parquet": results_schema.TABLE1,
-    "tables/variants.parquet": results_schema.VARIANTS,
+    "tables/scaling.parquet": results_schema.SCALING,
+    "tables/comparisons.parquet": results_schema.COMPARISONS,
+    "tables/figure2.parquet, figure3, figure4, figure6, figure7": figure_schema.POINTS,
+    "tables/figure1.parquet": figure_schema.OVERVIEW,
+    "tables/figure5.parquet": figure_schema.POWER,
+    "tables/table1.parquet": figure_schema.TABLE1,
+    "tables/variants.parquet": figure_schema.VARIANTS,
     "runs/<configuration>/<repeat>/history.parquet": HISTORY_SCHEMA,
     "runs/<configuration>/<repeat>/events.parquet": publish.EVENTS_SCHEMA,
     "traces/<configuration>/<repeat>.parquet": energy_tables.TRACES_SCHEMA,
@@ -101,7 +103,7 @@ def columns(heading: str) -> list[list[str]]:
 
 
 def test_every_table_of_the_code_is_documented() -> None:
-    modules = (results_schema, publish, energy_tables, idle)
+    modules = (results_schema, figure_schema, publish, energy_tables, idle)
     written = [v for module in modules for v in vars(module).values() if isinstance(v, pa.Schema)]
     documented = list(SCHEMAS.values())
     assert all(any(one is other for other in documented) for one in written)

@@ -20,8 +20,9 @@ from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.spec import run_spec
 from scalewatt.figures.figure5 import draw as draw_figure5
 from scalewatt.results.build import write_figure_table
+from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
 from scalewatt.results.figure_tables import overview, points, speedup
-from scalewatt.results.schema import IDENTITY, OVERVIEW, POINTS, POWER, QUANTITIES
+from scalewatt.results.schema import IDENTITY, QUANTITIES
 
 Row = dict[str, Any]
 
@@ -398,6 +399,7 @@ def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
     schema: pa.Schema = pq.read_schema(out)
     assert set(json.loads(schema.metadata[b"scalewatt"])) == {
         "figure", "campaign", "missing", "notes", "gpu_word", "metric_name",
+        "excluded", "options",
     }  # fmt: skip
 
 

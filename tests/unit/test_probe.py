@@ -26,7 +26,7 @@ from scalewatt.files import write_json
 from scalewatt.results.idle import (
     IDLE,
     device_rows,
-    idle_energy_j,
+    idle_energies_j,
     probe_powers,
     write_idle,
 )
@@ -294,29 +294,30 @@ def test_the_table_has_a_row_per_kind_and_the_json_every_probe(idle_table: Path)
 
 def test_without_a_probe_idle_energy_is_not_known(idle_table: Path) -> None:
     cpu = {"cpu": 1.0}, {"cpu": "measured"}
-    assert idle_energy_j(idle_table, "box", *cpu) == pytest.approx(70.0)
-    assert idle_energy_j(idle_table, "other", *cpu) is None
-    assert idle_energy_j(idle_table.with_name("none.parquet"), "box", *cpu) is None
+    assert idle_energies_j(idle_table, "box", *cpu) == {"cpu": pytest.approx(70.0)}
+    assert idle_energies_j(idle_table, "other", *cpu) == {"cpu": None}
+    assert idle_energies_j(idle_table.with_name("none.parquet"), "box", *cpu) == {"cpu": None}
 
 
 def test_idle_energy_counts_the_devices_that_a_run_held(idle_table: Path) -> None:
     origins = dict.fromkeys(("gpu", "cpu"), "measured")
-    found = idle_energy_j(idle_table, "box", {"gpu": 3 * 100.0, "cpu": 2 * 100.0}, origins)
-    assert found == pytest.approx(3 * 100 * 106.0 + 2 * 100 * 70.0)
+    found = idle_energies_j(idle_table, "box", {"gpu": 3 * 100.0, "cpu": 2 * 100.0}, origins)
+    assert found == {"gpu": pytest.approx(3 * 100 * 106.0), "cpu": pytest.approx(2 * 100 * 70.0)}
 
 
 def test_idle_energy_is_unknown_where_a_kind_is_or_differs_in_origin(idle_table: Path) -> None:
     both = {"cpu": 100.0, "unused_gpu": 100.0}
-    assert idle_energy_j(idle_table, "box", both, dict.fromkeys(both, "measured")) is None
-    assert idle_energy_j(idle_table, "box", {"cpu": 100.0}, {"cpu": "estimated"}) is None
-    assert idle_energy_j(idle_table, "box", {}, {}) is None
+    found = idle_energies_j(idle_table, "box", both, dict.fromkeys(both, "measured"))
+    assert found["unused_gpu"] is None and found["cpu"] is not None
+    assert idle_energies_j(idle_table, "box", {"cpu": 1.0}, {"cpu": "estimated"}) == {"cpu": None}
+    assert idle_energies_j(idle_table, "box", {}, {}) == {}
 
 
 def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "idle.parquet"
     path.write_bytes(b"no Parquet")
     with pytest.raises(InputError, match="cannot be read"):
-        idle_energy_j(path, "box", {"cpu": 1.0}, {"cpu": "measured"})
+        idle_energies_j(path, "box", {"cpu": 1.0}, {"cpu": "measured"})
 
 
 # --- asking for probes --------------------------------------------------------------------------

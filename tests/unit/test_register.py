@@ -33,8 +33,8 @@ from scalewatt.energy.summary import describe
 from scalewatt.figures.words import metric_label
 from scalewatt.files import read_json
 from scalewatt.registration.recordings import sha256_of
+from scalewatt.results.figure_schema import TABLE1
 from scalewatt.results.runs import Facility, RunFiles, run_row
-from scalewatt.results.schema import TABLE1
 from scalewatt.results.text_tables import latex, markdown
 
 NO_POWERS = '{"cpu": {}, "gpu": null, "ram": null}'

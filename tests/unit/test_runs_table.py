@@ -353,6 +353,7 @@ def definition(*runs: list[Any]) -> dict[str, Any]:
         "campaign": "made",
         "runs": list(runs),
         "missing": ["one-that-never-ran"],
+        "series": [],
         "facility": {"pue": 1.5},
     }
 
@@ -427,6 +428,9 @@ def test_idle_energy_is_that_of_the_runs_devices_over_its_time(
 ) -> None:
     write_table(pa.Table.from_pylist(rows, IDLE), tmp_path / "idle.parquet")
     files = make_run(tmp_path / "results", WHOLE)
-    idle = run_row(files, "made", Facility(), tmp_path / "idle.parquet")["idle_energy_kwh"]
+    row = run_row(files, "made", Facility(), tmp_path / "idle.parquet")
+    idle, net = row["idle_energy_kwh"], row["net_energy_kwh"]
     assert idle == (None if expected_j is None else pytest.approx(expected_j / 3.6e6))
-    assert run_row(files, "made", Facility())["idle_energy_kwh"] is None
+    assert net == (None if expected_j is None else pytest.approx(row["energy_kwh"] - idle))
+    without = run_row(files, "made", Facility())
+    assert without["idle_energy_kwh"] is without["net_energy_kwh"] is None

@@ -13,7 +13,7 @@ import pytest
 from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.schema import TABLE1
+from scalewatt.results.figure_schema import TABLE1
 from scalewatt.results.text_tables import latex, markdown, origin_sentence
 
 

@@ -33,8 +33,8 @@ from scalewatt.figures import variants as figure_module
 from scalewatt.figures.draw import draw_figure
 from scalewatt.report.report import write_report
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.schema import VARIANTS as VARIANTS_SCHEMA
-from scalewatt.results.schema import panel_letter
+from scalewatt.results.figure_schema import VARIANTS as VARIANTS_SCHEMA
+from scalewatt.results.figure_schema import panel_letter
 from scalewatt.results.schema import table as schema_table
 from scalewatt.results.variants import markdown, ratio
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scalewatt.campaign.cluster import basis, known_devices, parse_cluster, powers
 from scalewatt.campaign.command import check_commands, command_models
-from scalewatt.campaign.definitions import table_definition
+from scalewatt.campaign.definitions import runs_definition, table_definition
 from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.registered import registered_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
@@ -53,6 +53,7 @@ if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_commands, CAMPAIGN)
 
 RESULTS = f"results/{CAMPAIGN.name}"
+EXCLUDED = []
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
 CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"

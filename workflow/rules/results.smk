@@ -5,7 +5,10 @@
 
 
 def runs_of_figure(figure):
-    runs = runs_of(CAMPAIGN.figure_configurations(figure))
+    out = [[one["configuration"], one["repeat"]] for one in EXCLUDED]
+    runs = [
+        run for run in runs_of(CAMPAIGN.figure_configurations(figure)) if run not in out
+    ]
     if figure == "figure1":  # of the campaign alone
         return []
     if figure == "figure5":  # of one run of each configuration
@@ -19,7 +22,7 @@ def runs_of_figure(figure):
 
 def definition_of(figure):
     runs = runs_of_figure(figure)
-    definition = table_definition(CAMPAIGN, figure, runs)
+    definition = table_definition(CAMPAIGN, figure, runs, EXCLUDED)
     return canonical({**definition, "facility": facility()})
 
 
@@ -30,10 +33,12 @@ def table_inputs(figure):
     return files_of(runs_of_figure(figure), *names)
 
 
+TABLES = ("runs", "configurations", "scaling", "comparisons")
+
+
 rule tables:
     input:
-        f"{RESULTS}/tables/runs.parquet",
-        f"{RESULTS}/tables/configurations.parquet",
+        [f"{RESULTS}/tables/{name}.parquet" for name in TABLES],
 
 
 rule runs_table:
@@ -42,18 +47,15 @@ rule runs_table:
         IDLE_TABLE[:1],
         code_of("results"),
     output:
-        multiext(f"{RESULTS}/tables/runs", ".parquet", ".csv"),
-        multiext(f"{RESULTS}/tables/configurations", ".parquet", ".csv"),
+        [multiext(f"{RESULTS}/tables/{name}", ".parquet", ".csv") for name in TABLES],
     retries: 0
     localrule: True
     params:
         definition=lambda wildcards: canonical(
             {
-                "campaign": CAMPAIGN.name,
-                "runs": runs_of(CAMPAIGN.configurations),
-                "missing": [
-                    id_ for id_ in CAMPAIGN.configurations if not runs_of([id_])
-                ],
+                **runs_definition(
+                    CAMPAIGN, runs_of(CAMPAIGN.configurations), EXCLUDED
+                ),
                 "facility": facility(),
                 **({"idle": True} if IDLE_TABLE else {}),
             }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Configuration
 from scalewatt.campaign.variants import variants_definition
 
+_CONTENT = ("series", "points", "baselines")
+"""Keys of a figure's entry that say what it shows; the others say how."""
 _BATCH_RULES = {
     "local_batch_size": "constant LBS",
     "global_batch_size": "constant GBS",
@@ -14,19 +17,30 @@ _BATCH_RULES = {
 }
 
 
-def table_definition(campaign: Campaign, figure: str, runs: list[list[Any]]) -> dict[str, Any]:
+def runs_definition(
+    campaign: Campaign, runs: list[list[Any]], excluded: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """The definition of the tables of all runs; see `table_definition`. Excluded runs are among them."""
+    return {
+        **_content(campaign, list(campaign.configurations), runs, excluded),
+        "series": [_series(campaign, name) for name in campaign.series],
+    }
+
+
+def table_definition(
+    campaign: Campaign, figure: str, runs: list[list[Any]], excluded: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     """The definition of a figure's table (or table1's).
 
     `runs` lists [configuration, repeat] of the runs to take; configurations without any are named
-    as missing in the table.
+    as missing in the table. `excluded`: those of the campaign that are left out (configuration, repeat,
+    reason), named in the table where they are the figure's.
     """
     content = campaign.figures[figure]
-    present = {configuration for configuration, _ in runs}
     definition: dict[str, Any] = {
         "figure": figure,
-        "campaign": campaign.name,
-        "runs": runs,
-        "missing": [id_ for id_ in campaign.figure_configurations(figure) if id_ not in present],
+        **_content(campaign, campaign.figure_configurations(figure), runs, excluded),
+        "options": {k: v for k, v in content.items() if k not in _CONTENT},
     }
     if figure == "variants":
         definition["variants"] = variants_definition(campaign)
@@ -41,6 +55,21 @@ def table_definition(campaign: Campaign, figure: str, runs: list[list[Any]]) -> 
             for p in content["points"]
         ]
     return definition
+
+
+def _content(
+    campaign: Campaign,
+    configurations: list[str],
+    runs: list[list[Any]],
+    excluded: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    present = {configuration for configuration, _ in runs}
+    return {
+        "campaign": campaign.name,
+        "runs": runs,
+        "missing": [id_ for id_ in configurations if id_ not in present],
+        "excluded": [one for one in excluded if one["configuration"] in configurations],
+    }
 
 
 def _series(campaign: Campaign, name: str) -> dict[str, Any]:

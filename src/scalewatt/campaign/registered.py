@@ -65,9 +65,9 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
 
 def registered_schema() -> dict[str, Any]:
     """The schema of a registered campaign; its figures are those of any campaign."""
-    root = schema("registered")
-    figures = schema("campaign")["properties"]["figures"]
-    return {**root, "properties": {**root["properties"], "figures": figures}}
+    root, of_campaigns = schema("registered"), schema("campaign")
+    properties = {**root["properties"], "figures": of_campaigns["properties"]["figures"]}
+    return {**root, "properties": properties, "$defs": {**of_campaigns["$defs"], **root["$defs"]}}
 
 
 def configuration(entry: dict[str, Any], point: Point, where: str) -> Configuration:

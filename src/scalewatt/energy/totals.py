@@ -74,6 +74,10 @@ class EnergyTotals:
         """Time recorded of each device of a kind, summed over devices, nodes and segments."""
         return sum(r["duration_s"] * (r["devices"] or 0) for r in self.of_kind(kind))
 
+    def node_seconds(self, kind: str) -> float:
+        """Time recorded of a kind, summed over nodes and segments."""
+        return sum(r["duration_s"] for r in self.of_kind(kind))
+
     def devices(self, kind: str) -> int:
         """The most devices of a kind that a segment had, over all its nodes."""
         found = {(r["segment"], r["node"]): r["devices"] or 0 for r in self.of_kind(kind)}

@@ -14,32 +14,14 @@ from scalewatt.errors import InputError
 Row = dict[str, Any]
 
 
-def _names(text: str) -> list[str]:
-    return text.split()
-
-
-CURVE_COLUMNS = _names(
-    "figure panel series label configuration model phase device device_name gpus local_batch_size "
-    "global_batch_size dataset_samples x_name x y_name y y_sd y_low y_high n_repeats "
-    "energy_origin energy_scope"
-)
-PROCEDURE_COLUMNS = _names(
-    "figure series label model phase device gpus local_batch_size global_batch_size "
-    "dataset_samples samples_per_gpu updates_per_epoch updates dataset_rule batch_rule"
-)
-POWER_COLUMNS = _names(
-    "figure panel label configuration device device_name gpus local_batch_size global_batch_size "
-    "time_s power_w mean_power_w mean_power_all_w device_kind energy_origin"
-)
-
-
 def columns_of(figure: int | str) -> Sequence[str]:
     """The columns that the table of a figure must have."""
-    if isinstance(figure, str):
-        from scalewatt.results.schema import VARIANTS
+    from scalewatt.results import figure_schema
 
-        return VARIANTS.names
-    return {1: PROCEDURE_COLUMNS, 5: POWER_COLUMNS}.get(figure, CURVE_COLUMNS)
+    if isinstance(figure, str):
+        return figure_schema.VARIANTS.names
+    by_number = {1: figure_schema.OVERVIEW, 5: figure_schema.POWER}
+    return by_number.get(figure, figure_schema.POINTS).names
 
 
 def read_figure_table(figure: int | str, path: Path) -> pa.Table:

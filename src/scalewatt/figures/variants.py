@@ -21,7 +21,7 @@ from scalewatt.figures.words import (
     missing_sentence,
     origin_sentence,
 )
-from scalewatt.results.schema import panel_letter
+from scalewatt.results.figure_schema import panel_letter
 
 SLOT_MM = 3.9
 """Height of one line of a panel."""

@@ -10,9 +10,12 @@ import pyarrow as pa
 
 from scalewatt.files import write_table_with_csv, write_text
 from scalewatt.results import variants
+from scalewatt.results.comparisons import comparison_rows
+from scalewatt.results.derived import Facility, with_model_energies
 from scalewatt.results.figure_tables import PANELS, builder
-from scalewatt.results.runs import Facility, RunFiles, run_row
-from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
+from scalewatt.results.runs import RunFiles, run_row
+from scalewatt.results.scaling import scaling_rows
+from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
 from scalewatt.results.statistics import configuration_rows
 from scalewatt.results.text_tables import latex, markdown
 
@@ -22,19 +25,30 @@ METADATA_KEY = b"scalewatt"
 def _rows(definition: dict[str, Any], results: Path) -> list[dict[str, Any]]:
     facility = Facility(**definition.get("facility", {}))
     idle = results / "tables" / "idle.parquet" if definition.get("idle") else None
-    return [
-        run_row(RunFiles(results, configuration, repeat), definition["campaign"], facility, idle)
-        for configuration, repeat in definition["runs"]
+    reasons = {
+        (e["configuration"], e["repeat"]): e["reason"] for e in definition.get("excluded", [])
+    }
+    runs = [(configuration, repeat) for configuration, repeat in definition["runs"]]
+    rows = [
+        run_row(RunFiles(results, *run), definition["campaign"], facility, idle, reasons.get(run))
+        for run in runs
     ]
+    return with_model_energies(rows)
 
 
 def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
-    """Write `out`/runs and `out`/configurations (Parquet and CSV) of the definition's runs."""
+    """Write `out`/runs, configurations, scaling and comparisons (Parquet and CSV) of a campaign's runs."""
     rows = _rows(definition, results)
     metadata = _metadata(definition, rows)
-    write_table_with_csv(_with(table(rows, RUNS), metadata), out / "runs.parquet")
-    configurations = table(configuration_rows(rows), CONFIGURATIONS)
-    write_table_with_csv(_with(configurations, metadata), out / "configurations.parquet")
+    configurations = configuration_rows(rows)
+    tables = {
+        "runs": table(rows, RUNS),
+        "configurations": table(configurations, CONFIGURATIONS),
+        "scaling": table(scaling_rows(definition["series"], configurations), SCALING),
+        "comparisons": table(comparison_rows(rows), COMPARISONS),
+    }
+    for name, built in tables.items():
+        write_table_with_csv(_with(built, metadata), out / f"{name}.parquet")
 
 
 def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> None:
@@ -60,6 +74,8 @@ def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[st
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
         "missing": [] if definition.get("figure") == "figure1" else definition["missing"],
+        "excluded": definition.get("excluded", []),
+        "options": definition.get("options", {}),
         "notes": _notes(definition, {row["configuration"] for row in rows}),
         "gpu_word": "processes" if counts_processes else "GPUs",
         "metric_name": _metric_name(rows),

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER, TABLE1, panel_letter
 from scalewatt.results.runs import RunFiles
-from scalewatt.results.schema import OVERVIEW, POINTS, POWER, TABLE1, panel_letter, table
+from scalewatt.results.schema import table
+from scalewatt.results.statistics import quotient, summary_of
 from scalewatt.results.variants import variants
 
 Row = dict[str, Any]
@@ -116,24 +118,9 @@ def speedup(row: Row, smallest: Row) -> Row:
     Its sd and interval follow from those of both times by first-order propagation, and need
     repeats at both ends.
     """
-    t, t0, n0 = row["runtime_h_mean"], smallest["runtime_h_mean"], smallest["gpus"]
-    value = n0 * t0 / t
-    if row is smallest or row["runtime_h_sd"] is None or smallest["runtime_h_sd"] is None:
-        return {"y": value, "y_sd": None, "y_low": None, "y_high": None}
-
-    def relative(part: str) -> float:
-        own, first = (r[f"runtime_h_{part}"] or 0.0 for r in (row, smallest))
-        if part == "high":  # half-width of the interval
-            own, first = own - t, first - t0
-        return ((own / t) ** 2 + (first / t0) ** 2) ** 0.5
-
-    half = value * relative("high")
-    return {
-        "y": value,
-        "y_sd": value * relative("sd"),
-        "y_low": value - half,
-        "y_high": value + half,
-    }
+    first, own = summary_of(smallest, "runtime_h"), summary_of(row, "runtime_h")
+    found = quotient(first, own, row is smallest, factor=smallest["gpus"])
+    return {"y": found.mean, "y_sd": found.sd, "y_low": found.low, "y_high": found.high}
 
 
 def overview(definition: dict[str, Any], _configurations: list[Row]) -> pa.Table:

@@ -319,28 +319,29 @@ def _described(
     }
 
 
-def idle_energy_j(
+def idle_energies_j(
     table_path: Path | str,
     device: str,
     device_seconds: Mapping[str, float],
     origins: Mapping[str, str | None],
-) -> float | None:
-    """Return the energy in J that a run's devices would have used idle.
+) -> dict[str, float | None]:
+    """Return the energy in J that a run's devices would have used idle, by device kind.
 
     `device_seconds` and `origins` give, for each device kind of the run's scope, its devices times
-    their recorded seconds (GPUs: those held) and its energy's origin. None where one kind's idle
-    power is not known, or of another origin than the run's.
+    their recorded seconds (GPUs: those held) and its energy's origin. None where a kind's idle power
+    is not known, or of another origin than the run's.
     """
     rows = {row["device_kind"]: row for row in _rows_of(table_path, device)}
-    total = 0.0
-    for kind, seconds in device_seconds.items():
-        row = rows.get(kind)
-        if row is None or row["mean_per_device_w"] is None:
-            return None
-        if row["energy_origin"] != origins.get(kind):
-            return None
-        total += row["mean_per_device_w"] * seconds
-    return total if device_seconds else None
+    return {
+        kind: _idle_j(rows.get(kind), seconds, origins.get(kind))
+        for kind, seconds in device_seconds.items()
+    }
+
+
+def _idle_j(row: dict[str, Any] | None, seconds: float, origin: str | None) -> float | None:
+    if row is None or row["mean_per_device_w"] is None or row["energy_origin"] != origin:
+        return None
+    return row["mean_per_device_w"] * seconds
 
 
 def _rows_of(table_path: Path | str, device: str) -> list[dict[str, Any]]:

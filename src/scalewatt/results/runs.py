@@ -16,19 +16,18 @@ from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
-from scalewatt.results.idle import idle_energy_j
+from scalewatt.results.derived import (
+    Facility,
+    Work,
+    energy_columns,
+    net_columns,
+    ratio,
+    with_model_energies,
+)
+from scalewatt.results.idle import idle_energies_j
 from scalewatt.results.schema import STEP_PHASES
 
 GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Facility:
-    """What the site adds to a run's energy; null where the cluster file does not say."""
-
-    pue: float | None = None
-    carbon_g_per_kwh: float | None = None
-    price_per_kwh: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,17 @@ class RunFiles:
 
 
 def run_row(
-    files: RunFiles, campaign: str, facility: Facility, idle: Path | None = None
+    files: RunFiles,
+    campaign: str,
+    facility: Facility,
+    idle: Path | None = None,
+    excluded: str | None = None,
 ) -> dict[str, Any]:
     """The run's row. InputError where its files belong to another spec.
 
-    `idle`: the table of the campaign's idle probes, where it has them.
+    `energy_per_model_kwh` of a run that began from another's weights is to be added
+    (`derived.with_model_energies`). `idle`: the table of the campaign's idle probes, where it has
+    them. `excluded`: why the run is left out of everything else.
     """
     spec = read_spec(files.folder / "spec.json")
     provenance = read_json(files.folder / "provenance.json")
@@ -93,7 +98,9 @@ def run_row(
                 *_shared_gpus(spec, provenance),
             ]
         ),
+        "initial_weights": _run_name(spec["initial_weights"]),
         "spec_sha256": provenance["spec_sha256"],
+        "excluded": excluded,
     }
     work = {
         "updates": updates,
@@ -105,9 +112,8 @@ def run_row(
         "validation_loss": history[-1]["validation_loss"],
         **_step_columns(history, samples),
     }
-    idle_j = _idle_j(energy, spec["device"], idle)
-    columns = _energy_columns(energy, spec, work, facility)
-    return {**identity, **work, **columns, "idle_energy_kwh": _ratio(idle_j, J_PER_KWH)}
+    row = {**identity, **work, **_energy_columns(energy, spec, work, facility, idle)}
+    return with_model_energies([row])[0]
 
 
 _FROM_SPEC = (
@@ -128,6 +134,10 @@ _FROM_SPEC = (
 
 _FROM_SETTINGS = ("precision", "loader", "channels_last", "compile")
 """Null where the model has no such setting."""
+
+
+def _run_name(run: dict[str, Any] | None) -> str | None:
+    return None if run is None else f"{run['configuration']}/{run['repeat']}"
 
 
 def _known_count(values: Iterable[int | None]) -> int | None:
@@ -152,8 +162,8 @@ def _step_columns(history: list[dict[str, Any]], samples: int | None) -> dict[st
     train_s = None if None in seconds else sum(seconds)
     return {
         **phases,
-        "step_data_share": _ratio(phases["step_data_s"], step_s),
-        "throughput_samples_per_s": _ratio(samples, train_s),
+        "step_data_share": ratio(phases["step_data_s"], step_s),
+        "throughput_samples_per_s": ratio(samples, train_s),
         "peak_memory_gib": max(peaks) / GIB if peaks else None,
     }
 
@@ -162,7 +172,7 @@ def _mean_over_updates(history: list[dict[str, Any]], name: str) -> float | None
     """Mean per update over the epochs that have a value, each with the weight of its updates."""
     known = [row for row in history if row.get(name) is not None]
     total = sum(row[name] * row["updates"] for row in known)
-    return _ratio(total, sum(row["updates"] for row in known)) if known else None
+    return ratio(total, sum(row["updates"] for row in known)) if known else None
 
 
 def _shared_gpus(spec: dict[str, Any], provenance: dict[str, Any]) -> list[Flag]:
@@ -174,65 +184,56 @@ def _shared_gpus(spec: dict[str, Any], provenance: dict[str, Any]) -> list[Flag]
     return [flag("gpus_shared", None, detail)]
 
 
-def _idle_j(energy: EnergyTotals, device: str, idle: Path | None) -> float | None:
-    """What the run's devices would have used idle; null where that or their energy is unknown."""
-    scope = energy.scope
-    if idle is None or energy.total_j is None:
-        return None
-    seconds = {kind: energy.device_seconds(kind) for kind in scope}
-    return idle_energy_j(idle, device, seconds, {kind: energy.origin_of(kind) for kind in scope})
-
-
-def _ratio(top: float | None, bottom: float | None) -> float | None:
-    return top / bottom if top is not None and bottom else None
-
-
-def _product(*factors: float | None) -> float | None:
-    result = 1.0
-    for factor in factors:
-        if factor is None:
-            return None
-        result *= factor
-    return result
-
-
 def _energy_columns(
-    energy: EnergyTotals, spec: dict[str, Any], work: dict[str, Any], facility: Facility
+    energy: EnergyTotals,
+    spec: dict[str, Any],
+    work: dict[str, Any],
+    facility: Facility,
+    idle: Path | None,
 ) -> dict[str, Any]:
     scope = energy.scope
     joules = {kind: energy.joules(kind) for kind in DEVICE_KINDS}
-    total = energy.total_j
-    recorded = known_sum(energy.recorded_j(kind) for kind in scope)
-    discarded = known_sum(energy.discarded_j(kind) for kind in scope)
     runtime_s = energy.runtime_s
     gpu_hours = spec["gpus"] * runtime_s / 3600
-    kwh = _ratio(total, J_PER_KWH)
-    facility_kwh = _product(kwh, facility.pue)
-    carbon = _product(facility_kwh, facility.carbon_g_per_kwh)
+    use = Work(
+        gpu_hours,
+        spec["nodes"],
+        work["samples"],
+        work["updates"],
+        gpu_s=energy.device_seconds("gpu"),
+        socket_s=energy.device_seconds("cpu"),
+        node_s=energy.node_seconds("ram"),
+    )
+    idle_j = _idle_j(energy, spec["device"], idle)
     return {
         "runtime_s": runtime_s,
         "runtime_h": runtime_s / 3600,
         "gpu_hours": gpu_hours,
-        "energy_kwh": kwh,
-        **{f"{kind}_energy_kwh": _ratio(joules[kind], J_PER_KWH) for kind in DEVICE_KINDS},
-        "recorded_energy_kwh": _ratio(recorded, J_PER_KWH),
-        "discarded_energy_kwh": _ratio(discarded, J_PER_KWH),
-        "unused_gpu_energy_kwh": _ratio(energy.joules(UNUSED_GPU), J_PER_KWH),
-        "stage_data_energy_kwh": _ratio(
-            known_sum(r["energy_j"] for r in energy.staging if r["device_kind"] in scope), J_PER_KWH
+        "samples_per_gpuh": ratio(work["samples"], gpu_hours),
+        "passes_per_gpuh": ratio(work["passes"], gpu_hours),
+        **energy_columns(joules, energy.total_j, use, facility),
+        **net_columns(joules, idle_j, scope, use, facility),
+        "idle_energy_kwh": _kwh(idle_j[kind] for kind in scope),
+        "recorded_energy_kwh": _kwh(energy.recorded_j(kind) for kind in scope),
+        "discarded_energy_kwh": _kwh(energy.discarded_j(kind) for kind in scope),
+        "unused_gpu_energy_kwh": _kwh([energy.joules(UNUSED_GPU)]),
+        "stage_data_energy_kwh": _kwh(
+            r["energy_j"] for r in energy.staging if r["device_kind"] in scope
         ),
         "energy_origin": energy.origin,
         "energy_scope": "+".join(scope) or None,
         "coverage": energy.coverage,
-        "p_gpuh_kw": _ratio(kwh, gpu_hours),
-        "mean_gpu_power_w": _ratio(joules["gpu"], energy.device_seconds("gpu")),
-        "mean_cpu_socket_power_w": _ratio(joules["cpu"], energy.device_seconds("cpu")),
-        "samples_per_gpuh": _ratio(work["samples"], gpu_hours),
-        "passes_per_gpuh": _ratio(work["passes"], gpu_hours),
-        "energy_per_sample_j": _ratio(total, work["samples"]),
-        "energy_per_update_j": _ratio(total, work["updates"]),
-        "energy_per_node_kwh": _ratio(kwh, spec["nodes"]),
-        "facility_energy_kwh": facility_kwh,
-        "carbon_kg": _ratio(carbon, 1000),
-        "cost": _product(facility_kwh, facility.price_per_kwh),
     }
+
+
+def _idle_j(energy: EnergyTotals, device: str, idle: Path | None) -> dict[str, float | None]:
+    """What the run's devices would have used idle, by kind; null where that or their energy is unknown."""
+    scope = energy.scope
+    if idle is None or energy.total_j is None:
+        return dict.fromkeys(scope)
+    seconds = {kind: energy.device_seconds(kind) for kind in scope}
+    return idle_energies_j(idle, device, seconds, {kind: energy.origin_of(kind) for kind in scope})
+
+
+def _kwh(joules: Iterable[float | None]) -> float | None:
+    return ratio(known_sum(joules), J_PER_KWH)

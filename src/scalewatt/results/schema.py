@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from string import ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.energy.samples import DEVICE_KINDS
 from scalewatt.training.history import PHASES
 
 IDENTITY = (
@@ -39,28 +39,46 @@ IDENTITY = (
 STEP_PHASES = tuple(f"step_{phase}_s" for phase in PHASES)
 """What a training step spends its time on, in the history and here."""
 
-QUANTITIES = (
-    "runtime_h",
-    "gpu_hours",
+ENERGY_QUANTITIES = (
     "energy_kwh",
-    "gpu_energy_kwh",
-    "cpu_energy_kwh",
-    "ram_energy_kwh",
-    "metric_last",
-    "metric_best",
+    *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS),
+    *(f"{kind}_energy_share" for kind in DEVICE_KINDS),
     "p_gpuh_kw",
     "mean_gpu_power_w",
     "mean_cpu_socket_power_w",
+    "mean_ram_power_w",
+    "energy_per_sample_j",
+    "energy_per_update_j",
+    "energy_per_node_kwh",
+    "energy_per_model_kwh",
+    "facility_energy_kwh",
+    "carbon_kg",
+    "cost",
+)
+"""What follows from energy. Each is there twice: as it is, and as net_… above the idle baseline."""
+
+NET = "net_"
+
+QUANTITIES = (
+    "runtime_h",
+    "gpu_hours",
+    "metric_last",
+    "metric_best",
     "samples_per_gpuh",
     "passes_per_gpuh",
-    "energy_per_sample_j",
-    "energy_per_node_kwh",
     "throughput_samples_per_s",
+    *ENERGY_QUANTITIES,
+    "idle_energy_kwh",
+    *(f"{NET}{name}" for name in ENERGY_QUANTITIES),
     *STEP_PHASES,
     "step_data_share",
     "peak_memory_gib",
 )
 """What is averaged over repeats."""
+
+SUMMARY = ("mean", "sd", "low", "high")
+PARTS = (*SUMMARY, "population_sd")
+"""How a configuration's row sums up a quantity of its repeats."""
 
 RUNS = pa.schema(
     [
@@ -71,15 +89,10 @@ RUNS = pa.schema(
         ("passes", pa.int64()),
         ("runtime_s", pa.float64()),
         *((name, pa.float64()) for name in QUANTITIES),
-        ("idle_energy_kwh", pa.float64()),
         ("recorded_energy_kwh", pa.float64()),
         ("discarded_energy_kwh", pa.float64()),
         ("unused_gpu_energy_kwh", pa.float64()),
         ("stage_data_energy_kwh", pa.float64()),
-        ("energy_per_update_j", pa.float64()),
-        ("facility_energy_kwh", pa.float64()),
-        ("carbon_kg", pa.float64()),
-        ("cost", pa.float64()),
         ("coverage", pa.float64()),
         ("metric_persistence", pa.float64()),
         ("metric_climatology", pa.float64()),
@@ -88,7 +101,9 @@ RUNS = pa.schema(
         ("segments", pa.int32()),
         ("flags", pa.string()),
         ("torch_device", pa.string()),
+        ("initial_weights", pa.string()),
         ("spec_sha256", pa.string()),
+        ("excluded", pa.string()),
     ]
 )
 
@@ -99,164 +114,60 @@ CONFIGURATIONS = pa.schema(
         ("metric_climatology", pa.float64()),
         ("torch_device", pa.string()),
         ("n_repeats", pa.int32()),
-        *(
-            (f"{name}_{part}", pa.float64())
-            for name in QUANTITIES
-            for part in ("mean", "sd", "low", "high")
-        ),
+        *((f"{name}_{part}", pa.float64()) for name in QUANTITIES for part in PARTS),
     ]
 )
 
-POINTS = pa.schema(
+SCALING = pa.schema(
     [
-        ("figure", pa.string()),
-        ("panel", pa.string()),
+        *(
+            (name, type_)
+            for name, type_ in IDENTITY
+            if name in ("campaign", "configuration", "model", "phase", "device", "device_name")
+        ),
         ("series", pa.string()),
         ("label", pa.string()),
-        ("configuration", pa.string()),
-        ("model", pa.string()),
-        ("phase", pa.string()),
-        ("device", pa.string()),
-        ("device_name", pa.string()),
-        ("gpus", pa.int32()),
-        ("local_batch_size", pa.int32()),
-        ("global_batch_size", pa.int32()),
+        *(
+            (name, pa.int32())
+            for name in ("gpus", "nodes", "local_batch_size", "global_batch_size")
+        ),
         ("dataset_samples", pa.int64()),
-        ("x_name", pa.string()),
-        ("x", pa.float64()),
-        ("y_name", pa.string()),
-        ("y", pa.float64()),
-        ("y_sd", pa.float64()),
-        ("y_low", pa.float64()),
-        ("y_high", pa.float64()),
         ("n_repeats", pa.int32()),
+        ("smallest_gpus", pa.int32()),
+        ("smallest_n_repeats", pa.int32()),
+        *(
+            (f"{name}{part}", pa.float64())
+            for name in ("speedup", "efficiency", "gpu_hours_ratio", "energy_ratio")
+            for part in ("", "_sd", "_low", "_high")
+        ),
         ("energy_origin", pa.string()),
         ("energy_scope", pa.string()),
     ]
 )
 
-OVERVIEW = pa.schema(
+COMPARISONS = pa.schema(
     [
-        ("figure", pa.string()),
-        ("series", pa.string()),
-        ("label", pa.string()),
-        ("model", pa.string()),
-        ("phase", pa.string()),
-        ("device", pa.string()),
-        ("gpus", pa.int32()),
-        ("local_batch_size", pa.int32()),
-        ("global_batch_size", pa.int32()),
+        *((name, pa.string()) for name in ("campaign", "model", "phase")),
+        *((name, pa.int32()) for name in ("gpus", "local_batch_size", "global_batch_size")),
         ("dataset_samples", pa.int64()),
-        ("samples_per_gpu", pa.int64()),
-        ("updates_per_epoch", pa.int64()),
-        ("updates", pa.int64()),
-        ("dataset_rule", pa.string()),
-        ("batch_rule", pa.string()),
-    ]
-)
-
-POWER = pa.schema(
-    [
-        ("figure", pa.string()),
-        ("panel", pa.string()),
-        ("label", pa.string()),
-        ("configuration", pa.string()),
-        ("device", pa.string()),
-        ("device_name", pa.string()),
-        ("gpus", pa.int32()),
-        ("local_batch_size", pa.int32()),
-        ("global_batch_size", pa.int32()),
-        ("time_s", pa.float64()),
-        ("power_w", pa.float64()),
-        ("mean_power_w", pa.float64()),
-        ("mean_power_all_w", pa.float64()),
-        ("device_kind", pa.string()),
-        ("energy_origin", pa.string()),
-    ]
-)
-
-TABLE1 = pa.schema(
-    [
-        ("device", pa.string()),
-        ("gpus", pa.int32()),
-        ("local_batch_size", pa.int32()),
-        ("global_batch_size", pa.int32()),
-        ("energy_kwh", pa.float64()),
-        ("energy_per_node_kwh", pa.float64()),
-        ("runtime_h", pa.float64()),
-        ("gpu_hours", pa.float64()),
-        ("metric_last", pa.float64()),
-        ("configuration", pa.string()),
-        ("n_repeats", pa.int32()),
-        ("energy_origin", pa.string()),
+        ("epochs", pa.int32()),
+        *((name, pa.string()) for name in ("device", "configuration")),
+        *((name, pa.string()) for name in ("baseline_device", "baseline")),
+        ("quantity", pa.string()),
         ("energy_scope", pa.string()),
-    ]
-)
-
-
-VARIANT_IDENTITY = (
-    "configuration",
-    "model",
-    "phase",
-    "device",
-    "device_name",
-    "torch_device",
-    "gpus",
-    "local_batch_size",
-    "global_batch_size",
-    "dataset_samples",
-    "epochs",
-    "protocol",
-    "loader",
-    "precision",
-    "precision_used",
-    "channels_last",
-    "compile",
-    "metric_name",
-    "metric_goal",
-    "n_repeats",
-    "energy_origin",
-    "energy_scope",
-)
-"""What a variant's row takes over from its configuration's."""
-
-VARIANT_QUANTITIES = (
-    "runtime_h",
-    "energy_kwh",
-    "energy_per_sample_j",
-    "mean_gpu_power_w",
-    "mean_cpu_socket_power_w",
-    "throughput_samples_per_s",
-    "step_data_share",
-    "metric_last",
-    "metric_best",
-)
-
-RATIOS = {
-    "runtime_ratio": "runtime_h",
-    "energy_ratio": "energy_kwh",
-    "energy_per_sample_ratio": "energy_per_sample_j",
-}
-"""What is divided by the baseline's."""
-
-VARIANTS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("series", "label", "baseline", "group", "differs")),
-        *((name, CONFIGURATIONS.field(name).type) for name in VARIANT_IDENTITY),
-        *((f"{name}{part}", pa.float64()) for name in RATIOS for part in ("", "_low", "_high")),
+        ("energy_origin", pa.string()),
+        ("n_repeats", pa.int32()),
+        ("baseline_n_repeats", pa.int32()),
         *(
-            (f"{name}_{part}", pa.float64())
-            for name in VARIANT_QUANTITIES
-            for part in ("mean", "sd", "low", "high")
+            (name, pa.float64())
+            for name in ("ratio", "ratio_low", "ratio_high", "margin", "tost_p")
         ),
+        ("verdict", pa.string()),
+        ("repeats_needed", pa.int32()),
+        ("spread", pa.float64()),
+        ("spread_source", pa.string()),
     ]
 )
-
-
-def panel_letter(index: int) -> str:
-    """What column `panel` has for the panel at `index`: A … Z, AA, AB, …"""
-    before, place = divmod(index, len(ascii_uppercase))
-    return (panel_letter(before - 1) if before else "") + ascii_uppercase[place]
 
 
 def table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.errors import InputError
-from scalewatt.results.schema import CONFIGURATIONS, IDENTITY, QUANTITIES
+from scalewatt.results.schema import CONFIGURATIONS, IDENTITY, PARTS, QUANTITIES, SUMMARY
 
 CONFIDENCE = 0.95
 
@@ -22,6 +22,11 @@ class Summary:
     sd: float | None = None
     low: float | None = None
     high: float | None = None
+
+    @property
+    def population_sd(self) -> float | None:
+        """Standard deviation with n in place of n − 1: what the paper printed."""
+        return None if self.sd is None else self.sd * math.sqrt((self.n - 1) / self.n)
 
 
 def summarise(values: Sequence[float | None]) -> Summary:
@@ -41,14 +46,43 @@ def summarise(values: Sequence[float | None]) -> Summary:
     return Summary(n, mean, sd, mean - half, mean + half)
 
 
+def summary_of(row: Mapping[str, Any], name: str) -> Summary:
+    """A quantity of a configuration's row."""
+    return Summary(row["n_repeats"], *(row[f"{name}_{part}"] for part in SUMMARY))
+
+
+def quotient(top: Summary, bottom: Summary, itself: bool = False, factor: float = 1.0) -> Summary:
+    """factor · top / bottom with sd and interval by first-order propagation.
+
+    They need repeats of both, which are independent. A quantity divided by `itself` has none; null
+    where a mean is, or the divisor is 0.
+    """
+    if top.mean is None or not bottom.mean:
+        return Summary(top.n, None)
+    value = factor * top.mean / bottom.mean
+    own, other = _relative(top), _relative(bottom)
+    if itself or own is None or other is None:
+        return Summary(top.n, value)
+    sd, half = (abs(value) * math.hypot(*both) for both in zip(own, other, strict=True))
+    return Summary(top.n, value, sd, value - half, value + half)
+
+
+def _relative(one: Summary) -> tuple[float, float] | None:
+    """Standard deviation and half the interval, over the mean."""
+    if not one.mean or one.sd is None or one.high is None:
+        return None
+    return one.sd / one.mean, (one.high - one.mean) / one.mean
+
+
 def configuration_rows(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per configuration from the runs' rows.
+    """One row per configuration from the runs' rows; runs that are excluded do not count.
 
     InputError where repeats differ in what they should share, such as the energy's origin.
     """
     grouped: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
-        grouped.setdefault(run["configuration"], []).append(run)
+        if run["excluded"] is None:
+            grouped.setdefault(run["configuration"], []).append(run)
     return [_configuration_row(group) for group in grouped.values()]
 
 
@@ -76,11 +110,6 @@ def _configuration_row(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
     for name in QUANTITIES:
         s = summarise([run[name] for run in runs])
-        row |= {
-            f"{name}_mean": s.mean,
-            f"{name}_sd": s.sd,
-            f"{name}_low": s.low,
-            f"{name}_high": s.high,
-        }
+        row |= {f"{name}_{part}": getattr(s, part) for part in PARTS}
     assert set(row) == set(CONFIGURATIONS.names)
     return row

@@ -6,11 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.schema import RATIOS, VARIANT_IDENTITY, VARIANT_QUANTITIES, VARIANTS, table
+from scalewatt.results.figure_schema import RATIOS, VARIANT_IDENTITY, VARIANT_QUANTITIES, VARIANTS
+from scalewatt.results.schema import SUMMARY, table
+from scalewatt.results.statistics import quotient, summary_of
 from scalewatt.results.text_tables import origin_sentence
 
 Row = dict[str, Any]
-PARTS = ("mean", "sd", "low", "high")
 _NOTHING = {"ratio": None, "low": None, "high": None}
 
 
@@ -26,7 +27,9 @@ def variants(definition: Row, configurations: list[Row]) -> pa.Table:
         row = {name: entry[name] for name in ("series", "label", "baseline", "group", "differs")}
         row |= {name: own[name] for name in VARIANT_IDENTITY}
         row |= {
-            f"{name}_{part}": own[f"{name}_{part}"] for name in VARIANT_QUANTITIES for part in PARTS
+            f"{name}_{part}": own[f"{name}_{part}"]
+            for name in VARIANT_QUANTITIES
+            for part in SUMMARY
         }
         for name, quantity in RATIOS.items():
             row |= _named(name, ratio(own, baseline, quantity))
@@ -43,17 +46,9 @@ def ratio(own: Row, baseline: Row | None, name: str) -> Row:
     """
     if baseline is None or (name != "runtime_h" and not _comparable(own, baseline)):
         return _NOTHING
-    value, usual = own[f"{name}_mean"], baseline[f"{name}_mean"]
-    if value is None or not usual:
-        return _NOTHING
-    if own["configuration"] == baseline["configuration"]:
-        return {"ratio": 1.0, "low": None, "high": None}
-    found = value / usual
-    ends = own[f"{name}_high"], baseline[f"{name}_high"]
-    if None in ends or not value:
-        return {"ratio": found, "low": None, "high": None}
-    half = found * (((ends[0] - value) / value) ** 2 + ((ends[1] - usual) / usual) ** 2) ** 0.5
-    return {"ratio": found, "low": found - half, "high": found + half}
+    itself = own["configuration"] == baseline["configuration"]
+    found = quotient(summary_of(own, name), summary_of(baseline, name), itself)
+    return {"ratio": found.mean, "low": found.low, "high": found.high}
 
 
 def _comparable(own: Row, baseline: Row) -> bool:

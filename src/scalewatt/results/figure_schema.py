@@ -1,0 +1,156 @@
+"""The columns of figures' tables and of Table 1 (docs/tables.md explains them)."""
+
+from __future__ import annotations
+
+from string import ascii_uppercase
+
+import pyarrow as pa
+
+from scalewatt.results.schema import CONFIGURATIONS, SUMMARY
+
+POINTS = pa.schema(
+    [
+        ("figure", pa.string()),
+        ("panel", pa.string()),
+        ("series", pa.string()),
+        ("label", pa.string()),
+        ("configuration", pa.string()),
+        ("model", pa.string()),
+        ("phase", pa.string()),
+        ("device", pa.string()),
+        ("device_name", pa.string()),
+        ("gpus", pa.int32()),
+        ("local_batch_size", pa.int32()),
+        ("global_batch_size", pa.int32()),
+        ("dataset_samples", pa.int64()),
+        ("x_name", pa.string()),
+        ("x", pa.float64()),
+        ("y_name", pa.string()),
+        ("y", pa.float64()),
+        ("y_sd", pa.float64()),
+        ("y_low", pa.float64()),
+        ("y_high", pa.float64()),
+        ("n_repeats", pa.int32()),
+        ("energy_origin", pa.string()),
+        ("energy_scope", pa.string()),
+    ]
+)
+
+OVERVIEW = pa.schema(
+    [
+        ("figure", pa.string()),
+        ("series", pa.string()),
+        ("label", pa.string()),
+        ("model", pa.string()),
+        ("phase", pa.string()),
+        ("device", pa.string()),
+        ("gpus", pa.int32()),
+        ("local_batch_size", pa.int32()),
+        ("global_batch_size", pa.int32()),
+        ("dataset_samples", pa.int64()),
+        ("samples_per_gpu", pa.int64()),
+        ("updates_per_epoch", pa.int64()),
+        ("updates", pa.int64()),
+        ("dataset_rule", pa.string()),
+        ("batch_rule", pa.string()),
+    ]
+)
+
+POWER = pa.schema(
+    [
+        ("figure", pa.string()),
+        ("panel", pa.string()),
+        ("label", pa.string()),
+        ("configuration", pa.string()),
+        ("device", pa.string()),
+        ("device_name", pa.string()),
+        ("gpus", pa.int32()),
+        ("local_batch_size", pa.int32()),
+        ("global_batch_size", pa.int32()),
+        ("time_s", pa.float64()),
+        ("power_w", pa.float64()),
+        ("mean_power_w", pa.float64()),
+        ("mean_power_all_w", pa.float64()),
+        ("device_kind", pa.string()),
+        ("energy_origin", pa.string()),
+    ]
+)
+
+TABLE1 = pa.schema(
+    [
+        ("device", pa.string()),
+        ("gpus", pa.int32()),
+        ("local_batch_size", pa.int32()),
+        ("global_batch_size", pa.int32()),
+        ("energy_kwh", pa.float64()),
+        ("energy_per_node_kwh", pa.float64()),
+        ("runtime_h", pa.float64()),
+        ("gpu_hours", pa.float64()),
+        ("metric_last", pa.float64()),
+        ("configuration", pa.string()),
+        ("n_repeats", pa.int32()),
+        ("energy_origin", pa.string()),
+        ("energy_scope", pa.string()),
+    ]
+)
+
+
+VARIANT_IDENTITY = (
+    "configuration",
+    "model",
+    "phase",
+    "device",
+    "device_name",
+    "torch_device",
+    "gpus",
+    "local_batch_size",
+    "global_batch_size",
+    "dataset_samples",
+    "epochs",
+    "protocol",
+    "loader",
+    "precision",
+    "precision_used",
+    "channels_last",
+    "compile",
+    "metric_name",
+    "metric_goal",
+    "n_repeats",
+    "energy_origin",
+    "energy_scope",
+)
+"""What a variant's row takes over from its configuration's."""
+
+VARIANT_QUANTITIES = (
+    "runtime_h",
+    "energy_kwh",
+    "energy_per_sample_j",
+    "mean_gpu_power_w",
+    "mean_cpu_socket_power_w",
+    "throughput_samples_per_s",
+    "step_data_share",
+    "metric_last",
+    "metric_best",
+)
+
+RATIOS = {
+    "runtime_ratio": "runtime_h",
+    "energy_ratio": "energy_kwh",
+    "energy_per_sample_ratio": "energy_per_sample_j",
+}
+"""What is divided by the baseline's."""
+
+VARIANTS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("series", "label", "baseline", "group", "differs")),
+        *((name, CONFIGURATIONS.field(name).type) for name in VARIANT_IDENTITY),
+        *((f"{name}{part}", pa.float64()) for name in RATIOS for part in ("", "_low", "_high")),
+        *((f"{name}_{part}", pa.float64()) for name in VARIANT_QUANTITIES for part in SUMMARY),
+    ]
+)
+
+
+def panel_letter(index: int) -> str:
+    """What column `panel` has for the panel at `index`: A … Z, AA, AB, …"""
+    before, place = divmod(index, len(ascii_uppercase))
+    return (panel_letter(before - 1) if before else "") + ascii_uppercase[place]

@@ -1,0 +1,57 @@
+"""The table `scaling`: how time and energy of each series go with n."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scalewatt.results.schema import SCALING
+from scalewatt.results.statistics import Summary, quotient, summary_of
+
+Row = dict[str, Any]
+_ENDS = (("", "mean"), ("_sd", "sd"), ("_low", "low"), ("_high", "high"))
+_NOTHING = Summary(0, None)
+
+
+def scaling_rows(series: Iterable[Row], configurations: Sequence[Row]) -> list[Row]:
+    """One row per series and point that has runs, beside the series' smallest n that has runs.
+
+    speedup is n0·T(n0)/T(n), efficiency speedup/n; the ratios are those of GPU hours and of energy to
+    n0's. Their sd and 95 % interval follow by first-order propagation, and need repeats of both.
+    """
+    by_id = {row["configuration"]: row for row in configurations}
+    rows = []
+    for one in series:
+        present = [by_id[p["configuration"]] for p in one["points"] if p["configuration"] in by_id]
+        rows += [_row(one, row, present[0]) for row in present]
+    return rows
+
+
+def _row(series: Row, row: Row, smallest: Row) -> Row:
+    itself = row is smallest
+    time, first = summary_of(row, "runtime_h"), summary_of(smallest, "runtime_h")
+    n0 = smallest["gpus"]
+    ratios = {
+        "speedup": quotient(first, time, itself, factor=n0),
+        "efficiency": quotient(first, time, itself, factor=n0 / row["gpus"]),
+        "gpu_hours_ratio": _ratio(row, smallest, "gpu_hours"),
+        "energy_ratio": _ratio(row, smallest, "energy_kwh") if _like(row, smallest) else _NOTHING,
+    }
+    found = {name: row[name] for name in SCALING.names if name in row}
+    found |= {
+        "series": series["name"],
+        "label": series["label"],
+        "smallest_gpus": n0,
+        "smallest_n_repeats": smallest["n_repeats"],
+    }
+    return found | {
+        f"{name}{end}": getattr(one, part) for name, one in ratios.items() for end, part in _ENDS
+    }
+
+
+def _ratio(row: Row, smallest: Row, name: str) -> Summary:
+    return quotient(summary_of(row, name), summary_of(smallest, name), row is smallest)
+
+
+def _like(row: Row, smallest: Row) -> bool:
+    return all(row[key] == smallest[key] for key in ("energy_origin", "energy_scope"))

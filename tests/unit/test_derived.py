@@ -1,0 +1,97 @@
+"""What follows from a run's energies: net of idle, per model, shares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_files import NAME, WHOLE, make_run, make_spec
+
+from scalewatt.results.build import write_runs
+from scalewatt.results.derived import (
+    Facility,
+    Work,
+    energy_columns,
+    net_columns,
+    with_model_energies,
+)
+from scalewatt.results.runs import run_row
+from scalewatt.results.schema import ENERGY_QUANTITIES, NET
+
+ENERGY = st.floats(1.0, 1e9)
+WORK = Work(2.0, 1, 1000, 10, gpu_s=7200.0, socket_s=7200.0, node_s=3600.0)
+SITE = Facility(1.2, 300.0, 0.5)
+
+
+@given(st.tuples(ENERGY, ENERGY, ENERGY))
+def test_shares_of_all_kinds_in_scope_add_up_to_one(parts: tuple[float, float, float]) -> None:
+    joules = dict(zip(("gpu", "cpu", "ram"), parts, strict=True))
+    columns = energy_columns(joules, sum(parts), WORK, SITE)
+    shares = [columns[f"{kind}_energy_share"] for kind in joules]
+    assert sum(share or 0.0 for share in shares) == pytest.approx(1.0)
+
+
+@given(st.tuples(ENERGY, ENERGY), st.tuples(ENERGY, ENERGY))
+def test_net_and_idle_add_up_to_the_energy(
+    parts: tuple[float, float], idle: tuple[float, float]
+) -> None:
+    joules: dict[str, float | None] = {"gpu": parts[0], "cpu": parts[1], "ram": None}
+    baseline: dict[str, float | None] = {"gpu": idle[0], "cpu": idle[1]}
+    net = net_columns(joules, baseline, ["gpu", "cpu"], WORK, SITE)
+    gross = energy_columns(joules, sum(parts), WORK, SITE)
+    for name in ("energy_kwh", "gpu_energy_kwh", "p_gpuh_kw", "energy_per_sample_j", "carbon_kg"):
+        of_idle = energy_columns({**baseline, "ram": None}, sum(idle), WORK, SITE)[name]
+        assert (net[f"net_{name}"] or 0.0) + (of_idle or 0.0) == pytest.approx(gross[name])
+    assert net["net_ram_energy_kwh"] is None
+
+
+def test_a_kind_without_baseline_makes_the_total_unknown_and_keeps_the_others() -> None:
+    joules: dict[str, float | None] = {"gpu": 100.0, "cpu": 50.0, "ram": None}
+    found = net_columns(joules, {"gpu": 40.0, "cpu": None}, ["gpu", "cpu"], WORK, SITE)
+    assert found["net_gpu_energy_kwh"] == pytest.approx(60 / 3.6e6)
+    assert found["net_energy_kwh"] is found["net_p_gpuh_kw"] is found["net_cost"] is None
+
+
+def row(repeat: int, energy: float | None, began: str | None = None) -> dict[str, Any]:
+    name = "tuned" if began else "first"
+    return {
+        **{"configuration": name, "repeat": repeat, "initial_weights": began},
+        **{"energy_kwh": energy, "net_energy_kwh": None},
+    }
+
+
+def test_a_tuned_model_costs_what_the_training_before_it_cost_too() -> None:
+    rows = [row(1, 3.0), row(2, 4.0), row(1, 1.0, "first/1"), row(2, 2.0, "first/2")]
+    found = [r["energy_per_model_kwh"] for r in with_model_energies(rows)]
+    assert found == [3.0, 4.0, 4.0, 6.0]
+
+
+@pytest.mark.parametrize("before", [[], [row(1, None)]], ids=["no run", "no energy"])
+def test_a_model_whose_first_training_is_unknown_has_no_energy(before: list[Any]) -> None:
+    rows = with_model_energies([*before, row(1, 1.0, "first/1")])
+    assert rows[-1]["energy_per_model_kwh"] is None
+
+
+def test_a_run_has_every_energy_quantity_twice(tmp_path: Path) -> None:
+    found = run_row(make_run(tmp_path, WHOLE), "made", Facility(1.5, 400.0, 0.3))
+    for name in ENERGY_QUANTITIES:
+        assert found[name] is not None or name.startswith("ram") or name == "mean_ram_power_w"
+        assert f"{NET}{name}" in found
+    assert found["mean_ram_power_w"] == pytest.approx(10.0)
+
+
+def test_an_excluded_run_stays_among_the_runs_and_counts_nowhere(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    for repeat in (1, 2, 3):
+        make_run(tmp_path, WHOLE, spec=make_spec(repeat=repeat))
+    out = {"configuration": NAME, "repeat": 2, "reason": "the node was shared"}
+    definition = {"campaign": "made", "runs": [[NAME, r] for r in (1, 2, 3)], "missing": []}
+    write_runs({**definition, "series": [], "excluded": [out]}, tmp_path, tmp_path / "tables")
+    tables = tmp_path / "tables"
+    runs = pq.read_table(tables / "runs.parquet").to_pylist()
+    assert [r["excluded"] for r in runs] == [None, "the node was shared", None]
+    assert pq.read_table(tables / "configurations.parquet")["n_repeats"].to_pylist() == [2]

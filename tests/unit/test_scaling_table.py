@@ -1,0 +1,64 @@
+"""The table of speed-up, efficiency and energy along each series."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scalewatt.results.scaling import scaling_rows
+from scalewatt.results.schema import SCALING, table
+
+IDENTITY = {
+    **{"campaign": "made", "model": "resnet50", "phase": "train", "device": "a100"},
+    **{"device_name": "A100", "local_batch_size": 256, "dataset_samples": 1000},
+}
+
+
+def row(gpus: int, hours: float, energy: float | None = 1.0, sd: float | None = None) -> Any:
+    found = {
+        **IDENTITY,
+        **{"configuration": f"c{gpus}", "gpus": gpus, "nodes": 1, "global_batch_size": 256 * gpus},
+        **{"n_repeats": 1 if sd is None else 3, "energy_origin": "measured"},
+        "energy_scope": "gpu+cpu",
+    }
+    values = {"runtime_h": hours, "gpu_hours": gpus * hours, "energy_kwh": energy}
+    for name, mean in values.items():
+        spread = None if sd is None or mean is None else sd * mean
+        ends = (None, None) if spread is None else (mean - 2 * spread, mean + 2 * spread)
+        found |= {f"{name}_mean": mean, f"{name}_sd": spread}
+        found |= {f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    return found
+
+
+def series(*gpus: int) -> dict[str, Any]:
+    points = [{"configuration": f"c{n}"} for n in gpus]
+    return {"name": "one", "label": "LBS 256", "points": points}
+
+
+def test_speed_up_and_efficiency_are_those_of_the_smallest_n_that_has_runs() -> None:
+    rows = scaling_rows([series(1, 2, 4, 8)], [row(2, 8.0), row(4, 5.0), row(8, 4.0)])
+    table(rows, SCALING)
+    assert [r["smallest_gpus"] for r in rows] == [2, 2, 2]
+    assert [r["speedup"] for r in rows] == pytest.approx([2.0, 3.2, 4.0])
+    assert [r["efficiency"] for r in rows] == pytest.approx([1.0, 0.8, 0.5])
+    assert [r["gpu_hours_ratio"] for r in rows] == pytest.approx([1.0, 1.25, 2.0])
+
+
+def test_uncertainty_is_propagated_from_both_ends_and_the_first_has_none() -> None:
+    rows = scaling_rows([series(1, 4)], [row(1, 8.0, sd=0.03), row(4, 2.5, sd=0.04)])
+    assert rows[0]["efficiency_sd"] is rows[0]["speedup_low"] is None
+    assert rows[1]["efficiency_sd"] == pytest.approx(0.8 * 0.05)
+    assert rows[1]["speedup_high"] - rows[1]["speedup"] == pytest.approx(3.2 * 0.1)
+
+
+def test_single_runs_have_no_interval() -> None:
+    rows = scaling_rows([series(1, 4)], [row(1, 8.0), row(4, 2.5, sd=0.04)])
+    assert rows[1]["efficiency"] == pytest.approx(0.8)
+    assert rows[1]["efficiency_low"] is rows[1]["energy_ratio_sd"] is None
+
+
+def test_energies_of_another_origin_have_no_ratio() -> None:
+    first = {**row(1, 8.0), "energy_origin": "estimated"}
+    (_, second) = scaling_rows([series(1, 4)], [first, row(4, 2.5)])
+    assert second["energy_ratio"] is None and second["speedup"] is not None
