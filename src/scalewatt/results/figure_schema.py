@@ -30,6 +30,7 @@ POINTS = pa.schema(
         ("y_sd", pa.float64()),
         ("y_low", pa.float64()),
         ("y_high", pa.float64()),
+        ("y_population_sd", pa.float64()),
         ("n_repeats", pa.int32()),
         ("energy_origin", pa.string()),
         ("energy_scope", pa.string()),
@@ -76,17 +77,25 @@ POWER = pa.schema(
     ]
 )
 
+TABLE1_QUANTITIES = (
+    "energy_kwh",
+    "energy_per_node_kwh",
+    "runtime_h",
+    "gpu_hours",
+    "metric_last",
+)
+
 TABLE1 = pa.schema(
     [
         ("device", pa.string()),
         ("gpus", pa.int32()),
         ("local_batch_size", pa.int32()),
         ("global_batch_size", pa.int32()),
-        ("energy_kwh", pa.float64()),
-        ("energy_per_node_kwh", pa.float64()),
-        ("runtime_h", pa.float64()),
-        ("gpu_hours", pa.float64()),
-        ("metric_last", pa.float64()),
+        *(
+            (f"{name}{part}", pa.float64())
+            for name in TABLE1_QUANTITIES
+            for part in ("", "_sd", "_low", "_high")
+        ),
         ("configuration", pa.string()),
         ("n_repeats", pa.int32()),
         ("energy_origin", pa.string()),

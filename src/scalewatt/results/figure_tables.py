@@ -11,9 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER, TABLE1, panel_letter
+from scalewatt.results.figure_schema import (
+    OVERVIEW,
+    POINTS,
+    POWER,
+    TABLE1,
+    TABLE1_QUANTITIES,
+    panel_letter,
+)
 from scalewatt.results.runs import RunFiles
-from scalewatt.results.schema import table
+from scalewatt.results.schema import SUMMARY, table
 from scalewatt.results.statistics import quotient, summary_of
 from scalewatt.results.variants import variants
 
@@ -109,6 +116,7 @@ def _stored(row: Row, name: str) -> Row:
         "y_sd": row[f"{name}_sd"],
         "y_low": row[f"{name}_low"],
         "y_high": row[f"{name}_high"],
+        "y_population_sd": row[f"{name}_population_sd"],
     }
 
 
@@ -120,7 +128,8 @@ def speedup(row: Row, smallest: Row) -> Row:
     """
     first, own = summary_of(smallest, "runtime_h"), summary_of(row, "runtime_h")
     found = quotient(first, own, row is smallest, factor=smallest["gpus"])
-    return {"y": found.mean, "y_sd": found.sd, "y_low": found.low, "y_high": found.high}
+    ends = {"y_sd": found.sd, "y_low": found.low, "y_high": found.high}
+    return {"y": found.mean, **ends, "y_population_sd": None}
 
 
 def overview(definition: dict[str, Any], _configurations: list[Row]) -> pa.Table:
@@ -221,7 +230,6 @@ def table1(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
     by_id = {row["configuration"]: row for row in configurations}
     copied = ("device", "gpus", "local_batch_size", "global_batch_size")
     kept = ("configuration", "n_repeats", "energy_origin", "energy_scope")
-    means = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
     rows = []
     for point in definition["points"]:
         row = by_id.get(point["configuration"])
@@ -229,7 +237,11 @@ def table1(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
             rows.append(
                 {
                     **{name: row[name] for name in (*copied, *kept)},
-                    **{name: row[f"{name}_mean"] for name in means},
+                    **{
+                        name + end: row[f"{name}_{part}"]
+                        for name in TABLE1_QUANTITIES
+                        for end, part in zip(("", "_sd", "_low", "_high"), SUMMARY, strict=True)
+                    },
                 }
             )
     return table(rows, TABLE1)
