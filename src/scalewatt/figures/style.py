@@ -6,56 +6,83 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from scalewatt.files import atomic_path
 
-WIDTH_MM = 180.0
 MM_PER_INCH = 25.4
-NOTE_SIZE = 6.0
-NOTE_CHARACTERS = 148  # of NOTE_SIZE fit into WIDTH_MM
 GREY = "#666666"
+INK = "#262626"
 ROUND = [1, 2, 5, 10]  # first digits of tick labels
 
-# Colours that people with any common colour vision tell apart. In grey some of them look alike, so
-# that each series also has a marker and a line style of its own. No yellow: too pale for a line.
-COLOURS = tuple(sns.color_palette("colorblind").as_hex()[i] for i in (0, 3, 2, 4, 7, 9, 1))
+
+@dataclass(frozen=True)
+class Preset:
+    """A width in print, and what goes with it: font sizes in points, panels beside each other."""
+
+    width_mm: float
+    label_size: float
+    text_size: float
+    note_size: float
+    letter_size: float
+    scale: float  # of lines and markers
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it is one column of a page of two."""
+        return self.width_mm < 120
+
+    @property
+    def note_characters(self) -> int:
+        """How many characters of small print fit into a line."""
+        return int(self.width_mm / (0.2006 * self.note_size))
+
+    @property
+    def legend_characters(self) -> int:
+        """How many characters of a legend fit into a line, its lines and gaps counted."""
+        return int(self.width_mm / (0.1948 * self.text_size))
+
+
+PAGE = Preset(180.0, label_size=7.5, text_size=7.0, note_size=6.0, letter_size=10.0, scale=1.0)
+COLUMN = Preset(88.0, label_size=6.5, text_size=6.2, note_size=6.0, letter_size=8.0, scale=0.72)
+PRESETS = {int(preset.width_mm): preset for preset in (PAGE, COLUMN)}
+"""The widths in mm that a figure may have."""
+WIDTH_MM = PAGE.width_mm
+
+# Colours that people with any common colour vision tell apart, each of a lightness of its own, so
+# that they differ in grey too. Each series has a marker and a line style of its own besides.
+COLOURS = ("#14305e", "#c13a22", "#35b199", "#e2aa1c", "#8a1f4e", "#4a7fc4", "#0d0d0d")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
-_RC: Any = {
+_RC: dict[str, Any] = {
     "axes.axisbelow": True,
+    "axes.edgecolor": INK,
     "axes.grid": True,
-    "axes.labelsize": 7.5,
+    "axes.labelcolor": INK,
     "axes.linewidth": 0.6,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlesize": 7.5,
     "figure.dpi": 100,
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
-    "font.size": 7,
     "grid.color": "#e3e3e3",
     "grid.linewidth": 0.5,
-    "legend.fontsize": 7,
     "legend.frameon": False,
-    "lines.linewidth": 1.1,
+    "lines.solid_capstyle": "round",
     "pdf.fonttype": 42,
     "savefig.dpi": 200,
     "svg.fonttype": "none",
     "svg.hashsalt": "scalewatt",
+    "text.color": INK,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-    "xtick.labelsize": 7,
-    "xtick.major.width": 0.6,
-    "ytick.labelsize": 7,
-    "ytick.major.width": 0.6,
 }
 # No dates and no tool versions: the same table gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -66,26 +93,48 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 @contextmanager
-def applied() -> Iterator[None]:
-    """matplotlib's defaults with this style on top, whatever the user's matplotlibrc says."""
+def applied(width_mm: float = WIDTH_MM) -> Iterator[None]:
+    """matplotlib's defaults with the style of a width on top, whatever the user's settings."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        sns.set_theme(context="paper", style="ticks", rc=_RC)
+        mpl.rcParams.update(_rc(preset(width_mm)))
         yield
 
 
-def new_figure(height_mm: float) -> Figure:
-    """An empty figure, WIDTH_MM wide, that makes room for labels, legend and notes."""
-    figure = Figure(figsize=(WIDTH_MM / MM_PER_INCH, height_mm / MM_PER_INCH), layout="constrained")
+def _rc(preset: Preset) -> Any:
+    text = {"font.size": preset.text_size, "legend.fontsize": preset.text_size}
+    text |= {"axes.labelsize": preset.label_size, "axes.titlesize": preset.label_size}
+    text |= {"xtick.labelsize": preset.text_size, "ytick.labelsize": preset.text_size}
+    ticks: dict[str, Any] = {}
+    for which in ("xtick", "ytick"):
+        ticks |= {f"{which}.color": INK, f"{which}.direction": "out"}
+        ticks |= {f"{which}.major.width": 0.6, f"{which}.major.size": 4.5 * preset.scale}
+    return _RC | text | ticks | {"lines.linewidth": 0.4 + 0.7 * preset.scale}
+
+
+def preset(width_mm: float) -> Preset:
+    """The preset of a width; of another width the one that is nearest."""
+    return min(PRESETS.values(), key=lambda known: abs(known.width_mm - width_mm))
+
+
+def preset_of(figure: Figure) -> Preset:
+    """The preset in which a figure is drawn."""
+    return preset(figure.get_figwidth() * MM_PER_INCH)
+
+
+def new_figure(height_mm: float, width_mm: float = WIDTH_MM) -> Figure:
+    """An empty figure that makes room for labels, legend and notes."""
+    figure = Figure(figsize=(width_mm / MM_PER_INCH, height_mm / MM_PER_INCH), layout="constrained")
     engine: Any = figure.get_layout_engine()
-    engine.set(w_pad=0.05, h_pad=0.05, wspace=0.03, hspace=0.04)
+    pad = 0.05 if width_mm == WIDTH_MM else 0.03
+    engine.set(w_pad=pad, h_pad=pad, wspace=0.03, hspace=0.04)
     return figure
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write `stem`.pdf, .svg and .png, each whole or not at all; the same bytes each time."""
     paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in _METADATA]
-    with applied():
+    with applied(preset_of(figure).width_mm):
         # Laid out once: less time, and the same geometry in all three.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -95,14 +144,15 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     return paths
 
 
-def series_style(index: int) -> dict[str, Any]:
+def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
     """Colour, line and marker of the series at `index`; later ones smaller, to show on top."""
+    scale = preset(width_mm).scale
     return {
         "color": COLOURS[index % len(COLOURS)],
         "marker": MARKERS[index % len(MARKERS)],
         "linestyle": LINES[index % len(LINES)],
-        "markersize": max(6.2 - 0.6 * index, 3.6),
-        "markeredgewidth": 1.0,
+        "markersize": max(6.2 - 0.6 * index, 3.6) * scale,
+        "markeredgewidth": 0.4 + 0.6 * scale,
     }
 
 
@@ -124,7 +174,7 @@ def panel_letter(axes: Axes, letter: str, above: float = 3) -> None:
         xycoords="axes fraction",
         xytext=(-6, above),
         textcoords="offset points",
-        fontsize=10,
+        fontsize=_preset_at(axes).letter_size,
         fontweight="bold",
         ha="right",
         va="bottom",
@@ -137,25 +187,43 @@ def say_instead(axes: Axes, sentence: str) -> None:
     axes.text(
         0.5,
         0.5,
-        textwrap.fill(sentence, 34),
+        textwrap.fill(sentence, 34, break_on_hyphens=False),
         transform=axes.transAxes,
         ha="center",
         va="center",
         color=GREY,
-        fontsize=8,
-        linespacing=1.5,
+        fontsize=_preset_at(axes).label_size,
+        linespacing=1.4,
     )
+
+
+def _preset_at(axes: Axes) -> Preset:
+    figure = axes.get_figure(root=True)
+    return PAGE if figure is None else preset_of(figure)
 
 
 def notes(figure: Figure, sentences: Sequence[str]) -> None:
     """Small print under the panels, wrapped to the figure's width; empty sentences are left out."""
-    lines = [line for s in sentences if s for line in _wrapped(s)]
-    figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=NOTE_SIZE, color="#333333")
+    text = "\n".join(note_lines(sentences, preset_of(figure).width_mm))
+    size = preset_of(figure).note_size
+    figure.supxlabel(text, x=0.012, ha="left", fontsize=size, color="#333333")
 
 
-def _wrapped(sentence: str) -> list[str]:
+def note_lines(sentences: Sequence[str], width_mm: float = WIDTH_MM) -> list[str]:
+    """The lines of small print that `notes` writes."""
+    characters = preset(width_mm).note_characters
     # Configuration ids have hyphens and must stay whole.
-    return textwrap.wrap(sentence, NOTE_CHARACTERS, break_on_hyphens=False)
+    return [
+        line
+        for s in sentences
+        if s
+        for line in textwrap.wrap(s, characters, break_on_hyphens=False)
+    ]
+
+
+def lines_mm(count: int, size: float) -> float:
+    """Height in mm of `count` lines of text of `size` points."""
+    return count * size * 1.2 * MM_PER_INCH / 72
 
 
 def plain_number(value: float) -> str:
