@@ -155,10 +155,19 @@ def _parser() -> argparse.ArgumentParser:
     table.set_defaults(run=_table)
 
     figure = commands.add_parser("figure", help="draw a figure from its table")
-    figure.add_argument("figure", choices=(*map(str, range(1, 8)), "variants"))
+    figure.add_argument(
+        "figure", choices=(*map(str, range(1, 8)), "variants", "breakdown", "learning", "pareto")
+    )
     figure.add_argument("--table", type=Path, required=True)
     figure.add_argument("--out", type=Path, required=True, help="path without suffix")
     figure.set_defaults(run=_figure)
+
+    pages = commands.add_parser("run-pages", help="draw one page for each run of a configuration")
+    pages.add_argument("configuration", help="the name of its folder")
+    pages.add_argument("repeats", nargs="+", type=int, metavar="REPEAT")
+    pages.add_argument("--results", type=Path, required=True, help="results of the campaign")
+    pages.add_argument("--excluded", type=json.loads, default={}, help="JSON: repeat to reason")
+    pages.set_defaults(run=_run_pages)
 
     register = commands.add_parser("register", help="make runs of recordings from elsewhere")
     register.add_argument("name", help="the campaign's name")
@@ -350,6 +359,14 @@ def _figure(arguments: argparse.Namespace) -> int:
 
     figure = int(arguments.figure) if arguments.figure.isdigit() else arguments.figure
     draw_figure(figure, arguments.table, arguments.out)
+    return 0
+
+
+def _run_pages(arguments: argparse.Namespace) -> int:
+    from scalewatt.figures.run_page import draw_pages
+
+    given = arguments.results, arguments.configuration, arguments.repeats
+    draw_pages(*given, arguments.excluded)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from scalewatt.errors import InputError
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FIGURES = range(1, 8)
-VARIANTS = "variants"
+NAMED = ("variants", "breakdown", "learning", "pareto")
+"""Figures that are none of the paper's; each has a module of its name with draw and plotted."""
 
 
 def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
-    """Draw figure 1 to 7 or `variants` and write stem.pdf, stem.svg, stem.png and stem.csv.
+    """Draw figure 1 to 7 or a named one and write stem.pdf, stem.svg, stem.png and stem.csv.
 
     The CSV holds exactly the plotted points. InputError: no such figure, table or column.
     """
@@ -25,25 +27,28 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
 
     from scalewatt.figures.points import read_figure_table
 
-    if figure != VARIANTS and figure not in FIGURES:
+    if figure not in NAMED and figure not in FIGURES:
         raise InputError(
-            f"there is no figure {figure}: the figures are 1 to {FIGURES[-1]} and {VARIANTS}"
+            f"there is no figure {figure}: the figures are 1 to {FIGURES[-1]}, {', '.join(NAMED)}"
         )
     table_path, stem = Path(table_path), Path(stem)
     table = read_figure_table(figure, table_path)
     # Imported here: matplotlib costs half a second, which other commands need not pay.
     from scalewatt.figures import style
 
-    name = VARIANTS if figure == VARIANTS else f"figure{figure}"
+    name = figure if isinstance(figure, str) else f"figure{figure}"
     module = importlib.import_module(f"scalewatt.figures.{name}")
     paths = style.save(module.draw(table), stem)
     csv_path = stem.with_name(f"{stem.name}.csv")
     with atomic_path(csv_path) as temporary:
-        pc.write_csv(_plotted(figure, table), temporary)
+        pc.write_csv(_plotted(figure, table, module), temporary)
     return [*paths, csv_path]
 
 
-def _plotted(figure: int | str, table: pa.Table) -> pa.Table:
-    from scalewatt.figures import points, variants
+def _plotted(figure: int | str, table: pa.Table, module: ModuleType) -> pa.Table:
+    from scalewatt.figures import points
 
-    return variants.plotted(table) if isinstance(figure, str) else points.plotted(figure, table)
+    if isinstance(figure, str):
+        found: pa.Table = module.plotted(table)
+        return found
+    return points.plotted(figure, table)

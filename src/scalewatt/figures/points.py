@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ def columns_of(figure: int | str) -> Sequence[str]:
     from scalewatt.results import figure_schema
 
     if isinstance(figure, str):
-        return figure_schema.VARIANTS.names
+        from scalewatt.results.more_tables import SCHEMAS
+
+        return {**SCHEMAS, "variants": figure_schema.VARIANTS}[figure].names
     by_number = {1: figure_schema.OVERVIEW, 5: figure_schema.POWER}
     return by_number.get(figure, figure_schema.POINTS).names
 
@@ -45,6 +48,34 @@ def metadata(table: pa.Table) -> dict[str, Any]:
     """The table's own notes: figure, campaign, missing, notes, gpu_word (all may be absent)."""
     stored = (table.schema.metadata or {}).get(b"scalewatt")
     return json.loads(stored) if stored else {}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the campaign wants a figure drawn (its entry's keys of the same names)."""
+
+    width_mm: float = 180.0
+    error_bars: str = "interval"
+    power_window_s: float | None = None
+
+
+def options(table: pa.Table) -> Options:
+    """The options in the table's metadata; what is not there is the default."""
+    stored = metadata(table).get("options", {})
+    names = Options.__dataclass_fields__
+    return Options(**{name: value for name, value in stored.items() if name in names})
+
+
+def bar(row: Row, kind: str) -> tuple[float, float] | None:
+    """The ends of a point's error bar of a kind (words.BAR_WORDS); None without; single runs have none."""
+    if kind == "none" or (row["n_repeats"] or 1) == 1 or row["y"] is None:
+        return None
+    if kind == "interval":
+        low, high = row["y_low"], row["y_high"]
+    else:
+        half = row["y_sd" if kind == "sd" else "y_population_sd"]
+        low, high = (None, None) if half is None else (row["y"] - half, row["y"] + half)
+    return None if low is None or high is None else (low, high)
 
 
 def gpu_word(table: pa.Table) -> str:

@@ -15,6 +15,7 @@ from scalewatt.results.figure_schema import (
     TABLE1,
     TABLE1_QUANTITIES,
 )
+from scalewatt.results.more_tables import BUILDERS
 from scalewatt.results.power_table import power
 from scalewatt.results.schema import SUMMARY, table
 from scalewatt.results.statistics import quotient, summary_of
@@ -165,4 +166,6 @@ def builder(figure: str, results: Path) -> Callable[[dict[str, Any], list[Row]],
         return points
     if figure == "figure5":
         return lambda definition, rows: power(definition, rows, results)
+    if figure in BUILDERS:
+        return lambda definition, rows: BUILDERS[figure](definition, rows, results)
     return {"figure1": overview, "table1": table1, "variants": variants}[figure]

@@ -49,6 +49,11 @@ class RunFiles:
         return self.results / "energy" / self.configuration / f"{self.repeat}.parquet"
 
     @property
+    def epochs(self) -> Path:
+        """Its energy by epoch."""
+        return self.energy.with_name(f"{self.repeat}.epochs.parquet")
+
+    @property
     def traces(self) -> Path:
         """Its power traces."""
         return self.results / "traces" / self.configuration / f"{self.repeat}.parquet"

@@ -1,0 +1,149 @@
+"""Where the energy of each configuration goes: device kind by stage, with the idle baseline.
+
+The rows of a configuration add up to its mean energy_kwh: what is out of a run's scope, or is not
+counted (staging under protocol `paper`), has no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.campaign.spec import read_spec
+from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
+from scalewatt.energy.stages import STAGES
+from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.results.idle import idle_energies_j
+from scalewatt.results.runs import RunFiles
+from scalewatt.results.schema import CONFIGURATIONS, table
+
+Row = dict[str, Any]
+Part = tuple[str, str]
+"""A device kind and a stage."""
+
+COPIED = (
+    "configuration",
+    "model",
+    "phase",
+    "device",
+    "device_name",
+    "gpus",
+    "local_batch_size",
+    "global_batch_size",
+    "dataset_samples",
+    "n_repeats",
+    "energy_origin",
+    "energy_scope",
+)
+
+BREAKDOWN = pa.schema(
+    [
+        *((name, pa.string()) for name in ("figure", "series", "label")),
+        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
+        *((name, pa.string()) for name in ("device_kind", "stage")),
+        *(
+            (name, pa.float64())
+            for name in ("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh")
+        ),
+    ]
+)
+
+
+def breakdown(definition: dict[str, Any], configurations: list[Row], results: Path) -> pa.Table:
+    """One row per configuration, device kind in its scope, and stage: means over its repeats.
+
+    A configuration that several series share is under the first of them. Energies of one whose
+    energy is not known are null.
+    """
+    idle = results / "tables" / "idle.parquet" if definition.get("idle") else None
+    rows: list[Row] = []
+    for series, own, repeats in chosen_runs(definition, configurations):
+        head = {"figure": definition["figure"], "series": series["name"], "label": series["label"]}
+        head |= {name: own[name] for name in COPIED}
+        files = [RunFiles(results, own["configuration"], repeat) for repeat in repeats]
+        rows += [head | part for part in _parts([run_parts(one, idle) for one in files])]
+    return table(rows, BREAKDOWN)
+
+
+def chosen_runs(
+    definition: dict[str, Any], configurations: Iterable[Row]
+) -> Iterator[tuple[Row, Row, list[int]]]:
+    """Each configuration once: its first series, its row, and its repeats that count."""
+    by_id = {row["configuration"]: row for row in configurations}
+    out = {(one["configuration"], one["repeat"]) for one in definition.get("excluded", [])}
+    repeats: dict[str, list[int]] = {}
+    for configuration, repeat in definition["runs"]:
+        if (configuration, repeat) not in out:
+            repeats.setdefault(configuration, []).append(repeat)
+    for series in definition["series"]:
+        for point in series["points"]:
+            own = by_id.pop(point["configuration"], None)
+            if own is not None:
+                yield series, own, repeats[own["configuration"]]
+
+
+def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
+    """Energy, idle and discarded energy in J of one run, by device kind and stage.
+
+    Kinds out of the run's scope have none. All energies are null where the run's is. `idle`: the
+    table of the campaign's idle probes.
+    """
+    spec = read_spec(files.folder / "spec.json")
+    energy = EnergyTotals(pq.read_table(files.energy), with_staging=spec["protocol"] != "paper")
+    known = energy.total_j is not None
+    grouped: dict[Part, list[Row]] = {}
+    for kind in energy.scope:
+        for row in energy.of_kind(kind):
+            grouped.setdefault((kind, row["stage"]), []).append(row)
+    return {
+        part: {
+            "energy_j": known_sum(r["energy_j"] for r in rows) if known else None,
+            "discarded_j": known_sum(r["discarded_j"] for r in rows) if known else None,
+            "idle_j": _idle_j(energy, part[0], rows, spec["device"], idle) if known else None,
+        }
+        for part, rows in grouped.items()
+    }
+
+
+def _idle_j(
+    energy: EnergyTotals, kind: str, rows: Iterable[Row], device: str, idle: Path | None
+) -> float | None:
+    """What the devices of a kind would have used idle over the time of `rows`."""
+    if idle is None:
+        return None
+    seconds = sum(r["duration_s"] * (r["devices"] or 0) for r in rows)
+    return idle_energies_j(idle, device, {kind: seconds}, {kind: energy.origin_of(kind)})[kind]
+
+
+def _parts(runs: Sequence[dict[Part, Row]]) -> list[Row]:
+    """The rows of one configuration, in the order of kinds and stages."""
+    parts = {part for run in runs for part in run}
+    order = sorted(parts, key=lambda part: (DEVICE_KINDS.index(part[0]), STAGES.index(part[1])))
+    means = {part: _mean_kwh([run.get(part, _NONE) for run in runs], "energy_j") for part in order}
+    total = known_sum(means.values())
+    return [
+        {
+            "device_kind": kind,
+            "stage": stage,
+            "energy_kwh": means[kind, stage],
+            "energy_share": (means[kind, stage] or 0.0) / total if total else None,
+            "idle_energy_kwh": _mean_kwh([r.get((kind, stage), _NONE) for r in runs], "idle_j"),
+            "discarded_energy_kwh": _mean_kwh(
+                [r.get((kind, stage), _NONE) for r in runs], "discarded_j"
+            ),
+        }
+        for kind, stage in order
+    ]
+
+
+_NONE = {"energy_j": 0.0, "discarded_j": 0.0, "idle_j": 0.0}
+"""Of a stage that other repeats have, and this one did not go through."""
+
+
+def _mean_kwh(runs: Sequence[Row], name: str) -> float | None:
+    total = known_sum(run[name] for run in runs)
+    return None if total is None else total / len(runs) / J_PER_KWH

@@ -1,0 +1,161 @@
+"""How far training had come for what energy and time: the metric after each epoch of each run.
+
+Energy and time count from the start of the run. An epoch's are all that was spent on it, what a
+killed segment lost and did again included; what belongs to no epoch is where its segment stands:
+start-up and staging before the segment's epochs, the rest after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.campaign.spec import read_spec
+from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.results.breakdown_table import COPIED, chosen_runs
+from scalewatt.results.runs import RunFiles
+from scalewatt.results.schema import CONFIGURATIONS, table
+
+Row = dict[str, Any]
+
+_BEFORE = ("startup", "stage_data")
+"""Stages outside of all epochs that come before a segment's epochs; the others come after."""
+
+LEARNING = pa.schema(
+    [
+        *((name, pa.string()) for name in ("figure", "series", "label")),
+        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
+        *((name, pa.string()) for name in ("metric_name", "metric_goal")),
+        *((name, pa.int32()) for name in ("repeat", "epoch")),
+        *((name, pa.float64()) for name in ("metric", "energy_kwh", "time_h")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a run spent of something, in its own unit; a part that is not known is null."""
+
+    epochs: dict[int, float | None]
+    before: dict[int, float]
+    """By segment, ahead of its epochs."""
+    after: dict[int, float]
+    """By segment, behind its epochs."""
+
+
+def learning(definition: dict[str, Any], configurations: list[Row], results: Path) -> pa.Table:
+    """One row per run and epoch, under the first series that has the configuration."""
+    rows: list[Row] = []
+    for series, own, repeats in chosen_runs(definition, configurations):
+        head = {"figure": definition["figure"], "series": series["name"], "label": series["label"]}
+        head |= {name: own[name] for name in (*COPIED, "metric_name", "metric_goal")}
+        for repeat in repeats:
+            files = RunFiles(results, own["configuration"], repeat)
+            rows += [head | {"repeat": repeat} | epoch for epoch in run_epochs(files)]
+    return table(rows, LEARNING)
+
+
+def run_epochs(files: RunFiles) -> list[Row]:
+    """Epoch, metric, and energy and time since the run's start at the end of each epoch of a run."""
+    spec = read_spec(files.folder / "spec.json")
+    with_staging = spec["protocol"] != "paper"
+    totals = EnergyTotals(pq.read_table(files.energy), with_staging)
+    history = pq.read_table(files.folder / "history.parquet").to_pylist()
+    parts = [
+        row
+        for row in pq.read_table(files.epochs).to_pylist()
+        if row["device_kind"] in totals.scope and (with_staging or row["stage"] != "stage_data")
+    ]
+    energies = _energies(totals, parts)
+    times = _times(totals, parts, spec["nodes"])
+    ends = (cumulated(history, energies), cumulated(history, times))
+    return [
+        {
+            "epoch": row["epoch"],
+            "metric": row["metric"],
+            "energy_kwh": None if joules is None else joules / J_PER_KWH,
+            "time_h": None if seconds is None else seconds / 3600,
+        }
+        for row, joules, seconds in zip(history, *ends, strict=True)
+    ]
+
+
+def cumulated(history: Sequence[Row], spent: Spent | None) -> list[float | None]:
+    """What was spent from the run's start to the end of each epoch of its history.
+
+    Null throughout where it is not known, or the recording does not say which epoch was when. All
+    of it where the history has a single row and no epoch was marked, as of a registered run.
+    """
+    if spent is not None and len(history) == 1 and not spent.epochs:
+        return [sum(spent.before.values()) + sum(spent.after.values())]
+    if spent is None or any(spent.epochs.get(row["epoch"]) is None for row in history):
+        return [None] * len(history)
+    so_far = 0.0
+    ends: list[float | None] = []
+    before, after = dict(spent.before), dict(spent.after)
+    for row in history:
+        so_far += sum(before.pop(s) for s in sorted(before) if s <= row["segment"])
+        so_far += sum(after.pop(s) for s in sorted(after) if s < row["segment"])
+        so_far += spent.epochs[row["epoch"]] or 0.0
+        ends.append(so_far)
+    return ends
+
+
+def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Spent | None:
+    """In J, of all kinds in scope; None where the run's energy is not known."""
+    if totals.total_j is None:
+        return None
+    of_kinds = [r for r in totals.rows if r["device_kind"] in totals.scope]
+    return _spent(parts, of_kinds, "energy_j", lambda row: row["energy_j"], 1.0)
+
+
+def _times(totals: EnergyTotals, parts: Sequence[Row], nodes: int) -> Spent | None:
+    """In s, mean over nodes, by the first kind in scope: all kinds of a node have the same time."""
+    kind = next(iter(totals.scope), None)
+    if kind is None:
+        return None
+    of_kind = [row for row in parts if row["device_kind"] == kind]
+    spent = _spent(
+        of_kind, totals.of_kind(kind), "node_s", lambda row: row["duration_s"], 1.0 / nodes
+    )
+    for segment, seconds in _unrecorded(totals.of_kind(kind)).items():
+        spent.after[segment] = spent.after.get(segment, 0.0) + seconds
+    return spent
+
+
+def _spent(
+    parts: Sequence[Row],
+    by_segment: Iterable[Row],
+    name: str,
+    value: Callable[[Row], float | None],
+    factor: float,
+) -> Spent:
+    """Sum up `name` of the epochs' rows, and `value` of the segments' rows outside of all epochs."""
+    epochs: dict[int, float | None] = {}
+    for epoch in dict.fromkeys(r["epoch"] for r in parts if r["epoch"] is not None):
+        total = known_sum(r[name] for r in parts if r["epoch"] == epoch)
+        epochs[epoch] = None if total is None else total * factor
+    outside = {r["stage"] for r in parts if r["epoch"] is None}
+    inside = {r["stage"] for r in parts if r["epoch"] is not None}
+    spent = Spent(epochs, {}, {})
+    for row in by_segment:
+        if row["stage"] in outside - inside:
+            place = spent.before if row["stage"] in _BEFORE else spent.after
+            known = (value(row) or 0.0) * factor
+            place[row["segment"]] = place.get(row["segment"], 0.0) + known
+    return spent
+
+
+def _unrecorded(rows: Iterable[Row]) -> dict[int, float]:
+    """The longest unrecorded time of a node, by segment."""
+    found: dict[int, float] = {}
+    for row in rows:
+        seconds = row["unrecorded_s"] or 0.0
+        found[row["segment"]] = max(found.get(row["segment"], 0.0), seconds)
+    return found
