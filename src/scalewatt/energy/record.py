@@ -180,6 +180,7 @@ def fail(error: BaseException, note: Path | None = None, rank: int | None = None
 def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) -> None:
     """Rank 0 writes what this segment runs on, for the run's provenance."""
     import torch
+    from mpi4py import MPI
 
     from scalewatt.energy.placement import gathered_placement
     from scalewatt.energy.provenance import cpu_name, gpu_identity, package_versions
@@ -201,6 +202,8 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
             "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
             "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
             "packages": package_versions(),
+            "cuda": torch.version.cuda,
+            "mpi": " ".join(MPI.Get_library_version().splitlines()[0].split()),
             "slurm": slurm_step(os.environ),
             **of_workload,
         },

@@ -145,7 +145,14 @@ class Trainer:
 
     def provenance(self) -> dict[str, Any]:
         """What the run's provenance says of how it computed and of the model's data."""
-        return {"precision_used": self.precision.used, **self.workload.provenance()}
+        parallel = getattr(self.network.trained, "_orig_mod", self.network.trained)  # if compiled
+        return {
+            "precision_used": self.precision.used,
+            "parallelism": type(parallel).__name__,
+            "optimizer": type(self.optimizer).__name__,
+            "schedule": type(self.schedule).__name__,
+            **self.workload.provenance(),
+        }
 
     def checkpoint(self) -> None:
         """Write the checkpoint; all ranks take part."""
