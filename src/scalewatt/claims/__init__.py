@@ -1,0 +1,1 @@
+"""The paper's claims as data and checks: what results say of each (docs/claims.md)."""

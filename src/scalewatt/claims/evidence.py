@@ -1,0 +1,342 @@
+"""What checks look at: points in lines, runs, comparisons, traces, specs and provenance.
+
+A line is a series with the points that have results. Its mode is one of
+
+| mode | constant | dataset |
+| --- | --- | --- |
+| fd_lbs | LBS | fixed |
+| fd_gbs_s, fd_gbs_l | GBS: the smallest of the model, phase and device; any larger | fixed |
+| sd_lbs, sd_gbs_s, sd_gbs_l | likewise | scaled with n |
+| probe | epochs fewer than the model's other series have: repeats for their spread | |
+
+and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scalewatt.campaign.model import Campaign, Series
+from scalewatt.claims.model import NotTestable
+from scalewatt.results.statistics import Summary, summary_of
+
+Row = Mapping[str, Any]
+PAPER_GPUS_PER_NODE = 4
+PAPER_DEVICES = ("a100", "h100")
+FULL_SAMPLES = {"resnet50": 1281167, "fourcastnet": 54020}
+"""Samples of an epoch of the paper's full datasets."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A configuration with results: its row of the table `configurations`."""
+
+    row: Row
+    modes: tuple[str, ...] = ()
+    dataset_total: int | None = None
+    """Samples of the whole dataset; null where the campaign does not say."""
+
+    @property
+    def id(self) -> str:
+        """Id of the configuration."""
+        return str(self.row["configuration"])
+
+    @property
+    def model(self) -> str:
+        """Name of the model; likewise phase and device."""
+        return str(self.row["model"])
+
+    @property
+    def phase(self) -> str:
+        return str(self.row["phase"])
+
+    @property
+    def device(self) -> str:
+        return str(self.row["device"])
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs, n."""
+        return int(self.row["gpus"])
+
+    @property
+    def lbs(self) -> int:
+        """Local batch size."""
+        return int(self.row["local_batch_size"])
+
+    @property
+    def gbs(self) -> int:
+        """Global batch size."""
+        return int(self.row["global_batch_size"])
+
+    @property
+    def samples(self) -> int | None:
+        """Samples of the training set."""
+        return self.row["dataset_samples"]
+
+    @property
+    def epochs(self) -> int | None:
+        return self.row["epochs"]
+
+    @property
+    def nodes(self) -> int | None:
+        return self.row["nodes"]
+
+    @property
+    def n_repeats(self) -> int:
+        """Number of runs that the means are of."""
+        return int(self.row["n_repeats"])
+
+    @property
+    def origin(self) -> str | None:
+        """Of the energy: measured, estimated, simulated or published; null without energy."""
+        return self.row["energy_origin"]
+
+    @property
+    def scope(self) -> str | None:
+        """Device kinds in the total energy, such as gpu+cpu+ram."""
+        return self.row["energy_scope"]
+
+    def stat(self, name: str) -> Summary:
+        """A quantity of `results.schema.QUANTITIES` over the repeats; its mean is null if unknown."""
+        return summary_of(self.row, name)
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a quantity."""
+        return self.stat(name).mean
+
+
+@dataclass(frozen=True)
+class Line:
+    """A series and its points that have results, by ascending n."""
+
+    name: str
+    label: str
+    model: str
+    phase: str
+    device: str
+    mode: str
+    constant: int | None
+    """The LBS or GBS that is constant along it."""
+    points: tuple[Point, ...] = ()
+    planned: tuple[int, ...] = ()
+    """GPU counts of all its points, with results or without."""
+
+    @property
+    def title(self) -> str:
+        """Words for details: model, phase, device and mode with the batch size."""
+        phase = "" if self.phase == "train" else f" {self.phase}"
+        return f"{self.model}{phase} {self.device} {self.mode} {self.constant or ''}".strip()
+
+    def at(self, gpus: int) -> Point | None:
+        """The point at this GPU count, if it has results."""
+        return next((point for point in self.points if point.gpus == gpus), None)
+
+    def having(self, *names: str, at_least: int = 0) -> tuple[Point, ...]:
+        """Points with n ≥ `at_least` whose quantities of these names are known."""
+        return tuple(
+            point
+            for point in self.points
+            if point.gpus >= at_least and all(point.mean(name) is not None for name in names)
+        )
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One panel of figure 5: power of one GPU against time."""
+
+    row: Row
+    """The panel's first row of figure 5's table: configuration, device, gpus, batch sizes, means …"""
+    time_s: tuple[float, ...]
+    power_w: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that checks look at."""
+
+    source: str
+    """The campaign's name, or `published`."""
+    points: tuple[Point, ...] = ()
+    lines: tuple[Line, ...] = ()
+    runs: tuple[Row, ...] = ()
+    """Rows of the table `runs`, without the excluded ones; none of the published results."""
+    comparisons: tuple[Row, ...] = ()
+    traces: tuple[Trace, ...] = ()
+    trace_metadata: Row = field(default_factory=dict)
+    """What figure 5's table says of itself."""
+    specs: Mapping[str, Row] = field(default_factory=dict)
+    """spec.json's content of each configuration that the campaign defines, finished or not."""
+    provenance: Mapping[tuple[str, int], Row] = field(default_factory=dict)
+    """provenance.json's content of each finished run (configuration, repeat)."""
+    campaign: Campaign | None = None
+
+    @property
+    def published(self) -> bool:
+        """Whether these are the paper's own numbers."""
+        return self.source == "published"
+
+    def find(
+        self,
+        model: str | None = None,
+        phase: str | None = None,
+        device: str | None = None,
+        mode: str | None = None,
+        constant: int | None = None,
+    ) -> tuple[Line, ...]:
+        """Lines of this description that have results; `mode` by its beginning (fd, fd_gbs, …)."""
+        return tuple(
+            line
+            for line in self.lines
+            if line.points
+            and model in (None, line.model)
+            and phase in (None, line.phase)
+            and device in (None, line.device)
+            and (mode is None or _begins(line.mode, mode))
+            and constant in (None, line.constant)
+        )
+
+    def line(
+        self, model: str, phase: str, device: str, mode: str, constant: int | None = None
+    ) -> Line:
+        """The line of this description that has most points; NotTestable where none has results."""
+        found = self.find(model, phase, device, mode, constant)
+        if not found:
+            raise NotTestable(
+                f"No finished run of {_words(model, phase, device, mode, constant)}; "
+                f"{self._there(model)}."
+            )
+        return max(found, key=lambda line: len(line.points))
+
+    def anywhere(
+        self, model: str, phase: str, device: str, mode: str, constant: int | None = None
+    ) -> tuple[Line, ...]:
+        """For a claim that is portable: the line on its own device, else one of each other device.
+
+        A constant batch size of the paper's counts on the paper's device only. NotTestable where
+        no device has such a line.
+        """
+        if self.find(model, phase, device, mode, constant):
+            return (self.line(model, phase, device, mode, constant),)
+        others = sorted({line.device for line in self.find(model, phase, None, mode)} - {device})
+        if not others:
+            return (self.line(model, phase, device, mode, constant),)
+        return tuple(self.line(model, phase, other, mode) for other in others)
+
+    def select(self, model: str, phase: str, device: str, mode: str) -> tuple[Point, ...]:
+        """The points of `line`, by ascending n; empty where there is none."""
+        found = self.find(model, phase, device, mode)
+        return max(found, key=lambda line: len(line.points)).points if found else ()
+
+    def gpus_per_node(self, device: str) -> int:
+        """GPUs of a node: the paper's on its devices, else the most that one node held."""
+        if device in PAPER_DEVICES:
+            return PAPER_GPUS_PER_NODE
+        there = [p.gpus // p.nodes for p in self.points if p.device == device and p.nodes]
+        return max(there, default=1)
+
+    def _there(self, model: str) -> str:
+        there = sorted({f"{line.device} {line.mode}" for line in self.find(model)})
+        return f"there are {', '.join(there)}" if there else f"there are none of {model}"
+
+
+def is_full_size(point: Point) -> bool:
+    """Whether it was trained on the paper's dataset (or a part of it), not on a smaller one."""
+    return point.dataset_total == FULL_SAMPLES.get(point.model, -1)
+
+
+def lines_of(campaign: Campaign, rows: list[Row]) -> tuple[Line, ...]:
+    """All series of a campaign, each with the points that `rows` (of configurations) has."""
+    by_id = {row["configuration"]: row for row in rows}
+    modes = modes_of(campaign)
+    of_point: dict[str, tuple[str, ...]] = {}
+    for name, series in campaign.series.items():
+        for id_ in series.points.values():
+            of_point[id_] = (*of_point.get(id_, ()), modes[name])
+    return tuple(
+        Line(
+            name,
+            series.label,
+            series.model,
+            series.phase,
+            series.device,
+            modes[name],
+            _constant(campaign, series),
+            tuple(
+                Point(by_id[id_], of_point[id_], _total(campaign, id_))
+                for _, id_ in sorted(series.points.items())
+                if id_ in by_id
+            ),
+            tuple(sorted(series.points)),
+        )
+        for name, series in campaign.series.items()
+    )
+
+
+def modes_of(campaign: Campaign) -> dict[str, str]:
+    """The mode of each series (see the module)."""
+    longest: dict[tuple[str, str], int] = {}
+    smallest: dict[tuple[str, ...], int] = {}
+    for series in campaign.series.values():
+        key = (series.model, series.phase)
+        longest[key] = max(longest.get(key, 0), _epochs(campaign, series))
+    found = {name: _mode(campaign, series, longest) for name, series in campaign.series.items()}
+    keys: dict[str, tuple[str, ...]] = {}
+    for name, series in campaign.series.items():
+        if found[name].endswith("gbs"):
+            keys[name] = (series.model, series.phase, series.device, found[name])
+            constant = _constant(campaign, series) or 0
+            smallest[keys[name]] = min(smallest.get(keys[name], constant), constant)
+    for name, key in keys.items():
+        is_small = (_constant(campaign, campaign.series[name]) or 0) == smallest[key]
+        found[name] += "_s" if is_small else "_l"
+    return found
+
+
+def _mode(campaign: Campaign, series: Series, longest: Mapping[tuple[str, str], int]) -> str:
+    if _epochs(campaign, series) < longest[series.model, series.phase]:
+        return "probe"
+    data = "sd" if "n" in series.fraction_rule else "fd"
+    return data + ("_gbs" if series.constant == "global_batch_size" else "_lbs")
+
+
+def _epochs(campaign: Campaign, series: Series) -> int:
+    return max(campaign.configurations[id_].epochs for id_ in series.points.values())
+
+
+def _constant(campaign: Campaign, series: Series) -> int | None:
+    there = [campaign.configurations[id_] for id_ in series.points.values()]
+    name = series.constant
+    values = {getattr(c, name) for c in there} if hasattr(there[0], name) else set()
+    return values.pop() if len(values) == 1 else None
+
+
+def _total(campaign: Campaign, id_: str) -> int | None:
+    """Samples of the whole dataset that a configuration trains on a part of."""
+    one = campaign.configurations[id_]
+    if one.dataset_samples is None:
+        return None
+    from fractions import Fraction
+
+    fraction = Fraction(one.dataset_fraction)
+    if fraction == 1:
+        return one.dataset_samples
+    total = one.dataset.get("train_samples")
+    return None if total is None else int(total)
+
+
+def with_points(evidence: Evidence) -> Evidence:
+    """The same with `points`: those of all lines, each once."""
+    there = {point.id: point for line in evidence.lines for point in line.points}
+    return replace(evidence, points=tuple(there.values()))
+
+
+def _begins(mode: str, asked: str) -> bool:
+    return mode == asked or mode.startswith(f"{asked}_")
+
+
+def _words(model: str, phase: str, device: str, mode: str, constant: int | None) -> str:
+    batch = "" if constant is None else f" {constant}"
+    return f"{model} {phase} on {device} in mode {mode}{batch}"
