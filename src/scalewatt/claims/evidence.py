@@ -289,8 +289,8 @@ def modes_of(campaign: Campaign) -> dict[str, str]:
             keys[name] = (series.model, series.phase, series.device, found[name])
             constant = _constant(campaign, series) or 0
             smallest[keys[name]] = min(smallest.get(keys[name], constant), constant)
-    for name, key in keys.items():
-        is_small = (_constant(campaign, campaign.series[name]) or 0) == smallest[key]
+    for name, of_gbs in keys.items():
+        is_small = (_constant(campaign, campaign.series[name]) or 0) == smallest[of_gbs]
         found[name] += "_s" if is_small else "_l"
     return found
 
