@@ -7,6 +7,7 @@ A line is a series with the points that have results. Its mode is one of
 | fd_lbs | LBS | fixed |
 | fd_gbs_s, fd_gbs_l | GBS: the smallest of the model, phase and device; any larger | fixed |
 | sd_lbs, sd_gbs_s, sd_gbs_l | likewise | scaled with n |
+| other | neither (registered runs only) | any |
 | probe | epochs fewer than the model's other series have: repeats for their spread | |
 
 and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
@@ -298,8 +299,16 @@ def modes_of(campaign: Campaign) -> dict[str, str]:
 def _mode(campaign: Campaign, series: Series, longest: Mapping[tuple[str, str], int]) -> str:
     if _epochs(campaign, series) < longest[series.model, series.phase]:
         return "probe"
-    data = "sd" if "n" in series.fraction_rule else "fd"
+    if series.constant == "neither":
+        return "other"
+    data = "sd" if _is_scaled(campaign, series) else "fd"
     return data + ("_gbs" if series.constant == "global_batch_size" else "_lbs")
+
+
+def _is_scaled(campaign: Campaign, series: Series) -> bool:
+    """By its rule; a series of registered runs has none."""
+    samples = {campaign.configurations[id_].dataset_samples for id_ in series.points.values()}
+    return "n" in series.fraction_rule or len(samples) > 1
 
 
 def _epochs(campaign: Campaign, series: Series) -> int:

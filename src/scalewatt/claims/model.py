@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ CHECKED_KINDS = ("numeric", "trend", "threshold", "table", "derived", "identity"
 SPECIFIED_KINDS = ("config", "definition", "regime")
 """Kinds that specs and provenance decide, counted apart."""
 
-REFERENCE = Path(__file__).parents[3] / "reference"
+REFERENCE = PROJECT_ROOT / "reference"
 
 Value = float | str | None
 
