@@ -82,25 +82,19 @@ def _parser() -> argparse.ArgumentParser:
     train.set_defaults(run=_train)
 
     status = commands.add_parser("status", help="show a campaign at a glance, while it runs or not")
-    status.add_argument(
-        "--profile",
-        type=Path,
-        default=Path("profiles/local"),
-        help="whose cluster file counts; default: profiles/local",
-    )
-    status.add_argument(
-        "--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"
-    )
-    status.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
-    status.add_argument(
-        "--work", type=Path, metavar="FOLDER", help="default: the cluster's work_root"
-    )
+    _add_place(status)
     status.add_argument("--all", action="store_true", help="one line for each run")
     status.add_argument("--json", action="store_true", help="one JSON object, with all runs")
     status.add_argument(
         "--watch", type=float, metavar="SECONDS", help="show it again so often, until Ctrl-C"
     )
     status.set_defaults(run=_status)
+
+    for name, does in (
+        ("exclude", "leave a finished run out of tables and figures; name all that is left out"),
+        ("remeasure", "set a finished run's measurement aside, so that it is measured again"),
+    ):
+        _add_run_command(commands.add_parser(name, help=does), name)
 
     probe = commands.add_parser("probe", help="measure a device's idle power on one node")
     probe.add_argument("device", help="a device of the cluster")
@@ -189,6 +183,34 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(run=_report)
 
     return parser
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    """Where a command finds its campaign."""
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        default=Path("profiles/local"),
+        help="whose cluster file counts; default: profiles/local",
+    )
+    parser.add_argument(
+        "--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
+    parser.add_argument(
+        "--work", type=Path, metavar="FOLDER", help="default: the cluster's work_root"
+    )
+
+
+def _add_run_command(parser: argparse.ArgumentParser, name: str) -> None:
+    """The arguments of the commands about one run; without a run they name what was said of all."""
+    parser.add_argument("configuration", nargs="?", metavar="CONFIGURATION")
+    parser.add_argument("repeat", nargs="?", type=int, metavar="REPEAT")
+    parser.add_argument("--reason", metavar="TEXT", help="why, in one line")
+    _add_place(parser)
+    if name == "exclude":
+        parser.add_argument("--undo", action="store_true", help="take it in again")
+    parser.set_defaults(run=_run_command, command=name, undo=False)
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
@@ -288,6 +310,17 @@ def _status(arguments: argparse.Namespace) -> int:
         raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
     folders = arguments.campaign, arguments.results, arguments.work
     return show_status(arguments.profile, *folders, arguments.all, arguments.json, arguments.watch)
+
+
+def _run_command(arguments: argparse.Namespace) -> int:
+    from scalewatt.results.exclude import find_place, run_command
+
+    folders = arguments.campaign, arguments.results, arguments.work
+    place = find_place(arguments.profile, *folders)
+    run = arguments.configuration, arguments.repeat
+    lines = run_command(arguments.command, place, *run, arguments.reason, arguments.undo)
+    print("\n".join(lines))
+    return 0
 
 
 def _probe(arguments: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from scalewatt.campaign.registered import registered_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
 from scalewatt.jobs.request import RESOURCES, account_of, as_resources, check_requests
+from scalewatt.results.exclusions import excluded_runs, read_exclusions
 
 
 def refuse(message):
@@ -53,7 +54,12 @@ if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_commands, CAMPAIGN)
 
 RESULTS = f"results/{CAMPAIGN.name}"
-EXCLUDED = []
+# What is left out of the tables. A job on a cluster makes none: it does not read the list.
+EXCLUDED = (
+    []
+    if workflow.remote_exec
+    else excluded_runs(checked(read_exclusions, CAMPAIGN), Path(RESULTS))
+)
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
 CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"

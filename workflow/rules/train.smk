@@ -62,10 +62,17 @@ rule spec:
 
 
 def initial_weights(wildcards):
+    """The weights that a run starts from.
+
+    Another spec of theirs is another spec of the run: their time alone, as that of weights that were
+    trained again by `scalewatt remeasure`, never trains a finished run again.
+    """
     source = spec_of(wildcards)["initial_weights"]
     if source is None:
         return []
-    return f"{RESULTS}/runs/{source['configuration']}/{source['repeat']}/weights.pt"
+    return ancient(
+        f"{RESULTS}/runs/{source['configuration']}/{source['repeat']}/weights.pt"
+    )
 
 
 def training(wildcards):

@@ -15,6 +15,10 @@ from typing import Any
 from scalewatt.jobs.notes import read_content
 
 PROVENANCE = "provenance.json"
+SUPERSEDED = "superseded"
+"""Folder of measurements that were set aside to be made again (`remeasure`)."""
+RUN = "run"
+"""A run's folder among what was set aside."""
 _WORK_FOLDER = re.compile(
     r"(?P<key>(?P<configuration>.+)-(?P<repeat>[1-9][0-9]*)-(?P<sha>[0-9a-f]{12}))"
     r"(?P<data>-[0-9a-z]{6,8})?"
@@ -61,12 +65,28 @@ def published_runs(results: Path) -> dict[tuple[str, int], Published]:
     found = {}
     for configuration in folders(results / "runs"):
         for repeat in folders(configuration):
-            if repeat.name.isdigit() and (one := _published(repeat)) is not None:
+            if not repeat.name.isdigit():
+                continue
+            one = published_run(repeat, configuration.name, int(repeat.name))
+            if one is not None:
                 found[one.configuration, one.repeat] = one
     return found
 
 
-def _published(folder: Path) -> Published | None:
+def superseded_runs(results: Path) -> list[Published]:
+    """Return the runs whose measurement was set aside; `folder.parent` holds their tables too."""
+    found = []
+    for configuration in folders(results / SUPERSEDED):
+        for repeat in folders(configuration):
+            for kept in folders(repeat) if repeat.name.isdigit() else ():
+                one = published_run(kept / RUN, configuration.name, int(repeat.name))
+                if one is not None:
+                    found.append(one)
+    return found
+
+
+def published_run(folder: Path, configuration: str, repeat: int) -> Published | None:
+    """Return the published run in a folder; None where there is none."""
     path = folder / PROVENANCE
     try:
         mtime_ns = path.stat().st_mtime_ns
@@ -77,7 +97,7 @@ def _published(folder: Path) -> Published | None:
     if not isinstance(spec, str):
         return None
     data = data if isinstance(data, str) else None
-    return Published(folder, folder.parent.name, int(folder.name), spec, data, mtime_ns)
+    return Published(folder, configuration, repeat, spec, data, mtime_ns)
 
 
 def work_folders(work: Path) -> dict[str, list[WorkFolder]]:

@@ -2,9 +2,10 @@
 
 The energy of a finished run is that of its energy table, staging included, whatever the protocol.
 What has none yet is counted from its journals, lost work too. A working directory whose spec the
-campaign has no more counts as well: it was spent. What is found is noted in `spent.json` in the
-working directory, or in the campaign's folder of working directories, so that asking again is cheap;
-where that cannot be written, it is found again.
+campaign has no more counts as well, and so does a measurement that was set aside: it was spent. What
+is found is noted in `spent.json` in the working directory, beside what was set aside, or in the
+campaign's folder of working directories, so that asking again is cheap; where that cannot be written,
+it is found again.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from scalewatt.results.found import (
     folders,
     json_object,
     published_runs,
+    superseded_runs,
     work_folders,
 )
 
@@ -84,7 +86,7 @@ class Spent:
     unknown_runs: tuple[str, ...]
     """Runs that used more than was recorded, by configuration and repeat."""
     superseded_kwh: float = 0.0
-    """The part of runs whose spec the campaign has no more."""
+    """The part of runs whose spec the campaign has no more, and of measurements that were set aside."""
     probes_kwh: float = 0.0
     """The part of idle probes."""
     runs: Mapping[str, RunSpent] = field(default_factory=dict)
@@ -112,7 +114,8 @@ def spent_kwh(
     names: dict[str, str] = {}
     counted: set[str] = set()
     for one in published.values():
-        found = _of_table(one, results, notes)
+        name = f"energy/{one.configuration}/{one.repeat}.parquet"
+        found = _of_table(one, results / name, name, notes)
         if found is None and not working.get(one.key):
             found = _of_folder(one.folder, one.spec_sha256, rated, notes)
         if found is not None:
@@ -126,6 +129,12 @@ def spent_kwh(
             own.save()
             runs[folder.key] = runs.get(folder.key, RunSpent()) + spent
             names[folder.key] = f"{folder.configuration} repeat {folder.repeat}"
+    for one in superseded_runs(results):
+        number = one.folder.parent.name
+        runs[f"{one.key} superseded {number}"] = _of_superseded(one, rated)
+        names[f"{one.key} superseded {number}"] = (
+            f"{one.configuration} repeat {one.repeat}, superseded measurement {number}"
+        )
     probes = _probes(campaign, results, rated, notes)
     notes.save()
     current = _current_keys(campaign, published)
@@ -197,10 +206,18 @@ class _Notes:
 # --- finished runs ------------------------------------------------------------------------------
 
 
-def _of_table(run: Published, results: Path, notes: _Notes) -> RunSpent | None:
+def _of_superseded(run: Published, powers: Powers) -> RunSpent:
+    """What a measurement used that was set aside; it does not change any more."""
+    notes = _Notes(run.folder.parent / NOTES)
+    found = _of_table(run, run.folder.parent / "energy.parquet", "energy", notes)
+    if found is None:
+        found = _of_folder(run.folder, run.spec_sha256, powers, notes)
+    notes.save()
+    return found
+
+
+def _of_table(run: Published, path: Path, name: str, notes: _Notes) -> RunSpent | None:
     """What a run's energy table says; None where there is none of these very results."""
-    name = f"energy/{run.configuration}/{run.repeat}.parquet"
-    path = results / name
     try:
         found = path.stat()
     except OSError:

@@ -25,7 +25,14 @@ from scalewatt.errors import InputError
 from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
 from scalewatt.jobs.holder import read_holder
 from scalewatt.jobs.position import Progress, read_progress, read_segments
-from scalewatt.results.found import Published, WorkFolder, published_runs, work_folders
+from scalewatt.results.exclusions import excluded_runs, read_exclusions
+from scalewatt.results.found import (
+    Published,
+    WorkFolder,
+    published_runs,
+    superseded_runs,
+    work_folders,
+)
 from scalewatt.results.pace import TimeLeft, time_left
 from scalewatt.results.queue import Queue, ask_queue
 from scalewatt.results.run_state import (
@@ -85,6 +92,10 @@ class RunStatus:
     kwh: float | None = None
     """At least; None where nothing was recorded."""
     kwh_known: bool = True
+    excluded: str | None = None
+    """Why it is left out of tables and figures; None where it is not."""
+    superseded: int = 0
+    """Earlier measurements of it that were set aside."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +140,16 @@ def campaign_status(
 ) -> CampaignStatus:
     """Look at a campaign whose results and working directories are in folders of its name."""
     results, work = results / campaign.name, work_root / campaign.name
+    excluded = excluded_runs(read_exclusions(campaign), results)
     published, working = published_runs(results), work_folders(work)
     rated = powers_or_none(lambda spec: powers(cluster.devices[spec["device"]]))
     spent = spent_kwh(campaign, results, work, rated, published, working)
     specs = _specs(campaign, results)
     jobs = _jobs(work, specs, working, published)
     queue = ask_queue(jobs)
-    look = _Look(campaign, cluster, work, published, working, queue, rated, spent)
+    out = {(e["configuration"], e["repeat"]): e["reason"] for e in excluded}
+    earlier = Counter((one.configuration, one.repeat) for one in superseded_runs(results))
+    look = _Look(campaign, cluster, work, published, working, queue, rated, spent, out, earlier)
     return CampaignStatus(
         campaign,
         cluster.name,
@@ -194,6 +208,9 @@ class _Look:
     queue: Queue | None
     rated: Powers
     spent: Spent
+    excluded: Mapping[tuple[str, int], str]
+    """Reasons."""
+    superseded: Mapping[tuple[str, int], int]
 
     def run(self, spec: dict[str, Any]) -> RunStatus:
         """Look at one run."""
@@ -214,6 +231,8 @@ class _Look:
             "updates_total": spec["updates"],
             "kwh": spent.kwh if spent and spent.joules else None,
             "kwh_known": spent.known if spent else True,
+            "excluded": self.excluded.get((configuration, repeat)),
+            "superseded": self.superseded.get((configuration, repeat), 0),
         }
         if state.state == "running" and state.folder is not None:
             return RunStatus(**facts, **self._under_way(spec, state, state.folder))

@@ -29,6 +29,8 @@ _MEANING: dict[State, str] = {
 }
 _IN_DETAIL: tuple[State, ...] = ("running", "failed", "refused")
 _NONE = "–"
+_NAMED = 3
+"""Runs that are named where only their number matters."""
 
 
 def status_text(status: CampaignStatus, every_run: bool = False) -> str:
@@ -163,18 +165,35 @@ def _remarks(status: CampaignStatus) -> list[str]:
     for state, meaning in _MEANING.items():
         if status.counts()[state]:
             lines.append(f"{_WORDS[state]}: {meaning}")
+    lines += _excluded(status)
     if status.queue_asked is False:
         lines.append("Slurm's queue gives no answer: jobs that have vanished count as queued")
     if spent.superseded_kwh:
-        lines.append(f"{_kwh(spent.superseded_kwh)} kWh are of runs that the campaign has no more")
+        lines.append(
+            f"{_kwh(spent.superseded_kwh)} kWh are of runs that the campaign has no more, or measured again"
+        )
     if spent.probes_kwh:
         lines.append(f"{_kwh(spent.probes_kwh)} kWh are of idle probes")
     if spent.unknown_runs:
-        named, more = spent.unknown_runs[:3], len(spent.unknown_runs) - 3
+        named, more = spent.unknown_runs[:_NAMED], len(spent.unknown_runs) - _NAMED
         others = f" and {more} more (--json names them)" if more > 0 else ""
         lines.append("more was used than was recorded by:")
         lines += [f"  {name}" for name in named]
         lines += [f"  {others.strip()}"] if others else []
+    return lines
+
+
+def _excluded(status: CampaignStatus) -> list[str]:
+    found = [run for run in status.runs if run.excluded is not None]
+    if not found:
+        return []
+    count = "1 run is" if len(found) == 1 else f"{len(found)} runs are"
+    lines = [f"{count} excluded from tables and figures:"]
+    lines += [
+        f"  {run.configuration} repeat {run.repeat}: {run.excluded}" for run in found[:_NAMED]
+    ]
+    if len(found) > _NAMED:
+        lines.append(f"  and {len(found) - _NAMED} more (scalewatt exclude names them)")
     return lines
 
 
@@ -192,6 +211,7 @@ def status_json(status: CampaignStatus) -> dict[str, Any]:
         "queue_answered": status.queue_asked,
         "runs_total": len(status.runs),
         "counts": status.counts(),
+        "excluded": sum(run.excluded is not None for run in status.runs),
         "updates": updates,
         "updates_total": total,
         "ends_s": status.ends_s,
@@ -243,6 +263,8 @@ def _run_json(run: RunStatus) -> dict[str, Any]:
         "silent_s": state.silent_s,
         "energy_kwh": run.kwh,
         "energy_known": run.kwh_known,
+        "excluded": run.excluded,
+        "superseded": run.superseded,
         "reason": state.reason,
         "log": str(state.log) if state.log else None,
         "work_folder": str(state.folder) if state.folder else None,

@@ -1,0 +1,149 @@
+"""Leaving a finished run out of tables, figures and claims, taking that back, and naming all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.errors import InputError
+from scalewatt.results.exclusions import (
+    EXCLUDE,
+    REMEASURE,
+    Exclusion,
+    changing,
+    check_run,
+    excluded_runs,
+    exclusion,
+    exclusions_path,
+    measurement_of,
+    read_exclusions,
+    write_exclusions,
+)
+from scalewatt.results.remeasure import Place, remeasure
+
+
+def find_place(profile: Path, campaign: Path | None, results: Path, work: Path | None) -> Place:
+    """Return the campaign that a command is about, as `scalewatt status` finds it; InputError."""
+    cluster = load_cluster(profile / "cluster.yaml")
+    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    root = work or Path(cluster.work_root)
+    return Place(found, cluster, results / found.name, root / found.name)
+
+
+def run_command(
+    command: str,
+    place: Place,
+    configuration: str | None,
+    repeat: int | None,
+    reason: str | None,
+    undone: bool = False,
+) -> list[str]:
+    """Exclude a run, or measure it again; without a run, name what is. What to print, in lines.
+
+    InputError where something is missing or wrong.
+    """
+    if configuration is None and reason is None and not undone:
+        return listed(place)
+    if configuration is None or repeat is None:
+        raise InputError(f"scalewatt {command}: expected CONFIGURATION REPEAT, or neither")
+    run = configuration, repeat
+    if undone:
+        if reason is not None:
+            raise InputError("--reason: is of no use with --undo: the row is taken away")
+        return undo(place, run)
+    return (exclude if command == EXCLUDE else remeasure)(place, run, reason)
+
+
+def exclude(place: Place, run: tuple[str, int], reason: str | None) -> list[str]:
+    """Leave a run's present measurement out and return what was done, in lines.
+
+    InputError where there is none, or it is left out already.
+    """
+    check_run(place.campaign, *run, "scalewatt exclude")
+    measurement = measurement_of(place.results, *run)
+    if measurement is None:
+        raise InputError(
+            f"{run[0]} repeat {run[1]}: is not finished, so there is nothing to leave out; "
+            "scalewatt status says what it does"
+        )
+    with changing(place.results):
+        rows = read_exclusions(place.campaign)
+        for one in rows:
+            if one.run == run and one.excludes(measurement):
+                raise InputError(
+                    f"{run[0]} repeat {run[1]}: is excluded already ({one.date}: {one.reason}); "
+                    "--undo takes it back"
+                )
+        new = exclusion(run, EXCLUDE, reason, measurement)
+        write_exclusions(place.campaign, (*rows, new))
+    return [f"excluded: {run[0]} repeat {run[1]}: {new.reason}", *_left(place, run[0])]
+
+
+def undo(place: Place, run: tuple[str, int]) -> list[str]:
+    """Take back that a run's present measurement is left out; InputError where it is not."""
+    check_run(place.campaign, *run, "scalewatt exclude --undo")
+    measurement = measurement_of(place.results, *run)
+    with changing(place.results):
+        rows = read_exclusions(place.campaign)
+        kept = [one for one in rows if one.run != run or not one.excludes(measurement)]
+        if len(kept) == len(rows):
+            raise InputError(
+                f"{run[0]} repeat {run[1]}: is not excluded, so there is nothing to undo; "
+                "scalewatt exclude names what is"
+            )
+        write_exclusions(place.campaign, kept)
+    return [f"no longer excluded: {run[0]} repeat {run[1]}", *_left(place, run[0])]
+
+
+def _left(place: Place, configuration: str) -> list[str]:
+    """What is left of a configuration, and what happens next."""
+    out = {
+        one["repeat"]
+        for one in excluded_runs(read_exclusions(place.campaign), place.results)
+        if one["configuration"] == configuration
+    }
+    repeats = range(1, place.campaign.repeats[configuration] + 1)
+    finished = [r for r in repeats if measurement_of(place.results, configuration, r)]
+    count = len([r for r in finished if r not in out])
+    said = f"  {count} of {len(finished)} finished repeats of this configuration are left"
+    if not count:
+        said += ": tables and figures have none of it"
+    return [
+        said,
+        "  the next start of Snakemake makes its tables and figures again",
+        f"  noted in {exclusions_path(place.campaign)}, which belongs to the campaign",
+    ]
+
+
+def listed(place: Place) -> list[str]:
+    """Name what a campaign's table of exclusions says, and what has become of it, in lines."""
+    rows = read_exclusions(place.campaign)
+    lines = []
+    for action, title in ((EXCLUDE, "excluded"), (REMEASURE, "measured again")):
+        found = [one for one in rows if one.action == action]
+        lines.append(f"{title}: {len(found) or 'nothing'}")
+        for one in found:
+            lines.append(f"  {one.configuration} repeat {one.repeat}, {one.date}: {one.reason}")
+            lines.append(f"    {standing(one, measurement_of(place.results, *one.run))}")
+    return lines
+
+
+def standing(one: Exclusion, measurement: str | None) -> str:
+    """Say what has become of a row, the run's present measurement being this one."""
+    present = measurement is not None and one.measurement == measurement
+    if one.action == EXCLUDE:
+        if present:
+            return f"left out: measurement {measurement}"
+        if not one.measurement:
+            return "left out, whatever measurement there is"
+        why = "the run is not finished" if measurement is None else f"now it is {measurement}"
+        return f"of no effect: about measurement {one.measurement}, {why}"
+    if present:
+        run = f"{one.configuration} {one.repeat}"
+        return (
+            f"not set aside: measurement {measurement} is there; scalewatt remeasure {run} does it"
+        )
+    if measurement is None:
+        return f"measurement {one.measurement} is set aside; it waits to be trained again"
+    return f"measurement {one.measurement} was replaced; now it is {measurement}"
