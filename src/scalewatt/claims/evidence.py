@@ -15,7 +15,7 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -248,7 +248,7 @@ def is_full_size(point: Point) -> bool:
     return point.dataset_total == FULL_SAMPLES.get(point.model, -1)
 
 
-def lines_of(campaign: Campaign, rows: list[Row]) -> tuple[Line, ...]:
+def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
     """All series of a campaign, each with the points that `rows` (of configurations) has."""
     by_id = {row["configuration"]: row for row in rows}
     modes = modes_of(campaign)

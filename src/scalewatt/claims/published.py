@@ -35,7 +35,11 @@ def published_rows(campaign: Campaign) -> list[dict[str, Any]]:
             ) or (str(c.dataset_samples), str(c.epochs)) != (one["dataset_samples"], one["epochs"]):
                 continue
             row = rows.setdefault(id_, dict.fromkeys(CONFIGURATIONS.names))
-            new = {"n_repeats": int(one["repeats"]), "configuration": id_, "campaign": "published"}
+            new: dict[str, Any] = {
+                "n_repeats": int(one["repeats"]),
+                "configuration": id_,
+                "campaign": "published",
+            }
             new |= {k: getattr(c, k) for k in ("model", "phase", "device", "gpus", "nodes")}
             new |= {
                 k: getattr(c, k)

@@ -1,0 +1,147 @@
+"""Evidence that tests make up: lines of points with given numbers. No number here was ever measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from scipy.special import stdtrit
+
+from scalewatt.claims.evidence import FULL_SAMPLES, Evidence, Line, Point, with_points
+from scalewatt.results.schema import CONFIGURATIONS
+
+Values = Mapping[str, float | None]
+REPEATS = 5
+SPREAD = 0.003
+"""Relative standard deviation between repeats, where a test does not say."""
+
+
+def row(n_repeats: int = REPEATS, spread: float = SPREAD, **given: Any) -> dict[str, Any]:
+    """A row of `configurations`: columns as given, quantities by their mean (`energy_kwh=30`)."""
+    found: dict[str, Any] = dict.fromkeys(CONFIGURATIONS.names)
+    found |= {"campaign": "made", "energy_origin": "measured", "energy_scope": "gpu+cpu+ram"}
+    found |= {"n_repeats": n_repeats}
+    for name, value in given.items():
+        if f"{name}_mean" in found and value is not None:
+            found |= stat(name, value, n_repeats, spread)
+        elif name in found:
+            found[name] = value
+        else:
+            assert f"{name}_mean" in found, f"{name} is no column"
+    return found
+
+
+def stat(name: str, mean: float, n: int = REPEATS, spread: float = SPREAD) -> dict[str, Any]:
+    """The columns of a quantity: mean, and for several repeats sd and interval."""
+    found: dict[str, Any] = {f"{name}_mean": mean}
+    if n > 1:
+        sd = spread * abs(mean)
+        half = float(stdtrit(n - 1, 0.975)) * sd / math.sqrt(n)
+        found |= {f"{name}_sd": sd, f"{name}_low": mean - half, f"{name}_high": mean + half}
+        found[f"{name}_population_sd"] = sd * math.sqrt((n - 1) / n)
+    return found
+
+
+def line(
+    model: str,
+    phase: str,
+    device: str,
+    mode: str,
+    constant: int,
+    values: Mapping[int, Values],
+    n_repeats: int = REPEATS,
+    spread: float = SPREAD,
+    **columns: Any,
+) -> Line:
+    """A line from quantities (means) by GPU count; `columns` are those of all its rows.
+
+    Batch sizes and samples follow from the mode; GPU hours, P_GPUh, shares and rates from run time
+    and energies, where they are not given.
+    """
+    name = f"{model}-{phase}-{device}-{mode}-{constant}"
+    largest = max(values)
+    points = []
+    for gpus, given in sorted(values.items()):
+        local = max(1, constant // gpus) if "gbs" in mode else constant
+        total = FULL_SAMPLES[model]
+        samples = total * gpus // largest if mode.startswith("sd") else total
+        identity = {
+            "configuration": f"{name}-n{gpus:03d}",
+            "model": model,
+            "phase": phase,
+            "device": device,
+            "gpus": gpus,
+            "nodes": max(1, gpus // 4),
+            "local_batch_size": local,
+            "global_batch_size": local * gpus,
+            "dataset_samples": samples,
+            "epochs": {"train": 100, "pretrain": 80, "finetune": 50}[phase],
+            "energy_scope": "gpu+cpu" if device == "h100" else "gpu+cpu+ram",
+        }
+        quantities = _derived({**identity, **columns}, given)
+        points.append(
+            Point(row(n_repeats, spread, **identity, **columns | quantities), (mode,), total)
+        )
+    return Line(name, name, model, phase, device, mode, constant, tuple(points), tuple(values))
+
+
+def _derived(identity: Mapping[str, Any], given: Values) -> dict[str, Any]:
+    found = dict(given)
+    hours, energy = found.get("runtime_h"), found.get("energy_kwh")
+    if hours is not None:
+        held = found.setdefault("gpu_hours", hours * identity["gpus"])
+        work = identity["dataset_samples"] * identity["epochs"]
+        assert held is not None
+        found.setdefault("samples_per_gpuh", work / held)
+        found.setdefault("passes_per_gpuh", work / identity["local_batch_size"] / held)
+        if energy is not None:
+            found.setdefault("p_gpuh_kw", energy / held)
+    for kind in ("gpu", "cpu", "ram"):
+        part = found.get(f"{kind}_energy_kwh")
+        if part is not None and energy:
+            found.setdefault(f"{kind}_energy_share", part / energy)
+    return found
+
+
+def evidence(lines: Iterable[Line], **more: Any) -> Evidence:
+    """Evidence of these lines; `more` as `Evidence` has it."""
+    return with_points(Evidence("made", lines=tuple(lines), **more))
+
+
+def changed(
+    given: Evidence,
+    where: Callable[[Point], bool],
+    spread: float | None = None,
+    n_repeats: int | None = None,
+    **quantities: Callable[[Point], float | None],
+) -> Evidence:
+    """The same with other values of these quantities at the points that `where` picks.
+
+    What is derived from them (P_GPUh, rates, shares) is not derived again: name it as well. An
+    unknown quantity is `lambda point: None`.
+    """
+
+    def one(point: Point) -> Point:
+        if not where(point):
+            return point
+        n = n_repeats or point.n_repeats
+        found = dict(point.row) | {"n_repeats": n}
+        for name, value in quantities.items():
+            new = value(point)
+            blank = {c: None for c in found if c.rsplit("_", 1)[0] == name and c != name}
+            blank |= {f"{name}_population_sd": None}
+            found |= blank
+            if new is not None:
+                found |= stat(name, new, n, SPREAD if spread is None else spread)
+        return replace(point, row=found)
+
+    lines = (replace(ln, points=tuple(map(one, ln.points))) for ln in given.lines)
+    return with_points(replace(given, lines=tuple(lines)))
+
+
+def without(given: Evidence, where: Callable[[Point], bool]) -> Evidence:
+    """The same without the points that `where` picks."""
+    lines = (replace(ln, points=tuple(p for p in ln.points if not where(p))) for ln in given.lines)
+    return with_points(replace(given, lines=tuple(lines)))
