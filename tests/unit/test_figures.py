@@ -19,7 +19,7 @@ from scalewatt.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures.draw import draw_figure
 from scalewatt.figures.points import plotted
-from scalewatt.figures.words import abbreviated, missing_sentence, origin_sentence, trend
+from scalewatt.figures.words import abbreviated, missing_sentence, origin_sentence, quantity, trend
 
 CURVES = (2, 3, 4, 6, 7)
 PANELS = {2: 4, 3: 6, 4: 4, 6: 5, 7: 5}
@@ -50,6 +50,12 @@ def words(figure: Any) -> str:
     return " ".join(" ".join(found).split())
 
 
+def factor(rows: list[dict[str, Any]], row: dict[str, Any], axis: str) -> float:
+    """By what the axis of a row's panel multiplies, so that its numbers are not tiny."""
+    values = [one[axis] for one in rows if one["panel"] == row["panel"]]
+    return quantity(row[f"{axis}_name"], "GPUs", row["model"]).fitting(values).factor
+
+
 def ticks_out_of_view(axes: Any) -> list[Any]:
     """Labels that matplotlib keeps for ticks beyond the axis' ends and never draws."""
     found = []
@@ -65,13 +71,14 @@ def ticks_out_of_view(axes: Any) -> list[Any]:
 @pytest.mark.parametrize("number", CURVES)
 def test_every_row_with_a_value_is_one_plotted_point(number: int, small: bool) -> None:
     table = any_table(number, small)
-    points = {
+    found = [
         (float(x), float(y)) for line in lines(drawn(number, table)) for x, y in line.get_xydata()
-    }
-    count = sum(len(line.get_xydata()) for line in lines(drawn(number, table)))
+    ]
     rows = plotted(number, table).to_pylist()
-    assert count == len(rows) > 0
-    assert points == {(row["x"], row["y"]) for row in rows}
+    assert len(found) == len(rows) > 0
+    assert set(found) == {
+        (row["x"] * factor(rows, row, "x"), row["y"] * factor(rows, row, "y")) for row in rows
+    }
 
 
 @pytest.mark.parametrize("number", CURVES)

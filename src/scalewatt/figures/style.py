@@ -221,7 +221,7 @@ def note_lines(sentences: Sequence[str], width_mm: float = WIDTH_MM) -> list[str
     ]
 
 
-def lines_mm(count: int, size: float) -> float:
+def lines_mm(count: float, size: float) -> float:
     """Height in mm of `count` lines of text of `size` points."""
     return count * size * 1.2 * MM_PER_INCH / 72
 

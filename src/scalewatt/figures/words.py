@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scalewatt.results.text_tables import UNEQUAL_SCOPES
@@ -19,13 +19,46 @@ FILL_WORDS = {
 }
 
 
+BAR_WORDS = {
+    "interval": "95 % t interval of the mean over repeats",
+    "sd": "sample standard deviation over repeats",
+    "population_sd": "population standard deviation over repeats, as the paper prints",
+}
+"""What error bars may be, by the campaign's word for it; `none` is the fourth."""
+
+
 @dataclass(frozen=True)
 class Quantity:
-    """How an axis shows a column: label (with its unit), scale, whether it starts at zero."""
+    """How an axis shows a column: label (with its unit), scale, whether it starts at zero.
+
+    The column's values are multiplied by `factor`. `smaller` are the labels and factors in smaller
+    units, and `at_least` the number from which on a unit is large enough.
+    """
 
     label: str
     scale: str = "linear"
     from_zero: bool = False
+    factor: float = 1.0
+    smaller: tuple[tuple[str, float], ...] = ()
+    at_least: float = 1.0
+
+    def fitting(self, values: Sequence[float]) -> Quantity:
+        """The same in the largest unit in which the values are no tiny numbers."""
+        sizes = sorted(abs(value) for value in values if value)
+        if not sizes:
+            return self
+        label, factor = self.label, self.factor
+        for smaller_label, smaller_factor in self.smaller:
+            large, middle = sizes[-1] * factor, sizes[len(sizes) // 2] * factor
+            if large >= self.at_least and middle >= 0.1 * self.at_least:
+                break
+            label, factor = smaller_label, smaller_factor
+        return replace(self, label=label, factor=factor, smaller=())
+
+
+def _in_units(words: str, *units: str) -> tuple[tuple[str, float], ...]:
+    factors = {"Wh": 1e3, "mWh": 1e6, "min": 60.0, "s": 3600.0, "W": 1e3, "mW": 1e6}
+    return tuple((f"{words} ({unit})", factors[unit]) for unit in units)
 
 
 METRIC_LABELS = {
@@ -59,13 +92,22 @@ def quantity(
         "gpus": Quantity(
             "Number of processes n" if one == "process" else "Number of GPUs n", "log2"
         ),
-        "gpu_hours": Quantity("Process hours (h)" if one == "process" else "GPU hours (h)", "log"),
+        "gpu_hours": Quantity(
+            f"{one[0].upper()}{one[1:]} hours (h)",
+            "log",
+            smaller=_in_units(f"{one[0].upper()}{one[1:]} time n·T", "min", "s"),
+        ),
         "dataset_samples": Quantity("Training samples", "log"),
         "speedup": Quantity("Speed-up n0·T(n0)/T(n)", "log2"),
         "metric_last": Quantity(metric_label(model, metric_name)),
-        "energy_kwh": Quantity("Energy (kWh)", "log"),
-        "runtime_h": Quantity("Run time (h)", "log"),
-        "p_gpuh_kw": Quantity(f"Energy per {one} hour (kW)", from_zero=True),
+        "energy_kwh": Quantity("Energy (kWh)", "log", smaller=_in_units("Energy", "Wh", "mWh")),
+        "runtime_h": Quantity("Run time (h)", "log", smaller=_in_units("Run time", "min", "s")),
+        "p_gpuh_kw": Quantity(
+            f"Energy per {one} hour (kW)",
+            from_zero=True,
+            smaller=_in_units(f"Energy per {one} hour", "W"),
+            at_least=0.1,
+        ),
         "mean_gpu_power_w": Quantity("Mean power per GPU (W)", from_zero=True),
         "mean_cpu_socket_power_w": Quantity("Mean power per CPU socket (W)", from_zero=True),
         "samples_per_gpuh": Quantity(f"Samples per {one} hour", "log"),
@@ -155,6 +197,48 @@ def missing_sentence(missing: Sequence[str]) -> str:
         for (before, after), counts in groups.items()
     ]
     return f"No finished run, so no point: {', '.join(names)}."
+
+
+def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
+    """The runs that are left out and why (keys configuration, repeat, reason); runs that share a
+    reason share an entry."""
+    reasons: dict[str, list[str]] = {}
+    for one in excluded:
+        reasons.setdefault(one["reason"], []).append(f"{one['configuration']}/{one['repeat']}")
+    said = [f"{', '.join(runs)} ({reason.rstrip('.')})" for reason, runs in reasons.items()]
+    return f"Excluded: {'; '.join(said)}." if said else ""
+
+
+def nothing_sentence(stored: Mapping[str, Any]) -> str:
+    """Why a panel has no run at all, from the table's metadata."""
+    if stored.get("excluded") and not stored.get("missing"):
+        return "All finished runs of these series are excluded."
+    return "No run of these series has finished."
+
+
+_INSTANTANEOUS = re.compile(r"\b(A100|A800|A30|GA100|V100|P100|P40|T4|K80)\b")
+_AVERAGED = re.compile(
+    r"\b(A2|A10|A10G|A16|A40|L4|L40S?|H100|H800|H200|H20|GH200|B100|B200|B300|GB200|GB300"
+    r"|RTX [A-Z]?(?:[2-6]000|[345]0\d\d))\b"
+)
+
+
+def sensor_sentence(device_name: str | None, device_kind: str, origin: str | None) -> str:
+    """What a sample of a device's power stands for: a moment, or a mean over some time.
+
+    Source for NVIDIA: NVML's reference, nvmlDeviceGetPowerUsage.
+    """
+    if origin != "measured":
+        return ""
+    if device_kind != "gpu":
+        return "Power of CPU and memory is the mean between two readings of an energy counter."
+    name = device_name or ""
+    shown = name or "the GPU"
+    if _INSTANTANEOUS.search(name):
+        return f"The sensor of {shown} reports the power of a moment."
+    if _AVERAGED.search(name):
+        return f"The sensor of {shown} reports the mean over the second before."
+    return f"Whether the sensor of {shown} reports the power of a moment or a mean is not known."
 
 
 def counted(count: int, gpu_word: str) -> str:
