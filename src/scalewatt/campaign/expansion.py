@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -269,9 +270,8 @@ class Expansion:
         )
 
     def _id(self, gpus: int, local: int, fraction: Fraction, samples: int | None) -> str:
-        part = "full" if fraction == 1 else f"s{samples:07d}"
-        extra = "".join(f"-{k}{_id_value(v)}" for k, v in sorted(self.overrides.items()))
-        return f"{self.key}-{self.device.name}-n{gpus:03d}-lbs{local:04d}-{part}{extra}"
+        part = None if fraction == 1 else samples
+        return configuration_id(self.key, self.device.name, gpus, local, part, self.overrides)
 
     def series(self, name: str, points: dict[int, str]) -> Series:
         """The series with its points."""
@@ -286,6 +286,20 @@ class Expansion:
             repeats=self.entry.get("repeats", 1),
             points=points,
         )
+
+
+def configuration_id(
+    key: str,
+    device: str,
+    gpus: int,
+    local_batch_size: int,
+    samples: int | None,
+    overrides: Mapping[str, Any],
+) -> str:
+    """What a configuration is called; `samples` are those of a part of the dataset, None of all of it."""
+    part = "full" if samples is None else f"s{samples:07d}"
+    extra = "".join(f"-{k}{_id_value(v)}" for k, v in sorted(overrides.items()))
+    return f"{key}-{device}-n{gpus:03d}-lbs{local_batch_size:04d}-{part}{extra}"
 
 
 def _fraction_rule(entry: dict[str, Any]) -> str:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from scalewatt.files import write_table_with_csv, write_text
 from scalewatt.results import variants
 from scalewatt.results.comparisons import comparison_rows
 from scalewatt.results.derived import Facility, with_model_energies
 from scalewatt.results.figure_tables import PANELS, builder
+from scalewatt.results.metadata import METADATA_KEY as METADATA_KEY
+from scalewatt.results.metadata import with_metadata
 from scalewatt.results.runs import RunFiles, run_row
 from scalewatt.results.scaling import scaling_rows
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
 from scalewatt.results.statistics import configuration_rows
 from scalewatt.results.text_tables import latex, markdown
-
-METADATA_KEY = b"scalewatt"
 
 
 def _rows(definition: dict[str, Any], results: Path) -> list[dict[str, Any]]:
@@ -48,7 +45,7 @@ def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
         "comparisons": table(comparison_rows(rows), COMPARISONS),
     }
     for name, built in tables.items():
-        write_table_with_csv(_with(built, metadata), out / f"{name}.parquet")
+        write_table_with_csv(with_metadata(built, metadata), out / f"{name}.parquet")
 
 
 def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> None:
@@ -57,7 +54,7 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
     # The overview is of the campaign, not of its results.
     rows = [] if figure == "figure1" else _rows(definition, results)
     built = builder(figure, results)(definition, configuration_rows(rows))
-    write_table_with_csv(_with(built, _metadata(definition, rows)), out)
+    write_table_with_csv(with_metadata(built, _metadata(definition, rows)), out)
     if figure == "table1":
         metric_name = _metric_name(rows)
         write_text(out.with_suffix(".md"), markdown(built, metric_name))
@@ -115,7 +112,3 @@ def _notes(definition: dict[str, Any], present: set[str]) -> list[str]:
                 f"{series['label']}: speed-up from n = {min(there)}, as n = {smallest} is missing."
             )
     return notes
-
-
-def _with(built: pa.Table, metadata: dict[str, Any]) -> pa.Table:
-    return built.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})

@@ -28,6 +28,28 @@ class Summary:
         """Standard deviation with n in place of n − 1: what the paper printed."""
         return None if self.sd is None else self.sd * math.sqrt((self.n - 1) / self.n)
 
+    def times(self, factor: float) -> Summary:
+        """The same of each value times a positive factor."""
+        parts = (self.mean, self.sd, self.low, self.high)
+        return Summary(self.n, *(None if part is None else factor * part for part in parts))
+
+    def around(self, mean: float) -> Summary:
+        """The same spread around another mean, which is known more exactly."""
+        if self.mean is None or self.low is None or self.high is None:
+            return Summary(self.n, mean)
+        moved = mean - self.mean
+        return Summary(self.n, mean, self.sd, self.low + moved, self.high + moved)
+
+    def under(self, top: float) -> Summary:
+        """top / value, with sd and interval by first-order propagation."""
+        if not self.mean:
+            return Summary(self.n, None)
+        value, own = top / self.mean, _relative(self)
+        if own is None:
+            return Summary(self.n, value)
+        sd, half = (abs(value * part) for part in own)
+        return Summary(self.n, value, sd, value - half, value + half)
+
 
 def summarise(values: Sequence[float | None]) -> Summary:
     """Mean, sample sd (n − 1) and 95 % t interval; null if any value is missing."""
@@ -39,9 +61,19 @@ def summarise(values: Sequence[float | None]) -> Summary:
     mean = min(max(math.fsum(found) / n, min(found)), max(found))
     if n == 1:
         return Summary(1, mean)
+    return _around(n, mean, math.sqrt(math.fsum((v - mean) ** 2 for v in found) / (n - 1)))
+
+
+def from_population_sd(n: int, mean: float | None, population_sd: float | None) -> Summary:
+    """Summary of n values whose standard deviation is known with n in place of n − 1."""
+    if mean is None or population_sd is None or n < 2:
+        return Summary(n, mean)
+    return _around(n, mean, population_sd * math.sqrt(n / (n - 1)))
+
+
+def _around(n: int, mean: float, sd: float) -> Summary:
     from scipy.special import stdtrit  # the t quantile; scipy.stats takes a second to import
 
-    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in found) / (n - 1))
     half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * sd / math.sqrt(n)
     return Summary(n, mean, sd, mean - half, mean + half)
 

@@ -1,0 +1,283 @@
+"""Reading a table back, as Parquet or CSV: what is wrong in it is named, with the row.
+
+Rows count from 1, the first row of data. A table that a person has edited is expected here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.campaign.validation import nearest
+from scalewatt.errors import InputError
+from scalewatt.results.metadata import metadata
+from scalewatt.row_files import csv_rows
+
+Row = dict[str, Any]
+
+RUN_KEY = ("configuration", "repeat")
+CONFIGURATION_KEY = ("configuration",)
+POINT_KEY = ("figure", "panel", "series", "configuration", "energy_origin")
+"""What a row of a table stands for: it may be there once."""
+
+PUBLISHED = "published"
+_NEVER_NULL = ("figure", "panel", "series", "configuration", "repeat", "gpus")
+_TRUTHS = {"true": True, "false": False}
+_METRICS = ("metric_last", "metric_best", "metric_persistence", "metric_climatology")
+_METRIC_COLUMNS = {f"{name}{end}" for name in _METRICS for end in ("", "_mean")}
+_ROUNDING = 1e-9
+
+
+def read_checked(path: Path | str, schema: pa.Schema, *, unique: Sequence[str] = ()) -> pa.Table:
+    """Read a table with exactly the columns of `schema`, and its metadata.
+
+    InputError, with file and row: a column is missing or of another type, `unique` columns repeat, a
+    number is NaN or infinite, a metric is out of the range that its name allows, or a series has
+    energies of several origins (published ones beside the campaign's own are allowed).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: does not exist; expected a table (Parquet or CSV)")
+    table = _from_csv(path, schema) if path.suffix == ".csv" else _from_parquet(path, schema)
+    check_table(path, table, unique)
+    return table
+
+
+def check_table(path: Path | str, table: pa.Table, unique: Sequence[str] = ()) -> None:
+    """InputError as of `read_checked`, for a table that is read; `path` is for the messages."""
+    _check_present(path, table)
+    _check_finite(path, table)
+    _check_metrics(path, table)
+    if unique:
+        _check_unique(path, table, unique)
+    if {"series", "energy_origin"} <= set(table.column_names):
+        _check_origins(path, table)
+
+
+# --- columns and types ----------------------------------------------------------------------------
+
+
+def _from_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    try:
+        found = pq.read_table(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: is no readable Parquet file ({reason})") from error
+    _check_columns(path, found.column_names, schema)
+    columns = [_cast(path, field, found[field.name]) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema.with_metadata(found.schema.metadata))
+
+
+def _check_columns(path: Path, found: Sequence[str], schema: pa.Schema) -> None:
+    missing = [name for name in schema.names if name not in found]
+    if not missing:
+        return
+    extra = [name for name in found if name not in schema.names]
+    similar = nearest(extra[0], missing) if extra else ""
+    has = f"; it has {extra[0]}{similar}" if similar else ""
+    raise InputError(
+        f"{path}: lacks the column{'s'[: len(missing) > 1]} {', '.join(missing)}{has}; "
+        "expected: all columns of docs/tables.md"
+    )
+
+
+def _cast(path: Path, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in the schema's type; a number is never made of text, nor text of a number."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.type == field.type or pa.types.is_null(column.type):
+        return column.cast(field.type)
+    if _kind(column.type) != _kind(field.type):
+        first = next((i for i, v in enumerate(column.to_pylist(), 1) if v is not None), 1)
+        raise InputError(
+            f"{path}: row {first}: column {field.name} is of type {column.type}; "
+            f"expected {field.type}"
+        )
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid:
+        row, value = next(
+            (i, value)
+            for i, value in enumerate(column.to_pylist(), 1)
+            if value is not None and not _fits(value, field.type)
+        )
+        raise InputError(
+            f"{path}: row {row}: {field.name} is {value}; expected {_words(field.type)}"
+        ) from None
+
+
+def _kind(type_: pa.DataType) -> str:
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        return "number"
+    return "text" if pa.types.is_string(type_) or pa.types.is_large_string(type_) else str(type_)
+
+
+def _fits(value: Any, type_: pa.DataType) -> bool:
+    try:
+        pa.array([value]).cast(type_)
+    except (pa.ArrowInvalid, OverflowError):
+        return False
+    return True
+
+
+def _words(type_: pa.DataType) -> str:
+    if pa.types.is_integer(type_):
+        return f"a whole number that fits {type_}"
+    if pa.types.is_floating(type_):
+        return "a number, or an empty cell"
+    return "true or false" if pa.types.is_boolean(type_) else f"{type_}"
+
+
+def _from_csv(path: Path, schema: pa.Schema) -> pa.Table:
+    rows = [row for _, row in csv_rows(path)]
+    if not rows:
+        _check_columns(path, _header(path), schema)
+        return schema.empty_table()
+    _check_columns(path, list(rows[0]), schema)
+    columns = [_parsed(path, field, [row[field.name] for row in rows]) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _header(path: Path) -> list[str]:
+    with open(path, encoding="utf-8-sig", newline="") as handle:
+        return [name.strip().strip('"') for name in handle.readline().split(",")]
+
+
+def _parsed(path: Path, field: pa.Field, cells: Sequence[str]) -> pa.Array:
+    parse = _parser(field.type)
+    values = []
+    for number, cell in enumerate(cells, 1):
+        try:
+            values.append(parse(cell) if cell else None)
+            pa.scalar(values[-1], field.type)
+        except (ValueError, KeyError, OverflowError, pa.ArrowException):
+            raise InputError(
+                f"{path}: row {number}: {field.name} is '{cell}'; expected {_words(field.type)}"
+            ) from None
+    return pa.array(values, field.type)
+
+
+def _parser(type_: pa.DataType) -> Callable[[str], Any]:
+    if pa.types.is_integer(type_):
+        return _whole
+    if pa.types.is_floating(type_):
+        return float
+    return (lambda cell: _TRUTHS[cell.lower()]) if pa.types.is_boolean(type_) else str
+
+
+def _whole(cell: str) -> int:
+    """Spreadsheets write 4 as 4.0."""
+    value = float(cell)
+    if not value.is_integer():
+        raise ValueError(cell)
+    return int(value)
+
+
+# --- what rows say ---------------------------------------------------------------------------------
+
+
+def _check_present(path: Path | str, table: pa.Table) -> None:
+    for name in _NEVER_NULL:
+        if name in table.column_names and table[name].null_count:
+            row = table[name].is_null().index(True).as_py() + 1
+            raise InputError(f"{path}: row {row}: {name} is empty; expected a value in every row")
+
+
+def _check_finite(path: Path | str, table: pa.Table) -> None:
+    import pyarrow.compute as pc
+
+    for field in table.schema:
+        if not pa.types.is_floating(field.type):
+            continue
+        bad = pc.invert(pc.is_finite(table[field.name]))
+        if pc.any(bad).as_py():
+            row = bad.index(True).as_py()
+            value = table[field.name][row].as_py()
+            said = "NaN" if math.isnan(value) else "infinite"
+            raise InputError(
+                f"{path}: row {row + 1}: {field.name} is {said}; expected a number, "
+                "or an empty cell (null) where it is not known"
+            )
+
+
+def _check_metrics(path: Path | str, table: pa.Table) -> None:
+    for name, row, value, metric in _metrics(table):
+        low, high = metric_range(metric)
+        if value is not None and not low - _ROUNDING <= value <= high + _ROUNDING:
+            expected = f"{low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
+            raise InputError(
+                f"{path}: row {row}: {name} is {value:g}, but {metric} is {expected}; "
+                "expected: a metric in that range"
+            )
+
+
+def _metrics(table: pa.Table) -> Iterable[tuple[str, int, float | None, str]]:
+    """Column, row, value and name of every metric in the table."""
+    for column in (name for name in table.column_names if name in _METRIC_COLUMNS):
+        pairs = zip(table[column].to_pylist(), _names(table), strict=True)
+        for row, (value, metric) in enumerate(pairs, 1):
+            yield column, row, value, metric
+    if {"y", "y_name"} <= set(table.column_names):
+        columns = (table["y"].to_pylist(), table["y_name"].to_pylist(), _names(table))
+        for row, (value, name, metric) in enumerate(zip(*columns, strict=True), 1):
+            if name in _METRICS:
+                yield name, row, value, metric
+
+
+def _names(table: pa.Table) -> list[str]:
+    """What the metric of each row is called; by the metadata where rows do not say."""
+    if "metric_name" in table.column_names:
+        return [name or "" for name in table["metric_name"].to_pylist()]
+    return [metadata(table).get("metric_name") or ""] * len(table)
+
+
+def metric_range(name: str) -> tuple[float, float]:
+    """Least and largest value of a metric, by its name; unbounded where that says nothing."""
+    words = name.lower().split("_")
+    if "percent" in words:
+        return 0.0, 100.0
+    if any(word in words for word in ("rmse", "mse", "mae", "error")):
+        return 0.0, math.inf
+    return -math.inf, math.inf
+
+
+def _check_unique(path: Path | str, table: pa.Table, unique: Sequence[str]) -> None:
+    first: dict[tuple[Any, ...], int] = {}
+    for row, key in enumerate(zip(*(table[n].to_pylist() for n in unique), strict=True), 1):
+        before = first.setdefault(key, row)
+        if before != row:
+            said = ", ".join(f"{n} {v}" for n, v in zip(unique, key, strict=True))
+            raise InputError(
+                f"{path}: row {row} is of the same as row {before}: {said}; expected: each once"
+            )
+
+
+def _check_origins(path: Path | str, table: pa.Table) -> None:
+    """One origin in each series: a line through measured and estimated energies would say nothing."""
+    found: dict[str, dict[str, list[int]]] = {}
+    pairs = zip(table["series"].to_pylist(), table["energy_origin"].to_pylist(), strict=True)
+    for row, (series, origin) in enumerate(pairs, 1):
+        if origin not in (None, PUBLISHED):
+            found.setdefault(series, {}).setdefault(origin, []).append(row)
+    for series, rows in found.items():
+        if len(rows) > 1:
+            said = "; ".join(
+                f"{origin} in row{'s'[: len(own) > 1]} {_listed(own)}"
+                for origin, own in rows.items()
+            )
+            raise InputError(
+                f"{path}: series {series} has energies of several origins: {said}; expected: one "
+                "origin in a series (leave runs out by `scalewatt exclude`, or put them to a series "
+                "of their own)"
+            )
+
+
+def _listed(rows: Sequence[int], most: int = 6) -> str:
+    shown = ", ".join(map(str, rows[:most]))
+    return shown if len(rows) <= most else f"{shown}, … ({len(rows)} rows)"
