@@ -75,10 +75,15 @@ def remeasure(place: Place, run: tuple[str, int], reason: str | None) -> list[st
     InputError where the run is not there to be measured again, or somebody uses it.
     """
     check_run(place.campaign, *run, "scalewatt remeasure")
+    if measurement_of(place.results, *run) is None and _next_number(place, run) == 1:
+        raise InputError(
+            f"{_name(run)}: is not finished, so there is nothing to measure again; "
+            "scalewatt status says what it does"
+        )
     with changing(place.results):
         measurement = measurement_of(place.results, *run)
         if measurement is None:
-            return _begun_before(place, run)
+            return _finish(place, run)
         _check_trainable(place, run)
         for one in (run, *place.started_from(run)):
             _check_unused(place, one)
@@ -212,15 +217,9 @@ def _leave_weights(place: Place, run: tuple[str, int], kept: Path) -> None:
             shutil.copy2(kept, temporary)
 
 
-def _begun_before(place: Place, run: tuple[str, int]) -> list[str]:
-    """Finish what an earlier call has begun; InputError where there was none."""
+def _finish(place: Place, run: tuple[str, int]) -> list[str]:
+    """Finish what an earlier call has begun: all is moved, and nothing has been trained since."""
     number = _next_number(place, run) - 1
-    asked = latest(read_exclusions(place.campaign), run, REMEASURE)
-    if asked is None or not number:
-        raise InputError(
-            f"{_name(run)}: is not finished, so there is nothing to measure again; "
-            "scalewatt status says what it does"
-        )
     _check_unused(place, run)
     with suppress(OSError):  # the next start says what is wrong
         _leave_weights(place, run, superseded(place.results, run, number) / RUN / WEIGHTS)

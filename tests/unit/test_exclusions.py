@@ -1,0 +1,541 @@
+"""Runs that are left out or measured again: the table that says so, and what the commands do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from holder_records import on_this_machine
+from hypothesis import given
+from hypothesis import strategies as st
+from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, submitted
+
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.results import remeasure as remeasuring
+from scalewatt.results.exclusions import (
+    EXCLUDE,
+    Exclusion,
+    excluded_runs,
+    exclusions_path,
+    measurement_of,
+    read_exclusions,
+    write_exclusions,
+)
+from scalewatt.results.spent import spent_kwh
+from scalewatt.results.status_text import WIDTH, status_json, status_text
+
+HEAD = "configuration,repeat,action,reason,date,measurement\n"
+ROW = f"{ONE},1,exclude,a GPU was throttled,2026-01-31,0123456789ab\n"
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def place(made: Made) -> Made:
+    """The campaign as files, with the two repeats of one configuration finished."""
+    cluster, campaign = made.folder / "profile" / "cluster.yaml", made.folder / "made.yaml"
+    cluster.parent.mkdir()
+    cluster.write_text(yaml.safe_dump({**CLUSTER, "campaign": str(campaign)}))
+    campaign.write_text(yaml.safe_dump(CAMPAIGN))
+    placed = replace(made, campaign=replace(made.campaign, path=campaign))
+    for repeat in (1, 2):
+        placed.publish(TWO, repeat)
+        placed.account(TWO, repeat)
+    return placed
+
+
+@pytest.fixture
+def command(place: Made, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs `scalewatt …` for the campaign: code, output and errors."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        folder = place.folder
+        code = main(
+            [
+                *map(str, arguments),
+                *("--profile", str(folder / "profile"), "--results", str(folder / "results")),
+                *("--work", str(folder / "work")),
+            ]
+        )
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def refused(answer: tuple[int, str, str]) -> str:
+    """The one line of a refusal."""
+    code, out, err = answer
+    assert (code, out, err.count("\n")) == (1, "", 1), (code, out, err)
+    return err
+
+
+def table(place: Made) -> Path:
+    return exclusions_path(place.campaign)
+
+
+def measurement(place: Made, configuration: str = TWO, repeat: int = 1) -> str:
+    found = measurement_of(place.results, configuration, repeat)
+    assert found is not None
+    return found
+
+
+def excluded(place: Made) -> list[dict[str, object]]:
+    return excluded_runs(read_exclusions(place.campaign), place.results)
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def test_without_a_table_nothing_is_excluded(place: Made) -> None:
+    assert table(place).name == "made.exclusions.csv"
+    assert read_exclusions(place.campaign) == ()
+
+
+@given(
+    st.lists(
+        st.builds(
+            Exclusion,
+            configuration=st.sampled_from([ONE, TWO]),
+            repeat=st.integers(1, 2),
+            action=st.just(EXCLUDE),
+            reason=st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1),
+            date=st.sampled_from(["2026-01-31", "2024-02-29T23:59:59Z"]),
+            measurement=st.sampled_from(["", "0123456789ab", "ffffffffffff"]),
+        ),
+        unique_by=lambda one: (one.run, one.measurement),
+    )
+)
+def test_what_is_written_is_read_again_in_order(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Exclusion]
+) -> None:
+    made = Made.create(tmp_path_factory.mktemp("made"))
+    campaign = replace(made.campaign, path=made.folder / "made.yaml")
+    write_exclusions(campaign, rows)
+    assert read_exclusions(campaign) == tuple(rows)
+
+
+WRONG = {
+    "an unknown configuration": (ROW.replace("n001", "n0001"), f"did you mean '{ONE}'?"),
+    "an unknown repeat": (ROW.replace(",1,", ",3,"), "has no repeat 3; allowed: 1 to 2"),
+    "a repeat that is no number": (ROW.replace(",1,", ",one,"), "repeat: 'one'"),
+    "an unknown action": (ROW.replace("exclude", "exlude"), "did you mean 'exclude'?"),
+    "no reason": (ROW.replace("a GPU was throttled", " "), "reason: is empty"),
+    "a reason of two lines": (ROW.replace("a GPU was throttled", '"a GPU\nwas"'), "one line"),
+    "a date of no calendar": (ROW.replace("01-31", "02-31"), "date: '2026-02-31'; expected a day"),
+    "a time without UTC": (ROW.replace("01-31", "01-31T09:30:00"), "2026-01-31T09:30:00Z"),
+    "a wrong measurement": (ROW.replace("ab\n", "\n"), "measurement: '0123456789'; expected"),
+    "an unknown repetition": (ROW + ROW, "line 3: exclude"),
+    "a cell too many": (ROW.replace("\n", ",\n"), "expected 6 cells"),
+    "a request that names no measurement": (
+        ROW.replace("exclude", "remeasure").replace("0123456789ab", ""),
+        f"scalewatt remeasure {ONE} 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "words"), WRONG.values(), ids=WRONG)
+def test_a_table_is_refused_for(rows: str, words: str, place: Made) -> None:
+    table(place).write_text(HEAD + rows)
+    with pytest.raises(InputError) as error:
+        read_exclusions(place.campaign)
+    assert str(error.value).startswith(f"{table(place)}: line ")
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (HEAD.replace("reason", "reasons"), "unknown column 'reasons'; allowed: configuration"),
+        (HEAD.replace(",date", ""), "missing column date"),
+    ],
+)
+def test_columns_are_those_that_are_documented(head: str, words: str, place: Made) -> None:
+    row = ROW if head.count(",") == 5 else ROW.replace("2026-01-31,", "")
+    table(place).write_text(head + row)
+    with pytest.raises(InputError, match=words):
+        read_exclusions(place.campaign)
+
+
+def test_a_file_that_is_no_table_is_named(place: Made) -> None:
+    table(place).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"made\.exclusions\.csv: is no readable CSV file"):
+        read_exclusions(place.campaign)
+
+
+def test_a_row_counts_for_the_measurement_that_it_names(place: Made) -> None:
+    table(place).write_text(
+        HEAD
+        + f"{TWO},2,exclude,of before,2026-01-31,0123456789ab\n"
+        + f"{TWO},1,exclude,noisy,2026-01-31,{measurement(place)}\n"
+    )
+    assert excluded(place) == [{"configuration": TWO, "repeat": 1, "reason": "noisy"}]
+    place.publish(TWO, 1, seed=5)  # measured again
+    assert excluded(place) == []
+
+
+def test_a_row_without_a_measurement_counts_for_any(place: Made) -> None:
+    table(place).write_text(HEAD + f"{TWO},1,exclude,always bad,2026-01-31,\n")
+    for seed in (3, 4):
+        place.publish(TWO, 1, seed=seed)
+        assert [one["reason"] for one in excluded(place)] == ["always bad"]
+
+
+def test_a_run_is_excluded_once_and_in_an_order_of_its_own(place: Made) -> None:
+    now = measurement(place)
+    rows = [f"{TWO},{r},exclude,{why},2026-01-31,{m}\n" for r, why, m in
+            ((2, "b", ""), (1, "first", now), (1, "second", ""))]  # fmt: skip
+    for order in (rows, [rows[1], rows[2], rows[0]]):
+        table(place).write_text(HEAD + "".join(order))
+        assert [(one["repeat"], one["reason"]) for one in excluded(place)] == [
+            (1, "first"),
+            (2, "b"),
+        ]
+
+
+# --- scalewatt exclude --------------------------------------------------------------------------
+
+
+def test_a_run_is_excluded_with_a_reason_and_taken_in_again(place: Made, command: Command) -> None:
+    code, out, _ = command("exclude", TWO, 1, "--reason", "node n3 was  \nthrottled, twice")
+    assert code == 0 and "1 of 2 finished repeats of this configuration are left" in out
+    (row,) = read_exclusions(place.campaign)
+    assert (row.run, row.reason) == ((TWO, 1), "node n3 was throttled, twice")
+    assert row.measurement == measurement(place)
+    assert "2 of 2" in command("exclude", TWO, 1, "--undo")[1]
+    assert read_exclusions(place.campaign) == () and table(place).read_text() == HEAD
+
+
+def test_rows_are_appended_in_order_and_others_are_kept(place: Made, command: Command) -> None:
+    kept = f"{ONE},1,exclude,by hand,2026-01-31,\n"
+    table(place).write_text(HEAD + kept)
+    assert command("exclude", TWO, 2, "--reason", "b")[0] == 0
+    assert command("exclude", TWO, 1, "--reason", "a")[0] == 0
+    assert table(place).read_text().startswith(HEAD + kept)
+    assert [one.run for one in read_exclusions(place.campaign)] == [(ONE, 1), (TWO, 2), (TWO, 1)]
+    assert command("exclude", TWO, 2, "--undo")[0] == 0
+    assert [one.run for one in read_exclusions(place.campaign)] == [(ONE, 1), (TWO, 1)]
+
+
+def test_the_last_repeat_that_is_left_out_is_told(place: Made, command: Command) -> None:
+    assert "have none of it" not in command("exclude", TWO, 1, "--reason", "a")[1]
+    assert "have none of it" in command("exclude", TWO, 2, "--reason", "a")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((TWO, 1), "--reason: is missing"),
+        ((TWO, 1, "--reason", " "), "--reason: is missing"),
+        ((TWO, "--reason", "a"), "expected CONFIGURATION REPEAT"),
+        (("--reason", "a"), "expected CONFIGURATION REPEAT"),
+        (("--undo",), "expected CONFIGURATION REPEAT"),
+        ((TWO, 3, "--reason", "a"), "has no repeat 3; allowed: 1 to 2"),
+        ((TWO.replace("full", "ful"), 1, "--reason", "a"), f"did you mean '{TWO}'?"),
+        ((ONE, 1, "--reason", "a"), "is not finished"),
+        ((TWO, 1, "--undo"), "is not excluded"),
+        ((TWO, 1, "--undo", "--reason", "a"), "of no use with --undo"),
+    ],
+)
+def test_exclude_refuses(
+    arguments: tuple[object, ...], words: str, place: Made, command: Command
+) -> None:
+    assert words in refused(command("exclude", *arguments))
+    assert not table(place).exists()
+
+
+def test_an_excluded_run_is_not_excluded_twice(place: Made, command: Command) -> None:
+    command("exclude", TWO, 1, "--reason", "first")
+    before = table(place).read_bytes()
+    assert "is excluded already" in refused(command("exclude", TWO, 1, "--reason", "second"))
+    assert table(place).read_bytes() == before
+
+
+def test_a_table_that_cannot_be_written_is_named(
+    place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("scalewatt.results.exclusions.write_text", full)
+    err = refused(command("exclude", TWO, 1, "--reason", "a"))
+    assert f"{table(place)}: cannot be written (No space left on device)" in err
+
+
+def test_without_a_run_both_commands_name_all_and_what_has_become_of_it(
+    place: Made, command: Command
+) -> None:
+    table(place).write_text(
+        HEAD
+        + f"{TWO},1,exclude,noisy,2026-01-31,{measurement(place)}\n"
+        + f"{TWO},2,exclude,of before,2026-01-31,0123456789ab\n"
+        + f"{TWO},1,remeasure,to come,2026-02-01,{measurement(place)}\n"
+        + f"{TWO},2,remeasure,done,2026-02-01,0123456789ab\n"
+        + f"{ONE},1,remeasure,waits,2026-02-01,0123456789ab\n"
+    )
+    code, out, _ = command("exclude")
+    assert code == 0 and command("remeasure")[1] == out
+    assert "excluded: 2" in out and "measured again: 3" in out
+    assert f"left out: measurement {measurement(place)}" in out
+    assert "of no effect: about measurement 0123456789ab" in out
+    assert f"scalewatt remeasure {TWO} 1 does it" in out
+    assert f"was replaced; now it is {measurement(place, TWO, 2)}" in out
+    assert "it waits to be trained again" in out
+
+
+def test_with_no_table_there_is_nothing_to_name(command: Command) -> None:
+    assert command("exclude")[1] == "excluded: nothing\nmeasured again: nothing\n"
+
+
+# --- scalewatt remeasure ------------------------------------------------------------------------
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("spent.json", ".exclusions.lock")
+    }
+
+
+def everything_of_a_run(place: Made) -> dict[str, bytes]:
+    """All files that a finished run has, and what they are to be called when it is set aside."""
+    folder = place.work_folder()
+    (folder / "result.json").write_text("{}")
+    place.attempt(TWO, 1, code=0)
+    traces = place.results / "traces" / TWO / "1.parquet"
+    traces.parent.mkdir(parents=True)
+    traces.write_bytes(b"traces")
+    for name in ("1.epochs.parquet", "10.parquet"):
+        (place.results / "energy" / TWO / name).write_bytes(name.encode())
+    kept = f"superseded/{TWO}/1/1"
+    found = {}
+    for path, content in contents(place.folder).items():
+        root = path.replace("results/made/", "").replace("work/made/", "")
+        if root.startswith(f"runs/{TWO}/1/"):
+            found[f"results/made/{kept}/run/{root.split('/', 3)[3]}"] = content
+        elif root.startswith(f"traces/{TWO}/1."):
+            found[f"results/made/{kept}/traces.parquet"] = content
+        elif root.startswith(f"energy/{TWO}/1."):
+            found[f"results/made/{kept}/energy{root.split('/1')[1]}"] = content
+        elif path.startswith("work/"):
+            found[f"work/made/{kept}/{root}"] = content
+        elif not path.startswith(("profile", "made.")):
+            found[path] = content
+    return found
+
+
+def files_of_runs(place: Made) -> dict[str, bytes]:
+    found = contents(place.folder).items()
+    return {path: content for path, content in found if path.startswith(("results", "work"))}
+
+
+def test_all_of_a_measurement_is_set_aside_and_nothing_of_another(
+    place: Made, command: Command
+) -> None:
+    expected = everything_of_a_run(place)
+    before = measurement(place)
+    code, out, _ = command("remeasure", TWO, 1, "--reason", "a neighbour")
+    assert code == 0 and f"superseded/{TWO}/1/1" in out
+    assert files_of_runs(place) == expected
+    (row,) = read_exclusions(place.campaign)
+    assert (row.action, row.reason, row.measurement) == ("remeasure", "a neighbour", before)
+    assert place.run(TWO, 1).state.state == "not_started"
+    assert place.run(TWO, 1).superseded == 1
+
+
+STEPS = [*range(1, 6), None]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_in_between_the_same_command_finishes_it(
+    step: int | None, place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = everything_of_a_run(place)
+    rename, done = os.rename, []
+
+    def killed(source: Path, target: Path) -> None:
+        done.append(source)
+        if len(done) == step:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(remeasuring.os, "rename", killed)
+        code = command("remeasure", TWO, 1, "--reason", "a neighbour")[0]
+    assert code == (130 if step else 0)
+    assert (measurement_of(place.results, TWO, 1) is None) == (step is None), "moves last"
+    assert command("remeasure", TWO, 1)[0] == 0, "the reason is noted already"
+    assert files_of_runs(place) == expected
+    assert [one.reason for one in read_exclusions(place.campaign)] == ["a neighbour"]
+
+
+def test_killed_before_anything_moved_the_row_says_what_is_to_come(
+    place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(remeasuring, "_set_aside", killed)
+        assert command("remeasure", TWO, 1, "--reason", "a")[0] == 130
+    assert "not set aside" in command("remeasure")[1]
+
+
+def test_tables_made_again_in_between_replace_none_of_those_set_aside(
+    place: Made, command: Command
+) -> None:
+    kept = place.results / "superseded" / TWO / "1" / "1"
+    kept.mkdir(parents=True)
+    (kept / "energy.parquet").write_bytes(b"moved before")
+    again = (place.results / "energy" / TWO / "1.parquet").read_bytes()
+    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
+    assert (kept / "energy.parquet").read_bytes() == b"moved before"
+    assert (kept / "energy-2.parquet").read_bytes() == again
+
+
+def test_a_run_is_measured_again_as_often_as_one_likes(place: Made, command: Command) -> None:
+    names = [measurement(place)]
+    for number in (1, 2):
+        assert command("remeasure", TWO, 1, "--reason", f"reason {number}")[0] == 0
+        path = place.publish(TWO, 1) / "provenance.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "again": number}))
+        names.append(measurement(place))
+    rows = read_exclusions(place.campaign)
+    assert [one.measurement for one in rows] == names[:2] and len(set(names)) == 3
+    assert place.run(TWO, 1).superseded == 2
+
+
+def test_what_was_set_aside_was_used_all_the_same(place: Made, command: Command) -> None:
+    before = place.spent()
+    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
+    after = place.spent()
+    assert after.kwh == pytest.approx(before.kwh) == pytest.approx(0.9)
+    assert after.gpu_hours == pytest.approx(before.gpu_hours)
+    assert (before.superseded_kwh, after.superseded_kwh) == (0, pytest.approx(0.45))
+    assert place.run(TWO, 1).kwh is None
+
+
+def test_without_its_energy_table_what_was_set_aside_is_counted_from_its_journals(
+    place: Made, command: Command
+) -> None:
+    (place.results / "energy" / TWO / "1.parquet").unlink()
+    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
+    assert not any("superseded measurement 1" in name for name in unknown(place))
+    (place.results / "superseded" / TWO / "1" / "1" / "run" / "spec.json").unlink()
+    assert any("superseded measurement 1" in name for name in unknown(place))
+
+
+def unknown(place: Made) -> tuple[str, ...]:
+    rated = {"cpu": None, "gpu": None, "ram": None}
+    return spent_kwh(place.campaign, place.results, place.work, lambda _: rated).unknown_runs
+
+
+def test_a_run_that_is_measured_again_is_excluded_no_more(place: Made, command: Command) -> None:
+    command("exclude", TWO, 1, "--reason", "noisy")
+    out = command("remeasure", TWO, 1, "--reason", "noisy")[1]
+    assert "stays excluded" not in out and excluded(place) == []
+
+
+def test_a_row_without_a_measurement_keeps_it_excluded_and_that_is_told(
+    place: Made, command: Command
+) -> None:
+    table(place).write_text(HEAD + f"{TWO},1,exclude,always bad,2026-01-31,\n")
+    assert "stays excluded" in command("remeasure", TWO, 1, "--reason", "noisy")[1]
+
+
+def test_remeasure_refuses_what_is_not_finished(place: Made, command: Command) -> None:
+    assert "is not finished" in refused(command("remeasure", ONE, 1, "--reason", "a"))
+    assert not (place.results / ".exclusions.lock").exists(), "a refusal leaves nothing behind"
+    assert "--reason: is missing" in refused(command("remeasure", TWO, 1))
+    assert not table(place).exists()
+
+
+def test_remeasure_refuses_results_of_another_spec(place: Made, command: Command) -> None:
+    place.publish(TWO, 1, seed=9)
+    assert "are of another spec" in refused(command("remeasure", TWO, 1, "--reason", "a"))
+
+
+def test_remeasure_refuses_a_run_that_somebody_holds(place: Made, command: Command) -> None:
+    place.held(place.work_folder())
+    before = contents(place.folder)
+    assert "is being trained by job 7" in refused(command("remeasure", TWO, 1, "--reason", "a"))
+    assert contents(place.folder) == before
+
+
+def test_a_dead_holder_is_in_nobodys_way(place: Made, command: Command) -> None:
+    folder = place.work_folder()
+    place.held(folder, **on_this_machine(job=None))
+    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
+
+
+def test_remeasure_refuses_a_run_in_the_queue(place: Made, command: Command) -> None:
+    submitted(place)
+    queue(place, "8|PENDING|N/A||Priority")
+    err = refused(command("remeasure", TWO, 1, "--reason", "a"))
+    assert "its job 8 is in Slurm's queue (waiting)" in err and "scancel 8" in err
+    queue(place)
+    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
+
+
+def test_without_an_answer_of_slurm_the_end_of_the_job_must_be_noted(
+    place: Made, command: Command
+) -> None:
+    submitted(place)
+    assert "Slurm does not say" in refused(command("remeasure", TWO, 1, "--reason", "a"))
+    place.attempt(TWO, 1, job="8", code=0)
+    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
+
+
+def test_remeasure_refuses_where_nothing_would_train_it(place: Made, command: Command) -> None:
+    cluster = place.folder / "profile" / "cluster.yaml"
+    content = yaml.safe_load(cluster.read_text())
+    cluster.write_text(yaml.safe_dump({**content, "results_only": True}))
+    assert "(results_only)" in refused(command("remeasure", TWO, 1, "--reason", "a"))
+    devices = {"other": content["devices"]["a100"]}
+    cluster.write_text(yaml.safe_dump({**content, "devices": devices}))
+    assert "(results_only)" in refused(command("remeasure", TWO, 1, "--reason", "a"))
+    cluster.write_text(yaml.safe_dump({**content, "devices": devices, "results_only": False}))
+    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
+
+
+def test_a_folder_that_cannot_be_moved_is_named_and_the_same_command_goes_on(
+    place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def readonly(source: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(source), None, str(target))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(remeasuring.os, "rename", readonly)
+        err = refused(command("remeasure", TWO, 1, "--reason", "a"))
+    assert "cannot be moved (Permission denied); the same command goes on" in err
+    assert command("remeasure", TWO, 1)[0] == 0
+
+
+# --- scalewatt status ---------------------------------------------------------------------------
+
+
+def test_the_status_names_what_is_excluded(place: Made, command: Command) -> None:
+    assert "excluded from" not in status_text(place.status())
+    command("exclude", TWO, 2, "--reason", "node n3 was throttled")
+    status = place.status()
+    text, said = status_text(status), status_json(status)
+    assert "1 run is excluded from tables and figures:" in text
+    assert f"  {TWO} repeat 2: node n3 was throttled" in text
+    assert said["excluded"] == 1
+    reasons = {(run["configuration"], run["repeat"]): run["excluded"] for run in said["runs"]}
+    assert reasons.pop((TWO, 2)) == "node n3 was throttled"
+    assert set(reasons.values()) == {None}
+    assert said["counts"]["done"] == 2, "it is finished all the same"
+
+
+def test_of_many_excluded_runs_three_are_named(place: Made) -> None:
+    rows = [f"{c},{r},exclude,{'bad ' * 40},2026-01-31,\n" for c in (ONE, TWO) for r in (1, 2)]
+    table(place).write_text(HEAD + "".join(rows))
+    text = status_text(place.status())
+    assert "4 runs are excluded" in text and "and 1 more (scalewatt exclude names them)" in text
+    assert max(map(len, text.splitlines())) <= WIDTH
