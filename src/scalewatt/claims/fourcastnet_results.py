@@ -1,0 +1,258 @@
+"""Claims on FourCastNet's time, energy and error: section 3.3 without Table 1 and the onsets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from scalewatt.claims.evidence import Evidence, Line, Point
+from scalewatt.claims.fourcastnet_points import MODEL, NAMES, UNITS, full_size, near, point_at
+from scalewatt.claims.model import NOT_REPRODUCED, NotTestable, Outcome, check
+from scalewatt.claims.power_rules import (
+    all_of,
+    each_line,
+    efficiency_within,
+    portable,
+)
+from scalewatt.claims.rules import (
+    LINEAR_R2,
+    Fit,
+    Number,
+    band,
+    combine,
+    enough,
+    line_fit,
+    linear,
+    mean_of,
+    minus,
+    over,
+    quantity,
+    sign,
+)
+
+QUADRUPLED = 0.9
+"""Below which efficiency after quadrupling the GPUs a speed-up clearly diverges (claim H03)."""
+SUB_LINEAR = 0.95
+PER_DOUBLING_R2 = 0.97
+SAME_SLOPE = 0.15
+STEEPER = 1.2
+CONSTANT_ERROR = 0.05
+"""Up to which range over mean an error counts as constant (claim H15)."""
+PROBE = {
+    "G08": ("runtime_h", 4.383),
+    "G09": ("gpu_hours", 280.0),
+    "G10": ("energy_kwh", 52.0),
+}
+
+
+def _probe(id_: str, evidence: Evidence) -> Outcome:
+    name, value = PROBE[id_]
+    points = full_size(evidence.line(MODEL, "pretrain", "a100", "probe")).points
+    probe = next((p for p in points if (p.gpus, p.lbs, p.epochs) == (64, 1, 20)), None)
+    if probe is None:
+        raise NotTestable("No finished probe of 20 epochs at 64 GPUs, LBS 1.")
+    return band(NAMES[name], quantity(probe, name), 0.9 * value, 1.1 * value, UNITS[name])
+
+
+for _id in PROBE:
+    check(_id)(partial(_probe, _id))
+
+
+@check("H17")
+def sixteen_gpus(evidence: Evidence) -> Outcome:
+    """GBS 64 on 16 A100."""
+    wanted = {"gpu_hours": 651.0, "energy_kwh": 136.0, "runtime_h": 41.0}
+    return near(point_at(evidence, "a100", 16, 4, 64), wanted)
+
+
+@check("H18")
+def sixty_four_gpus(evidence: Evidence) -> Outcome:
+    """GBS 64 on 64 A100."""
+    wanted = {"gpu_hours": 1034.0, "energy_kwh": 195.0, "runtime_h": 16.0}
+    return near(point_at(evidence, "a100", 64, 1, 64), wanted)
+
+
+@check("H03")
+def diverges_early(evidence: Evidence) -> Outcome:
+    """Efficiency at four times the smallest n of the LBS series is below 0.9."""
+    lines = portable(evidence, MODEL, "pretrain", "fd_lbs")
+    check_line = partial(efficiency_within, low=None, high=QUADRUPLED)
+    return each_line(lines, ["gpu_hours"], check_line, least=2)
+
+
+@check("H14")
+def sub_linear(evidence: Evidence) -> Outcome:
+    """Efficiency at four times the smallest n of every GBS series is below 0.95."""
+    check_line = partial(efficiency_within, low=None, high=SUB_LINEAR)
+    return each_line(_constant_gbs(evidence), ["gpu_hours"], check_line, least=2)
+
+
+@check("H07")
+def energy_per_doubling(evidence: Evidence) -> Outcome:
+    """Energy of the LBS series of pre-training is a rising line of log2 n."""
+
+    def check_line(line: Line, points: Sequence[Point]) -> Outcome:
+        doublings, energies = _energies(points)
+        found = linear("Energy (kWh) against log2 n", doublings, energies, PER_DOUBLING_R2)
+        falls = line_fit(doublings, energies).slope <= 0
+        return Outcome(NOT_REPRODUCED if falls else found.verdict, found.value, found.detail)
+
+    return each_line(portable(evidence, MODEL, "pretrain", "fd_lbs"), ["energy_kwh"], check_line)
+
+
+@check("H08")
+def convex_energy(evidence: Evidence) -> Outcome:
+    """Energy of fine-tuning is convex in log2 n: every second difference is above 0."""
+
+    def check_line(line: Line, points: Sequence[Point]) -> Outcome:
+        triples = zip(points, points[1:], points[2:], strict=False)
+        return combine(
+            [
+                (
+                    f"n = {a.gpus}, {b.gpus}, {c.gpus}",
+                    band("Growth of the step per doubling", _bend(a, b, c), 0, None, "kWh"),
+                )
+                for a, b, c in triples
+            ]
+        )
+
+    return each_line(portable(evidence, MODEL, "finetune", "fd_lbs"), ["energy_kwh"], check_line)
+
+
+def _bend(first: Point, middle: Point, last: Point) -> Number:
+    """How much more energy per doubling the second step takes than the first."""
+    one, two, three = (quantity(point, "energy_kwh") for point in (first, middle, last))
+    a, b = math.log2(middle.gpus / first.gpus), math.log2(last.gpus / middle.gpus)
+    weights = (1 / a, 1 / a + 1 / b, 1 / b)
+    numbers = (one, two, three)
+    return Number(
+        (three.value - two.value) / b - (two.value - one.value) / a,
+        math.hypot(*(w * n.half for w, n in zip(weights, numbers, strict=True))),
+        math.hypot(*(w * n.spread for w, n in zip(weights, numbers, strict=True))),
+        any(n.assumed for n in numbers),
+    )
+
+
+@check("H09")
+def fine_tuning_energy(evidence: Evidence) -> Outcome:
+    """Fine-tuning takes more energy than pre-training at every n that both have."""
+    return _fine_over_pre(evidence, "energy_kwh", "Energy of fine-tuning over pre-training", False)
+
+
+@check("H10")
+def fine_tuning_epoch(evidence: Evidence) -> Outcome:
+    """An epoch of fine-tuning takes longer than one of pre-training at every n that both have."""
+    what = "Time per epoch of fine-tuning over pre-training"
+    return _fine_over_pre(evidence, "runtime_h", what, True)
+
+
+def _fine_over_pre(evidence: Evidence, name: str, what: str, by_epoch: bool) -> Outcome:
+    parts = []
+    for fine, pre in _phases(evidence):
+        for point in fine.having(name):
+            before = pre.at(point.gpus)
+            if before is not None and before.mean(name) is not None:
+                epochs = (before.epochs or 1) / (point.epochs or 1) if by_epoch else 1.0
+                ratio = over(quantity(point, name), quantity(before, name), epochs)
+                parts.append((f"{point.device}, n = {point.gpus}", sign(what, ratio, rises=True)))
+    if not parts:
+        raise NotTestable(f"{what}: no n has finished runs of both phases with a known {name}.")
+    return combine(parts)
+
+
+@check("H11")
+def same_factor(evidence: Evidence) -> Outcome:
+    """The slopes of energy against GPU hours of both phases are equal within 15 %."""
+    parts = []
+    for fine, pre in _phases(evidence):
+        ratio = over(_slope(pre, pre.points), _slope(fine, fine.points))
+        what = "Slope of pre-training over fine-tuning"
+        low, high = 1 - SAME_SLOPE, 1 + SAME_SLOPE
+        parts.append((fine.device, band(what, ratio, low, high)))
+    return combine(parts)
+
+
+@check("H16")
+def steeper_on_h100(evidence: Evidence) -> Outcome:
+    """Energy is linear in GPU hours over all points at constant GBS of a device, steeper on H100."""
+    slopes, parts = {}, []
+    for device in ("h100", "a100"):
+        there = [full_size(line) for line in evidence.find(MODEL, "pretrain", device, "fd_gbs")]
+        if not there:
+            raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
+        points = tuple({p.id: p for line in there for p in line.having("energy_kwh")}.values())
+        slopes[device] = _slope(there[0], points)
+        x, y = _against_gpu_hours(points)
+        parts.append((device, linear(f"{device}, energy (kWh) against GPU hours", x, y, LINEAR_R2)))
+    ratio = over(slopes["h100"], slopes["a100"])
+    steeper = band("Slope of h100 (without memory) over a100", ratio, STEEPER, None)
+    return all_of([("ratio", steeper), *parts])
+
+
+def _slope(line: Line, points: Sequence[Point]) -> Number:
+    known = [p for p in points if p.mean("energy_kwh") is not None and p.mean("gpu_hours")]
+    enough(known, f"{line.title}, energy against GPU hours")
+    fit: Fit = line_fit(*_against_gpu_hours(known))
+    half = fit.slope_half or 0.0
+    return Number(fit.slope, half, half / 2)
+
+
+def _against_gpu_hours(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    pairs = [(quantity(p, "gpu_hours").value, quantity(p, "energy_kwh").value) for p in points]
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _energies(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [math.log2(p.gpus) for p in points], [quantity(p, "energy_kwh").value for p in points]
+
+
+@check("H15")
+def constant_error(evidence: Evidence) -> Outcome:
+    """The range of the error over its mean is at most 5 % in every GBS series."""
+
+    def check_line(line: Line, points: Sequence[Point]) -> Outcome:
+        numbers = [quantity(point, "metric_last") for point in points]
+        ordered = sorted(numbers, key=lambda one: one.value)
+        spread = over(minus(ordered[-1], ordered[0]), mean_of(numbers))
+        return band("Range over mean of the Z500 RMSE", spread, None, CONSTANT_ERROR)
+
+    return each_line(_constant_gbs(evidence), ["metric_last"], check_line)
+
+
+@check("H19")
+def few_gpus_are_best(evidence: Evidence) -> Outcome:
+    """The smallest n of every series of pre-training takes the least energy."""
+
+    def check_line(line: Line, points: Sequence[Point]) -> Outcome:
+        first, *others = points
+        best = min(others, key=lambda point: point.mean("energy_kwh") or 0.0)
+        ratio = over(quantity(first, "energy_kwh"), quantity(best, "energy_kwh"))
+        return band(f"Energy at n = {first.gpus} over that at n = {best.gpus}", ratio, None, 1.0)
+
+    lines = [line for line in evidence.find(MODEL, "pretrain", None, "fd") if len(line.planned) > 1]
+    return each_line(lines, ["energy_kwh"], check_line)
+
+
+def _constant_gbs(evidence: Evidence) -> list[Line]:
+    """Lines of pre-training at constant GBS, on all devices, of more than one point."""
+    found = evidence.find(MODEL, "pretrain", None, "fd_gbs")
+    lines = [line for line in found if len(line.planned) > 1]
+    if not lines:
+        raise NotTestable("No finished pre-training of a series at constant GBS.")
+    return lines
+
+
+def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
+    """Fine-tuning and pre-training with constant LBS on each device that has both.
+
+    NotTestable where none has.
+    """
+    found = [
+        (fine, evidence.line(MODEL, "pretrain", fine.device, "fd_lbs"))
+        for fine in evidence.find(MODEL, "finetune", None, "fd_lbs")
+        if evidence.find(MODEL, "pretrain", fine.device, "fd_lbs")
+    ]
+    if not found:
+        raise NotTestable("No device has finished runs of both pre-training and fine-tuning.")
+    return found

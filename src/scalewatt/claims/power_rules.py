@@ -1,0 +1,161 @@
+"""Rules beside those of `rules`: several quantities of a line, all points of a device, lines alike.
+
+- A claim of several quantities is not reproduced if one is not; it is reproduced only if all are known
+  and are.
+- Lines with fewer points than a trend needs are named; they decide nothing where another has enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from scalewatt.claims.evidence import Evidence, Line, Point
+from scalewatt.claims.model import (
+    NOT_REPRODUCED,
+    NOT_TESTABLE,
+    REPRODUCED,
+    UNRESOLVED,
+    NotTestable,
+    Outcome,
+)
+from scalewatt.claims.rules import (
+    MINIMUM_POINTS,
+    Number,
+    attempt,
+    band,
+    combine,
+    decided,
+    enough,
+    over,
+    quantity,
+    shown,
+    variation,
+    within_noise,
+)
+
+CONSTANT_CV = 0.05
+"""Up to which coefficient of variation a rate counts as constant (claim K13)."""
+BOUNDS = 0.05
+"""Room at both bounds of an interval of P (claims K01 to K03, L01 to L03)."""
+WORDS = {
+    "samples_per_gpuh": "samples per GPU hour",
+    "passes_per_gpuh": "passes per GPU hour",
+    "mean_gpu_power_w": "mean GPU power (W)",
+    "p_gpuh_kw": "energy per GPU hour (kW)",
+}
+
+
+def all_of(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
+    """One outcome of all parts of a claim: a part that is not testable leaves it so."""
+    for verdict in (NOT_REPRODUCED, NOT_TESTABLE, UNRESOLVED, REPRODUCED):
+        deciding = [outcome for _, outcome in parts if outcome.verdict == verdict]
+        if deciding:
+            break
+    detail = " ".join(one.detail for _, one in parts)
+    return Outcome(deciding[0].verdict, deciding[0].value, detail)
+
+
+def each_line(
+    lines: Iterable[Line],
+    names: Sequence[str],
+    function: Callable[[Line, Sequence[Point]], Outcome],
+    least: int = MINIMUM_POINTS,
+) -> Outcome:
+    """Combine a check of every line that has enough points with these quantities.
+
+    NotTestable where no point of any line has them, Unresolved where no line has enough points.
+    """
+    counted = sorted(((line, line.having(*names)) for line in lines), key=lambda one: -len(one[1]))
+    if not counted or len(counted[0][1]) < least:
+        title = counted[0][0].title if counted else "No finished run"
+        lacking = [WORDS.get(name, name) for name in names]
+        enough(counted[0][1] if counted else (), f"{title} ({', '.join(lacking)})", least)
+    ready = [(line, points) for line, points in counted if len(points) >= least]
+    found = combine([attempt(line.title, function, line, points) for line, points in ready])
+    few = [f"{line.title} ({len(points)})" for line, points in counted if len(points) < least]
+    rest = f" Too few points: {', '.join(few)}; {least} are needed." if few else ""
+    return Outcome(found.verdict, found.value, found.detail + rest)
+
+
+def all_within(
+    what: str, numbers: Sequence[tuple[str, Number]], low: float, high: float, unit: str = ""
+) -> Outcome:
+    """Whether all of several numbers lie in a band; those outside are named."""
+    if not numbers:
+        raise NotTestable(f"{what}: there is none.")
+    ends = sorted(one.value for _, one in numbers)
+    span = f"{what} of {len(numbers)}: {shown(ends[0])} to {shown(ends[-1])} {unit}".rstrip()
+    outside = [
+        attempt(name, band, name, one, low, high, unit)
+        for name, one in numbers
+        if not low <= one.value <= high
+    ]
+    if not outside:
+        bounds = f"{shown(low)} to {shown(high)}"
+        return Outcome(REPRODUCED, _ends(ends), f"{span}, expected {bounds}.")
+    found = combine(outside)
+    detail = " ".join(one.detail for _, one in outside)
+    return Outcome(found.verdict, _ends(ends), f"{span}. {detail}")
+
+
+def _ends(values: Sequence[float]) -> str:
+    return f"{shown(values[0])}-{shown(values[-1])}"
+
+
+def steady(what: str, numbers: Sequence[Number], most: float = CONSTANT_CV) -> Outcome:
+    """Whether the coefficient of variation is small; unresolved if it is not but all are within noise."""
+    cv = variation([one.value for one in numbers])
+    said = f"Coefficient of variation of {what} is {cv:.1%} (expected at most {most:.0%})."
+    if cv > most and within_noise(numbers):
+        return Outcome(UNRESOLVED, cv, f"{said} All are within the spread of their runs.")
+    return decided(cv <= most, cv, said)
+
+
+def numbers_of(points: Sequence[Point], name: str) -> list[Number]:
+    """The quantity of each point; NotTestable names what is unknown, and what P does instead."""
+    missing = [point.gpus for point in points if point.mean(name) is None]
+    if missing:
+        at = ", ".join(str(n) for n in missing)
+        raise NotTestable(f"{WORDS.get(name, name)} is not known at n = {at}.{_instead(points)}")
+    return [quantity(point, name) for point in points]
+
+
+def _instead(points: Sequence[Point]) -> str:
+    known = [p for p in points if p.mean("p_gpuh_kw") is not None]
+    if not known:
+        return ""
+    values = ", ".join(shown(p.mean("p_gpuh_kw") or 0.0) for p in known)
+    return f" (Energy per GPU hour, CPU and memory included, is {values} kW.)"
+
+
+def efficiency(line: Line, points: Sequence[Point]) -> tuple[Point, Number]:
+    """GPUh(n0)/GPUh(4·n0) and the point at n0, the smallest n with a point at 4·n.
+
+    NotTestable without such a pair.
+    """
+    for first in points:
+        fourth = next((p for p in points if p.gpus == 4 * first.gpus), None)
+        if fourth is not None:
+            return first, over(quantity(first, "gpu_hours"), quantity(fourth, "gpu_hours"))
+    raise NotTestable(f"{line.title}: no two points at n and 4·n have a known run time.")
+
+
+def efficiency_within(
+    line: Line, points: Sequence[Point], low: float | None, high: float | None
+) -> Outcome:
+    """Whether the efficiency after quadrupling the GPUs lies in a band."""
+    first, own = efficiency(line, points)
+    return band(f"Efficiency from {first.gpus} to {4 * first.gpus} GPUs", own, low, high)
+
+
+def portable(evidence: Evidence, model: str, phase: str, mode: str) -> tuple[Line, ...]:
+    """All lines of a mode on the A100; where there are none, on every other device.
+
+    NotTestable where there is none at all.
+    """
+    own = evidence.find(model, phase, "a100", mode)
+    return (
+        own
+        or evidence.find(model, phase, None, mode)
+        or evidence.anywhere(model, phase, "a100", mode)
+    )
