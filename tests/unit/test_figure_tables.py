@@ -7,20 +7,18 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import demo
-from run_files import NAME, WHOLE, make_run, make_spec, part, trace, write_traces
+from run_files import make_run, part
 
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.spec import run_spec
-from scalewatt.figures.figure5 import draw as draw_figure5
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
+from scalewatt.results.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figure_tables import overview, points, speedup
 from scalewatt.results.schema import IDENTITY, QUANTITIES
 
@@ -292,107 +290,6 @@ def test_a_figure_of_no_finished_run_is_an_empty_table(tmp_path: Path) -> None:
     assert len(pq.read_table(out)) == 0
 
 
-# --- figure 5 -----------------------------------------------------------------------------------
-
-
-def power_rows(tmp_path: Path, traces: list[Row], energy: list[Row] | None = None) -> list[Row]:
-    files = make_run(tmp_path, energy or WHOLE)
-    write_traces(files, traces)
-    out = tmp_path / "tables" / "figure5.parquet"
-    made = {
-        "figure": "figure5",
-        "campaign": "made",
-        "runs": [[NAME, 1]],
-        "missing": [],
-        "points": [{"label": "LBS 4", "configuration": NAME}],
-    }
-    write_figure_table(made, tmp_path, out)
-    found = pq.read_table(out)
-    assert found.schema.equals(POWER)
-    return found.to_pylist()
-
-
-def test_figure5_shows_the_first_gpu_from_the_start_of_training(tmp_path: Path) -> None:
-    traces = []
-    for second in range(0, 401, 10):
-        stage = "startup" if second < 50 else "train"
-        traces += [
-            trace("n1", "gpu", 0, second, 200.0 + second, stage),
-            trace("n1", "gpu", 1, second, 90.0, stage),
-            trace("n2", "gpu", 0, second, 80.0, stage),
-            trace("n1", "cpu", 0, second, 70.0, stage),
-            trace("n1", "unused_gpu", 2, second, 30.0, stage),
-        ]
-    rows = power_rows(tmp_path, traces[::-1])  # in any order
-    assert [r["time_s"] for r in rows] == [float(t) for t in range(0, 301, 10)]
-    assert [r["power_w"] for r in rows] == [250.0 + t for t in range(0, 301, 10)]
-    assert {r["device_kind"] for r in rows} == {"gpu"}
-    assert {(r["panel"], r["label"], r["gpus"]) for r in rows} == {("A", "LBS 4", 2)}
-    # the means are of the whole run: this device's, and all GPUs' that the run held
-    assert {r["mean_power_w"] for r in rows} == {400.0}
-    assert rows[0]["mean_power_all_w"] == pytest.approx((400 + 90 + 80) / 3)
-
-
-def test_figure5_shows_cpu_power_where_there_is_no_gpu(tmp_path: Path) -> None:
-    traces = [trace("n1", "cpu", 0, t, 55.0) for t in range(5)]
-    traces += [trace("n1", "ram", 0, t, 5.0) for t in range(5)]
-    rows = power_rows(tmp_path, traces, WHOLE[2:])
-    assert {(r["device_kind"], r["power_w"]) for r in rows} == {("cpu", 55.0)}
-
-
-def test_figure5_keeps_a_lost_sample_as_unknown(tmp_path: Path) -> None:
-    powers = [100.0, None, 300.0]
-    traces = [trace("n1", "gpu", 0, t, w) for t, w in enumerate(powers)]
-    rows = power_rows(tmp_path, traces)
-    assert [(r["time_s"], r["power_w"]) for r in rows] == list(enumerate(powers))
-    assert rows[0]["mean_power_w"] == 200.0
-
-
-def test_figure5_shows_no_panel_of_a_run_that_never_trained(tmp_path: Path) -> None:
-    assert power_rows(tmp_path, [trace("n1", "gpu", 0, 0, 50.0, "startup")]) == []
-
-
-def test_figure5_shows_no_panel_of_a_run_without_power(tmp_path: Path) -> None:
-    assert power_rows(tmp_path, [trace("n1", "gpu", 0, 0, None)]) == []
-
-
-def test_figure5_has_a_panel_for_each_point_in_the_campaigns_order(tmp_path: Path) -> None:
-    names = ["second", "first"]
-    for watts, name in zip((20.0, 10.0), names, strict=True):
-        files = make_run(tmp_path, WHOLE, spec=make_spec(configuration=name))
-        write_traces(files, [trace("n1", "gpu", 0, 0, watts)])
-    made = {
-        "figure": "figure5",
-        "campaign": "made",
-        "runs": [[name, 1] for name in sorted(names)],
-        "missing": [],
-        "points": [{"label": name, "configuration": name} for name in names],
-    }
-    write_figure_table(made, tmp_path, tmp_path / "figure5.parquet")
-    rows = pq.read_table(tmp_path / "figure5.parquet").to_pylist()
-    assert [(r["panel"], r["label"], r["power_w"]) for r in rows] == [
-        ("A", "second", 20.0),
-        ("B", "first", 10.0),
-    ]
-
-
-def test_figure5_loses_no_point_beyond_the_alphabet(tmp_path: Path) -> None:
-    write_traces(make_run(tmp_path, WHOLE), [trace("n1", "gpu", 0, 0, 10.0)])
-    made = {
-        "figure": "figure5",
-        "campaign": "made",
-        "runs": [[NAME, 1]],
-        "missing": [],
-        "points": [{"label": str(number), "configuration": NAME} for number in range(28)],
-    }
-    out = tmp_path / "figure5.parquet"
-    write_figure_table(made, tmp_path, out)
-    found = pq.read_table(out)
-    assert found["panel"].to_pylist() == [*ascii_uppercase, "AA", "AB"]
-    letters = [t.get_text() for axes in draw_figure5(found).axes for t in axes.texts]
-    assert [t for t in letters if t.isupper()] == [*ascii_uppercase, "AA", "AB"]
-
-
 def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
     out = tmp_path / "figure2.parquet"
     write_figure_table(table_definition(demo(), "figure2", []), tmp_path, out)
@@ -401,10 +298,3 @@ def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
         "figure", "campaign", "missing", "notes", "gpu_word", "metric_name",
         "excluded", "options",
     }  # fmt: skip
-
-
-def test_figure5_begins_with_the_first_segment_of_several(tmp_path: Path) -> None:
-    first = [trace("n1", "gpu", 0, s, 100.0 + s) for s in range(5)]
-    later = [{**trace("n2", "gpu", 0, 100.0 + s, 300.0), "segment": 1} for s in range(7)]
-    rows = power_rows(tmp_path, [*first, *later])
-    assert [row["power_w"] for row in rows] == [100.0 + s for s in range(5)]

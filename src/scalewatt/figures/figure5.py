@@ -10,31 +10,53 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalewatt.figures import style
-from scalewatt.figures.points import Row, gpu_word, metadata
-from scalewatt.figures.words import counted, device_sentence, missing_sentence, origin_phrase
+from scalewatt.figures.points import Row, gpu_word, metadata, options
+from scalewatt.figures.words import (
+    counted,
+    device_sentence,
+    excluded_sentence,
+    missing_sentence,
+    origin_phrase,
+    sensor_sentence,
+)
+from scalewatt.results.figure_schema import panel_letter
 
-PANEL_HEIGHT_MM = 58.0
-NOTES_HEIGHT_MM = 18.0
 KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
 
 
 def draw(table: pa.Table) -> Figure:
-    """Up to four panels, one run each: power in W against s, with dashed lines for its means."""
+    """One panel per run: power in W against s, with dashed lines for its means."""
     rows = table.to_pylist()
-    letters = sorted({row["panel"] for row in rows}, key=lambda p: (len(p), p)) or ["A"]
-    n_rows = -(-len(letters) // 2)
-    with style.applied():
-        figure = style.new_figure(n_rows * PANEL_HEIGHT_MM + NOTES_HEIGHT_MM)
-        grid = figure.subplots(n_rows, min(len(letters), 2), squeeze=False).ravel().tolist()
-        for letter, axes in zip(letters, grid[: len(letters)], strict=True):
-            style.panel_letter(axes, letter, above=24)
+    chosen = options(table)
+    preset = style.preset(chosen.width_mm)
+    letters = _letters(rows, len(metadata(table).get("missing", [])))
+    columns = 1 if preset.narrow else min(len(letters), 2)
+    n_rows = -(-len(letters) // columns)
+    sentences = _note_sentences(table, rows)
+    panel_mm = 46.0 if preset.narrow else 56.0
+    lines = len(style.note_lines(sentences, chosen.width_mm)) + 1
+    with style.applied(chosen.width_mm):
+        height = n_rows * panel_mm + style.lines_mm(lines, preset.note_size)
+        figure = style.new_figure(height, chosen.width_mm)
+        grid = figure.subplots(n_rows, columns, squeeze=False).ravel().tolist()
+        for letter, axes in zip(letters, grid, strict=False):
+            style.panel_letter(axes, letter, above=3.4 * preset.text_size)
             own = [r for r in rows if r["panel"] == letter]
             _draw_panel(axes, own, gpu_word(table), _time_label(table, own))
         for axes in grid[len(letters) :]:
             axes.set_axis_off()
         _share_limits(grid, rows)
-        style.notes(figure, _note_sentences(table, rows))
+        style.notes(figure, sentences)
     return figure
+
+
+def _letters(rows: Sequence[Row], missing: int) -> list[str]:
+    """The letters of all panels, those of runs that have not finished among them."""
+    present = {row["panel"] for row in rows}
+    count = max(len(present) + missing, 1)
+    while not present <= {panel_letter(place) for place in range(count)}:
+        count += 1
+    return [panel_letter(place) for place in range(count)]
 
 
 def _time_label(table: pa.Table, rows: Sequence[Row]) -> str:
@@ -45,33 +67,40 @@ def _time_label(table: pa.Table, rows: Sequence[Row]) -> str:
 
 
 def _draw_panel(axes: Axes, rows: Sequence[Row], word: str, time_label: str) -> None:
-    ordered = sorted(rows, key=lambda row: row["time_s"])
-    if not ordered:
-        style.say_instead(axes, "No run of this figure has finished.")
+    if not rows:
+        style.say_instead(axes, "No run of this panel has finished.")
         return
-    first = ordered[0]
+    first = rows[0]
     kind = KIND_WORDS[first["device_kind"]]
-    if all(row["power_w"] is None for row in ordered):
-        style.say_instead(axes, f"No {kind} power was measured or estimated on this device.")
-        return
     setting = (
-        f"{counted(first['gpus'], word)}, "
+        f"{first['device']}: {counted(first['gpus'], word)}, "
         f"LBS {first['local_batch_size']}, GBS {first['global_batch_size']}"
     )
+    if first["time_s"] is None:
+        style.say_instead(axes, f"{setting}. This run never came to training.")
+        return
+    if all(row["power_w"] is None for row in rows):
+        sentence = f"No {kind} power was measured or estimated on this device."
+        style.say_instead(axes, f"{setting}. {sentence}")
+        return
+    ordered = sorted(rows, key=lambda row: row["time_s"])
     (line,) = axes.plot(
         [row["time_s"] for row in ordered],
         # NaN breaks the line where a sample is missing.
         [float("nan") if row["power_w"] is None else row["power_w"] for row in ordered],
-        color=style.COLOURS[0],
+        color=style.COLOURS[5],
         linewidth=0.8,
-        label=f"{first['device']}: {setting}",
+        # A sample between two lost ones would be invisible in a line.
+        marker=".",
+        markersize=1.2,
+        label=setting,
     )
     line.set_gid(f"points-{first['panel']}")
     _draw_mean(axes, first["mean_power_w"], f"mean of this {kind} over the run", 1, (0, (5, 2)))
     every = f"mean of all {kind}s of the run" if kind != "memory" else "mean of all memory"
-    _draw_mean(axes, first["mean_power_all_w"], every, 4, (0, (2, 2)))
+    _draw_mean(axes, first["mean_power_all_w"], every, 6, (0, (2, 2)))
     axes.set(xlabel=time_label, ylabel=f"{kind} power (W)")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), fontsize=6.5, labelspacing=0.3)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), labelspacing=0.25, borderaxespad=0.2)
 
 
 def _draw_mean(
@@ -82,7 +111,7 @@ def _draw_mean(
             value,
             color=style.COLOURS[colour],
             linestyle=dashes,
-            linewidth=1.0,
+            linewidth=1.1,
             label=f"{label}: {value:.0f} W",
         )
 
@@ -93,30 +122,55 @@ def _share_limits(grid: Sequence[Axes], rows: Sequence[Row]) -> None:
         row[name]
         for row in rows
         for name in ("power_w", "mean_power_w", "mean_power_all_w")
-        if row[name] is not None
+        if row["power_w"] is not None and row[name] is not None
     ]
+    times = [row["time_s"] for row in rows if row["power_w"] is not None]
     for axes in grid:
         if axes.axison and powers:
             style.linear_axis(axes, powers, from_zero=True)
-            axes.set_xlim(0, math.ceil(max(row["time_s"] for row in rows) / 10) * 10 or 1)
+            axes.set_xlim(0, math.ceil(max(times) / 10) * 10 or 1)
 
 
 def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     stored = metadata(table)
-    kinds = {row["device_kind"] for row in rows}
-    origins = list(dict.fromkeys(row["energy_origin"] for row in rows))
+    known = [row for row in rows if row["power_w"] is not None]
+    kinds = {row["device_kind"] for row in known}
+    origins = list(dict.fromkeys(row["energy_origin"] for row in known))
     scope = "gpu" if "gpu" in kinds else "cpu"
     power = "; ".join(f"Power {origin_phrase(origin, scope)}" for origin in origins)
     instead = "No GPU power is known here: these panels show CPU power." if kinds == {"cpu"} else ""
-    runs = [
-        f"{row['panel']}:\u00a0{row['configuration']}"
-        for row in {row["panel"]: row for row in rows}.values()
-    ]
+    runs = {row["panel"]: row["configuration"] for row in rows}
+    said = [f"{panel}:\u00a0{configuration}" for panel, configuration in sorted(runs.items())]
     counts = f"n counts {gpu_word(table)}."
     return [
         " ".join(filter(None, [f"{power}; scope: {scope}." if power else "", instead, counts])),
-        device_sentence(rows),
-        f"Runs: {'; '.join(sorted(runs))}." if runs else "",
+        f"{_device_sentence(kinds)} {device_sentence(rows)}".strip(),
+        " ".join(_sensor_sentences(known)),
+        _window_sentence(options(table).power_window_s) if known else "",
+        f"Runs: {'; '.join(said)}." if runs else "",
         missing_sentence(stored.get("missing", [])),
+        excluded_sentence(stored.get("excluded", [])),
         *stored.get("notes", []),
     ]
+
+
+def _device_sentence(kinds: set[str]) -> str:
+    """By which rule the shown device was picked (results/power_table.py)."""
+    if not kinds:
+        return ""
+    shown = " or ".join(KIND_WORDS[kind] for kind in sorted(kinds, reverse=True))
+    return (
+        f"Shown: the first {shown} of the first node (by name) in the configuration's first run. "
+        "Means are over time, of the whole run."
+    )
+
+
+def _sensor_sentences(rows: Sequence[Row]) -> list[str]:
+    names = dict.fromkeys((r["device_name"], r["device_kind"], r["energy_origin"]) for r in rows)
+    return list(dict.fromkeys(filter(None, (sensor_sentence(*name) for name in names))))
+
+
+def _window_sentence(window_s: float | None) -> str:
+    if window_s is None:
+        return "Points: samples as recorded; of unequal sensors, compare means only."
+    return f"Points: means over equal windows of {style.plain_number(window_s)} s."

@@ -1,14 +1,25 @@
-"""The points of Figure 5: one device's power over the first minutes of training."""
+"""The points of Figure 5: one device's power over the first minutes of training.
+
+The rule that picks the device: the first GPU of the first node of a configuration's first run, by
+node name and device index, in the first segment that trained; where no GPU has a power, the first
+CPU. A power is taken as the device's energy is: between two samples of a GPU's power, and of an
+estimate, lies the trapezoid; the power of a counter is the mean since the sample before. Times
+between known samples count up to the length that the energy account bridges.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from scalewatt.energy.curve import EnergyCurve, bridge_s, cumulate, sampling_period
+from scalewatt.energy.doubts import GAP_PERIODS
+from scalewatt.energy.samples import Floats
 from scalewatt.results.figure_schema import POWER, panel_letter
 from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import table
@@ -18,83 +29,197 @@ Row = dict[str, Any]
 NO_STAGE = "unattributed"
 POWER_TRACE_S = 300.0
 """Length of Figure 5's power traces."""
+LEAST_COVERED = 0.5
+"""Share of a window that must be known for its mean to be stated."""
+_COLUMNS = (
+    "segment",
+    "time",
+    "node",
+    "device_kind",
+    "device_index",
+    "power_w",
+    "energy_origin",
+    "stage",
+)
 
 
 def power(definition: dict[str, Any], configurations: list[Row], results: Path) -> pa.Table:
-    """Figure 5: one device's power over the first 300 s of training, and the means over the run.
+    """Figure 5: power over the first 300 s of training, and its means over the run.
 
-    The device is the first GPU (of the first node) of each configuration's first run; where a run
-    has no GPU, the first CPU.
+    With `options.power_window_s` in the definition, means over windows of that length instead of
+    samples. A point that names a configuration again has no panel of its own. A run without any
+    power has one row without, and a run that never trained one without time as well.
     """
     by_id = {row["configuration"]: row for row in configurations}
-    repeats = dict(definition["runs"])
-    tables = []
-    for index, point in enumerate(definition["points"]):
-        row = by_id.get(point["configuration"])
-        if row is None:
-            continue
-        traces = pq.read_table(
-            RunFiles(results, row["configuration"], repeats[row["configuration"]]).traces
-        )
-        tables.append(_power_panel(panel_letter(index), point["label"], row, traces))
+    runs = _first_runs(definition)
+    window_s = definition.get("options", {}).get("power_window_s")
+    labels: dict[str, str] = {}
+    for point in definition["points"]:
+        labels.setdefault(point["configuration"], point["label"])
+    tables = [
+        _panel(panel_letter(place), label, by_id[id_], RunFiles(results, id_, runs[id_]), window_s)
+        for place, (id_, label) in enumerate(labels.items())
+        if id_ in by_id
+    ]
     return pa.concat_tables(tables) if tables else POWER.empty_table()
 
 
-def _power_panel(letter: str, label: str, row: Row, traces: pa.Table) -> pa.Table:
-    known = traces.filter(pc.is_valid(traces["power_w"]))
-    kinds = set(known["device_kind"].unique().to_pylist())
-    kind = "gpu" if "gpu" in kinds else "cpu"
-    known = known.filter(pc.equal(known["device_kind"].cast(pa.string()), kind))
-    if not len(known):
-        return POWER.empty_table()
-    # The start of training: the first node of the first segment (another may be elsewhere).
-    first = pc.min(known["segment"])
-    begin = known.filter(pc.equal(known["segment"], first))
-    nodes = sorted(begin["node"].unique().to_pylist())
-    of_first_node = begin.filter(pc.equal(begin["node"].cast(pa.string()), nodes[0]))
-    index = pc.min(of_first_node["device_index"])
-    # Lost samples stay, as unknown: the line has a gap there.
-    chosen = (
-        (pc.field("node") == nodes[0])
-        & (pc.field("segment") == first)
-        & (pc.field("device_kind") == kind)
-        & (pc.field("device_index") == index)
-    )
-    own = traces.filter(chosen).sort_by("time")
-    training = own.filter(pc.equal(own["stage"].cast(pa.string()), "train"))
-    if not len(training) and pc.any(pc.not_equal(own["stage"].cast(pa.string()), NO_STAGE)).as_py():
-        return POWER.empty_table()
-    # A run made elsewhere may not say when training began: all of its recording is shown.
-    start = (training if len(training) else own)["time"][0].as_py()
-    seconds = [(t - start).total_seconds() for t in own["time"].to_pylist()]
-    watts = own["power_w"].to_pylist()
-    mean_own, mean_all = pc.mean(own["power_w"]).as_py(), pc.mean(known["power_w"]).as_py()
-    origin = own["energy_origin"][0].as_py()
-    copied = (
-        "configuration",
-        "device",
-        "device_name",
-        "gpus",
-        "local_batch_size",
-        "global_batch_size",
-    )
-    fixed = {name: row[name] for name in copied}
+def _first_runs(definition: dict[str, Any]) -> dict[str, int]:
+    """The first repeat of each configuration that is not excluded."""
+    out = {(one["configuration"], one["repeat"]) for one in definition.get("excluded", [])}
+    first: dict[str, int] = {}
+    for configuration, repeat in definition["runs"]:
+        if (configuration, repeat) not in out:
+            first[configuration] = min(repeat, first.get(configuration, repeat))
+    return first
+
+
+def _panel(letter: str, label: str, row: Row, files: RunFiles, window_s: float | None) -> pa.Table:
+    copied = ("device", "device_name", "gpus", "local_batch_size", "global_batch_size")
+    fixed = {
+        "figure": "figure5",
+        "panel": letter,
+        "label": label,
+        "configuration": row["configuration"],
+        **{name: row[name] for name in copied},
+    }
+    traces = _of_kind(pq.read_table(files.traces, columns=list(_COLUMNS)))
+    unknown: Row = {"power_w": None, "mean_power_w": None, "mean_power_all_w": None}
+    unknown |= {"energy_origin": None}
+    if traces is None:
+        kind = "cpu" if row["torch_device"] == "cpu" else "gpu"
+        return table([fixed | unknown | {"time_s": 0.0, "device_kind": kind}], POWER)
+    kind = traces["device_kind"][0].as_py()
+    chosen = _chosen(traces)
+    if chosen is None:
+        return table([fixed | unknown | {"time_s": None, "device_kind": kind}], POWER)
+    own, start_s = chosen
+    fixed |= {
+        "mean_power_w": _mean_w(own, _of_device(traces, own)),
+        "mean_power_all_w": _mean_w(own, traces),
+        "device_kind": kind,
+        "energy_origin": own["energy_origin"][0].as_py(),
+    }
+    times, watts = _shown(own, start_s, window_s)
     return table(
-        [
-            {
-                "figure": "figure5",
-                "panel": letter,
-                "label": label,
-                **fixed,
-                "time_s": t,
-                "power_w": w,
-                "mean_power_w": mean_own,
-                "mean_power_all_w": mean_all,
-                "device_kind": kind,
-                "energy_origin": origin,
-            }
-            for t, w in zip(seconds, watts, strict=True)
-            if 0 <= t <= POWER_TRACE_S
-        ],
-        POWER,
+        [fixed | {"time_s": t, "power_w": w} for t, w in zip(times, watts, strict=True)], POWER
     )
+
+
+def _of_kind(traces: pa.Table) -> pa.Table | None:
+    """The samples of GPUs, or of CPUs where no GPU has a power, in order; None where none has."""
+    kinds = traces["device_kind"].cast(pa.string())
+    for kind in ("gpu", "cpu"):
+        chosen = traces.filter(pc.equal(kinds, kind))
+        if chosen["power_w"].null_count < len(chosen):
+            for name in ("device_kind", "node", "energy_origin", "stage"):
+                at = chosen.column_names.index(name)
+                chosen = chosen.set_column(at, name, chosen[name].cast(pa.string()))
+            return chosen
+    return None
+
+
+def _chosen(traces: pa.Table) -> tuple[pa.Table, float] | None:
+    """The shown device's samples of one segment, and when training began in it (Unix time in s).
+
+    None where there are stages, but none of training.
+    """
+    training = traces.filter(pc.equal(traces["stage"], "train"))
+    if not len(training) and pc.any(pc.not_equal(traces["stage"], NO_STAGE)).as_py():
+        return None
+    # A run made elsewhere may not say when training began: all of its recording is shown.
+    begun = training if len(training) else traces
+    known = begun.filter(pc.is_valid(begun["power_w"]))
+    known = known if len(known) else traces.filter(pc.is_valid(traces["power_w"]))
+    own = traces
+    for name in ("segment", "node", "device_index"):
+        first = pc.min(known[name])
+        known = known.filter(pc.equal(known[name], first))
+        own = own.filter(pc.equal(own[name], first))
+    own = own.sort_by("time")
+    of_training = own.filter(pc.equal(own["stage"], "train")) if len(training) else own
+    return own, float(_seconds(of_training)[0])
+
+
+def _of_device(traces: pa.Table, own: pa.Table) -> pa.Table:
+    """All samples of the device that `own` has some of."""
+    for name in ("node", "device_index"):
+        traces = traces.filter(pc.equal(traces[name], own[name][0]))
+    return traces
+
+
+def _seconds(traces: pa.Table) -> Floats:
+    microseconds = traces["time"].cast(pa.timestamp("us")).cast(pa.int64())
+    return np.asarray(microseconds.to_numpy(), dtype=np.float64) / 1e6
+
+
+def _watts(traces: pa.Table) -> Floats:
+    """Power in W, NaN where unknown."""
+    return np.asarray(traces["power_w"].to_numpy(), dtype=np.float64)
+
+
+def _shown(
+    own: pa.Table, start_s: float, window_s: float | None
+) -> tuple[list[float], list[float | None]]:
+    """Times since `start_s` in s and powers in W of what is drawn; None is a gap."""
+    time_s, power_w = _seconds(own) - start_s, _watts(own)
+    if window_s is None:
+        shown = (time_s >= 0) & (time_s <= POWER_TRACE_S)
+        time_s, power_w = time_s[shown], power_w[shown]
+    else:
+        known = np.isfinite(power_w)
+        period = sampling_period(time_s)
+        curve = power_curve(time_s[known], power_w[known], GAP_PERIODS * period, is_mean(own))
+        time_s, power_w = windows(curve, window_s, min(POWER_TRACE_S, float(time_s[-1])))
+    return time_s.tolist(), [None if np.isnan(w) else float(w) for w in power_w]
+
+
+def is_mean(traces: pa.Table) -> bool:
+    """Whether a sample is the mean since the one before: measured power of all but GPUs."""
+    first = traces.slice(0, 1).to_pylist()[0]
+    return bool(first["device_kind"] != "gpu" and first["energy_origin"] == "measured")
+
+
+def power_curve(time_s: Floats, power_w: Floats, longest_s: float, mean: bool) -> EnergyCurve:
+    """Energy cumulated over known samples of one device; steps over `longest_s` are not covered.
+
+    `mean`: a sample is the mean since the one before, not a power at its time.
+    """
+    step = np.diff(time_s)
+    known = (step > 0) & (step <= longest_s)
+    height = power_w[1:] if mean else 0.5 * (power_w[1:] + power_w[:-1])
+    return cumulate(time_s, np.where(known, height * step, 0.0), np.where(known, step, 0.0))
+
+
+def windows(curve: EnergyCurve, window_s: float, until_s: float) -> tuple[Floats, Floats]:
+    """Middle in s and mean power in W of the windows from 0 to `until_s`, (w,) each.
+
+    The mean is over what is known of a window; NaN where that is less than half of it.
+    """
+    edges = window_s * np.arange(max(1, int(np.ceil(until_s / window_s - 1e-9))) + 1)
+    covered = curve.covered_s(edges[:-1], edges[1:])
+    energy = curve.between(edges[:-1], edges[1:])
+    enough = covered >= LEAST_COVERED * window_s * (1 - 1e-9)
+    mean = np.divide(energy, covered, out=np.full(covered.shape, np.nan), where=enough)
+    return 0.5 * (edges[:-1] + edges[1:]), mean
+
+
+def _mean_w(own: pa.Table, traces: pa.Table) -> float | None:
+    """Mean power in W over time of one device, averaged over devices by their recorded time."""
+    traces = traces.filter(pc.is_valid(traces["power_w"]))
+    order = [(name, "ascending") for name in ("segment", "node", "device_index", "time")]
+    traces = traces.sort_by(order)
+    time_s, power_w = _seconds(traces), _watts(traces)
+    step = np.diff(time_s)
+    same = np.ones(step.shape, dtype=np.bool_)
+    for name in ("segment", "device_index"):
+        values = traces[name].to_numpy()
+        same &= values[1:] == values[:-1]
+    nodes = traces["node"].combine_chunks().dictionary_encode().indices.to_numpy()
+    same &= nodes[1:] == nodes[:-1]
+    longest_s = bridge_s(sampling_period(_seconds(own)))
+    covered = np.where(same & (step > 0) & (step <= longest_s), step, 0.0)
+    if not covered.any():
+        return float(power_w.mean()) if power_w.size else None
+    height = power_w[1:] if is_mean(own) else 0.5 * (power_w[1:] + power_w[:-1])
+    return float((height * covered).sum() / covered.sum())

@@ -1,0 +1,213 @@
+"""The points of Figure 5: which device, its samples or windows, its means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_files import NAME, WHOLE, make_run, make_spec, trace, write_traces
+
+from scalewatt.figures.figure5 import draw as draw_figure5
+from scalewatt.results.build import write_figure_table
+from scalewatt.results.figure_schema import POWER
+from scalewatt.results.power_table import power_curve, windows
+
+Row = dict[str, Any]
+
+
+def definition(names: list[str], **more: Any) -> Row:
+    return {
+        "figure": "figure5",
+        "campaign": "made",
+        "runs": [[name, 1] for name in sorted(set(names))],
+        "missing": [],
+        "points": [{"label": name, "configuration": name} for name in names],
+        **more,
+    }
+
+
+def written(results: Path, made: Row) -> Any:
+    write_figure_table(made, results, results / "figure5.parquet")
+    return pq.read_table(results / "figure5.parquet")
+
+
+def power_rows(
+    results: Path, traces: list[Row], energy: list[Row] | None = None, **more: Any
+) -> list[Row]:
+    write_traces(make_run(results, energy or WHOLE), traces)
+    found = written(results, definition([NAME], **more))
+    assert found.schema.equals(POWER)
+    rows: list[Row] = found.to_pylist()
+    return rows
+
+
+def test_figure5_shows_the_first_gpu_from_the_start_of_training(tmp_path: Path) -> None:
+    traces = []
+    for second in range(0, 401, 10):
+        stage = "startup" if second < 50 else "train"
+        traces += [
+            trace("n1", "gpu", 0, second, 200.0 + second, stage),
+            trace("n1", "gpu", 1, second, 90.0, stage),
+            trace("n2", "gpu", 0, second, 80.0, stage),
+            trace("n1", "cpu", 0, second, 70.0, stage),
+            trace("n1", "unused_gpu", 2, second, 30.0, stage),
+        ]
+    rows = power_rows(tmp_path, traces[::-1])  # in any order
+    assert [r["time_s"] for r in rows] == [float(t) for t in range(0, 301, 10)]
+    assert [r["power_w"] for r in rows] == [250.0 + t for t in range(0, 301, 10)]
+    assert {r["device_kind"] for r in rows} == {"gpu"}
+    assert {(r["panel"], r["label"], r["gpus"]) for r in rows} == {("A", NAME, 2)}
+    # the means are of the whole run: this device's, and all GPUs' that the run held
+    assert {r["mean_power_w"] for r in rows} == {400.0}
+    assert rows[0]["mean_power_all_w"] == pytest.approx((400 + 90 + 80) / 3)
+
+
+def test_means_are_over_time_and_not_over_samples(tmp_path: Path) -> None:
+    seconds, powers = [0, 1, 2, 3, 23], [100.0, 100.0, 100.0, 200.0, 200.0]
+    traces = [trace("n1", "gpu", 0, t, w) for t, w in zip(seconds, powers, strict=True)]
+    traces += [trace("n1", "gpu", 1, t, 50.0) for t in range(3)]
+    first, *_ = power_rows(tmp_path, traces)
+    energy = 2 * 100.0 + 150.0 + 20 * 200.0
+    assert first["mean_power_w"] == pytest.approx(energy / 23)
+    assert first["mean_power_all_w"] == pytest.approx((energy + 2 * 50.0) / 25)
+
+
+def test_a_gap_that_the_energy_account_does_not_bridge_counts_in_no_mean(tmp_path: Path) -> None:
+    seconds, powers = [0, 1, 2, 100, 101], [100.0, 100.0, 100.0, 300.0, 300.0]
+    traces = [trace("n1", "gpu", 0, t, w) for t, w in zip(seconds, powers, strict=True)]
+    assert power_rows(tmp_path, traces)[0]["mean_power_w"] == pytest.approx(500 / 3)
+
+
+def test_figure5_shows_cpu_power_where_there_is_no_gpu(tmp_path: Path) -> None:
+    traces = [trace("n1", "cpu", 0, t, 55.0) for t in range(5)]
+    traces += [trace("n1", "ram", 0, t, 5.0) for t in range(5)]
+    rows = power_rows(tmp_path, traces, WHOLE[2:])
+    assert {(r["device_kind"], r["power_w"]) for r in rows} == {("cpu", 55.0)}
+
+
+def test_the_power_of_a_counter_is_the_mean_since_the_sample_before(tmp_path: Path) -> None:
+    seconds, powers = [0, 1, 3], [None, 100.0, 40.0]
+    traces = [trace("n1", "cpu", 0, t, w) for t, w in zip(seconds, powers, strict=True)]
+    rows = power_rows(tmp_path, traces, WHOLE[2:], options={"power_window_s": 2.0})
+    assert rows[0]["mean_power_w"] == 40.0
+    assert [(r["time_s"], r["power_w"]) for r in rows] == [(1.0, 40.0), (3.0, 40.0)]
+
+
+def test_figure5_keeps_a_lost_sample_as_unknown(tmp_path: Path) -> None:
+    powers = [100.0, None, 300.0]
+    traces = [trace("n1", "gpu", 0, t, w) for t, w in enumerate(powers)]
+    rows = power_rows(tmp_path, traces)
+    assert [(r["time_s"], r["power_w"]) for r in rows] == list(enumerate(powers))
+    assert rows[0]["mean_power_w"] == 200.0
+
+
+def test_a_run_that_never_trained_has_a_row_without_time(tmp_path: Path) -> None:
+    (row,) = power_rows(tmp_path, [trace("n1", "gpu", 0, 0, 50.0, "startup")])
+    assert (row["time_s"], row["power_w"], row["device_kind"]) == (None, None, "gpu")
+
+
+def test_a_run_without_power_has_a_row_without_it(tmp_path: Path) -> None:
+    (row,) = power_rows(tmp_path, [trace("n1", "gpu", 0, 0, None)])
+    assert (row["time_s"], row["power_w"], row["energy_origin"]) == (0.0, None, None)
+
+
+def test_figure5_begins_with_the_first_segment_that_trained(tmp_path: Path) -> None:
+    dead = [trace("n0", "gpu", 0, s, 40.0, "startup") for s in range(3)]
+    first = [{**trace("n1", "gpu", 0, 10.0 + s, 100.0 + s), "segment": 1} for s in range(5)]
+    later = [{**trace("n0", "gpu", 0, 100.0 + s, 300.0), "segment": 2} for s in range(7)]
+    rows = power_rows(tmp_path, [*dead, *first, *later])
+    assert [row["power_w"] for row in rows] == [100.0 + s for s in range(5)]
+
+
+def test_figure5_has_a_panel_for_each_point_in_the_campaigns_order(tmp_path: Path) -> None:
+    names = ["second", "first"]
+    for watts, name in zip((20.0, 10.0), names, strict=True):
+        files = make_run(tmp_path, WHOLE, spec=make_spec(configuration=name))
+        write_traces(files, [trace("n1", "gpu", 0, 0, watts)])
+    rows = written(tmp_path, definition(names)).to_pylist()
+    assert [(r["panel"], r["label"], r["power_w"]) for r in rows] == [
+        ("A", "second", 20.0),
+        ("B", "first", 10.0),
+    ]
+
+
+def test_a_point_that_is_named_twice_has_one_panel(tmp_path: Path) -> None:
+    write_traces(make_run(tmp_path, WHOLE), [trace("n1", "gpu", 0, 0, 10.0)])
+    found = written(tmp_path, definition([NAME, NAME]))
+    assert found["panel"].to_pylist() == ["A"]
+
+
+def test_a_point_without_run_keeps_its_letter(tmp_path: Path) -> None:
+    write_traces(make_run(tmp_path, WHOLE), [trace("n1", "gpu", 0, 0, 10.0)])
+    made = definition(["absent", NAME]) | {"runs": [[NAME, 1]], "missing": ["absent"]}
+    found = written(tmp_path, made)
+    assert found["panel"].to_pylist() == ["B"]
+    letters = [t.get_text() for axes in draw_figure5(found).axes for t in axes.texts]
+    assert letters == ["A", "No run of this panel has finished.", "B"]
+
+
+def test_figure5_takes_the_first_run_that_is_not_excluded(tmp_path: Path) -> None:
+    for repeat in (1, 2, 3):
+        files = make_run(tmp_path, WHOLE, spec=make_spec(repeat=repeat))
+        write_traces(files, [trace("n1", "gpu", 0, 0, 10.0 * repeat)])
+    made = definition([NAME]) | {"runs": [[NAME, repeat] for repeat in (3, 2, 1)]}
+    made["excluded"] = [{"configuration": NAME, "repeat": 1, "reason": "another job on the node"}]
+    assert written(tmp_path, made)["power_w"].to_pylist() == [20.0]
+
+
+def test_figure5_loses_no_point_beyond_the_alphabet(tmp_path: Path) -> None:
+    names = [f"c{number:02d}" for number in range(28)]
+    for name in names:
+        files = make_run(tmp_path, WHOLE, spec=make_spec(configuration=name))
+        write_traces(files, [trace("n1", "gpu", 0, 0, 10.0)])
+    found = written(tmp_path, definition(names))
+    assert found["panel"].to_pylist() == [*ascii_uppercase, "AA", "AB"]
+    letters = [t.get_text() for axes in draw_figure5(found).axes for t in axes.texts]
+    assert [t for t in letters if t.isupper()] == [*ascii_uppercase, "AA", "AB"]
+
+
+# --- windows ------------------------------------------------------------------------------------
+
+
+steps = st.lists(st.floats(0.1, 3.0), min_size=1, max_size=60)
+
+
+@given(steps, st.floats(0.5, 20.0), st.booleans(), st.data())
+def test_windows_keep_the_energy(step: list[float], window: float, mean: bool, data: Any) -> None:
+    time = np.concatenate([[0.0], np.cumsum(step)])
+    watts = np.array(data.draw(st.lists(st.floats(0, 500), min_size=len(time), max_size=len(time))))
+    curve = power_curve(time, watts, 5.0, mean)
+    whole = window * np.floor(time[-1] / window)
+    middle, powers = windows(curve, window, whole)
+    if whole == 0:
+        return
+    assert np.allclose(middle, window * (np.arange(len(middle)) + 0.5))
+    heights = watts[1:] if mean else 0.5 * (watts[1:] + watts[:-1])
+    known = np.concatenate([[0.0], np.cumsum(heights * np.diff(time))])
+    expected = np.interp(whole, time, known)
+    assert np.isclose(powers.sum() * window, expected, rtol=1e-6, atol=1e-6)
+    assert powers.max() <= watts.max() * (1 + 1e-9) + 1e-6
+
+
+@given(steps, st.floats(0.5, 20.0), st.floats(50.0, 90.0))
+def test_a_gap_stays_a_gap_between_windows(step: list[float], window: float, gap: float) -> None:
+    before = np.concatenate([[0.0], np.cumsum(step)])
+    time = np.concatenate([before, before[-1] + gap + before])
+    curve = power_curve(time, np.full(time.shape, 200.0), 5.0, mean=False)
+    middle, powers = windows(curve, window, time[-1])
+    inside = (middle - window / 2 > before[-1]) & (middle + window / 2 < before[-1] + gap)
+    assert inside.any() and np.isnan(powers[inside]).all()
+    assert np.allclose(powers[np.isfinite(powers)], 200.0)
+
+
+def test_windows_of_a_run_are_means_over_equal_times(tmp_path: Path) -> None:
+    traces = [trace("n1", "gpu", 0, t, 100.0 + t) for t in range(0, 401)]
+    rows = power_rows(tmp_path, traces, options={"power_window_s": 20.0})
+    assert [r["time_s"] for r in rows] == [10.0 + 20 * i for i in range(15)]
+    assert [r["power_w"] for r in rows] == pytest.approx([110.0 + 20 * i for i in range(15)])
