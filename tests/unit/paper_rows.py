@@ -1,0 +1,124 @@
+"""The paper's campaign with made-up results, at its full size. No number here was ever measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from campaign_files import PAPER
+
+from scalewatt.campaign.cluster import parse_cluster
+from scalewatt.campaign.definitions import table_definition
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.validation import read_yaml
+from scalewatt.results.breakdown_table import BREAKDOWN, COPIED, chosen_runs
+from scalewatt.results.learning_table import LEARNING
+from scalewatt.results.pareto_table import pareto
+from scalewatt.results.schema import CONFIGURATIONS, PARTS, QUANTITIES
+
+Row = dict[str, Any]
+HOREKA = PAPER.parent / "profiles" / "horeka" / "cluster.yaml"
+METRICS = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
+
+
+@cache
+def campaign() -> Campaign:
+    """The paper's."""
+    return load_campaign(str(PAPER), parse_cluster(read_yaml(HOREKA), str(HOREKA)))
+
+
+def definition(figure: str, **options: Any) -> Row:
+    """A figure's definition with all series of the paper, every run there."""
+    paper = campaign()
+    paper.figures[figure] = {"series": list(paper.series), **options}
+    runs = [[id_, r] for id_ in paper.configurations for r in range(1, paper.repeats[id_] + 1)]
+    return table_definition(paper, figure, runs)
+
+
+def configurations() -> list[Row]:
+    """A row for each configuration of the paper."""
+    return [_configuration(id_) for id_ in campaign().configurations]
+
+
+def _configuration(id_: str) -> Row:
+    paper = campaign()
+    one = paper.configurations[id_]
+    n, repeats = one.gpus, paper.repeats[id_]
+    samples = one.dataset_samples or 0
+    hours = 24.0 * samples / 1281167 * n**-0.93 * (1 + 3.0 / one.local_batch_size)
+    hours *= 0.5 if one.device == "h100" else 1.0
+    error = 24.0 + 600.0 / samples**0.3 + 0.04 * one.global_batch_size**0.6
+    means = {"runtime_h": hours, "gpu_hours": hours * n, "energy_kwh": 0.42 * hours * n}
+    means |= {"metric_last": error if one.model == "resnet50" else 40 * error}
+    row: Row = dict.fromkeys(CONFIGURATIONS.names)
+    row |= {"campaign": "made", "configuration": id_, "model": one.model, "phase": one.phase}
+    row |= {"device": one.device, "device_name": f"NVIDIA {one.device.upper()}", "gpus": n}
+    row |= {"local_batch_size": one.local_batch_size, "n_repeats": repeats}
+    row |= {"global_batch_size": one.global_batch_size, "dataset_samples": one.dataset_samples}
+    row |= {"energy_origin": "measured", "metric_name": METRICS[one.model], "metric_goal": "min"}
+    row["energy_scope"] = "gpu+cpu" if one.device == "h100" else "gpu+cpu+ram"
+    for name in QUANTITIES:
+        mean = means.get(name)
+        bar = None if repeats == 1 or mean is None else 0.03 * mean
+        values = (mean, bar, bar and (mean or 0) - bar, bar and (mean or 0) + bar, bar)
+        row |= {f"{name}_{part}": value for part, value in zip(PARTS, values, strict=True)}
+    return row
+
+
+def breakdown_table(**options: Any) -> pa.Table:
+    """Kinds and stages of all configurations, with an idle baseline, and here and there discarded work."""
+    made = definition("breakdown", **options)
+    rows = []
+    for series, own, _ in chosen_runs(made, configurations()):
+        kinds = {"gpu": 0.74, "cpu": 0.2, "ram": 0.06}
+        kinds = {k: v for k, v in kinds.items() if k in own["energy_scope"].split("+")}
+        stages = {"startup": 0.02, "train": 0.8, "validate": 0.12, "checkpoint": 0.03}
+        stages |= {"shutdown": 0.01, "unattributed": 0.02}
+        for kind, of_kind in kinds.items():
+            for stage, of_stage in stages.items():
+                share = of_kind / sum(kinds.values()) * of_stage
+                energy = share * own["energy_kwh_mean"]
+                lost = 0.1 * energy if own["gpus"] == 8 and stage == "train" else 0.0
+                row = {"figure": "breakdown", "series": series["name"], "label": series["label"]}
+                row |= {name: own[name] for name in COPIED} | {"device_kind": kind, "stage": stage}
+                row |= {"energy_kwh": energy, "energy_share": share}
+                row |= {"idle_energy_kwh": 0.3 * energy, "discarded_energy_kwh": lost}
+                rows.append(row)
+    return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made)
+
+
+def learning_table(epochs: int = 90, **options: Any) -> pa.Table:
+    """Curves that fall, of all runs of the paper."""
+    made = definition("learning", **options)
+    rows = []
+    for series, own, repeats in chosen_runs(made, configurations()):
+        for repeat in repeats:
+            spread = 1 + 0.01 * (repeat - 3)
+            for epoch in range(epochs):
+                done = (epoch + 1) / epochs
+                row = {"figure": "learning", "series": series["name"], "label": series["label"]}
+                row |= {name: own[name] for name in (*COPIED, "metric_name", "metric_goal")}
+                row |= {"repeat": repeat, "epoch": epoch}
+                row["metric"] = own["metric_last_mean"] * (1 + 2.2 * math.exp(-4 * done)) * spread
+                row["energy_kwh"] = own["energy_kwh_mean"] * done * spread
+                row["time_h"] = own["runtime_h_mean"] * done
+                rows.append(row)
+    return with_metadata(pa.Table.from_pylist(rows, LEARNING), made)
+
+
+def pareto_table(**options: Any) -> pa.Table:
+    """The metric against energy and time of all configurations."""
+    made = definition("pareto", **options)
+    return with_metadata(pareto(made, configurations(), Path()), made)
+
+
+def with_metadata(table: pa.Table, made: Row, **more: Any) -> pa.Table:
+    """A table with the metadata that it is written with."""
+    kept = {key: made.get(key) for key in ("figure", "campaign", "missing", "excluded", "options")}
+    stored = {**kept, "notes": [], "gpu_word": "GPUs", "metric_name": "several", **more}
+    return table.replace_schema_metadata({b"scalewatt": json.dumps(stored).encode()})
