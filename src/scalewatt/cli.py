@@ -171,14 +171,29 @@ def _parser() -> argparse.ArgumentParser:
     register.add_argument("--campaigns", type=Path, default=Path("campaigns"))
     register.set_defaults(run=_register)
 
+    claims = commands.add_parser("claims", help="check the paper's claims on results")
+    claims.add_argument(
+        "--results",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="results/<campaign>, or reference: the paper's published numbers",
+    )
+    claims.add_argument(
+        "--campaign",
+        type=Path,
+        metavar="FILE",
+        help="default: config.yaml or the one in campaigns/ that has the folder's name",
+    )
+    claims.add_argument("--json", action="store_true", help="a list of verdicts")
+    claims.add_argument(
+        "--out", type=Path, metavar="STEM", help="also write .parquet, .csv, .md and .json"
+    )
+    claims.set_defaults(run=_claims)
+
     report = commands.add_parser("report", help="write report.html from tables and figures")
-    report.add_argument("--tables", type=Path, required=True)
-    report.add_argument("--figures", type=Path, required=True)
-    report.add_argument("--campaign", required=True, help="the campaign's name")
-    report.add_argument("--profile", required=True, help="the profile, for the commands shown")
-    report.add_argument("--campaign-file", type=Path, help="the campaign, for the commands shown")
-    report.add_argument("--basis", type=json.loads, default=[], help="JSON list of sentences")
-    report.add_argument("--provenance", type=Path, help="provenance.json of a run")
+    report.add_argument("--definition", type=json.loads, required=True, help="JSON")
+    report.add_argument("--results", type=Path, required=True, help="the campaign's folder")
     report.add_argument("--out", type=Path, required=True)
     report.set_defaults(run=_report)
 
@@ -411,19 +426,19 @@ def _register(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _claims(arguments: argparse.Namespace) -> int:
+    from scalewatt.claims.command import check_claims
+
+    text, as_json = check_claims(arguments.results, arguments.campaign, arguments.out)
+    print(as_json if arguments.json else text)
+    return 0
+
+
 def _report(arguments: argparse.Namespace) -> int:
+    from scalewatt.report.definition import parse_definition
     from scalewatt.report.report import write_report
 
-    write_report(
-        arguments.tables,
-        arguments.figures,
-        arguments.out,
-        arguments.campaign,
-        provenance_path=arguments.provenance,
-        profile=arguments.profile,
-        campaign_file=arguments.campaign_file,
-        basis=arguments.basis,
-    )
+    write_report(arguments.results, arguments.out, parse_definition(arguments.definition))
     return 0
 
 

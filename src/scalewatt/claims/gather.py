@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.claims.evidence import Evidence, Row, Trace, lines_of, with_points
-from scalewatt.claims.published import published_rows
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
-from scalewatt.results.build import METADATA_KEY
+from scalewatt.results.checked import CONFIGURATION_KEY, RUN_KEY, read_checked
 from scalewatt.results.figure_schema import POWER
+from scalewatt.results.metadata import metadata
+from scalewatt.results.published import published_configurations
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS
 
 PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
@@ -27,7 +27,7 @@ PUBLISHED = "published"
 def published_evidence() -> Evidence:
     """The paper's own numbers, in the series of the paper's campaign."""
     campaign = load_campaign(PAPER_CAMPAIGN)
-    rows = published_rows(campaign)
+    rows = published_configurations()
     return with_points(
         Evidence(
             PUBLISHED, lines=lines_of(campaign, rows), specs=specs_of(campaign), campaign=campaign
@@ -40,18 +40,23 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
 
     InputError for a table that is missing or wrong.
     """
-    rows = _read(tables / "configurations.parquet", CONFIGURATIONS)
-    runs = [r for r in _read(tables / "runs.parquet", RUNS) if r["excluded"] is None]
+    rows = read_checked(tables / "configurations.parquet", CONFIGURATIONS, unique=CONFIGURATION_KEY)
+    runs = [
+        row
+        for row in read_checked(tables / "runs.parquet", RUNS, unique=RUN_KEY).to_pylist()
+        if row["excluded"] is None
+    ]
+    comparisons = read_checked(tables / "comparisons.parquet", COMPARISONS)
     figure5 = tables / "figure5.parquet"
-    traces = pq.read_table(figure5) if figure5.exists() else None
+    traces = read_checked(figure5, POWER) if figure5.exists() else None
     return with_points(
         Evidence(
             campaign.name,
-            lines=lines_of(campaign, rows),
+            lines=lines_of(campaign, rows.to_pylist()),
             runs=tuple(runs),
-            comparisons=tuple(_read(tables / "comparisons.parquet", COMPARISONS)),
-            traces=() if traces is None else traces_of(figure5, traces),
-            trace_metadata={} if traces is None else _metadata(traces),
+            comparisons=tuple(comparisons.to_pylist()),
+            traces=() if traces is None else traces_of(traces),
+            trace_metadata={} if traces is None else metadata(traces),
             specs=specs_of(campaign),
             provenance=_provenance(runs, tables.parent / "runs"),
             campaign=campaign,
@@ -88,11 +93,8 @@ def specs_of(campaign: Campaign) -> dict[str, Row]:
     return {id_: run_spec(campaign, id_, 1) for id_ in campaign.configurations}
 
 
-def traces_of(path: Path, table: pa.Table) -> tuple[Trace, ...]:
-    """The panels of figure 5's table; InputError where it lacks a column."""
-    missing = [name for name in POWER.names if name not in table.column_names]
-    if missing:
-        raise InputError(f"{path}: lacks column {missing[0]}")
+def traces_of(table: pa.Table) -> tuple[Trace, ...]:
+    """The panels of figure 5's table."""
     panels: dict[str, list[dict[str, Any]]] = {}
     for row in table.to_pylist():
         panels.setdefault(row["panel"], []).append(row)
@@ -102,19 +104,6 @@ def traces_of(path: Path, table: pa.Table) -> tuple[Trace, ...]:
     )
 
 
-def _read(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(
-            f"{path}: is no readable table ({error}); `snakemake tables` writes it"
-        ) from error
-    missing = [name for name in schema.names if name not in table.column_names]
-    if missing:
-        raise InputError(f"{path}: lacks column {missing[0]}")
-    return table.to_pylist()
-
-
 def _provenance(runs: list[dict[str, Any]], folder: Path) -> dict[tuple[str, int], Row]:
     found = {}
     for run in runs:
@@ -122,13 +111,6 @@ def _provenance(runs: list[dict[str, Any]], folder: Path) -> dict[tuple[str, int
         if path.exists():
             found[run["configuration"], run["repeat"]] = read_json(path)
     return found
-
-
-def _metadata(table: pa.Table) -> dict[str, Any]:
-    import json
-
-    found = json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
-    return found if isinstance(found, dict) else {}
 
 
 def _name(path: Path) -> Any:

@@ -135,6 +135,14 @@ def sign(what: str, ratio: Number, rises: bool) -> Outcome:
     return Outcome(UNRESOLVED, ratio.value, f"{said}; {_needed(ratio, distance)}.")
 
 
+def positive(what: str, own: Number, unit: str = "") -> Outcome:
+    """Whether a number is above 0, with its whole interval; unresolved where 0 is in it."""
+    said = f"{what} is {text(own, unit)}, expected above 0"
+    if abs(own.value) > own.half:
+        return Outcome(REPRODUCED if own.value > 0 else NOT_REPRODUCED, own.value, f"{said}.")
+    return Outcome(UNRESOLVED, own.value, f"{said}; {_needed(own, abs(own.value))}.")
+
+
 def repeats_needed(distance: float, spread: float) -> int | None:
     """From how many repeats half a 95 % interval is less than `distance`; null beyond 1000."""
     from scipy.special import stdtrit
@@ -158,7 +166,10 @@ def combine(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
         if deciding:
             break
     named = len(parts) > 1
-    detail = " ".join(f"{name}: {one.detail}" if named else one.detail for name, one in parts)
+    detail = " ".join(
+        f"{name}: {one.detail}" if named and not one.detail.startswith(name) else one.detail
+        for name, one in parts
+    )
     return Outcome(deciding[0].verdict, deciding[0].value, detail)
 
 
@@ -175,11 +186,11 @@ def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple
 def enough(points: Sequence[Point], what: str, least: int = MINIMUM_POINTS) -> Sequence[Point]:
     """The points, if a trend can be seen in them; NotTestable for none, Unresolved for too few."""
     if not points:
-        raise NotTestable(f"{what}: no point has what is needed.")
+        raise NotTestable(f"{what}: known at no point.")
     if len(points) < least:
         there = ", ".join(str(point.gpus) for point in points)
         raise Unresolved(
-            f"{what}: {len(points)} of the {least} points that a trend needs (n = {there}); "
+            f"{what}: known at {len(points)} of the {least} points that a trend needs (n = {there}); "
             f"{least - len(points)} more needed."
         )
     return points
@@ -242,6 +253,25 @@ def constant(what: str, numbers: Sequence[Number], most: float) -> Outcome:
     return band(f"largest over smallest {what}", over(top, bottom), None, most)
 
 
+def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
+    """Whether the coefficient of variation is at most `most`; unresolved if it is not, within noise."""
+    cv = variation([one.value for one in numbers])
+    said = (
+        f"{what} goes {', '.join(shown(one.value) for one in numbers)}: coefficient of variation "
+        f"{100 * cv:.1f} %, expected at most {100 * most:g} %"
+    )
+    if cv <= most:
+        return Outcome(REPRODUCED, cv, f"{said}.")
+    if within_noise(numbers):
+        spread = max(one.spread / abs(one.value) for one in numbers if one.value)
+        return Outcome(
+            UNRESOLVED,
+            cv,
+            f"{said}; all are within their spread, {_repeats(repeats_needed(most, spread))}.",
+        )
+    return Outcome(NOT_REPRODUCED, cv, f"{said}.")
+
+
 def variation(values: Sequence[float]) -> float:
     """Coefficient of variation: sample standard deviation over mean."""
     mean = math.fsum(values) / len(values)
@@ -295,6 +325,19 @@ def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
     return Fit(slope, intercept, r2, through, origin_r2, *halves, n)
 
 
+def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
+    """Slope of the line through independent numbers, with what it has of their intervals."""
+    fit = line_fit(x, [one.value for one in numbers])
+    middle = math.fsum(x) / len(x)
+    squares = math.fsum((a - middle) ** 2 for a in x)
+    weights = [(a - middle) / squares for a in x]
+    half, spread = (
+        math.hypot(*(w * getattr(one, part) for w, one in zip(weights, numbers, strict=True)))
+        for part in ("half", "spread")
+    )
+    return Number(fit.slope, half, spread, any(one.assumed for one in numbers))
+
+
 def linear(what: str, x: Sequence[float], y: Sequence[float], least: float = LINEAR_R2) -> Outcome:
     """Whether y is a line of x with R² of at least `least`; its intercept is told, and the line through 0."""
     fit = line_fit(x, y)
@@ -334,7 +377,10 @@ def _band_text(low: float | None, high: float | None, unit: str) -> str:
 def _needed(own: Number, distance: float) -> str:
     if not distance:
         return "it lies on the bound, where no number of repeats would tell"
-    repeats = repeats_needed(distance, own.spread)
+    return _repeats(repeats_needed(distance, own.spread))
+
+
+def _repeats(repeats: int | None) -> str:
     if repeats is None:
         return f"more than {MOST_REPEATS} repeats of each point would tell"
     return f"about {repeats} repeats of each point would tell"

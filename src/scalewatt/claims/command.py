@@ -1,0 +1,43 @@
+"""The command `scalewatt claims`: what results say of each claim of the paper."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from scalewatt.claims.evidence import Evidence
+from scalewatt.claims.gather import campaign_evidence, find_campaign, published_evidence
+from scalewatt.claims.listing import as_json, as_markdown, as_table, as_text, verdicts
+from scalewatt.claims.model import read_claims
+from scalewatt.errors import InputError
+from scalewatt.files import write_json, write_table_with_csv, write_text
+
+PUBLISHED = "reference"
+
+
+def check_claims(results: Path, campaign: Path | None, out: Path | None) -> tuple[str, str]:
+    """Check all claims; write `out`.{parquet,csv,md,json} where it is given.
+
+    `results` is a campaign's results folder, or `reference`: the published numbers. Returns the
+    verdicts as text and as JSON. InputError for what is missing or wrong.
+    """
+    evidence = _evidence(results, campaign)
+    claims = read_claims()
+    found = verdicts(evidence, claims)
+    if out is not None:
+        write_table_with_csv(as_table(found, claims), out.with_name(f"{out.name}.parquet"))
+        write_text(out.with_name(f"{out.name}.md"), as_markdown(found, claims, evidence))
+        write_json(out.with_name(f"{out.name}.json"), as_json(found))
+    return as_text(found, claims, evidence), json.dumps(as_json(found), indent=1, allow_nan=False)
+
+
+def _evidence(results: Path, campaign: Path | None) -> Evidence:
+    if str(results) == PUBLISHED or (results / "published_results.csv").exists():
+        return published_evidence()
+    tables = results / "tables"
+    if not tables.is_dir():
+        raise InputError(
+            f"--results {results}: has no folder tables; expected results/<campaign> (`snakemake "
+            f"tables` writes them) or {PUBLISHED}"
+        )
+    return campaign_evidence(find_campaign(results, campaign), tables)

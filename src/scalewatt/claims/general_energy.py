@@ -1,0 +1,171 @@
+"""Claims of sections A and B: energy against GPU hours, over all series; the share of RAM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from scalewatt.claims.evidence import Evidence, Line, Point
+from scalewatt.claims.lines import each, known, whole_nodes
+from scalewatt.claims.model import NotTestable, Outcome, Unresolved, check
+from scalewatt.claims.rules import (
+    MINIMUM_POINTS,
+    attempt,
+    band,
+    combine,
+    decided,
+    enough,
+    linear,
+    mean_of,
+    over,
+    quantity,
+    shown,
+)
+
+RESNET = ("resnet50", "train", "a100")
+RAM_SHARE = 0.06
+RAM_SHARE_TOLERANCE = 0.01
+POINTS_PER_COEFFICIENT = 2
+
+
+def linear_in_gpu_hours(evidence: Evidence) -> Callable[[Line], Outcome]:
+    """Claim A01's check for one line: E against GPU hours, from whole nodes up."""
+
+    def of_line(line: Line) -> Outcome:
+        points = known(line, "energy_kwh", "gpu_hours", at_least=whole_nodes(evidence, line))
+        energies, hours = (
+            [p.mean(name) or 0 for p in points] for name in ("energy_kwh", "gpu_hours")
+        )
+        return linear("energy (kWh) against GPUh", hours, energies)
+
+    return of_line
+
+
+@check("A01")
+def _linear(evidence: Evidence) -> Outcome:
+    lines = [line for line in evidence.find() if line.mode not in ("probe", "other")]
+    long = [line for line in lines if len(_whole(evidence, line)) >= MINIMUM_POINTS]
+    if not long:
+        points = max((_whole(evidence, line) for line in lines), key=len, default=())
+        enough(points, "energy and GPU hours along one series, whole nodes")
+    outcome = combine([attempt(ln.title, linear_in_gpu_hours(evidence), ln) for ln in long])
+    left = len(lines) - len(long)
+    more = (
+        f" {left} series with fewer than {MINIMUM_POINTS} such points do not count." if left else ""
+    )
+    return Outcome(outcome.verdict, outcome.value, outcome.detail + more)
+
+
+def _whole(evidence: Evidence, line: Line) -> Sequence[Point]:
+    return line.having("energy_kwh", "gpu_hours", at_least=whole_nodes(evidence, line))
+
+
+@check("D16")
+def _linear_fixed(evidence: Evidence) -> Outcome:
+    return each(evidence, *RESNET, ["fd_lbs"], linear_in_gpu_hours(evidence))
+
+
+@check("E08")
+def _linear_constant_gbs(evidence: Evidence) -> Outcome:
+    return each(evidence, *RESNET, ["fd_gbs_s", "fd_gbs_l"], linear_in_gpu_hours(evidence))
+
+
+@check("F19")
+def _linear_scaled(evidence: Evidence) -> Outcome:
+    return each(evidence, *RESNET, ["sd_gbs_s", "sd_gbs_l"], linear_in_gpu_hours(evidence))
+
+
+@check("A02")
+def _factors_differ(evidence: Evidence) -> Outcome:
+    groups = {
+        key: mean_of([quantity(p, "p_gpuh_kw") for p in points])
+        for key, points in _groups(evidence, "p_gpuh_kw").items()
+    }
+    if len(groups) < 2:
+        raise NotTestable(
+            f"There is P_GPUh of {len(groups)} pair of model and device; two are needed."
+        )
+    top, bottom = (pick(groups, key=lambda key: groups[key].value) for pick in (max, min))
+    return band(
+        f"mean P_GPUh of {top} over that of {bottom}", over(groups[top], groups[bottom]), 1.2, None
+    )
+
+
+@check("A03")
+def _rates_explain(evidence: Evidence) -> Outcome:
+    names = ("p_gpuh_kw", "samples_per_gpuh", "passes_per_gpuh")
+    needed = POINTS_PER_COEFFICIENT * len(names)
+    groups = _groups(evidence, *names)
+    if not groups:
+        raise NotTestable("There is no point with P_GPUh and rates.")
+    large = {key: points for key, points in groups.items() if len(points) >= needed}
+    if not large:
+        most = max(map(len, groups.values()))
+        raise Unresolved(
+            f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
+        )
+    return combine([(key, _left_out(points, names)) for key, points in large.items()])
+
+
+def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
+    powers, *rates = ([p.mean(name) or 0.0 for p in points] for name in names)
+    errors = [leave_one_out(powers, rates[:count]) for count in range(3)]
+    return decided(
+        errors[0] > errors[1] > errors[2],
+        errors[2] / errors[0],
+        f"leaving one of {len(points)} points out, the mean error of P_GPUh is "
+        f"{100 * errors[0]:.1f} % by a constant, {100 * errors[1]:.1f} % with samples per GPUh, "
+        f"{100 * errors[2]:.1f} % with passes per GPUh too; expected to fall twice.",
+    )
+
+
+def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> float:
+    """Mean relative error of each y predicted by least squares on the others, with an intercept."""
+    import numpy as np
+
+    scales = [max(map(abs, term)) or 1.0 for term in terms]
+    columns = [np.array(term) / scale for term, scale in zip(terms, scales, strict=True)]
+    design = np.column_stack([np.ones(len(y)), *columns])
+    values = np.array(y)
+    errors = []
+    for index in range(len(y)):
+        others = np.arange(len(y)) != index
+        found, *_ = np.linalg.lstsq(design[others], values[others], rcond=None)
+        errors.append(abs(float(design[index] @ found) / y[index] - 1))
+    return math.fsum(errors) / len(errors)
+
+
+def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
+    """Points of whole nodes that know these quantities, by model, device, scope and origin.
+
+    Only those of the most frequent origin: energies of several are not compared.
+    """
+    found: dict[str, list[Point]] = {}
+    there = {
+        point.id: point
+        for line in evidence.find()
+        if line.mode != "probe"
+        for point in line.having(*names, at_least=whole_nodes(evidence, line))
+    }
+    origins = [point.origin for point in there.values()]
+    for point in there.values():
+        if point.origin == max(set(origins), key=lambda one: (origins.count(one), str(one))):
+            found.setdefault(f"{point.model} {point.device} ({point.scope})", []).append(point)
+    return found
+
+
+@check("B03")
+def _ram_share(evidence: Evidence) -> Outcome:
+    points = [p for p in evidence.points if p.mean("ram_energy_share") is not None]
+    own = [p for p in points if p.device == "a100"] or points
+    if not own:
+        raise NotTestable("No finished run knows the energy of its RAM.")
+    worst = max(own, key=lambda p: p.mean("ram_energy_share") or 0)
+    outcome = band(
+        f"the largest share of RAM in {len(own)} configurations ({worst.id})",
+        quantity(worst, "ram_energy_share"),
+        None,
+        RAM_SHARE + RAM_SHARE_TOLERANCE,
+    )
+    share = shown(RAM_SHARE)
+    return Outcome(outcome.verdict, outcome.value, f"{outcome.detail} The claim says {share}.")

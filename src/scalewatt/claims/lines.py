@@ -1,0 +1,146 @@
+"""What checks ask of lines: known points of one kind of energy, ratios along them, paper's points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log2
+
+from scalewatt.claims.evidence import Evidence, Line, Point, is_full_size
+from scalewatt.claims.model import NotTestable, Outcome
+from scalewatt.claims.rules import Number, attempt, combine, enough, over, quantity
+
+WORDS = {
+    "runtime_h": "run time",
+    "gpu_hours": "GPU hours",
+    "energy_kwh": "energy",
+    "gpu_energy_kwh": "GPU energy",
+    "cpu_energy_kwh": "CPU energy",
+    "cpu_energy_share": "share of CPU energy",
+    "p_gpuh_kw": "P_GPUh",
+    "metric_last": "metric",
+}
+EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
+"""The paper's, by phase."""
+
+
+def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequence[Point]:
+    """At least `least` points of a line that know these quantities, with n ≥ `at_least`.
+
+    NotTestable for none, or where energies are of several origins or scopes; Unresolved for too few.
+    """
+    points = line.having(*names, at_least=at_least)
+    said = ", ".join(WORDS.get(name, name) for name in names)
+    what = f"{line.title}: {said}" + (f" at n ≥ {at_least}" if at_least else "")
+    enough(points, what, least)
+    if any("energy" in name or "power" in name or name.startswith("p_gpuh") for name in names):
+        like(points)
+    return points
+
+
+def like(points: Sequence[Point]) -> None:
+    """Refuse (NotTestable) to compare energies of several origins or scopes."""
+    for what, values in (
+        ("origins", {p.origin for p in points}),
+        ("scopes", {p.scope for p in points}),
+    ):
+        if len(values) > 1:
+            raise NotTestable(
+                f"Energies of several {what} ({', '.join(sorted(map(str, values)))}) are not compared."
+            )
+
+
+def each(
+    evidence: Evidence,
+    model: str,
+    phase: str,
+    device: str,
+    modes: Sequence[str],
+    of_line: Callable[[Line], Outcome],
+) -> Outcome:
+    """A portable check over the lines of these modes: all decide together."""
+    parts = []
+    for mode in modes:
+        try:
+            lines = evidence.anywhere(model, phase, device, mode)
+        except NotTestable as missing:
+            parts.append(attempt(mode, _raise, missing))
+            continue
+        parts += [attempt(line.title, of_line, line) for line in lines]
+    return combine(parts)
+
+
+def whole_nodes(evidence: Evidence, line: Line) -> int:
+    """From which n a line's runs hold all GPUs of their nodes: 4 in the paper."""
+    return evidence.gpus_per_node(line.device)
+
+
+def point_at(line: Line, gpus: int, *names: str) -> Point:
+    """The point at n, NotTestable where it has no result, or does not know a quantity."""
+    point = line.at(gpus)
+    if point is None:
+        raise NotTestable(f"{line.title}: no finished run with {gpus} GPUs.")
+    for name in names:
+        quantity(point, name)
+    return point
+
+
+def paper_point(
+    evidence: Evidence,
+    model: str,
+    phase: str,
+    device: str,
+    mode: str,
+    gpus: int,
+    constant: int | None = None,
+) -> Point:
+    """The paper's very point: its device, dataset and epochs; NotTestable says what is missing."""
+    return as_in_paper(
+        point_at(evidence.line(model, phase, device, mode, constant), gpus), EPOCHS[phase]
+    )
+
+
+def as_in_paper(point: Point, epochs: int) -> Point:
+    """The point, if it was trained on the paper's dataset and for these epochs; else NotTestable."""
+    if not is_full_size(point):
+        raise NotTestable(
+            f"{point.id} was not trained on the paper's dataset (dataset of "
+            f"{point.dataset_total or 'unknown'} samples)."
+        )
+    if point.epochs != epochs:
+        raise NotTestable(f"{point.id} was trained for {point.epochs} epochs, not {epochs}.")
+    return point
+
+
+def numbers(points: Sequence[Point], name: str) -> list[Number]:
+    """A quantity of points."""
+    return [quantity(point, name) for point in points]
+
+
+def doublings(points: Sequence[Point]) -> list[float]:
+    """log2 n of points."""
+    return [log2(point.gpus) for point in points]
+
+
+def efficiency(first: Point, point: Point) -> Number:
+    """Of point n beside n0: GPU hours at n0 over those at n. Exactly 1 for n0 itself."""
+    if first is point:
+        return Number(1.0, 0.0, 0.0)
+    return over(quantity(first, "gpu_hours"), quantity(point, "gpu_hours"))
+
+
+def samples_of(point: Point) -> int:
+    """Samples of its dataset; NotTestable where they are unknown."""
+    if not point.samples:
+        raise NotTestable(f"{point.id}: the size of its dataset is not known.")
+    return point.samples
+
+
+def per_sample(point: Point) -> Number:
+    """Energy over all epochs per sample of the dataset, Wh."""
+    return over(
+        quantity(point, "energy_kwh"), Number(float(samples_of(point)), 0.0, 0.0), factor=1000
+    )
+
+
+def _raise(missing: NotTestable) -> Outcome:
+    raise missing

@@ -1,0 +1,158 @@
+"""Verdicts of all claims, as JSON, a table, Markdown, and text for the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import pyarrow as pa
+
+import scalewatt.claims
+from scalewatt.claims.evidence import Evidence
+from scalewatt.claims.model import (
+    CHECKED_KINDS,
+    SPECIFIED_KINDS,
+    VERDICTS,
+    Claim,
+    Value,
+    Verdict,
+    read_claims,
+    verdict_of,
+)
+from scalewatt.claims.rules import shown
+
+TABLE = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "verdict", "value", "expected", "detail")),
+        *((name, pa.string()) for name in ("section", "figure", "kind", "model", "claim")),
+    ]
+)
+WORDS = {
+    "reproduced": "Reproduced",
+    "not_reproduced": "Not reproduced",
+    "unresolved": "Cannot be resolved",
+    "not_testable": "Not testable here",
+    "slip": "Slips of the paper, with the reading chosen",
+}
+_WIDTH = 100
+
+
+def load_checks() -> None:
+    """Import all modules of checks, which fills `model.CHECKS`."""
+    for module in iter_modules(scalewatt.claims.__path__):
+        import_module(f"scalewatt.claims.{module.name}")
+
+
+def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
+    """The verdict on every claim, in their order."""
+    load_checks()
+    return [verdict_of(claim, evidence) for claim in claims or read_claims()]
+
+
+def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """A list of {id, verdict, value, expected, detail}."""
+    return [asdict(one) for one in found]
+
+
+def as_table(found: Sequence[Verdict], claims: Sequence[Claim]) -> pa.Table:
+    """The table `claims`: each verdict beside its claim."""
+    return pa.Table.from_pylist(
+        [
+            {**asdict(one), "value": value_text(one.value)}
+            | {"section": claim.section, "figure": claim.figure, "kind": claim.kind}
+            | {"model": claim.model, "claim": claim.text}
+            for one, claim in zip(found, claims, strict=True)
+        ],
+        schema=TABLE,
+    )
+
+
+def value_text(value: Value) -> str | None:
+    """A value for people: four significant digits."""
+    return shown(value) if isinstance(value, (int, float)) else value
+
+
+def basis(evidence: Evidence) -> str:
+    """One sentence: whose results they are, and of which origin their energies."""
+    if evidence.published:
+        return (
+            "Checked on the paper's own published numbers; their energies are of origin published."
+        )
+    counts = Counter(
+        point.origin for point in evidence.points if point.mean("energy_kwh") is not None
+    )
+    origins = ", ".join(f"{origin} ({count})" for origin, count in sorted(counts.items(), key=str))
+    return (
+        f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}; "
+        f"configurations by the origin of their energy: {origins or 'none with energy'}."
+    )
+
+
+def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
+    """One line with the number of each verdict, and of those that results decide, and specs."""
+    of_kind = {claim.id: claim.kind for claim in claims}
+
+    def number_of(kinds: Sequence[str] | None) -> str:
+        chosen = [v for v in found if kinds is None or of_kind[v.id] in kinds]
+        each = Counter(v.verdict for v in chosen)
+        said = ", ".join(f"{each[name]} {name}" for name in VERDICTS if each[name])
+        return f"{len(chosen)} ({said})" if said else "0"
+
+    return (
+        f"{number_of(None)} claims; by results {number_of((*CHECKED_KINDS, 'hypothesis'))}; "
+        f"by specs and provenance {number_of(SPECIFIED_KINDS)}."
+    )
+
+
+def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
+    """All verdicts by kind, for a terminal."""
+    of_id = {claim.id: claim for claim in claims}
+    lines = [basis(evidence), counts(found, claims)]
+    for name in VERDICTS:
+        chosen = [one for one in found if one.verdict == name]
+        if not chosen:
+            continue
+        lines += ["", f"{WORDS[name]} ({len(chosen)})"]
+        for one in chosen:
+            lines += [
+                *_wrapped(f"{one.id:<4} {of_id[one.id].text}"),
+                *_wrapped(f"     {one.detail}"),
+            ]
+    return "\n".join(lines)
+
+
+def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
+    """All verdicts by kind, one table each."""
+    of_id = {claim.id: claim for claim in claims}
+    lines = ["# Claims", "", basis(evidence), "", counts(found, claims)]
+    for name in VERDICTS:
+        chosen = [one for one in found if one.verdict == name]
+        if not chosen:
+            continue
+        lines += ["", f"## {WORDS[name]} ({len(chosen)})", ""]
+        lines += ["| id | claim | value | expected | what was found |", "| --- " * 5 + "|"]
+        for one in chosen:
+            cells = (
+                one.id,
+                of_id[one.id].text,
+                value_text(one.value) or "–",
+                one.expected,
+                one.detail,
+            )
+            lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent="  ", subsequent_indent=" " * 7, drop_whitespace=True
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
