@@ -39,6 +39,7 @@ def configuration(gpus: int, *, repeats: int = 1, **means: float | None) -> Row:
         row |= {f"{name}_mean": mean, f"{name}_sd": spread}
         row[f"{name}_low"] = None if spread is None else mean - 2 * spread  # type: ignore[operator]
         row[f"{name}_high"] = None if spread is None else mean + 2 * spread  # type: ignore[operator]
+        row[f"{name}_population_sd"] = None if spread is None else 0.8 * spread
     return row
 
 
@@ -107,6 +108,7 @@ def test_a_point_is_the_mean_of_its_quantity_with_its_error_bar(figure: str) -> 
                 ("y_sd", "sd"),
                 ("y_low", "low"),
                 ("y_high", "high"),
+                ("y_population_sd", "population_sd"),
             ):
                 assert row[ours] == source[f"{row['y_name']}_{theirs}"]
         assert row["n_repeats"] == 3

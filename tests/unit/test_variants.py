@@ -251,10 +251,11 @@ def test_a_campaign_without_one_baseline_for_each_model_is_refused(
 
 
 def quantity(mean: float | None, half: float | None, **more: Any) -> dict[str, Any]:
-    ends: dict[str, float | None] = {"low": None, "high": None}
+    ends: dict[str, float | None] = {"sd": None, "low": None, "high": None}
     if mean is not None and half is not None:
-        ends = {"low": mean - half, "high": mean + half}
+        ends = {"sd": half / 2, "low": mean - half, "high": mean + half}
     row = {"configuration": "own", "energy_origin": "measured", "energy_scope": "gpu"} | more
+    row["n_repeats"] = 1 if half is None else 3
     return row | {f"energy_kwh_{key}": value for key, value in (ends | {"mean": mean}).items()}
 
 
@@ -422,7 +423,8 @@ def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> 
     out = tmp_path / "tables" / "variants.parquet"
     write_figure_table(definition_of(load_campaign(VARIANTS), []), tmp_path, out)
     assert len(pq.read_table(out)) == 0
-    assert markdown(pq.read_table(out)) == "No finished run.\n"
+    said = markdown(pq.read_table(out))
+    assert said.startswith("No finished run of resnet50-local-n001-lbs0032-full,")
     draw_figure("variants", out, tmp_path / "figures" / "variants")
     assert "No run of these variants" in (tmp_path / "figures" / "variants.svg").read_text()
 

@@ -48,10 +48,7 @@ def table_definition(
         definition["series"] = [_series(campaign, name) for name in content["series"]]
     else:
         definition["points"] = [
-            {
-                "label": campaign.series[p["series"]].label,
-                "configuration": campaign.series[p["series"]].points[p["gpus"]],
-            }
+            {"label": campaign.series[p["series"]].label, **_training(campaign, p)}
             for p in content["points"]
         ]
     return definition
@@ -63,13 +60,20 @@ def _content(
     runs: list[list[Any]],
     excluded: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    present = {configuration for configuration, _ in runs}
+    left_out = [one for one in excluded if one["configuration"] in configurations]
+    finished = {id_ for id_, _ in runs} | {one["configuration"] for one in left_out}
     return {
         "campaign": campaign.name,
         "runs": runs,
-        "missing": [id_ for id_ in configurations if id_ not in present],
-        "excluded": [one for one in excluded if one["configuration"] in configurations],
+        "missing": [id_ for id_ in configurations if id_ not in finished],
+        "excluded": left_out,
     }
+
+
+def _training(campaign: Campaign, point: dict[str, Any]) -> dict[str, Any]:
+    one = campaign.configurations[campaign.series[point["series"]].points[point["gpus"]]]
+    same = {"model": one.model, "phase": one.phase, "device": one.device}
+    return {**same, **_point(one)}
 
 
 def _series(campaign: Campaign, name: str) -> dict[str, Any]:
@@ -93,6 +97,7 @@ def _point(configuration: Configuration) -> dict[str, Any]:
         "local_batch_size": configuration.local_batch_size,
         "global_batch_size": configuration.global_batch_size,
         "dataset_samples": configuration.dataset_samples,
+        "epochs": configuration.epochs,
         "samples_per_gpu": configuration.samples_per_gpu,
         "updates_per_epoch": configuration.updates_per_epoch,
         "updates": configuration.updates,

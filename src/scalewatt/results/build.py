@@ -9,9 +9,10 @@ from scalewatt.files import write_table_with_csv, write_text
 from scalewatt.results import variants
 from scalewatt.results.comparisons import comparison_rows
 from scalewatt.results.derived import Facility, with_model_energies
-from scalewatt.results.figure_tables import PANELS, builder
+from scalewatt.results.figure_tables import builder
 from scalewatt.results.metadata import METADATA_KEY as METADATA_KEY
 from scalewatt.results.metadata import with_metadata
+from scalewatt.results.notes import notes
 from scalewatt.results.runs import RunFiles, run_row
 from scalewatt.results.scaling import scaling_rows
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
@@ -54,11 +55,11 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
     # The overview is of the campaign, not of its results.
     rows = [] if figure == "figure1" else _rows(definition, results)
     built = builder(figure, results)(definition, configuration_rows(rows))
-    write_table_with_csv(with_metadata(built, _metadata(definition, rows)), out)
+    built = with_metadata(built, _metadata(definition, rows))
+    write_table_with_csv(built, out)
     if figure == "table1":
-        metric_name = _metric_name(rows)
-        write_text(out.with_suffix(".md"), markdown(built, metric_name))
-        write_text(out.with_suffix(".tex"), latex(built, metric_name))
+        write_text(out.with_suffix(".md"), markdown(built))
+        write_text(out.with_suffix(".tex"), latex(built))
     if figure == "variants":
         write_text(out.with_suffix(".md"), variants.markdown(built))
 
@@ -67,13 +68,14 @@ def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[st
     counts_processes = any(
         row["torch_device"] == "cpu" or '"gpus_shared"' in row["flags"] for row in rows
     )
+    of_runs = definition.get("figure") != "figure1"
     return {
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
-        "missing": [] if definition.get("figure") == "figure1" else definition["missing"],
-        "excluded": definition.get("excluded", []),
+        "missing": definition["missing"] if of_runs else [],
+        "excluded": definition.get("excluded", []) if of_runs else [],
         "options": definition.get("options", {}),
-        "notes": _notes(definition, {row["configuration"] for row in rows}),
+        "notes": notes(definition, rows),
         "gpu_word": "processes" if counts_processes else "GPUs",
         "metric_name": _metric_name(rows),
         **_without_stages(definition, rows),
@@ -92,23 +94,3 @@ def _without_stages(definition: dict[str, Any], rows: list[dict[str, Any]]) -> d
     """Figure 5's configurations whose runs do not say when training began, where there are such."""
     without = sorted({r["configuration"] for r in rows if '"no_events"' in r["flags"]})
     return {"no_stages": without} if definition.get("figure") == "figure5" and without else {}
-
-
-def _notes(definition: dict[str, Any], present: set[str]) -> list[str]:
-    """What a reader must know of a figure with speed-ups."""
-    if not any(panel.y == "speedup" for panel in PANELS.get(definition.get("figure", ""), ())):
-        return []
-    notes = ["n0 is a series' smallest n, where its speed-up is ideal by definition."]
-    models = {(series["model"], series["phase"]) for series in definition["series"]}
-    if ("fourcastnet", "finetune") in models:
-        notes.append(
-            "RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."
-        )
-    for series in definition["series"]:
-        there = [p["gpus"] for p in series["points"] if p["configuration"] in present]
-        smallest = min(p["gpus"] for p in series["points"])
-        if there and min(there) != smallest:
-            notes.append(
-                f"{series['label']}: speed-up from n = {min(there)}, as n = {smallest} is missing."
-            )
-    return notes

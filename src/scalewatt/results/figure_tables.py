@@ -17,6 +17,7 @@ from scalewatt.results.figure_schema import (
 )
 from scalewatt.results.more_tables import BUILDERS
 from scalewatt.results.power_table import power
+from scalewatt.results.published import is_overlaid, published_of, published_of_series
 from scalewatt.results.schema import SUMMARY, table
 from scalewatt.results.statistics import quotient, summary_of
 from scalewatt.results.variants import variants
@@ -59,18 +60,32 @@ PANELS: dict[str, tuple[Panel, ...]] = {
 
 
 def points(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
-    """One row per plotted point; configurations without finished runs have none."""
+    """One row per plotted point; configurations without finished runs have none.
+
+    With the option `overlay: published`, after each series' own points those that the paper published
+    of the same trainings, as far as it says both coordinates.
+    """
     by_id = {row["configuration"]: row for row in configurations}
     rows: list[Row] = []
     for panel in PANELS[definition["figure"]]:
         for series in definition["series"]:
-            present = [
+            own = [
                 by_id[p["configuration"]] for p in series["points"] if p["configuration"] in by_id
             ]
-            rows += [
-                _point(definition["figure"], panel, series, row, present[0]) for row in present
-            ]
+            rows += [_point(definition["figure"], panel, series, row, own[0]) for row in own]
+            if is_overlaid(definition):
+                rows += _published(definition["figure"], panel, series)
     return table(rows, POINTS)
+
+
+def _published(figure: str, panel: Panel, series: Row) -> list[Row]:
+    """A panel's published points of a series; a speed-up takes run times at two n or more."""
+    found = published_of_series(series)
+    if panel.y == "speedup":
+        found = [row for row in found if row["runtime_h_mean"] is not None]
+        found = found if len(found) > 1 else []
+    drawn = [_point(figure, panel, series, row, found[0]) for row in found]
+    return [row for row in drawn if row["x"] is not None and row["y"] is not None]
 
 
 def _point(figure: str, panel: Panel, series: Row, row: Row, smallest: Row) -> Row:
@@ -131,7 +146,8 @@ def overview(definition: dict[str, Any], _configurations: list[Row]) -> pa.Table
     for series in definition["series"]:
         for point in series["points"]:
             row = {**point, "figure": definition["figure"], "series": series["name"]}
-            row.pop("configuration")
+            for key in ("configuration", "epochs"):
+                row.pop(key, None)
             for key in ("label", "model", "phase", "device", "dataset_rule", "batch_rule"):
                 row[key] = series[key]
             rows.append(row)
@@ -139,25 +155,28 @@ def overview(definition: dict[str, Any], _configurations: list[Row]) -> pa.Table
 
 
 def table1(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
-    """Table 1: one row per chosen configuration, means over its repeats."""
+    """Table 1: one row per chosen configuration, means over its repeats.
+
+    With the option `overlay: published`, after each of them the published row of the same training.
+    """
     by_id = {row["configuration"]: row for row in configurations}
-    copied = ("device", "gpus", "local_batch_size", "global_batch_size")
-    kept = ("configuration", "n_repeats", "energy_origin", "energy_scope")
     rows = []
     for point in definition["points"]:
-        row = by_id.get(point["configuration"])
-        if row is not None:
-            rows.append(
-                {
-                    **{name: row[name] for name in (*copied, *kept)},
-                    **{
-                        name + end: row[f"{name}_{part}"]
-                        for name in TABLE1_QUANTITIES
-                        for end, part in zip(("", "_sd", "_low", "_high"), SUMMARY, strict=True)
-                    },
-                }
-            )
+        if point["configuration"] in by_id:
+            rows.append(_table1_row(by_id[point["configuration"]]))
+        if is_overlaid(definition):
+            rows += [_table1_row(row) for row in published_of([point])]
     return table(rows, TABLE1)
+
+
+def _table1_row(row: Row) -> Row:
+    copied = ("device", "gpus", "local_batch_size", "global_batch_size")
+    kept = ("configuration", "n_repeats", "energy_origin", "energy_scope")
+    return {name: row[name] for name in (*copied, *kept)} | {
+        name + end: row[f"{name}_{part}"]
+        for name in TABLE1_QUANTITIES
+        for end, part in zip(("", "_sd", "_low", "_high"), SUMMARY, strict=True)
+    }
 
 
 def builder(figure: str, results: Path) -> Callable[[dict[str, Any], list[Row]], pa.Table]:

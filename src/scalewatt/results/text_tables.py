@@ -2,48 +2,135 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-_COLUMNS = (
-    ("device", "Device", ""),
-    ("gpus", "GPUs", "d"),
-    ("local_batch_size", "LBS", "d"),
-    ("global_batch_size", "GBS", "d"),
-    ("energy_kwh", "Energy (kWh)", ".4g"),
-    ("energy_per_node_kwh", "Energy per node (kWh)", ".4g"),
-    ("runtime_h", "Run time (h)", ".4g"),
-    ("gpu_hours", "GPUh (h)", ".4g"),
-    ("metric_last", "", ".4g"),
-)
+from scalewatt.results.metadata import metadata
+
+Row = dict[str, Any]
+
+_COUNTS = ("gpus", "local_batch_size", "global_batch_size", "n_repeats")
 _METRIC_HEADS = {
     None: "Z500 RMSE (m²/s²)",  # no run: the paper's
     "z500_rmse_m2_s2": "Z500 RMSE (m²/s²)",
     "top1_error_percent": "Top-1 error (%)",
     "several": "Metric",
 }
-
-
-def _heads(metric_name: str | None) -> list[str]:
-    known = _METRIC_HEADS.get(metric_name, metric_name) or ""
-    return [head or known for _, head, _ in _COLUMNS]
-
-
-def _cells(table: pa.Table) -> list[list[str]]:
-    return [[_cell(row[name], form) for name, _, form in _COLUMNS] for row in table.to_pylist()]
-
-
-def _cell(value: Any, form: str) -> str:
-    return "–" if value is None else format(value, form)
-
-
+UNKNOWN = "–"
 UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
+_KINDS = {"gpu": "GPU", "cpu": "CPU", "ram": "RAM"}
+
+
+def markdown(table: pa.Table) -> str:
+    """A Markdown table; under it what its numbers are, and what is not in it."""
+    columns = _columns(table)
+    rules = ["---" if name in _WORDS else "--:" for name in columns]
+    lines = [list(columns.values()), rules, *_cells(table, columns)]
+    escaped = ["| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |" for cells in lines]
+    return "\n".join([*escaped, "", *("\n".join([s, ""]) for s in _sentences(table))])
+
+
+def latex(table: pa.Table) -> str:
+    """A booktabs table, to be put into a `table`; its notes stand under it in a box as wide as the text."""
+    columns = _columns(table)
+    align = "".join("l" if name in _WORDS else "r" for name in columns)
+    lines = [
+        " & ".join(_escaped(cell) for cell in cells) + r" \\"
+        for cells in (list(columns.values()), *_cells(table, columns))
+    ]
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            f"\\begin{{tabular}}{{{align}}}",
+            "\\toprule",
+            lines[0],
+            "\\midrule",
+            *lines[1:],
+            "\\bottomrule",
+            "\\end{tabular}",
+            "",
+            "\\smallskip",
+            "\\begin{minipage}{\\linewidth}\\footnotesize",
+            *(_escaped(sentence) for sentence in _sentences(table)),
+            "\\end{minipage}",
+            "",
+        ]
+    )
+
+
+# --- columns and cells ----------------------------------------------------------------------------
+
+_WORDS = ("device", "energy")
+"""Columns of words; all others are of numbers."""
+
+
+def _columns(table: pa.Table) -> dict[str, str]:
+    """Columns and their heads. Runs and origin have columns of their own where rows differ in them."""
+    processes = metadata(table).get("gpu_word") == "processes"
+    name = metadata(table).get("metric_name")
+    rows = table.to_pylist()
+    columns = {
+        "device": "Device",
+        "gpus": "Processes" if processes else "GPUs",
+        "local_batch_size": "LBS",
+        "global_batch_size": "GBS",
+        "energy_kwh": "Energy (kWh)",
+        "energy_per_node_kwh": "Energy per node (kWh)",
+        "runtime_h": "Run time (h)",
+        "gpu_hours": "Process hours (h)" if processes else "GPUh (h)",
+        "metric_last": _METRIC_HEADS.get(name, name) or "",
+    }
+    if len({row["n_repeats"] for row in rows}) > 1:
+        columns["n_repeats"] = "Runs"
+    if len({_pair(row) for row in rows}) > 1:
+        columns["energy"] = "Energy origin"
+    return columns
+
+
+def _cells(table: pa.Table, columns: Mapping[str, str]) -> list[list[str]]:
+    return [[_cell(row, name) for name in columns] for row in table.to_pylist()]
+
+
+def _cell(row: Row, name: str) -> str:
+    if name == "device":
+        return str(row["device"])
+    if name == "energy":
+        return _origin_words(*_pair(row))
+    if name in _COUNTS:
+        return str(row[name])
+    return _with_half(row[name], row[f"{name}_high"])
+
+
+def _with_half(mean: float | None, high: float | None) -> str:
+    """mean ± half the interval, both to the second digit of that half."""
+    if mean is None:
+        return UNKNOWN
+    if high is None:
+        return _number(mean)
+    half = high - mean
+    if half <= 0:
+        return f"{_number(mean)} ± 0"
+    digits = min(max(1 - math.floor(math.log10(half)), 0), 9)
+    return f"{mean:.{digits}f} ± {half:.{digits}f}"
+
+
+def _number(value: float) -> str:
+    """Four digits, or all before the point."""
+    if value == 0 or not 1e-4 <= abs(value) < 1e12:
+        return f"{value:.4g}"
+    return f"{value:.{max(3 - math.floor(math.log10(abs(value))), 0)}f}"
+
+
+# --- words under the table ------------------------------------------------------------------------
 
 
 def origin_sentence(table: pa.Table) -> str:
     """In words, where the energies come from and what they contain."""
-    pairs = {(r["energy_origin"], r["energy_scope"]) for r in table.to_pylist()}
+    pairs = {_pair(row) for row in table.to_pylist()}
     words = [
         f"{origin or 'unknown'} ({scope or 'no sensor'})"
         for origin, scope in sorted(pairs, key=str)
@@ -54,32 +141,75 @@ def origin_sentence(table: pa.Table) -> str:
     return f"Energy: {'; '.join(words)}.{f' {UNEQUAL_SCOPES}' if unequal else ''}"
 
 
-def markdown(table: pa.Table, metric_name: str | None = None) -> str:
-    """A Markdown table, with the energies' origin under it."""
-    heads = _heads(metric_name)
-    rules = ["---" if not form else "--:" for _, _, form in _COLUMNS]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *_cells(table))]
-    return "\n".join([*lines, "", origin_sentence(table), ""])
+def left_out_sentences(table: pa.Table) -> list[str]:
+    """The configurations without a finished run and the runs that are excluded, with the reason."""
+    said = metadata(table)
+    found = []
+    if said.get("missing"):
+        found.append(f"No finished run of {_enumerated(said['missing'])}.")
+    reasons: dict[str, list[str]] = {}
+    for one in said.get("excluded", []):
+        reasons.setdefault(one["reason"], []).append(f"{one['configuration']}/{one['repeat']}")
+    if reasons:
+        parts = [f"{_enumerated(runs)} ({why.rstrip('.')})" for why, runs in reasons.items()]
+        found.append(f"Excluded: {'; '.join(parts)}.")
+    return found
 
 
-def latex(table: pa.Table, metric_name: str | None = None) -> str:
-    """A booktabs table."""
-    special = str.maketrans({"–": "--", "²": "\\textsuperscript{2}", "_": "\\_", "%": "\\%"})
-    align = "".join("l" if not form else "r" for _, _, form in _COLUMNS)
-    body = [
-        " & ".join(cells).translate(special) + r" \\"
-        for cells in (_heads(metric_name), *_cells(table))
-    ]
-    return "\n".join(
-        [
-            f"\\begin{{tabular}}{{{align}}}",
-            "\\toprule",
-            body[0],
-            "\\midrule",
-            *body[1:],
-            "\\bottomrule",
-            f"\\multicolumn{{{len(_COLUMNS)}}}{{l}}{{{origin_sentence(table)}}} \\\\",
-            "\\end{tabular}",
-            "",
-        ]
-    )
+def closing_sentences(table: pa.Table, *said: str) -> list[str]:
+    """Origin of the energies, what else is `said`, and what is left out."""
+    if not len(table) and (left_out := left_out_sentences(table)):
+        return left_out
+    return [origin_sentence(table), *said, *left_out_sentences(table)]
+
+
+def _sentences(table: pa.Table) -> list[str]:
+    said = [_spread_sentence(table.to_pylist())]
+    if metadata(table).get("gpu_word") == "processes":
+        said.append("n counts processes, and hours are those of processes.")
+    said += metadata(table).get("notes", [])
+    return [sentence for sentence in closing_sentences(table, *said) if sentence]
+
+
+def _spread_sentence(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    repeats = {row["n_repeats"] for row in rows}
+    if repeats == {1}:
+        return "Single runs, so without a spread."
+    single = " single runs have none." if 1 in repeats else ""
+    count = f"{min(repeats)} " if len(repeats) == 1 else ""
+    means = f"Means of {count}repeats ± half of the 95 % t interval"
+    return f"{means};{single}" if single else f"{means}."
+
+
+def _origin_words(origin: str | None, scope: str | None) -> str:
+    """`measured: GPU, CPU and RAM`."""
+    kinds = [_KINDS.get(kind, kind) for kind in (scope or "").split("+") if kind]
+    return f"{origin}: {_enumerated(kinds)}" if origin and kinds else origin or "unknown"
+
+
+def _pair(row: Row) -> tuple[str | None, str | None]:
+    return row["energy_origin"], row["energy_scope"]
+
+
+def _enumerated(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+_LATEX = {
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "–": "--",
+    "±": r"$\pm$",
+    "²": r"\textsuperscript{2}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+def _escaped(text: str) -> str:
+    """Text as LaTeX sets it."""
+    return re.sub("|".join(map(re.escape, _LATEX)), lambda m: _LATEX[m[0]], text)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from scalewatt.results.figure_schema import RATIOS, VARIANT_IDENTITY, VARIANT_QUANTITIES, VARIANTS
 from scalewatt.results.schema import SUMMARY, table
 from scalewatt.results.statistics import quotient, summary_of
-from scalewatt.results.text_tables import origin_sentence
+from scalewatt.results.text_tables import closing_sentences
 
 Row = dict[str, Any]
 _NOTHING = {"ratio": None, "low": None, "high": None}
@@ -86,8 +86,8 @@ def markdown(built: pa.Table) -> str:
     rows = built.to_pylist()
     kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
     parts = [_part([r for r in rows if (r["model"], r["phase"]) == kind]) for kind in kinds]
-    closing = f"{origin_sentence(built)} Means over repeats ± half of the 95 % interval."
-    return "\n\n".join([*parts, closing if rows else origin_sentence(built)]) + "\n"
+    said = closing_sentences(built, "Means over repeats ± half of the 95 % interval.")
+    return "\n\n".join([*parts, " ".join(said)]) + "\n"
 
 
 def _part(rows: list[Row]) -> str:

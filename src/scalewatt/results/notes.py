@@ -1,0 +1,106 @@
+"""Sentences that a reader of a figure, or of Table 1, must have beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scalewatt.results.figure_tables import PANELS
+from scalewatt.results.published import (
+    is_overlaid,
+    published_of,
+    published_of_series,
+    published_sources,
+)
+
+Row = dict[str, Any]
+
+_SOURCES = {
+    "paper_table1": "its Table 1",
+    "paper_text_3.2.2": "its section 3.2.2",
+    "paper_text_3.3.1": "its section 3.3.1",
+    "paper_text_3.3.2": "its section 3.3.2",
+    "authors_code_fig3": "its authors' code for Figure 3",
+}
+
+
+def notes(definition: Row, rows: Sequence[Row]) -> list[str]:
+    """What a reader must know of speed-ups and of published points; `rows` are those of the runs."""
+    return [*_speedup_notes(definition, rows), *_overlay_notes(definition, rows)]
+
+
+def _has_speedup(definition: Row) -> bool:
+    return any(panel.y == "speedup" for panel in PANELS.get(definition.get("figure", ""), ()))
+
+
+def _speedup_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
+    if not _has_speedup(definition):
+        return []
+    present = {row["configuration"] for row in rows if row["excluded"] is None}
+    found = ["n0 is a series' smallest n, where its speed-up is ideal by definition."]
+    models = {(series["model"], series["phase"]) for series in definition["series"]}
+    if ("fourcastnet", "finetune") in models:
+        found.append(
+            "RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."
+        )
+    for series in definition["series"]:
+        there = [p["gpus"] for p in series["points"] if p["configuration"] in present]
+        smallest = min(p["gpus"] for p in series["points"])
+        if there and min(there) != smallest:
+            found.append(
+                f"{series['label']}: speed-up from n = {min(there)}, as n = {smallest} is missing."
+            )
+    return found
+
+
+def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
+    if not is_overlaid(definition):
+        return []
+    lines = _lines(definition)
+    shown = [row for _, found in lines for row in found]
+    without = [label for label, found in lines if not found]
+    said = []
+    if shown:
+        said.append(f"Published: Huber et al. (2025), {_listed(_places(shown))}.")
+    if without:
+        said.append(f"Nothing is published of these trainings: {_listed(without)}.")
+    if _has_speedup(definition):
+        said += [note for series in definition["series"] if (note := _published_speedup(series))]
+    protocols = sorted({row["protocol"] for row in rows} - {"paper"})
+    if shown and protocols:
+        said.append(
+            f"Published runs followed protocol paper, these (also) protocol {_listed(protocols)}."
+        )
+    return said
+
+
+def _lines(definition: Row) -> list[tuple[str, list[Row]]]:
+    """What is compared with published numbers, and those: by series, or by row of Table 1."""
+    if "series" in definition:
+        return [(one["label"], published_of_series(one)) for one in definition["series"]]
+    return [
+        (f"{point['label']} at n = {point['gpus']}", published_of([point]))
+        for point in definition["points"]
+    ]
+
+
+def _places(rows: Iterable[Row]) -> list[str]:
+    found = published_sources()
+    codes = dict.fromkeys(code for r in rows for code in found[r["configuration"]].split("; "))
+    return [_SOURCES.get(code, code) for code in sorted(codes, key=list(_SOURCES).index)]
+
+
+def _published_speedup(series: Row) -> str | None:
+    """From which n the published speed-up counts, where that is not the series' smallest."""
+    timed = [r["gpus"] for r in published_of_series(series) if r["runtime_h_mean"] is not None]
+    if not timed:
+        return None
+    if len(timed) == 1:
+        return f"{series['label']}: one published run time, so no published speed-up."
+    if timed[0] == min(p["gpus"] for p in series["points"]):
+        return None
+    return f"{series['label']}: published speed-up from n = {timed[0]}, the smallest with a time."
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words)
