@@ -13,6 +13,7 @@ include: "workflow/rules/energy.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/results.smk"
 include: "workflow/rules/variants.smk"
+include: "workflow/rules/checks.smk"
 include: "workflow/rules/figures.smk"
 
 
@@ -27,6 +28,7 @@ rule all:
         rules.figures.input,
         rules.table1.input,
         rules.tables.input,
+        rules.claims.input,
         VARIANTS,
         IDLE_TABLE,
         rules.report.output,

@@ -185,6 +185,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="default: config.yaml or the one in campaigns/ that has the folder's name",
     )
+    claims.add_argument(
+        "--cluster", help="cluster file, or its content as JSON; default: all profiles' devices"
+    )
     claims.add_argument("--json", action="store_true", help="a list of verdicts")
     claims.add_argument(
         "--out", type=Path, metavar="STEM", help="also write .parquet, .csv, .md and .json"
@@ -429,7 +432,8 @@ def _register(arguments: argparse.Namespace) -> int:
 def _claims(arguments: argparse.Namespace) -> int:
     from scalewatt.claims.command import check_claims
 
-    text, as_json = check_claims(arguments.results, arguments.campaign, arguments.out)
+    given = arguments.results, arguments.campaign, arguments.cluster, arguments.out
+    text, as_json = check_claims(*given)
     print(as_json if arguments.json else text)
     return 0
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from scalewatt.campaign.cluster import load_cluster, parse_cluster
+from scalewatt.campaign.model import Cluster
 from scalewatt.claims.evidence import Evidence
 from scalewatt.claims.gather import campaign_evidence, find_campaign, published_evidence
 from scalewatt.claims.listing import as_json, as_markdown, as_table, as_text, verdicts
@@ -15,13 +17,15 @@ from scalewatt.files import write_json, write_table_with_csv, write_text
 PUBLISHED = "reference"
 
 
-def check_claims(results: Path, campaign: Path | None, out: Path | None) -> tuple[str, str]:
+def check_claims(
+    results: Path, campaign: Path | None, cluster: str | None, out: Path | None
+) -> tuple[str, str]:
     """Check all claims; write `out`.{parquet,csv,md,json} where it is given.
 
     `results` is a campaign's results folder, or `reference`: the published numbers. Returns the
     verdicts as text and as JSON. InputError for what is missing or wrong.
     """
-    evidence = _evidence(results, campaign)
+    evidence = _evidence(results, campaign, cluster)
     claims = read_claims()
     found = verdicts(evidence, claims)
     if out is not None:
@@ -31,7 +35,7 @@ def check_claims(results: Path, campaign: Path | None, out: Path | None) -> tupl
     return as_text(found, claims, evidence), json.dumps(as_json(found), indent=1, allow_nan=False)
 
 
-def _evidence(results: Path, campaign: Path | None) -> Evidence:
+def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evidence:
     if str(results) == PUBLISHED or (results / "published_results.csv").exists():
         return published_evidence()
     tables = results / "tables"
@@ -40,4 +44,12 @@ def _evidence(results: Path, campaign: Path | None) -> Evidence:
             f"--results {results}: has no folder tables; expected results/<campaign> (`snakemake "
             f"tables` writes them) or {PUBLISHED}"
         )
-    return campaign_evidence(find_campaign(results, campaign), tables)
+    return campaign_evidence(find_campaign(results, campaign, _cluster(cluster)), tables)
+
+
+def _cluster(given: str | None) -> Cluster | None:
+    if given is None:
+        return None
+    if given.lstrip().startswith("{"):
+        return parse_cluster(json.loads(given), "cluster")
+    return load_cluster(given)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.claims.evidence import Evidence, Row, Trace, lines_of, with_points
@@ -64,14 +64,14 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
     )
 
 
-def find_campaign(results: Path, given: Path | None) -> Campaign:
+def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = None) -> Campaign:
     """The campaign of a results folder: the given file, else the project's file of that name.
 
     InputError where none has the folder's name, or the given one has another.
     """
     name = results.resolve().name
     if given is not None:
-        campaign = load_campaign(given)
+        campaign = load_campaign(given, cluster)
         if campaign.name != name:
             raise InputError(
                 f"{given}: name: {campaign.name}, but the results are in {results}; expected the "
@@ -81,7 +81,7 @@ def find_campaign(results: Path, given: Path | None) -> Campaign:
     files = [Path("config.yaml"), *sorted(Path("campaigns").glob("*.yaml"))]
     for path in files:
         if path.exists() and _name(path) == name:
-            return load_campaign(path)
+            return load_campaign(path, cluster)
     raise InputError(
         f"--results {results}: no campaign is named {name} in {', '.join(map(str, files))}; "
         "give its file with --campaign"

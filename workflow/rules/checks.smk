@@ -1,0 +1,37 @@
+# The paper's claims, checked on the campaign's results.
+#   in   tables/{runs,configurations,scaling,comparisons}.parquet, tables/figure5.parquet where the
+#        campaign has it, provenance.json of the runs, reference/claims.csv
+#   out  tables/claims.{parquet,csv,md,json}
+
+CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
+
+
+rule claims_table:
+    input:
+        rules.tables.input,
+        [f"{RESULTS}/tables/figure5.parquet"] if "figure5" in CAMPAIGN.figures else [],
+        files_of(
+            runs_of(CAMPAIGN.configurations),
+            "runs/{configuration}/{repeat}/provenance.json",
+        ),
+        "reference/claims.csv",
+        code_of("claims"),
+    output:
+        report(CLAIMS[0], caption="../report/claims.rst", category="Tables"),
+        CLAIMS[1:],
+    retries: 0
+    localrule: True
+    params:
+        campaign=str(CAMPAIGN.path),
+        stem=f"{RESULTS}/tables/claims",
+        definition=lambda wildcards: canonical(runs_definition(CAMPAIGN, [], [])),
+    message:
+        "claims of the paper"
+    shell:
+        "scalewatt claims --results {RESULTS:q} --campaign {params.campaign:q}"
+        " --cluster {CLUSTER_JSON:q} --out {params.stem:q} > /dev/null"
+
+
+rule claims:
+    input:
+        CLAIMS,
