@@ -11,7 +11,7 @@ from scalewatt.claims.rules import band, quantity
 
 MODEL = "fourcastnet"
 UNITS = {"energy_kwh": "kWh", "runtime_h": "h", "gpu_hours": "GPUh"}
-NAMES = {"energy_kwh": "Energy", "runtime_h": "Run time", "gpu_hours": "GPU hours"}
+NAMES = {"energy_kwh": "Energy", "runtime_h": "Run time", "gpu_hours": "Number of GPU hours"}
 SINGLE_RUN = 0.10
 """Relative tolerance of a published number of single runs."""
 

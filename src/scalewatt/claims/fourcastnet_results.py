@@ -8,6 +8,7 @@ from functools import partial
 
 from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.fourcastnet_points import MODEL, NAMES, UNITS, full_size, near, point_at
+from scalewatt.claims.lines import like
 from scalewatt.claims.model import NOT_REPRODUCED, NotTestable, Outcome, check
 from scalewatt.claims.power_rules import (
     all_of,
@@ -153,6 +154,7 @@ def _fine_over_pre(evidence: Evidence, name: str, what: str, by_epoch: bool) -> 
         for point in fine.having(name):
             before = pre.at(point.gpus)
             if before is not None and before.mean(name) is not None:
+                like([point, before])
                 epochs = (before.epochs or 1) / (point.epochs or 1) if by_epoch else 1.0
                 ratio = over(quantity(point, name), quantity(before, name), epochs)
                 parts.append((f"{point.device}, n = {point.gpus}", sign(what, ratio, rises=True)))
@@ -177,6 +179,7 @@ def same_factor(evidence: Evidence) -> Outcome:
 def steeper_on_h100(evidence: Evidence) -> Outcome:
     """Energy is linear in GPU hours over all points at constant GBS of a device, steeper on H100."""
     slopes, parts = {}, []
+    every: list[Point] = []
     for device in ("h100", "a100"):
         there = [full_size(line) for line in evidence.find(MODEL, "pretrain", device, "fd_gbs")]
         if not there:
@@ -185,6 +188,9 @@ def steeper_on_h100(evidence: Evidence) -> Outcome:
         slopes[device] = _slope(there[0], points)
         x, y = _against_gpu_hours(points)
         parts.append((device, linear(f"{device}, energy (kWh) against GPU hours", x, y, LINEAR_R2)))
+        every += points
+    if len({point.origin for point in every}) > 1:
+        raise NotTestable("Energies of several origins are not compared.")
     ratio = over(slopes["h100"], slopes["a100"])
     steeper = band("Slope of h100 (without memory) over a100", ratio, STEEPER, None)
     return all_of([("ratio", steeper), *parts])
@@ -193,6 +199,7 @@ def steeper_on_h100(evidence: Evidence) -> Outcome:
 def _slope(line: Line, points: Sequence[Point]) -> Number:
     known = [p for p in points if p.mean("energy_kwh") is not None and p.mean("gpu_hours")]
     enough(known, f"{line.title}, energy against GPU hours")
+    like(known)
     fit: Fit = line_fit(*_against_gpu_hours(known))
     half = fit.slope_half or 0.0
     return Number(fit.slope, half, half / 2)

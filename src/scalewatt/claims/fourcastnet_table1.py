@@ -128,8 +128,8 @@ def _each_pair(evidence: Evidence, compare: Callable[[Point, Point], Outcome]) -
     ]
     if not pairs:
         raise NotTestable(
-            "No pre-training with the full ERA5 has finished with the same GPUs, LBS and GBS on both a100 "
-            "and h100."
+            "No pre-training with the full ERA5 has finished with the same GPUs, LBS, GBS and origin of "
+            "energy on both a100 and h100."
         )
     return combine(
         [
@@ -141,4 +141,4 @@ def _each_pair(evidence: Evidence, compare: Callable[[Point, Point], Outcome]) -
 
 def _key(point: Point) -> tuple[object, ...]:
     kept = ("gpus", "local_batch_size", "global_batch_size", "epochs", "protocol", "precision")
-    return *(point.row[name] for name in kept), point.row["loader"]
+    return (*(point.row[name] for name in (*kept, "loader", "energy_origin")),)

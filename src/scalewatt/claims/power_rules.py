@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from scalewatt.claims.evidence import Evidence, Line, Point
+from scalewatt.claims.lines import like
 from scalewatt.claims.model import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -33,6 +34,7 @@ from scalewatt.claims.rules import (
     within_noise,
 )
 
+OfLine = Callable[[Line, Sequence[Point]], Outcome]
 CONSTANT_CV = 0.05
 """Up to which coefficient of variation a rate counts as constant (claim K13)."""
 BOUNDS = 0.05
@@ -58,7 +60,7 @@ def all_of(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
 def each_line(
     lines: Iterable[Line],
     names: Sequence[str],
-    function: Callable[[Line, Sequence[Point]], Outcome],
+    function: OfLine,
     least: int = MINIMUM_POINTS,
 ) -> Outcome:
     """Combine a check of every line that has enough points with these quantities.
@@ -71,10 +73,23 @@ def each_line(
         lacking = [WORDS.get(name, name) for name in names]
         enough(counted[0][1] if counted else (), f"{title} ({', '.join(lacking)})", least)
     ready = [(line, points) for line, points in counted if len(points) >= least]
+    if any("energy" in name for name in names):
+        function = _of_one_kind(function)
     found = combine([attempt(line.title, function, line, points) for line, points in ready])
     few = [f"{line.title} ({len(points)})" for line, points in counted if len(points) < least]
     rest = f" Too few points: {', '.join(few)}; {least} are needed." if few else ""
-    return Outcome(found.verdict, found.value, found.detail + rest)
+    alone = f"{ready[0][0].title}: " if len(ready) == 1 else ""
+    return Outcome(found.verdict, found.value, alone + found.detail + rest)
+
+
+def _of_one_kind(function: OfLine) -> OfLine:
+    """The check after a look at the origins and scopes of the energies."""
+
+    def checked(line: Line, points: Sequence[Point]) -> Outcome:
+        like(points)
+        return function(line, points)
+
+    return checked
 
 
 def all_within(
@@ -117,6 +132,8 @@ def numbers_of(points: Sequence[Point], name: str) -> list[Number]:
     if missing:
         at = ", ".join(str(n) for n in missing)
         raise NotTestable(f"{WORDS.get(name, name)} is not known at n = {at}.{_instead(points)}")
+    if "power" in name or "energy" in name or name == "p_gpuh_kw":
+        like(points)
     return [quantity(point, name) for point in points]
 
 
