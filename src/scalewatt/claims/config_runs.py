@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 
 from scalewatt.claims.config_specs import exactly, sampling_period, specs_of
@@ -75,7 +76,7 @@ def period(evidence: Evidence) -> Outcome:
 
 def _sampled(trace: Trace) -> Outcome:
     times = [seconds for seconds in trace.time_s if seconds is not None]
-    found = median(b - a for a, b in zip(times, times[1:], strict=False))
+    found = median(b - a for a, b in pairwise(times))
     said = f"Median between samples of {trace.row['configuration']} is {found:.3f} s."
     return decided(abs(found - 1) <= PERIOD, found, said)
 

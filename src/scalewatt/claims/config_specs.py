@@ -62,6 +62,12 @@ def _fields(spec: Row) -> Any:
     return None if not grid else (len(CHANNELS), 360 / grid[1], 180 / grid[0])
 
 
+def _training(spec: Row) -> Any:
+    """Samples of the whole dataset; where all of it is used, those that are."""
+    whole = spec["dataset_fraction"] == "1"
+    return spec["dataset_samples"] if whole else spec["dataset"].get("train_samples")
+
+
 def _validation(spec: Row) -> Any:
     """Samples of the validation set over the part of the dataset that is used, rounded."""
     samples = spec["validation_samples"]
@@ -98,7 +104,7 @@ RESNET = {"model": "resnet50"}
 NET = {"model": "fourcastnet"}
 WANTED: dict[str, Wanted] = {
     "B01": Wanted("sampling period in s", 1, _key("sampling_period_s")),
-    "C01": Wanted("training samples", 1281167, _data("train_samples"), **RESNET),
+    "C01": Wanted("training samples of the full dataset", 1281167, _training, **RESNET),
     "C02": Wanted("validation samples (scaled alike)", 50000, _validation, **RESNET),
     "C03": Wanted("classes", 1000, _data("classes"), **RESNET),
     "C04": Wanted("epochs", 100, _key("epochs"), **RESNET),
