@@ -12,60 +12,84 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from scalewatt.figures import style
-from scalewatt.figures.points import Row, gpu_word
+from scalewatt.figures.points import Row, gpu_word, options
 from scalewatt.figures.words import abbreviated, trend
 
 DATASET_RULES = ("fixed", "scaled")
 BATCH_RULES = ("constant LBS", "constant GBS")
 MOST_COUNTS = 5
+LONGEST_NAME = 62
 
 # A cell is drawn in these units, about millimetres.
-CELL_WIDTH, CELL_HEIGHT = 84.0, 66.0
+CELL_WIDTH, CELL_HEIGHT, EMPTY_HEIGHT = 84.0, 51.6, 13.0
 BARS_LEFT, BARS_RIGHT, TREND_LEFT = 21.0, 67.0, 69.5
-FIRST_ROW, ROW_PITCH, BAR_HEIGHT, BAR_WIDTH = 43.5, 9.0, 4.6, 5.4
+FIRST_ROW, ROW_PITCH, BAR_HEIGHT, BAR_WIDTH = 31.0, 7.4, 3.9, 5.4
+GPUS_BASE = FIRST_ROW + 0.8
+ROW_COLOURS = (0, 5, 2, 3)
+_CELLS = [(dataset, batch) for dataset in DATASET_RULES for batch in BATCH_RULES]
 
 
 def draw(table: pa.Table) -> Figure:
-    """Two by two cells: fixed or scaled dataset, constant local or global batch size."""
+    """Four cells: fixed or scaled dataset, constant local or global batch size.
+
+    Two by two, or at column width one below the other; a row without any series is low.
+    """
     rows = table.to_pylist()
-    word = gpu_word(table)
-    with style.applied():
-        figure = style.new_figure(2 * CELL_HEIGHT + 16)
-        grid = figure.subplots(2, 2)
-        cells = [(d, b) for d in DATASET_RULES for b in BATCH_RULES]
-        for letter, axes, rules in zip("ABCD", grid.ravel().tolist(), cells, strict=True):
-            inside = [row for row in rows if (row["dataset_rule"], row["batch_rule"]) == rules]
-            _draw_cell(axes, letter, f"{rules[0].capitalize()} dataset, {rules[1]}", inside, word)
+    word, width = gpu_word(table), options(table).width_mm
+    narrow = style.preset(width).narrow
+    cells = [[row for row in rows if _rules(row) == rules] for rules in _CELLS]
+    across = 1 if narrow else 2
+    lines = [cells[at : at + across] for at in range(0, len(cells), across)]
+    heights = [CELL_HEIGHT if any(line) else EMPTY_HEIGHT for line in lines]
+    sentences = _note_sentences(cells, rows, word)
+    notes_mm = style.lines_mm(
+        len(style.note_lines(sentences, width)) + 1, style.preset(width).note_size
+    )
+    with style.applied(width):
+        figure = style.new_figure(sum(heights) + 2 * len(heights) + notes_mm, width)
+        grid = figure.subplots(
+            len(lines), across, squeeze=False, gridspec_kw={"height_ratios": heights}
+        )
+        places = [
+            (axes, height) for line, height in zip(grid, heights, strict=True) for axes in line
+        ]
+        for letter, (axes, height), rules, inside in zip(
+            "ABCD", places, _CELLS, cells, strict=True
+        ):
+            title = f"{rules[0].capitalize()} dataset, {rules[1]}"
+            _draw_cell(axes, height, letter, title, inside, word)
             for artist in axes.get_children():
                 # All of it lies inside the cell: nothing for which to make room around it.
                 artist.set_in_layout(False)
-        style.notes(
-            figure,
-            [
-                f"Drawn from the campaign's definitions alone; n counts {word}. LBS and GBS: local "
-                "and global batch size. N: optimiser updates in the whole training. Bar heights "
-                "are logarithmic within a row."
-            ],
-        )
+        style.notes(figure, sentences)
     return figure
 
 
-def _draw_cell(axes: Axes, letter: str, title: str, rows: Sequence[Row], word: str) -> None:
+def _rules(row: Row) -> tuple[str, str]:
+    return row["dataset_rule"], row["batch_rule"]
+
+
+def _draw_cell(
+    axes: Axes, height: float, letter: str, title: str, rows: Sequence[Row], word: str
+) -> None:
     axes.set_axis_off()
-    axes.set(xlim=(0, CELL_WIDTH), ylim=(0, CELL_HEIGHT))
+    axes.set(xlim=(0, CELL_WIDTH), ylim=(0, height))
     axes.add_patch(
-        Rectangle((0, 0), CELL_WIDTH, CELL_HEIGHT, fill=False, edgecolor="#bbbbbb", linewidth=0.7)
+        Rectangle((0, 0), CELL_WIDTH, height, fill=False, edgecolor="#bbbbbb", linewidth=0.7)
     )
-    axes.text(2, CELL_HEIGHT - 5.2, letter, fontsize=10, fontweight="bold")
-    axes.text(7, CELL_HEIGHT - 5.0, title, fontsize=8, fontweight="bold")
+    axes.text(2, height - 4.7, letter, fontsize=9, fontweight="bold")
+    axes.text(7, height - 4.5, title, fontsize=7.5, fontweight="bold")
     series = _series(rows)
     if not series:
         sentence = "No series of this campaign scales this way."
-        axes.text(CELL_WIDTH / 2, CELL_HEIGHT / 2, sentence, ha="center", color=style.GREY)
+        axes.text(CELL_WIDTH / 2, (height - 6) / 2, sentence, ha="center", color=style.GREY)
         return
-    main, *others = series
+    main = series[0]
     label = main[0]["label"] or main[0]["series"]
-    axes.text(7, CELL_HEIGHT - 9.2, f"{label}   ({main[0]['series']})", fontsize=6.5)
+    own = f"{label} ({main[0]['series']})"
+    if len(own) > LONGEST_NAME:
+        own = main[0]["series"]
+    axes.text(7, height - 8.2, own[:LONGEST_NAME], fontsize=6.2)
     shown = _thinned(main)
     centres = _centres(len(shown))
     _draw_gpus(axes, shown, centres, word)
@@ -77,8 +101,32 @@ def _draw_cell(axes: Axes, letter: str, title: str, rows: Sequence[Row], word: s
     )
     for index, (name, column) in enumerate(quantities, start=1):
         base = FIRST_ROW - index * ROW_PITCH
-        _draw_row(axes, base, name, [(row["gpus"], row[column]) for row in shown], centres, index)
-    _draw_others(axes, others)
+        values = [(row["gpus"], row[column]) for row in shown]
+        colour = style.COLOURS[ROW_COLOURS[index - 1]]
+        _draw_row(axes, base, name, values, centres, colour)
+
+
+def _note_sentences(cells: Sequence[Sequence[Row]], rows: Sequence[Row], word: str) -> list[str]:
+    also = [
+        f"{letter}: {', '.join(_extent(own) for own in _series(inside)[1:])}"
+        for letter, inside in zip("ABCD", cells, strict=True)
+        if len(_series(inside)) > 1
+    ]
+    other = [_extent(own) for own in _series([row for row in rows if _rules(row) not in _CELLS])]
+    return [
+        f"Drawn from the campaign's definitions alone; n counts {word}. LBS and GBS: local and "
+        "global batch size. N: optimiser updates in the whole training. Bar heights are "
+        "logarithmic within a row.",
+        f"Also – {'; '.join(also)}." if also else "",
+        f"In no panel, as neither LBS nor GBS is constant: {', '.join(other)}." if other else "",
+    ]
+
+
+def _extent(rows: Sequence[Row]) -> str:
+    """A series by name with its smallest and largest n."""
+    first, last = rows[0]["gpus"], rows[-1]["gpus"]
+    # No break inside of the brackets.
+    return f"{rows[0]['series']} (n\u00a0=\u00a0{first if first == last else f'{first}…{last}'})"
 
 
 def _series(rows: Sequence[Row]) -> list[list[Row]]:
@@ -107,18 +155,18 @@ def _draw_gpus(axes: Axes, rows: Sequence[Row], centres: Sequence[float], word: 
     """One small square per GPU, as many as there are."""
     counts = [row["gpus"] for row in rows]
     name = word if word == "processes" else "GPUs"
-    axes.text(2, FIRST_ROW + 2.2, f"{name} n", va="center")
+    axes.text(2, GPUS_BASE + 2.0, f"{name} n", va="center")
     side = min(6.2 / math.ceil(math.sqrt(max(counts))), 1.8)
     for count, centre in zip(counts, centres, strict=True):
         across = math.ceil(math.sqrt(count))
         for index in range(count):
             x = centre + (index % across - across / 2) * side
-            square = (x, FIRST_ROW + (index // across) * side)
+            square = (x, GPUS_BASE + (index // across) * side)
             axes.add_patch(
                 # Not snapped to pixels, or the gaps of many small squares would vary.
                 Rectangle(square, 0.8 * side, 0.8 * side, color="#444444", lw=0, snap=False)
             )
-        top = FIRST_ROW + math.ceil(count / across) * side
+        top = GPUS_BASE + math.ceil(count / across) * side
         axes.text(centre, top + 0.6, str(count), fontsize=6, ha="center", va="bottom")
 
 
@@ -128,13 +176,13 @@ def _draw_row(
     name: str,
     found: Sequence[tuple[int, float | None]],
     centres: Sequence[float],
-    index: int,
+    colour: str,
 ) -> None:
     """One quantity: a bar with its number per GPU count, and its trend in words at the right."""
-    axes.text(2, base + 1.6, textwrap.fill(name, 12), va="center", linespacing=1.1)
+    axes.text(2, base + 1.4, textwrap.fill(name, 12), va="center", linespacing=1.1)
     values = [(gpus, value) for gpus, value in found if value is not None]
     if len(values) < len(found):
-        axes.text(TREND_LEFT, base + 1.6, "not known", va="center", color=style.GREY)
+        axes.text(TREND_LEFT, base + 1.4, "not known", va="center", color=style.GREY)
         return
     numbers = [value for _, value in values]
     low, high = min(numbers), max(numbers)
@@ -148,24 +196,10 @@ def _draw_row(
                 (centre - BAR_WIDTH / 2, base),
                 BAR_WIDTH,
                 height,
-                facecolor=style.COLOURS[index - 1],
+                facecolor=colour,
                 linewidth=0,
             )
         )
         number = abbreviated(value)
         axes.text(centre, base + height + 0.5, number, fontsize=6, ha="center", va="bottom")
-    axes.text(TREND_LEFT, base + 1.6, trend(values), va="center", fontweight="bold")
-
-
-def _draw_others(axes: Axes, others: Sequence[Sequence[Row]]) -> None:
-    """Name the series that scale the same way and are not drawn."""
-    if not others:
-        return
-    names = [
-        f"{rows[0]['series']} (n = {rows[0]['gpus']}…{rows[-1]['gpus']})"
-        if len(rows) > 1
-        else f"{rows[0]['series']} (n = {rows[0]['gpus']})"
-        for rows in others
-    ]
-    lines = textwrap.wrap("Also: " + ", ".join(names) + ".", 78)
-    axes.text(2, 5.2, "\n".join(lines), fontsize=5.5, va="top", color="#444444", linespacing=1.2)
+    axes.text(TREND_LEFT, base + 1.4, trend(values), va="center", fontweight="bold")

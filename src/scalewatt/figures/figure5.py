@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
 from scalewatt.figures.points import Row, gpu_word, metadata, options
@@ -33,7 +34,7 @@ def draw(table: pa.Table) -> Figure:
     columns = 1 if preset.narrow else min(len(letters), 2)
     n_rows = -(-len(letters) // columns)
     sentences = _note_sentences(table, rows)
-    panel_mm = 46.0 if preset.narrow else 56.0
+    panel_mm = 42.0 if preset.narrow else 56.0
     lines = len(style.note_lines(sentences, chosen.width_mm)) + 1
     with style.applied(chosen.width_mm):
         height = n_rows * panel_mm + style.lines_mm(lines, preset.note_size)
@@ -96,9 +97,11 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], word: str, time_label: str) -> 
         label=setting,
     )
     line.set_gid(f"points-{first['panel']}")
-    _draw_mean(axes, first["mean_power_w"], f"mean of this {kind} over the run", 1, (0, (5, 2)))
+    own_w, all_w = first["mean_power_w"], first["mean_power_all_w"]
+    if own_w != all_w:  # of the only device the two are one
+        _draw_mean(axes, own_w, f"mean of this {kind} over the run", 1, (0, (5, 2)))
     every = f"mean of all {kind}s of the run" if kind != "memory" else "mean of all memory"
-    _draw_mean(axes, first["mean_power_all_w"], every, 6, (0, (2, 2)))
+    _draw_mean(axes, all_w, every, 6, (0, (2, 2)))
     axes.set(xlabel=time_label, ylabel=f"{kind} power (W)")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), labelspacing=0.25, borderaxespad=0.2)
 
@@ -129,6 +132,8 @@ def _share_limits(grid: Sequence[Axes], rows: Sequence[Row]) -> None:
         if axes.axison and powers:
             style.linear_axis(axes, powers, from_zero=True)
             axes.set_xlim(0, math.ceil(max(times) / 10) * 10 or 1)
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=style.ROUND))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: style.plain_number(v)))
 
 
 def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
@@ -144,9 +149,9 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     counts = f"n counts {gpu_word(table)}."
     return [
         " ".join(filter(None, [f"{power}; scope: {scope}." if power else "", instead, counts])),
-        f"{_device_sentence(kinds)} {device_sentence(rows)}".strip(),
+        f"{_device_sentence(known)} {device_sentence(rows)}".strip(),
         " ".join(_sensor_sentences(known)),
-        _window_sentence(options(table).power_window_s) if known else "",
+        _window_sentence(options(table).power_window_s, known) if known else "",
         f"Runs: {'; '.join(said)}." if runs else "",
         missing_sentence(stored.get("missing", [])),
         excluded_sentence(stored.get("excluded", [])),
@@ -154,14 +159,19 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _device_sentence(kinds: set[str]) -> str:
+def _device_sentence(rows: Sequence[Row]) -> str:
     """By which rule the shown device was picked (results/power_table.py)."""
-    if not kinds:
-        return ""
-    shown = " or ".join(KIND_WORDS[kind] for kind in sorted(kinds, reverse=True))
+    shown = dict.fromkeys(
+        # An estimate is of all sockets together.
+        "all CPUs" if (row["device_kind"], row["energy_origin"]) == ("cpu", "estimated")
+        else f"the first {KIND_WORDS[row['device_kind']]}"
+        for row in rows
+    )  # fmt: skip
     return (
-        f"Shown: the first {shown} of the first node (by name) in the configuration's first run. "
-        "Means are over time, of the whole run."
+        f"Shown: {' or '.join(shown)} of the first node (by name) in the configuration's first "
+        "run. Means are over time, of the whole run."
+        if shown
+        else ""
     )
 
 
@@ -170,7 +180,12 @@ def _sensor_sentences(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(filter(None, (sensor_sentence(*name) for name in names))))
 
 
-def _window_sentence(window_s: float | None) -> str:
-    if window_s is None:
-        return "Points: samples as recorded; of unequal sensors, compare means only."
-    return f"Points: means over equal windows of {style.plain_number(window_s)} s."
+def _window_sentence(window_s: float | None, rows: Sequence[Row]) -> str:
+    if window_s is not None:
+        return f"Points: means over equal windows of {style.plain_number(window_s)} s."
+    if len(_sensor_sentences(rows)) > 1:
+        return (
+            "Points: samples as recorded, by sensors that differ; over equal windows "
+            "(power_window_s) they would compare."
+        )
+    return "Points: samples as recorded."

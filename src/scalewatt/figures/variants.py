@@ -12,13 +12,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.points import Row, gpu_word, metadata
+from scalewatt.figures.points import Row, gpu_word, metadata, options
 from scalewatt.figures.words import (
     SEVERAL,
     counted,
     device_sentence,
+    excluded_sentence,
     metric_label,
     missing_sentence,
+    nothing_sentence,
     origin_sentence,
 )
 from scalewatt.results.figure_schema import panel_letter
@@ -26,8 +28,9 @@ from scalewatt.results.figure_schema import panel_letter
 SLOT_MM = 3.9
 """Height of one line of a panel."""
 PANEL_EXTRA_MM = 15.0
-NOTES_HEIGHT_MM = 24.0
-COLUMNS = 3
+COLUMNS, NARROW_COLUMNS = 3, 2
+PANELS = 6
+"""Of one block."""
 NO_ERROR = "synthetic"
 COLOURS = {
     "Baseline": 0,
@@ -65,21 +68,29 @@ class Slot:
 def draw(table: pa.Table) -> Figure:
     """One block of six panels per model and phase: a dot and its interval for each variant."""
     rows = table.to_pylist()
+    width = options(table).width_mm
+    preset = style.preset(width)
+    columns = NARROW_COLUMNS if preset.narrow else COLUMNS
     blocks = [(own, list(slots_of(own))) for own in blocks_of(rows)]
-    heights = [len(slots) * SLOT_MM + PANEL_EXTRA_MM for _, slots in blocks for _ in range(2)]
-    with style.applied():
-        figure = style.new_figure(sum(heights or [40.0]) + NOTES_HEIGHT_MM)
+    deep = PANELS // columns
+    heights = [len(slots) * SLOT_MM + PANEL_EXTRA_MM for _, slots in blocks for _ in range(deep)]
+    sentences = _note_sentences(table, rows)
+    lines = len(style.note_lines(sentences, width)) + 1
+    with style.applied(width):
+        height = sum(heights or [40.0]) + style.lines_mm(lines, preset.note_size)
+        figure = style.new_figure(height, width)
         if blocks:
             grid = figure.subplots(
-                2 * len(blocks), COLUMNS, squeeze=False, gridspec_kw={"height_ratios": heights}
+                len(heights), columns, squeeze=False, gridspec_kw={"height_ratios": heights}
             )
             for index, (own, slots) in enumerate(blocks):
-                axes = grid[2 * index : 2 * index + 2].ravel().tolist()
+                axes = grid[deep * index : deep * (index + 1)].ravel().tolist()
                 letters = letters_of(index, len(axes))
-                _draw_block(axes, own, slots, letters, gpu_word(table))
+                _draw_block(axes, own, slots, letters, gpu_word(table), columns)
         else:
-            style.say_instead(figure.subplots(), "No run of these variants has finished.")
-        style.notes(figure, _note_sentences(table, rows))
+            sentence = nothing_sentence(metadata(table), "variants")
+            style.say_instead(figure.subplots(), sentence)
+        style.notes(figure, sentences)
     return figure
 
 
@@ -165,6 +176,7 @@ def _draw_block(
     slots: Sequence[Slot],
     letters: Sequence[str],
     word: str,
+    columns: int,
 ) -> None:
     for place, (axes, shown, letter) in enumerate(zip(grid, panels_of(rows), letters, strict=True)):
         style.panel_letter(axes, letter)
@@ -178,7 +190,7 @@ def _draw_block(
             axes.set_xticks([])
             axes.set_xlabel(shown.label)
             _say_inside(axes, 0.5, (slots[0].y + slots[-1].y) / 2, "none of these runs has a value")
-        _label_slots(axes, slots, place % COLUMNS == 0)
+        _label_slots(axes, slots, place % columns == 0)
 
 
 def _draw_title(axes: Axes, title: str) -> None:
@@ -310,6 +322,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         else "",
         _goal_sentence(rows),
         missing_sentence(stored.get("missing", [])),
+        excluded_sentence(stored.get("excluded", [])),
         *stored.get("notes", []),
     ]
 

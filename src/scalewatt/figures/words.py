@@ -209,11 +209,11 @@ def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
     return f"Excluded: {'; '.join(said)}." if said else ""
 
 
-def nothing_sentence(stored: Mapping[str, Any]) -> str:
+def nothing_sentence(stored: Mapping[str, Any], what: str = "series") -> str:
     """Why a panel has no run at all, from the table's metadata."""
     if stored.get("excluded") and not stored.get("missing"):
-        return "All finished runs of these series are excluded."
-    return "No run of these series has finished."
+        return f"All finished runs of these {what} are excluded."
+    return f"No run of these {what} has finished."
 
 
 _INSTANTANEOUS = re.compile(r"\b(A100|A800|A30|GA100|V100|P100|P40|T4|K80)\b")
