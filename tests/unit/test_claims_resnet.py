@@ -1,0 +1,239 @@
+"""Claims of sections A to F on made-up studies that satisfy them, violate them, or leave them open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from claims_made import changed, evidence, without
+from claims_resnet_made import (
+    DOUBLING,
+    Change,
+    at,
+    becoming,
+    both,
+    dropping,
+    noisy,
+    resnet_world,
+    times,
+)
+
+from scalewatt.claims import general_energy, resnet_fixed, resnet_scaled
+from scalewatt.claims.evidence import Evidence
+from scalewatt.claims.listing import load_checks
+from scalewatt.claims.model import CHECKS, read_claims, verdict_of
+
+CLAIMS = {claim.id: claim for claim in read_claims()}
+NON_LINEAR = {4: 10.0, 8: 40.0, 16: 12.0, 32: 60.0, 64: 14.0, 128: 50.0, 256: 20.0}
+OTHER_UPDATES = [
+    {"configuration": "resnet50-train-a100-sd_lbs-256-n256", "updates": 1900, "epochs": 100}
+]
+
+
+def _same_factor(world: Evidence) -> Evidence:
+    return changed(world, lambda p: True, p_gpuh_kw=lambda p: 0.25)
+
+
+def _random_factor(world: Evidence) -> Evidence:
+    by_place = {p.id: 0.25 + 0.03 * (-1) ** i for i, p in enumerate(world.points)}
+    return changed(world, lambda p: True, p_gpuh_kw=lambda p: by_place[p.id])
+
+
+def _few_points(world: Evidence) -> Evidence:
+    return without(world, lambda p: p.gpus in (8, 16, 32, 64, 128))
+
+
+VIOLATED: dict[str, Change] = {
+    "A01": becoming("fd_lbs", "energy_kwh", NON_LINEAR),
+    "A02": _same_factor,
+    "A03": _random_factor,
+    "B03": becoming("fd_lbs", "ram_energy_share", {16: 0.08}),
+    "D03": times("fd_lbs", 32, gpu_hours=1.1),
+    "D04": times("fd_lbs", 256, gpu_hours=0.5),
+    "D05": times("fd_lbs", 128, 256, energy_kwh=0.8),
+    "D06": becoming("fd_lbs", "energy_kwh", {64: 25.9, 128: 26.0, 256: 26.1}),
+    "D07": times("fd_lbs", 8, energy_kwh=0.9),
+    "D08": times("fd_lbs", 1, cpu_energy_kwh=1.1),
+    "D09": times("fd_lbs", 4, cpu_energy_kwh=0.9),
+    "D10": times("fd_lbs", 4, cpu_energy_kwh=2.0),
+    "D11": times("fd_lbs", 1, gpu_energy_kwh=1.1),
+    "D12": times("fd_lbs", 256, gpu_energy_kwh=1.1),
+    "D13": times("fd_lbs", 1, cpu_energy_share=1.2),
+    "D14": times("fd_lbs", 4, cpu_energy_share=0.7),
+    "D15": times("fd_lbs", 64, cpu_energy_share=1.3),
+    "D16": becoming("fd_lbs", "energy_kwh", NON_LINEAR),
+    "D17": becoming("fd_lbs", "metric_last", {32: 31}),
+    "D18": becoming("fd_lbs", "metric_last", {256: 35}),
+    "D19": becoming("fd_lbs", "metric_last", {16: 33, 32: 34}),
+    "E03": becoming("fd_gbs_l", "metric_last", {256: 33}),
+    "E04": becoming("fd_gbs_l", "metric_last", {32: 26, 64: 26, 128: 26, 256: 26}),
+    "E05": times("fd_gbs_s", 16, gpu_hours=1.3),
+    "E06": times("fd_gbs_l", runtime_h=10),
+    "E07": times("fd_gbs_s", 8, energy_kwh=0.8),
+    "E08": becoming("fd_gbs_l", "energy_kwh", NON_LINEAR),
+    "E09": times("fd_gbs_l", 256, energy_kwh=0.5),
+    "F02": lambda world: replace(world, runs=tuple(OTHER_UPDATES)),
+    "F03": times("sd_lbs", 256, runtime_h=1.3),
+    "F04": becoming("sd_lbs", "metric_last", {64: 30, 128: 18, 256: 6}),
+    "F05": times("sd_lbs", 256, energy_kwh=1.2),
+    "F06": times("sd_lbs", energy_kwh=1.1),
+    "F07": becoming("sd_lbs", "p_gpuh_kw", {256: 0.31}),
+    "F10": becoming("sd_gbs_s", "metric_last", {8: 50}),
+    "F11": becoming("sd_gbs_s", "metric_last", {2: 70}),
+    "F12": times("sd_gbs_s", 16, runtime_h=0.75),
+    "F13": times("sd_gbs_l", 128, runtime_h=1.2),
+    "F14": times("sd_gbs_s", 4, energy_kwh=1.2),
+    "F15": times("sd_gbs_s", 16, energy_kwh=1.2),
+    "F16": times("sd_gbs_l", 32, energy_kwh=0.9),
+    "F17": times("sd_gbs_l", 256, energy_kwh=0.9),
+    "F18": times("sd_gbs_l", 256, energy_kwh=0.9),
+    "F19": becoming("sd_gbs_l", "energy_kwh", NON_LINEAR),
+    "F20": times("sd_gbs_s", 16, energy_kwh=1.3),
+}
+
+UNRESOLVED: dict[str, Change] = {
+    "A01": _few_points,
+    "A02": both(
+        lambda world: changed(
+            world, lambda p: True, p_gpuh_kw=lambda p: 0.25 if p.model == "resnet50" else 0.215
+        ),
+        lambda world: changed(
+            world,
+            lambda p: True,
+            spread=0.5,
+            n_repeats=2,
+            p_gpuh_kw=lambda p: p.mean("p_gpuh_kw"),
+        ),
+    ),
+    "A03": lambda world: dropping("fd_gbs")(dropping("sd")(_few_points(world))),
+    "B03": becoming("fd_lbs", "ram_energy_share", {16: 0.08}, spread=0.3),
+    "D03": times("fd_lbs", 32, gpu_hours=1.1, spread=0.2),
+    "D04": dropping("fd_lbs", 1, 2, 4, 8, 16, 32, 64),
+    "D05": both(times("fd_lbs", 128, 256, energy_kwh=0.8), noisy("fd_lbs", "energy_kwh")),
+    "D06": dropping("fd_lbs", 64, 128, 256),
+    "D07": times("fd_lbs", 8, energy_kwh=0.97, spread=0.1),
+    "D08": times("fd_lbs", 1, cpu_energy_kwh=1.1, spread=0.2),
+    "D09": times("fd_lbs", 4, cpu_energy_kwh=0.9, spread=0.2),
+    "D10": times("fd_lbs", 4, cpu_energy_kwh=1.3, spread=0.3),
+    "D11": times("fd_lbs", 1, gpu_energy_kwh=1.1, spread=0.2),
+    "D12": times("fd_lbs", 256, gpu_energy_kwh=1.1, spread=0.2),
+    "D13": times("fd_lbs", 1, cpu_energy_share=1.1, spread=0.2),
+    "D14": times("fd_lbs", 4, cpu_energy_share=0.85, spread=0.2),
+    "D15": times("fd_lbs", 64, cpu_energy_share=1.3, spread=0.3),
+    "D16": _few_points,
+    "D17": dropping("fd_lbs", 32),
+    "D18": becoming("fd_lbs", "metric_last", {256: 46}, spread=0.1),
+    "D19": dropping("fd_lbs", 64, 128),
+    "E03": dropping("fd_gbs_l", 64, 128),
+    "E04": becoming("fd_gbs_l", "metric_last", {n: 27.6 for n in DOUBLING}, spread=0.05),
+    "E05": times("fd_gbs_s", 16, gpu_hours=1.1, spread=0.2),
+    "E06": times("fd_gbs_l", runtime_h=2, spread=0.3),
+    "E07": times("fd_gbs_s", 8, energy_kwh=0.9, spread=0.1),
+    "E08": _few_points,
+    "E09": dropping("fd_gbs_l", 64, 128),
+    "F03": times("sd_lbs", 256, runtime_h=1.2, spread=0.2),
+    "F04": dropping("sd_lbs", 4, 8, 16, 32),
+    "F05": both(times("sd_lbs", 256, energy_kwh=1.12), noisy("sd_lbs", "energy_kwh")),
+    "F06": both(times("sd_lbs", energy_kwh=1.06), noisy("sd_lbs", "energy_kwh")),
+    "F07": dropping("sd_lbs", 8, 16, 32, 64, 128),
+    "F10": dropping("sd_gbs_s", 2, 4, 8),
+    "F11": dropping("sd_gbs_l", 64, 128, 256),
+    "F12": times("sd_gbs_s", 16, runtime_h=0.85, spread=0.3),
+    "F13": times("sd_gbs_l", 128, runtime_h=1.12, spread=0.2),
+    "F14": times("sd_gbs_s", 4, energy_kwh=1.1, spread=0.2),
+    "F15": times("sd_gbs_s", 16, energy_kwh=1.1, spread=0.2),
+    "F16": times("sd_gbs_l", 32, energy_kwh=0.94, spread=0.2),
+    "F17": times("sd_gbs_l", 256, energy_kwh=0.94, spread=0.2),
+    "F18": times("sd_gbs_l", 256, energy_kwh=0.95, spread=0.2),
+    "F19": _few_points,
+    "F20": times("sd_gbs_s", 16, energy_kwh=1.1, spread=0.3),
+}
+NEVER_UNRESOLVED = {"F02"}
+"""Its counts are exact."""
+OF_THE_PAPERS_DEVICE = {"D08", "D09", "D11", "D12", "D13", "D14", "F06", "F14", "F15", "F16", "F17"}
+
+
+def verdict(id_: str, given: Evidence) -> str:
+    load_checks()
+    return verdict_of(CLAIMS[id_], given).verdict
+
+
+@pytest.mark.parametrize("id_", VIOLATED)
+def test_a_study_that_satisfies_the_claim_reproduces_it(id_: str) -> None:
+    assert verdict(id_, resnet_world()) == "reproduced"
+
+
+@pytest.mark.parametrize("id_", VIOLATED)
+def test_a_study_that_violates_the_claim_does_not_reproduce_it(id_: str) -> None:
+    assert verdict(id_, VIOLATED[id_](resnet_world())) == "not_reproduced"
+
+
+@pytest.mark.parametrize("id_", UNRESOLVED)
+def test_a_study_with_too_little_to_say_leaves_the_claim_unresolved(id_: str) -> None:
+    load_checks()
+    found = verdict_of(CLAIMS[id_], UNRESOLVED[id_](resnet_world()))
+    assert found.verdict == "unresolved"
+    assert any(word in found.detail for word in ("would tell", "needed", "needs", "need")), found
+
+
+@pytest.mark.parametrize("id_", VIOLATED)
+def test_a_study_without_runs_cannot_test_the_claim(id_: str) -> None:
+    assert verdict(id_, evidence([])) == "not_testable"
+
+
+@pytest.mark.parametrize("id_", VIOLATED)
+def test_a_study_on_another_device_tests_what_is_portable_only(id_: str) -> None:
+    lines = []
+    for line in resnet_world().lines:
+        points = tuple(replace(p, row={**p.row, "device": "b200"}) for p in line.points)
+        lines.append(replace(line, device="b200", points=points))
+    expected = "not_testable" if id_ in OF_THE_PAPERS_DEVICE else "reproduced"
+    assert verdict(id_, evidence(lines)) == expected
+
+
+@pytest.mark.parametrize("id_", ["D08", "D12", "D17", "D18", "F06", "F14"])
+def test_a_study_of_a_smaller_dataset_tests_no_number_of_the_papers(id_: str) -> None:
+    world = resnet_world()
+    lines = [
+        replace(ln, points=tuple(replace(p, dataset_total=1437) for p in ln.points))
+        for ln in world.lines
+    ]
+    assert verdict(id_, evidence(lines)) == "not_testable"
+
+
+def test_energies_of_several_origins_are_not_compared() -> None:
+    world = resnet_world()
+    lines = [
+        replace(
+            ln,
+            points=tuple(
+                replace(p, row={**p.row, "energy_origin": "estimated"}) if p.gpus > 16 else p
+                for p in ln.points
+            ),
+        )
+        for ln in world.lines
+    ]
+    for id_ in ("D05", "D06", "D16"):
+        assert verdict(id_, evidence(lines)) == "not_testable"
+
+
+def test_every_check_of_these_modules_has_its_cases() -> None:
+    load_checks()
+    modules = {module.__name__ for module in (general_energy, resnet_fixed, resnet_scaled)}
+    own = {id_ for id_, one in CHECKS.items() if _module(one) in modules}
+    assert own == set(VIOLATED)
+    assert set(UNRESOLVED) == own - NEVER_UNRESOLVED
+
+
+def _module(one: object) -> str:
+    return str(getattr(getattr(one, "func", one), "__module__", ""))
+
+
+def test_the_published_probe_gives_a_single_run_its_spread() -> None:
+    single = changed(
+        resnet_world(), at("fd_lbs", 1), n_repeats=1, cpu_energy_kwh=lambda p: 18.9 * 1.1
+    )
+    load_checks()
+    found = verdict_of(CLAIMS["D08"], single)
+    assert found.verdict == "unresolved"
+    assert "published spread" in found.detail
