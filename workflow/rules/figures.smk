@@ -1,6 +1,7 @@
 # Figures, each from its own table and its own module, and the report.
 #   in   tables/figureN.parquet, src/scalewatt/figures/figureN.py and what all figures share
 #   out  figures/figureN.{pdf,svg,png} and .csv (exactly the plotted points); report.html
+from scalewatt.report.definition import report_definition
 
 NUMBERS = [n for n in range(1, 8) if f"figure{n}" in CAMPAIGN.figures]
 
@@ -61,7 +62,7 @@ rule figures:
 rule report:
     input:
         provenance=files_of(
-            runs_of(CAMPAIGN.configurations)[:1],
+            runs_of(CAMPAIGN.configurations),
             "runs/{configuration}/{repeat}/provenance.json",
         ),
         tables=rules.tables.input,
@@ -74,18 +75,15 @@ rule report:
     retries: 0
     localrule: True
     params:
-        campaign=CAMPAIGN.name,
-        campaign_file=str(CAMPAIGN.path),
-        cluster=CLUSTER.name,
-        basis=canonical(
-            basis(CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())])
-        ),
-        provenance=lambda wildcards, input: (
-            f"--provenance {input.provenance}" if input.provenance else ""
+        definition=canonical(
+            report_definition(
+                CAMPAIGN,
+                CLUSTER,
+                basis(CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())]),
+                RESULTS_ONLY,
+            )
         ),
     message:
         "report"
     shell:
-        "scalewatt report --tables {RESULTS}/tables --figures {RESULTS}/figures"
-        " --campaign {params.campaign:q} --profile profiles/{params.cluster}"
-        " --campaign-file {params.campaign_file:q} {params.provenance} --basis {params.basis:q} --out {output:q}"
+        "scalewatt report --definition {params.definition:q} --results {RESULTS:q} --out {output:q}"

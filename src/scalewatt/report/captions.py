@@ -1,87 +1,112 @@
-"""Captions and alternative texts of the figures, computed from the figures' tables."""
+"""Titles and captions of the figures, computed from the figures' tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.figures.points import Row, gpu_word, has_value, metadata, series_labels
+from scalewatt.figures.points import gpu_word, has_value, metadata, series_labels
 from scalewatt.figures.words import counted, no_value_sentence
-from scalewatt.report.numbers import number
+from scalewatt.report import more_captions
+from scalewatt.report.numbers import count, listed, number, unit_for, with_unit
 
-TITLES = {
-    1: "The campaign's scaling procedures",
-    2: "ResNet50, full dataset",
-    3: "ResNet50, dataset growing with n",
-    4: "FourCastNet",
-    5: "Power against time",
-    6: "ResNet50: power and throughput",
-    7: "FourCastNet: power and throughput",
+Row = dict[str, Any]
+Captions = Callable[[Sequence[Row], str], list[str]]
+
+_TITLES = {
+    "figure1": "The campaign's scaling procedures",
+    "figure2": "ResNet50, full dataset",
+    "figure3": "ResNet50, dataset growing with n",
+    "figure4": "FourCastNet",
+    "figure5": "Power against time",
+    "figure6": "ResNet50: power and throughput",
+    "figure7": "FourCastNet: power and throughput",
+    "pareto": "What quality costs",
+    "breakdown": "Where the energy went",
+    "learning": "Learning against energy and time",
+    "variants": "One training in several ways",
 }
-
-
-_PAPERS_MODEL = {2: "resnet50", 3: "resnet50", 4: "fourcastnet", 6: "resnet50", 7: "fourcastnet"}
+_PAPERS_MODEL = {
+    "figure2": "resnet50",
+    "figure3": "resnet50",
+    "figure4": "fourcastnet",
+    "figure6": "resnet50",
+    "figure7": "fourcastnet",
+}
 _WITHOUT_MODEL = {
-    2: "speed-up, metric and energy",
-    3: "dataset growing with n",
-    4: "speed-up, metric and energy",
-    6: "power and throughput",
-    7: "power and throughput",
+    "figure2": "speed-up, metric and energy",
+    "figure3": "dataset growing with n",
+    "figure4": "speed-up, metric and energy",
+    "figure6": "power and throughput",
+    "figure7": "power and throughput",
 }
+_MOST_NAMED = 4
 
 
-def title(figure: int, table: pa.Table | None) -> str:
+def label(name: str) -> str:
+    """What a figure is called: `Figure 2`, `Breakdown`."""
+    number_ = name.removeprefix("figure")
+    return f"Figure {number_}" if number_ != name else name.capitalize()
+
+
+def title(name: str, table: pa.Table | None) -> str:
     """The figure's title; a campaign may show other models than the paper."""
-    models = {} if table is None else dict.fromkeys(row["model"] for row in _points(figure, table))
-    if not models or list(models) == [_PAPERS_MODEL[figure]]:
-        return TITLES[figure]
-    return f"{', '.join(models)}: {_WITHOUT_MODEL[figure]}"
+    shows_model = name in _PAPERS_MODEL and table is not None and table.num_rows
+    models = dict.fromkeys(table["model"].to_pylist()) if shows_model and table is not None else {}
+    if not models or list(models) == [_PAPERS_MODEL[name]]:
+        return _TITLES.get(name, label(name))
+    return f"{', '.join(models)}: {_WITHOUT_MODEL[name]}"
 
 
-def _points(figure: int, table: pa.Table) -> list[Row]:
-    return table.select(["model"]).to_pylist() if figure in _PAPERS_MODEL else []
-
-
-def caption(figure: int, table: pa.Table) -> str:
-    """What the figure shows and its main numbers, in two to five sentences."""
+def caption(name: str, table: pa.Table) -> str:
+    """What the figure shows, its main numbers, and what it leaves out, in a few sentences."""
     rows = table.to_pylist()
-    if not rows:
-        return "No run of this figure has finished."
-    stored = metadata(table)
-    curves = partial(_curves, metric_name=stored.get("metric_name"))
-    parts = {1: _procedures, 5: _power}.get(figure, curves)(rows, gpu_word(table))
-    missing = len(stored.get("missing", []))
-    if missing:
-        parts.append(f"{missing} configuration{'s' * (missing > 1)} without a finished run.")
-    return " ".join(parts)
+    own = [row for row in rows if row.get("energy_origin") != "published"]
+    said = metadata(table)
+    parts = ["No run of this figure has finished."]
+    if own:
+        parts = _parts_of(name, said)(own, gpu_word(table))
+    return " ".join([*parts, *_published(rows), *_left_out(said)])
 
 
-def variants_caption(table: pa.Table) -> str:
-    """How many variants there are, and which cost least and most against their baseline."""
-    rows = table.to_pylist()
-    if not rows:
-        return "No run of these variants has finished."
+def _parts_of(name: str, said: dict[str, Any]) -> Captions:
+    known: dict[str, Captions] = {
+        "figure1": _procedures,
+        "figure5": _power,
+        "breakdown": more_captions.breakdown,
+        "learning": more_captions.learning,
+        "pareto": more_captions.pareto,
+        "variants": more_captions.variants,
+    }
+    return known.get(name, partial(_curves, metric_name=said.get("metric_name")))
+
+
+def _published(rows: Sequence[Row]) -> list[str]:
+    points = {
+        (r["series"], r["configuration"]) for r in rows if r.get("energy_origin") == "published"
+    }
+    return [f"{count(len(points), 'point')} as published beside ours."] if points else []
+
+
+def _left_out(said: dict[str, Any]) -> list[str]:
+    """What a table has no row of, by name."""
     parts = []
-    for model in dict.fromkeys(row["model"] for row in rows):
-        own = [r for r in rows if r["model"] == model and r["configuration"] != r["baseline"]]
-        known = sorted(
-            (row for row in own if row["energy_per_sample_ratio"] is not None),
-            key=lambda row: row["energy_per_sample_ratio"],
-        )
-        parts.append(f"{model}: {len(own)} variant{'s' * (len(own) != 1)}.")
-        if known:
-            ends = (known[0], known[-1]) if len(known) > 1 else known
-            said = "; ".join(
-                f"{number(row['energy_per_sample_ratio'], 3)} times the baseline's ({row['differs']})"
-                for row in ends
-            )
-            parts.append(f"Energy per sample, least and most: {said}.")
-    missing = len(metadata(table).get("missing", []))
+    missing = [str(one) for one in said.get("missing") or []]
     if missing:
-        parts.append(f"{missing} configuration{'s' * (missing > 1)} without a finished run.")
-    return " ".join(parts)
+        parts.append(
+            f"Without a finished run: {count(len(missing), 'configuration')} "
+            f"({listed(missing, _MOST_NAMED)})."
+        )
+    excluded = [
+        f"{e['configuration']}/{e['repeat']}: {e['reason']}" for e in said.get("excluded") or []
+    ]
+    if excluded:
+        reasons = "; ".join(excluded[:_MOST_NAMED]) + " …" * (len(excluded) > _MOST_NAMED)
+        parts.append(f"Excluded: {count(len(excluded), 'run')} ({reasons}).")
+    return parts
 
 
 def _procedures(rows: Sequence[Row], word: str) -> list[str]:
@@ -89,18 +114,20 @@ def _procedures(rows: Sequence[Row], word: str) -> list[str]:
     counts = [row["gpus"] for row in rows]
     return [
         f"What happens to batch sizes, samples and updates as n grows, in {len(names)} series "
-        f"from {counted(min(counts), word)} to {counted(max(counts), word)}."
+        f"from {counted(min(counts), word)} to {counted(max(counts), word)}. "
+        "Drawn from the campaign's definitions; nothing in it is measured."
     ]
 
 
 def _power(rows: Sequence[Row], word: str) -> list[str]:
     parts = []
-    for panel in sorted({row["panel"] for row in rows}):
+    for panel in dict.fromkeys(row["panel"] for row in rows):
         first = next(row for row in rows if row["panel"] == panel)
         kind = first["device_kind"].upper()
         parts.append(
             f"{panel}: one {kind} ({first['device']}) of a run on {counted(first['gpus'], word)}, "
-            f"LBS {first['local_batch_size']}, mean {number(first['mean_power_w'])} W."
+            f"LBS {first['local_batch_size']}, GBS {first['global_batch_size']}, mean "
+            f"{number(first['mean_power_w'])} W, of all such devices {number(first['mean_power_all_w'])} W."
         )
     return parts
 
@@ -110,10 +137,9 @@ def _curves(rows: Sequence[Row], word: str, metric_name: str | None) -> list[str
     configurations = {row["configuration"] for row in rows}
     counts = [row["gpus"] for row in rows]
     parts = [
-        f"{len(labels)} series ({'; '.join(labels.values())}), {len(configurations)} "
-        f"configurations, {counted(min(counts), word)} to {counted(max(counts), word)}."
-    ]
-    parts += [
+        f"{len(labels)} series ({'; '.join(labels.values())}), "
+        f"{count(len(configurations), 'configuration')}, "
+        f"{counted(min(counts), word)} to {counted(max(counts), word)}.",
         _best_speedup(rows, labels, word),
         _range(rows, "C", "energy_kwh", "Energy", "kWh"),
         _range(rows, "A", "p_gpuh_kw", "Energy per hour of one " + _one(word), "kW"),
@@ -123,7 +149,16 @@ def _curves(rows: Sequence[Row], word: str, metric_name: str | None) -> list[str
         if not any(has_value(row) for row in inside):
             sentence = no_value_sentence(inside[0]["y_name"], word, inside[0]["model"], metric_name)
             parts.append(f"Panel {panel}: {sentence}")
-    return [part for part in parts if part]
+    return [*(part for part in parts if part), *_singles(rows)]
+
+
+def _singles(rows: Sequence[Row]) -> list[str]:
+    repeats = {row["configuration"]: row["n_repeats"] for row in rows}
+    single = sum(n == 1 for n in repeats.values())
+    if not single:
+        return []
+    which = "All points are" if single == len(repeats) else f"{single} of them are"
+    return [f"{which} of single runs, without an interval."]
 
 
 def _one(word: str) -> str:
@@ -155,4 +190,6 @@ def _range(rows: Sequence[Row], panel: str, y_name: str, words: str, unit: str) 
     ]
     if not values:
         return ""
-    return f"{words}: {number(min(values))} to {number(max(values))} {unit}."
+    suited = unit_for(values, unit)
+    low = number(min(values) * suited.factor)
+    return f"{words}: {low} to {with_unit(max(values), unit)}."

@@ -1,57 +1,97 @@
-"""Numbers and flags as the report prints them; what is missing is an en dash."""
+"""Numbers as the report prints them; what is missing is an en dash."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 MISSING = "–"
+_SPACE = "\u202f"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit that suits some numbers: its name, and what they are multiplied by."""
+
+    name: str
+    factor: float
+
+
+_UNITS: dict[str, tuple[tuple[float, Unit], ...]] = {
+    # From which magnitude on, in the tables' unit (the first of them that fits).
+    "kWh": (
+        (1e5, Unit("MWh", 1e-3)),
+        (0.1, Unit("kWh", 1.0)),
+        (1e-4, Unit("Wh", 1e3)),
+        (0.0, Unit("mWh", 1e6)),
+    ),
+    "h": (
+        (1.0, Unit("h", 1.0)),
+        (1 / 60, Unit("min", 60.0)),
+        (0.0, Unit("s", 3600.0)),
+    ),
+    "kW": ((0.1, Unit("kW", 1.0)), (0.0, Unit("W", 1e3))),
+    "kg": ((1e4, Unit("t", 1e-3)), (0.1, Unit("kg", 1.0)), (0.0, Unit("g", 1e3))),
+}
+
+
+def unit_for(values: Iterable[float | None], unit: str) -> Unit:
+    """The unit in which the largest of `values` (in `unit`) reads well; `unit` itself without any."""
+    known = [abs(value) for value in values if value is not None and value == value]
+    largest = max(known, default=0.0)
+    if unit not in _UNITS or not largest:
+        return Unit(unit, 1.0)
+    return next(one for limit, one in _UNITS[unit] if largest >= limit)
 
 
 def number(value: Any, digits: int = 4) -> str:
     """A number with `digits` significant digits, text as it is, null as a dash."""
     if value is None or value == "":
         return MISSING
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int):
-        return f"{value:,}".replace(",", "\u202f") if abs(value) >= 10_000 else str(value)
+        return f"{value:,}".replace(",", _SPACE) if abs(value) >= 10_000 else str(value)
     if value != value:
         return MISSING
     rounded = float(f"{value:.{digits}g}")
     if abs(rounded) >= 10_000:
-        return f"{rounded:,.0f}".replace(",", "\u202f")
+        return f"{rounded:,.0f}".replace(",", _SPACE)
     if rounded and abs(rounded) < 1e-6:
         return f"{rounded:.1e}"
     text = f"{rounded:.12f}"
     return text.rstrip("0").rstrip(".")
 
 
-def with_interval(row: dict[str, Any], name: str) -> str:
-    """`mean ± half the 95 % interval` of a column of configurations; the mean alone for one run."""
-    mean, low, high = (row.get(f"{name}_{part}") for part in ("mean", "low", "high"))
-    if mean is None or low is None or high is None:
-        return number(mean)
-    return f"{number(mean)} ± {number((high - low) / 2, 2)}"
-
-
-def flags(stored: str | None) -> str:
-    """A run's quality flags (JSON list of code, device, detail) as a sentence."""
-    if not stored:
+def with_unit(value: float | None, unit: str, digits: int = 4) -> str:
+    """A number with the unit that suits it, such as `420 Wh` for 0.42 in kWh."""
+    if value is None or value != value:
         return MISSING
-    try:
-        entries = json.loads(stored)
-    except ValueError:
-        return stored
-    if not isinstance(entries, list):
-        return str(entries)
-    return "; ".join(dict.fromkeys(_flag(entry) for entry in entries)) or MISSING
+    suited = unit_for([value], unit)
+    return f"{number(float(value) * suited.factor, digits)} {suited.name}".strip()
 
 
-def _flag(entry: Any) -> str:
-    if not isinstance(entry, dict):
-        return str(entry)
-    # What a node has no sensor of is the same in every run, and shown by the scope.
-    absent = entry.get("code") == "absent"
-    detail = " ".join(str(entry[k]) for k in ("device", "detail") if entry.get(k) and not absent)
-    return f"{entry.get('code', '?')} ({detail})" if detail else str(entry.get("code", "?"))
+def with_interval(
+    mean: float | None, low: float | None, high: float | None, factor: float = 1.0
+) -> str:
+    """`mean ± half the 95 % interval`, times `factor`; the mean alone where there is no interval."""
+    if mean is None or low is None or high is None:
+        return number(None if mean is None else mean * factor)
+    return f"{number(mean * factor)} ± {number((high - low) / 2 * factor, 2)}"
+
+
+def count(n: int, word: str, plural: str | None = None) -> str:
+    """`1 run`, `2 runs`, `no runs`."""
+    several = plural or f"{word}s"
+    return f"{number(n)} {word}" if n == 1 else f"{number(n) if n else 'no'} {several}"
+
+
+def listed(names: Iterable[str], most: int = 0) -> str:
+    """Names with commas; of more than `most` (0: no limit) the first and how many more."""
+    found = list(names)
+    if most and len(found) > most:
+        return f"{', '.join(found[:most])} and {len(found) - most} more"
+    return ", ".join(found)

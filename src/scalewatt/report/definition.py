@@ -1,0 +1,64 @@
+"""What a report is about beyond its tables: what the campaign asks for, and where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.errors import InputError
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The part of a campaign and its cluster that the page names."""
+
+    campaign: str
+    profile: str = "profiles/local"
+    """For the commands shown."""
+    campaign_file: str | None = None
+    """Likewise; None where the profile's own campaign is meant."""
+    figures: tuple[str, ...] = ()
+    """Keys of the campaign's `figures`: what it has, and nothing else is offered."""
+    planned: dict[str, int] = field(default_factory=dict)
+    """Repeats of each configuration, finished or not."""
+    currency: str = ""
+    basis: tuple[str, ...] = ()
+    """Sentences on what the cluster file put into the numbers."""
+    results_only: bool = False
+    """Whether missing runs are left out on purpose."""
+
+    def command(self, target: str) -> str:
+        """The command that makes a target of this campaign again."""
+        choice = f" --config campaign={self.campaign_file}" if self.campaign_file else ""
+        return f"snakemake --profile {self.profile} {target}{choice}"
+
+
+def report_definition(
+    campaign: Campaign, cluster: Cluster, basis: Sequence[str], results_only: bool
+) -> dict[str, Any]:
+    """The definition of a campaign's report as JSON-ready values."""
+    return asdict(
+        Definition(
+            campaign=campaign.name,
+            profile=f"profiles/{cluster.name}",
+            campaign_file=str(campaign.path),
+            figures=tuple(campaign.figures),
+            planned=dict(campaign.repeats),
+            currency=(cluster.price or {}).get("currency", ""),
+            basis=tuple(basis),
+            results_only=bool(results_only),
+        )
+    )
+
+
+def parse_definition(given: Any) -> Definition:
+    """The definition from JSON values; InputError where it is none."""
+    try:
+        content = {**given}
+        for name in ("figures", "basis"):
+            content[name] = tuple(content.get(name, ()))
+        return Definition(**content)
+    except TypeError as error:
+        raise InputError(f"report: --definition is no definition of a report ({error})") from error

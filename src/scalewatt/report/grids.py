@@ -1,0 +1,156 @@
+"""Tables for the page: ready texts, numbers to sort by, and the whole table as CSV."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.report.numbers import MISSING, number, unit_for, with_interval
+
+Row = dict[str, Any]
+_LONG = 40
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its text, and the number that it is sorted by (None: by its text)."""
+
+    text: str
+    value: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """Class of the cell on the page: number, long text that may wrap, or nothing."""
+        if self.value is not None or self.text == MISSING:
+            return "n"
+        return "long" if len(self.text) > _LONG else ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the page."""
+
+    name: str
+    """Stem of the file that a download makes."""
+    says: str
+    """What it shows, for those who cannot see it."""
+    headings: list[str]
+    rows: list[list[Cell]]
+    download: str
+    """The whole table, with all its columns, as a data URI of CSV."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a grid: where its values come from and how they are said."""
+
+    name: str
+    heading: str
+    unit: str = ""
+    """Of the table's values; the grid takes kWh, h and kW in what suits them."""
+    interval: str = ""
+    """Prefix of the ends of a 95 % interval, `energy_kwh` for `energy_kwh_low`; empty: none."""
+    text: Callable[[Row], str] | None = None
+    """Makes the text of a row; None: the value itself."""
+    digits: int = 4
+
+
+def stored(name: str, heading: str, unit: str = "") -> Column:
+    """A column as it is."""
+    return Column(name, heading, unit)
+
+
+def summed_up(name: str, heading: str, unit: str = "") -> Column:
+    """A quantity of configurations: its mean, with its interval."""
+    return Column(f"{name}_mean", heading, unit, interval=name)
+
+
+def said(heading: str, text: Callable[[Row], str], name: str = "") -> Column:
+    """A column whose text is made from the row; it is sorted by column `name`, or by the text."""
+    return Column(name, heading, text=text)
+
+
+def grid(
+    name: str,
+    says: str,
+    rows: Iterable[Row],
+    columns: Sequence[Column],
+    download: pa.Table | None = None,
+) -> Grid:
+    """Rows in columns; `download`: the table with all there is, None: what is shown."""
+    rows = list(rows)
+    if download is None:
+        download = _shown(rows, columns)
+    filled = [_column(column, rows) for column in columns]
+    return Grid(
+        name=name,
+        says=says,
+        headings=[heading for heading, _ in filled],
+        rows=[list(cells) for cells in zip(*(cells for _, cells in filled), strict=True)],
+        download=csv_uri(download),
+    )
+
+
+def _shown(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:
+    """What a grid shows, in the tables' own units."""
+    return pa.table(
+        {
+            f"{one.heading} ({one.unit})" if one.unit else one.heading: [
+                one.text(row) if one.text else row.get(one.name) for row in rows
+            ]
+            for one in columns
+        }
+    )
+
+
+def texts(name: str, says: str, headings: list[str], rows: Iterable[Sequence[Any]]) -> Grid:
+    """A grid of plain values; it offers what it shows as CSV."""
+    rows = [list(row) for row in rows]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in headings]
+    table = pa.table(dict(zip(headings, columns, strict=True)))
+    cells = [[_cell(value, number(value)) for value in row] for row in rows]
+    return Grid(name, says, headings, cells, csv_uri(table))
+
+
+def _column(column: Column, rows: Sequence[Row]) -> tuple[str, list[Cell]]:
+    if column.text is not None:
+        made = column.text
+        return column.heading, [_cell(row.get(column.name), made(row)) for row in rows]
+    values = [row.get(column.name) for row in rows]
+    if not column.unit:
+        suited, heading = None, column.heading
+    else:
+        suited = unit_for(values, column.unit)
+        heading = f"{column.heading} ({suited.name})"
+    factor = suited.factor if suited else 1.0
+    return heading, [
+        _cell(value, _text(column, row, value, factor))
+        for row, value in zip(rows, values, strict=True)
+    ]
+
+
+def _text(column: Column, row: Row, value: Any, factor: float) -> str:
+    if column.interval:
+        low, high = (row.get(f"{column.interval}_{end}") for end in ("low", "high"))
+        return with_interval(value, low, high, factor)
+    scaled = value * factor if isinstance(value, float) else value
+    return number(scaled, column.digits)
+
+
+def _cell(value: Any, text: str) -> Cell:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return Cell(text, float(value) if known else None)
+
+
+def csv_uri(table: pa.Table) -> str:
+    """A table as a data URI of CSV; null is an empty cell."""
+    import pyarrow.csv as pc
+
+    sink = io.BytesIO()
+    pc.write_csv(table, sink)
+    return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(sink.getvalue()).decode()}"

@@ -1,0 +1,241 @@
+"""Data quality: what is missing, left out, flagged or not comparable, by name and count."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalewatt.errors import InputError
+from scalewatt.report.definition import Definition
+from scalewatt.report.flag_words import FLAG_WORDS, NULL_ENERGY
+from scalewatt.report.grids import Grid, texts
+from scalewatt.report.numbers import MISSING, count, listed, number, with_unit
+from scalewatt.report.summary import counting, missing_runs, scope_sentence
+
+Row = dict[str, Any]
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Part:
+    """One topic: a sentence with its count, and what it is about (may be none)."""
+
+    heading: str
+    says: str
+    grid: Grid | None = None
+
+
+def quality(definition: Definition, runs: Sequence[Row]) -> list[Part]:
+    """All topics, also those without a finding: that is said."""
+    return [
+        _missing(definition, runs),
+        _excluded(runs),
+        _unknown_energy(runs),
+        _coverage(runs),
+        _flags(runs),
+        _single(runs),
+        _scopes(counting(runs)),
+        _lost(counting(runs)),
+    ]
+
+
+def parsed_flags(run: Row) -> list[Row]:
+    """A run's flags; InputError where they are no JSON list of objects with a code."""
+    try:
+        found = json.loads(run["flags"] or "[]")
+        if all(one["code"] for one in found):
+            return found
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise InputError(
+        f"report: tables/runs.parquet: {run['configuration']}/{run['repeat']}: column flags is "
+        f"{run['flags']!r}; expected a JSON list of objects with code, device and detail"
+    )
+
+
+def flags_in_words(run: Row) -> str:
+    """A run's flags as a sentence; what no node has a sensor of is said by the scope."""
+    found = dict.fromkeys(_flag(f) for f in parsed_flags(run) if f["code"] != "absent")
+    return "; ".join(found) or MISSING
+
+
+def _flag(flag: Row) -> str:
+    detail = " ".join(str(flag[key]) for key in ("device", "detail") if flag.get(key))
+    words = FLAG_WORDS.get(flag["code"], str(flag["code"]))
+    return f"{words} ({detail})" if detail else words
+
+
+def _name(run: Row) -> str:
+    return f"{run['configuration']}/{run['repeat']}"
+
+
+def _missing(definition: Definition, runs: Sequence[Row]) -> Part:
+    missing = missing_runs(definition, runs)
+    if not missing:
+        return Part("Missing runs", "No planned run is missing.")
+    why = " With results_only nothing is trained." if definition.results_only else ""
+    says = f"{count(len(missing), 'planned run')} without results, so in no table or figure.{why}"
+    by_configuration: dict[str, list[str]] = {}
+    for name in missing:
+        configuration, repeat = name.rsplit("/", 1)
+        by_configuration.setdefault(configuration, []).append(repeat)
+    rows = [
+        (configuration, listed(repeats), f"{len(repeats)} of {definition.planned[configuration]}")
+        for configuration, repeats in by_configuration.items()
+    ]
+    return Part(
+        "Missing runs",
+        says,
+        texts("missing-runs", "Missing runs", ["configuration", "repeats", "missing"], rows),
+    )
+
+
+def _excluded(runs: Sequence[Row]) -> Part:
+    rows = [
+        (run["configuration"], run["repeat"], run["excluded"], with_unit(run["energy_kwh"], "kWh"))
+        for run in runs
+        if run["excluded"] is not None
+    ]
+    if not rows:
+        return Part("Excluded runs", "No run is excluded.")
+    headings = ["configuration", "repeat", "why", "its energy"]
+    return Part(
+        "Excluded runs",
+        f"{count(len(rows), 'run')} excluded: in the table of runs, and in nothing else.",
+        texts("excluded-runs", "Excluded runs", headings, rows),
+    )
+
+
+def _unknown_energy(runs: Sequence[Row]) -> Part:
+    rows = [
+        (
+            run["configuration"],
+            run["repeat"],
+            with_unit(run["recorded_energy_kwh"], "kWh"),
+            _why_unknown(run),
+        )
+        for run in runs
+        if run["energy_kwh"] is None
+    ]
+    if not rows:
+        return Part("Runs without energy", "The energy of every run is known.")
+    headings = ["configuration", "repeat", "recorded of it", "why"]
+    return Part(
+        "Runs without energy",
+        f"The energy of {count(len(rows), 'run')} is not stated; it is null, not 0.",
+        texts("runs-without-energy", "Runs without energy", headings, rows),
+    )
+
+
+def _why_unknown(run: Row) -> str:
+    if not run["energy_scope"]:
+        return "No device kind has a sensor or anything to estimate from."
+    found = dict.fromkeys(_flag(f) for f in parsed_flags(run) if f["code"] in NULL_ENERGY)
+    return "; ".join(found) or "The flags of the run do not say."
+
+
+def _coverage(runs: Sequence[Row]) -> Part:
+    known = [run for run in runs if run["coverage"] is not None]
+    if not known:
+        return Part("Coverage", "No device kind of any run was recorded.")
+    part = sorted((run for run in known if run["coverage"] < 1), key=lambda run: run["coverage"])
+    full = len(known) - len(part)
+    says = f"Power is known for all device seconds of {full} of {count(len(runs), 'run')}."
+    if not part:
+        return Part("Coverage", says)
+    says += f" The least is {_percent(part[0]['coverage'])} ({_name(part[0])})."
+    rows = [
+        (run["configuration"], run["repeat"], _percent(run["coverage"]), _gaps(run)) for run in part
+    ]
+    headings = ["configuration", "repeat", "coverage", "gaps and samples left out"]
+    return Part("Coverage", says, texts("coverage", "Coverage below 100 %", headings, rows))
+
+
+_OF_GAPS = ("gap", "missing_samples", "zero_power", "over_limit", "frozen", "counter_reset")
+
+
+def _gaps(run: Row) -> str:
+    found = [_flag(flag) for flag in parsed_flags(run) if flag["code"] in _OF_GAPS]
+    return "; ".join(dict.fromkeys(found)) or MISSING
+
+
+def _percent(share: float) -> str:
+    """Per cent that are never rounded up to 100."""
+    return f"{min(number(100 * share, 5), '99.999', key=float)} %" if share < 1 else "100 %"
+
+
+def _flags(runs: Sequence[Row]) -> Part:
+    found: dict[str, list[tuple[Row, Row]]] = {}
+    for run in runs:
+        for flag in parsed_flags(run):
+            found.setdefault(flag["code"], []).append((run, flag))
+    if not found:
+        return Part("Flags", "No run has a flag.")
+    rows = [
+        (
+            FLAG_WORDS.get(code, code),
+            code,
+            len({_name(run) for run, _ in own}),
+            len(own),
+            _example(own),
+        )
+        for code, own in sorted(found.items(), key=lambda one: -len(one[1]))
+    ]
+    return Part(
+        "Flags",
+        f"{count(len(found), 'kind')} of doubt about energies; none changes a number in silence.",
+        texts("flags", "Flags", ["doubt", "flag", "runs", "times", "for example"], rows),
+    )
+
+
+def _example(own: Sequence[tuple[Row, Row]]) -> str:
+    run, flag = own[0]
+    detail = " ".join(str(flag[key]) for key in ("device", "detail") if flag.get(key))
+    return f"{_name(run)}: {detail}" if detail else _name(run)
+
+
+def _single(runs: Iterable[Row]) -> Part:
+    repeats: dict[str, int] = {}
+    for run in counting(runs):
+        repeats[run["configuration"]] = repeats.get(run["configuration"], 0) + 1
+    single = [name for name, n in repeats.items() if n == 1]
+    if not single:
+        return Part("Single runs", "No configuration rests on a single run.")
+    return Part(
+        "Single runs",
+        f"{len(single)} of {count(len(repeats), 'configuration')} rest on a single run: they have "
+        f"neither spread nor interval ({listed(single, _SHOWN)}).",
+    )
+
+
+def _scopes(runs: Sequence[Row]) -> Part:
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for run in runs:
+        key = run["energy_origin"] or "not known", run["energy_scope"] or "nothing"
+        groups.setdefault(key, []).append(run)
+    if len(groups) < 2:
+        of = "".join(f": {origin}, {scope}" for origin, scope in groups)
+        return Part("Origin and scope", f"All energies are of one origin and scope{of}.")
+    rows = [
+        (origin, scope, listed(dict.fromkeys(run["device"] for run in own)), len(own))
+        for (origin, scope), own in sorted(groups.items())
+    ]
+    says = f"Energies of {len(groups)} kinds. {scope_sentence(runs)}".strip()
+    headings = ["origin", "scope", "devices", "runs"]
+    return Part("Origin and scope", says, texts("scopes", "Origin and scope", headings, rows))
+
+
+def _lost(runs: Sequence[Row]) -> Part:
+    again = [run for run in runs if run["discarded_energy_kwh"]]
+    several = [run for run in runs if run["segments"] > 1]
+    if not again:
+        says = "No known energy went into work that was thrown away."
+    else:
+        total = sum(run["discarded_energy_kwh"] for run in again)
+        says = (
+            f"{with_unit(total, 'kWh')} of {count(len(again), 'run')} went into work that was done "
+            "again after a kill, a failure or a stop; it is part of their energy."
+        )
+    return Part("Interruptions", f"{says} {count(len(several), 'run')} had more than one segment.")

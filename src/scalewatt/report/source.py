@@ -1,0 +1,104 @@
+"""What the report reads: a campaign's tables, drawings, claims, and its runs' provenance."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.errors import InputError
+from scalewatt.files import read_json
+from scalewatt.results import figure_schema, schema
+from scalewatt.results.checked import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
+from scalewatt.results.metadata import metadata
+from scalewatt.results.more_tables import SCHEMAS
+
+Row = dict[str, Any]
+CLAIM_KEYS = ("id", "verdict", "value", "expected", "detail")
+_SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
+    # Columns of a table, and those that name a row.
+    "runs": (schema.RUNS, RUN_KEY),
+    "configurations": (schema.CONFIGURATIONS, CONFIGURATION_KEY),
+    "scaling": (schema.SCALING, ("series", "configuration")),
+    "comparisons": (schema.COMPARISONS, ("configuration", "baseline", "quantity")),
+    "table1": (figure_schema.TABLE1, ()),
+    "variants": (figure_schema.VARIANTS, ()),
+    "figure1": (figure_schema.OVERVIEW, ()),
+    "figure5": (figure_schema.POWER, ()),
+    **{f"figure{n}": (figure_schema.POINTS, POINT_KEY) for n in (2, 3, 4, 6, 7)},
+    **{name: (columns, ()) for name, columns in SCHEMAS.items()},
+}
+_IMAGES = (("svg", "svg+xml"), ("png", "png"))
+MOST_SVG_BYTES = 1_500_000
+"""A larger drawing is shown as PNG, where that is smaller."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What there is of a campaign's results; what is not there is left out."""
+
+    folder: Path
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    claims: list[Row] | None = None
+    provenance: dict[tuple[str, int], Row] = field(default_factory=dict)
+    """Of each run in the table of runs, by configuration and repeat."""
+
+    def rows(self, name: str) -> list[Row]:
+        """The rows of a table, none where it is not there."""
+        table = self.tables.get(name)
+        return [] if table is None else table.to_pylist()
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """What a table says of itself."""
+        table = self.tables.get(name)
+        return {} if table is None else metadata(table)
+
+    def image(self, name: str) -> str | None:
+        """A drawing as a data URI, or None where there is none."""
+        found = [(self.folder / "figures" / f"{name}.{end}", kind) for end, kind in _IMAGES]
+        there = [(path, kind) for path, kind in found if path.is_file()]
+        if len(there) > 1 and there[0][0].stat().st_size > MOST_SVG_BYTES:
+            there.sort(key=lambda one: one[0].stat().st_size)
+        if not there:
+            return None
+        path, kind = there[0]
+        return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def read_results(folder: Path) -> Results:
+    """Read what the report shows. InputError: a file that is there is not what it should be."""
+    paths = {name: folder / "tables" / f"{name}.parquet" for name in _SCHEMAS}
+    tables = {
+        name: read_checked(path, _SCHEMAS[name][0], unique=_SCHEMAS[name][1])
+        for name, path in paths.items()
+        if path.is_file()
+    }
+    claims = _claims(folder / "tables" / "claims.json")
+    return Results(folder, tables, claims, _provenance(folder, tables.get("runs")))
+
+
+def _claims(path: Path) -> list[Row] | None:
+    if not path.is_file():
+        return None
+    found = read_json(path)
+    rows: list[Any] = found if isinstance(found, list) else [None]
+    for place, row in enumerate(rows, 1):
+        if not isinstance(row, dict) or not set(CLAIM_KEYS) <= set(row):
+            raise InputError(
+                f"report: {path}: entry {place} is no claim; expected a list of objects with "
+                + ", ".join(CLAIM_KEYS)
+            )
+    return rows
+
+
+def _provenance(folder: Path, runs: pa.Table | None) -> dict[tuple[str, int], Row]:
+    found = {}
+    for run in [] if runs is None else runs.select(RUN_KEY).to_pylist():
+        key = run["configuration"], run["repeat"]
+        path = folder / "runs" / key[0] / str(key[1]) / "provenance.json"
+        if path.is_file():
+            found[key] = read_json(path)
+    return found

@@ -1,0 +1,231 @@
+"""The top of the page: what ran, on what origin of energy, how much of it, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scalewatt.figures.words import counted
+from scalewatt.report.definition import Definition
+from scalewatt.report.numbers import count, listed, number, with_unit
+from scalewatt.results.text_tables import UNEQUAL_SCOPES
+
+Row = dict[str, Any]
+Fact = tuple[str, str, str]
+"""What it is, how much, and what must be known of it (may be empty)."""
+_OF_SUMS = (
+    ("energy of the facility, with PUE", "facility_energy_kwh", "kWh"),
+    ("CO₂e", "carbon_kg", "kg"),
+)
+
+
+def counting(runs: Iterable[Row]) -> list[Row]:
+    """The runs that count: those that are not excluded."""
+    return [run for run in runs if run["excluded"] is None]
+
+
+def missing_runs(definition: Definition, runs: Iterable[Row]) -> list[str]:
+    """`configuration/repeat` of the planned runs that have no row."""
+    there = {(run["configuration"], run["repeat"]) for run in runs}
+    return [
+        f"{configuration}/{repeat}"
+        for configuration, repeats in definition.planned.items()
+        for repeat in range(1, repeats + 1)
+        if (configuration, repeat) not in there
+    ]
+
+
+def facts(definition: Definition, runs: Sequence[Row], hours: str) -> list[Fact]:
+    """The campaign in numbers. Sums are over the runs that count; each says which runs it lacks."""
+    counted_runs = counting(runs)
+    excluded = [run for run in runs if run["excluded"] is not None]
+    missing = missing_runs(definition, runs)
+    found = [
+        ("runs done", _done(definition, runs, missing), _named("missing", len(missing))),
+        ("configurations", number(len({run["configuration"] for run in runs})), ""),
+    ]
+    if excluded:
+        beside = _total(excluded, "energy_kwh", "kWh")[0]
+        found.append(("runs excluded", number(len(excluded)), f"{beside}, not in the sums"))
+    found += _energies(counted_runs)
+    if _known(counted_runs, "idle_energy_kwh"):
+        found.append(_sum(counted_runs, "energy above idle", "net_energy_kwh", "kWh"))
+    found.append(_sum(counted_runs, hours, "gpu_hours", "h"))
+    columns = (*_OF_SUMS, ("cost", "cost", definition.currency))
+    found += [_sum(counted_runs, *one) for one in columns if _known(counted_runs, one[1])]
+    return found
+
+
+def _done(definition: Definition, runs: Sequence[Row], missing: list[str]) -> str:
+    planned = sum(definition.planned.values())
+    return f"{len(runs)} of {planned}" if planned and missing else number(len(runs))
+
+
+def _named(word: str, n: int) -> str:
+    return f"{number(n)} {word}" if n else ""
+
+
+def _energies(runs: Sequence[Row]) -> list[Fact]:
+    """One sum for each origin and scope: different ones are never added up."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    without = [run for run in runs if run["energy_kwh"] is None]
+    for run in runs:
+        if run["energy_kwh"] is not None:
+            groups.setdefault((run["energy_origin"], run["energy_scope"]), []).append(run)
+    lacking = f"{count(len(without), 'run')} without" if without else ""
+    if not groups:
+        return [("energy", "–", lacking)]
+    found = []
+    for place, ((origin, scope), own) in enumerate(sorted(groups.items())):
+        of = count(len(own), "run") if len(groups) > 1 else ""
+        note = ", ".join(filter(None, [of, "" if place else lacking]))
+        total = sum(run["energy_kwh"] for run in own)
+        found.append((f"energy, {origin} ({scope})", with_unit(total, "kWh"), note))
+    return found
+
+
+def _sum(runs: Sequence[Row], words: str, column: str, unit: str) -> Fact:
+    text, note = _total(runs, column, unit)
+    scopes = {run["energy_scope"] for run in runs if run[column] is not None}
+    origins = {run["energy_origin"] for run in runs if run[column] is not None}
+    if column != "gpu_hours" and (len(scopes) > 1 or len(origins) > 1):
+        note = ", ".join(filter(None, [note, "over unequal scopes or origins"]))
+    return words, text, note
+
+
+def _total(runs: Sequence[Row], column: str, unit: str) -> tuple[str, str]:
+    values = _known(runs, column)
+    if not values:
+        return "–", ""
+    partial = f"{len(values)} of {len(runs)} runs" if len(values) < len(runs) else ""
+    return with_unit(float(sum(values)), unit), partial
+
+
+def _known(runs: Sequence[Row], column: str) -> list[float]:
+    return [run[column] for run in runs if run[column] is not None]
+
+
+def what_ran(runs: Sequence[Row], word: str) -> list[str]:
+    """Each device: the hardware's name, the models, and the most GPUs and nodes."""
+    lines = []
+    for device in dict.fromkeys(run["device"] for run in runs):
+        own = [run for run in runs if run["device"] == device]
+        names = [str(n) for n in dict.fromkeys(run["device_name"] for run in own) if n]
+        models = listed(dict.fromkeys(_model(run) for run in own))
+        nodes = max((run["nodes"] or 1) for run in own)
+        lines.append(
+            f"{models} on {device}"
+            + (f" ({' / '.join(names)})" if names else "")
+            + f": {count(len(own), 'run')}, on up to {counted(max(r['gpus'] for r in own), word)}"
+            + f" and {count(nodes, 'node')}."
+        )
+    return lines
+
+
+def _model(run: Row) -> str:
+    return run["model"] if run["phase"] == "train" else f"{run['model']} ({run['phase']})"
+
+
+def scaling_sentences(rows: Sequence[Row], word: str) -> list[str]:
+    """The highest speed-up, and what more GPUs cost in energy, over series with a fixed dataset."""
+    series: dict[str, list[Row]] = {}
+    for row in rows:
+        series.setdefault(row["series"], []).append(row)
+    fixed = [own for own in series.values() if len({row["dataset_samples"] for row in own}) == 1]
+    larger = [row for own in fixed for row in own if row["gpus"] > row["smallest_gpus"]]
+    sentences = []
+    if best := _most([row for row in larger if row["speedup"] is not None], "speedup"):
+        share = f"{100 * best['efficiency']:.0f} % of the ideal"
+        sentences.append(
+            f"Highest speed-up: {_value(best, 'speedup')} at {counted(best['gpus'], word)} against "
+            f"{counted(best['smallest_gpus'], word)} in {best['series']}, {share}"
+            f"{_of_energy(best)}."
+        )
+    ends = [max(own, key=lambda row: row["gpus"]) for own in fixed]
+    ends = [r for r in ends if r["energy_ratio"] is not None and r["gpus"] > r["smallest_gpus"]]
+    if len(ends) > 1:
+        ends.sort(key=lambda row: row["energy_ratio"])
+        sentences.append(
+            f"The largest n of a series with a fixed dataset took {_end(ends[0])} to "
+            f"{_end(ends[-1])} times the energy of its smallest n, over {len(ends)} series."
+        )
+    if any(row["speedup_low"] is None for row in larger):
+        sentences.append("A ratio without an interval rests on a single run.")
+    return sentences
+
+
+def _most(rows: Sequence[Row], name: str) -> Row | None:
+    return max(rows, key=lambda row: row[name]) if rows else None
+
+
+def _value(row: Row, name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    if low is None:
+        return number(row[name], 3)
+    return f"{number(row[name], 3)} (95 % interval {number(low, 3)} to {number(high, 3)})"
+
+
+def _of_energy(row: Row) -> str:
+    if row["energy_ratio"] is None:
+        return ""
+    return f", with {_value(row, 'energy_ratio')} times the energy"
+
+
+def _end(row: Row) -> str:
+    return f"{number(row['energy_ratio'], 3)} ({row['series']})"
+
+
+_VERDICTS = {
+    "equivalent": "equivalent within {margin} %",
+    "different": "different",
+    "unresolved": "cannot be resolved",
+}
+
+
+def comparison_sentences(rows: Sequence[Row]) -> list[str]:
+    """For each pair of devices: how their energies and times for the same training compare."""
+    pairs: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        pairs.setdefault((row["device"], row["baseline_device"]), []).append(row)
+    return [sentence for pair, own in pairs.items() for sentence in _compared(pair, own)]
+
+
+def _compared(pair: tuple[str, str], rows: Sequence[Row]) -> list[str]:
+    device, baseline = pair
+    sentences = []
+    for quantity, words in (("energy_kwh", "energy"), ("runtime_h", "run time")):
+        own = [row for row in rows if row["quantity"] == quantity]
+        if not own:
+            continue
+        ratios = sorted(row["ratio"] for row in own)
+        span = " to ".join(dict.fromkeys(number(one, 3) for one in (ratios[0], ratios[-1])))
+        over = f" over {own[0]['energy_scope']}" if own[0]["energy_scope"] else ""
+        sentences.append(
+            f"The same training on {device} and on {baseline} "
+            f"({count(len(own), 'pair')}): {words}{over} on {device} {span} times that on {baseline}; "
+            f"{_tally(own)}."
+        )
+    return sentences
+
+
+def _tally(rows: Sequence[Row]) -> str:
+    margin = number(100 * rows[0]["margin"])
+    parts = []
+    for verdict, words in _VERDICTS.items():
+        own = [row for row in rows if row["verdict"] == verdict]
+        if own:
+            parts.append(f"{words.format(margin=margin)}: {len(own)}{_needed(verdict, own)}")
+    return ", ".join(parts)
+
+
+def _needed(verdict: str, rows: Sequence[Row]) -> str:
+    needed = [row["repeats_needed"] for row in rows if row["repeats_needed"] is not None]
+    if verdict != "unresolved" or not needed:
+        return ""
+    few = min(min(row["n_repeats"], row["baseline_n_repeats"]) for row in rows)
+    return f" (from {count(few, 'run')} of each; {max(needed)} would do)"
+
+
+def scope_sentence(runs: Iterable[Row]) -> str:
+    """That totals of unequal scope are not comparable, where there are such."""
+    return UNEQUAL_SCOPES if len({r["energy_scope"] for r in runs if r["energy_scope"]}) > 1 else ""

@@ -1,0 +1,204 @@
+"""The campaign's tables as grids of the page: what they show, in which words and units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scalewatt.figures.words import metric_label
+from scalewatt.report.grids import Column, Grid, grid, said, stored, summed_up
+from scalewatt.report.numbers import MISSING, number
+from scalewatt.report.quality import flags_in_words
+from scalewatt.report.source import Results
+
+Row = dict[str, Any]
+
+
+def hours_word(gpu_word: str) -> str:
+    """What GPU hours are called where n counts `gpu_word`."""
+    return "process hours" if gpu_word == "processes" else "GPU hours"
+
+
+def _batches() -> tuple[Column, ...]:
+    return (
+        stored("gpus", "n"),
+        stored("local_batch_size", "LBS"),
+        stored("global_batch_size", "GBS"),
+    )
+
+
+def runs_grid(results: Results, hours: str) -> Grid:
+    """All runs, excluded ones too."""
+    columns = (
+        stored("configuration", "configuration"),
+        stored("repeat", "repeat"),
+        *_batches(),
+        stored("dataset_samples", "samples"),
+        stored("updates", "updates"),
+        stored("runtime_h", "run time", "h"),
+        stored("gpu_hours", hours, "h"),
+        stored("energy_kwh", "energy", "kWh"),
+        stored("net_energy_kwh", "above idle", "kWh"),
+        stored("energy_origin", "origin"),
+        stored("energy_scope", "scope"),
+        stored("coverage", "coverage"),
+        said("metric", _metric, "metric_last"),
+        stored("segments", "segments"),
+        stored("excluded", "excluded, because"),
+        said("flags", flags_in_words),
+    )
+    return grid("runs", "Runs", results.rows("runs"), columns, results.tables.get("runs"))
+
+
+def _metric(row: Row) -> str:
+    if row["metric_last"] is None:
+        return MISSING
+    return f"{number(row['metric_last'])} {metric_label(row.get('model'), row['metric_name'])}"
+
+
+def configurations_grid(results: Results, hours: str) -> Grid:
+    """Means over the runs that count."""
+    columns = (
+        stored("configuration", "configuration"),
+        *_batches(),
+        stored("n_repeats", "runs"),
+        summed_up("runtime_h", "run time", "h"),
+        summed_up("gpu_hours", hours, "h"),
+        summed_up("energy_kwh", "energy", "kWh"),
+        summed_up("net_energy_kwh", "above idle", "kWh"),
+        summed_up("p_gpuh_kw", "energy per " + hours.removesuffix("s"), "kW"),
+        summed_up("energy_per_sample_j", "J per sample"),
+        said("quality metric", _metric_label),
+        summed_up("metric_last", "its value"),
+        stored("energy_origin", "origin"),
+        stored("energy_scope", "scope"),
+    )
+    name, rows = "configurations", results.rows("configurations")
+    return grid(name, "Configurations", rows, columns, results.tables.get(name))
+
+
+def _metric_label(row: Row) -> str:
+    return metric_label(row.get("model"), row["metric_name"])
+
+
+def scaling_grid(results: Results, hours: str) -> Grid:
+    """Each series' points beside its smallest n."""
+    columns = (
+        stored("series", "series"),
+        *_batches(),
+        stored("n_repeats", "runs"),
+        stored("smallest_gpus", "n₀"),
+        *(
+            Column(name, heading, interval=name)
+            for name, heading in (
+                ("speedup", "speed-up"),
+                ("efficiency", "efficiency"),
+                ("gpu_hours_ratio", f"{hours} ÷ those of n₀"),
+                ("energy_ratio", "energy ÷ that of n₀"),
+            )
+        ),
+        stored("energy_origin", "origin"),
+        stored("energy_scope", "scope"),
+    )
+    return grid("scaling", "Scaling", results.rows("scaling"), columns, results.tables["scaling"])
+
+
+_QUANTITIES = {
+    "runtime_h": "run time",
+    "energy_kwh": "energy",
+    "p_gpuh_kw": "energy per GPU hour",
+    "gpu_hours": "GPU hours",
+    "metric_last": "quality metric",
+}
+
+
+def comparisons_grid(results: Results, hours: str) -> Grid:
+    """The same training on two devices."""
+
+    def quantity(row: Row) -> str:
+        words = str(_QUANTITIES.get(row["quantity"], row["quantity"]))
+        return words.replace("GPU hours", hours).replace("GPU hour", hours.removesuffix("s"))
+
+    columns = (
+        stored("configuration", "configuration"),
+        stored("baseline", "against"),
+        said("quantity", quantity),
+        stored("energy_scope", "scope"),
+        stored("n_repeats", "runs"),
+        stored("baseline_n_repeats", "runs of the other"),
+        Column("ratio", "ratio", interval="ratio"),
+        stored("margin", "margin"),
+        stored("tost_p", "p of equivalence"),
+        stored("verdict", "verdict"),
+        said("repeats needed", _needed, "repeats_needed"),
+        stored("spread_source", "spread from"),
+    )
+    name = "comparisons"
+    return grid(name, "Comparisons", results.rows(name), columns, results.tables[name])
+
+
+def _needed(row: Row) -> str:
+    return number(row["repeats_needed"]) if row["repeats_needed"] is not None else "over 1000"
+
+
+def table1_grid(results: Results, hours: str) -> Grid:
+    """Table 1, with half intervals where there are repeats."""
+    table = results.tables["table1"]
+    # Without any run, the paper's.
+    label = metric_label("fourcastnet", results.metadata("table1").get("metric_name"))
+    columns = (
+        stored("device", "device"),
+        *_batches(),
+        Column("energy_kwh", "energy", "kWh", "energy_kwh"),
+        Column("energy_per_node_kwh", "energy per node", "kWh", "energy_per_node_kwh"),
+        Column("runtime_h", "run time", "h", "runtime_h"),
+        Column("gpu_hours", hours, "h", "gpu_hours"),
+        Column("metric_last", label, interval="metric_last"),
+        stored("n_repeats", "runs"),
+        stored("energy_origin", "origin"),
+        stored("energy_scope", "scope"),
+    )
+    return grid("table1", "Table 1", results.rows("table1"), columns, table)
+
+
+def variants_grid(results: Results, _hours: str) -> Grid:
+    """Each variant beside its baseline."""
+    columns = (
+        stored("model", "model"),
+        stored("differs", "variant"),
+        stored("precision_used", "computed in"),
+        stored("n_repeats", "runs"),
+        summed_up("runtime_h", "run time", "h"),
+        summed_up("energy_kwh", "energy", "kWh"),
+        summed_up("energy_per_sample_j", "J per sample"),
+        summed_up("mean_gpu_power_w", "GPU power (W)"),
+        summed_up("mean_cpu_socket_power_w", "CPU socket power (W)"),
+        summed_up("step_data_share", "share of a step waiting for data"),
+        summed_up("metric_last", "metric"),
+        Column("runtime_ratio", "time ÷ baseline", interval="runtime_ratio"),
+        Column("energy_ratio", "energy ÷ baseline", interval="energy_ratio"),
+    )
+    name = "variants"
+    return grid(name, "Variants", results.rows(name), columns, results.tables[name])
+
+
+def metrics_grid(results: Results, _hours: str) -> Grid:
+    """The metric of every run beside persistence and climatology, where these have a meaning."""
+    columns = (
+        stored("configuration", "configuration"),
+        stored("repeat", "repeat"),
+        said("metric", _metric_label),
+        stored("metric_last", "last"),
+        stored("metric_best", "best"),
+        stored("metric_persistence", "persistence"),
+        stored("metric_climatology", "climatology"),
+        said("verdict", _verdict),
+    )
+    return grid("metrics", "Metric of every run", results.rows("runs"), columns)
+
+
+def _verdict(row: Row) -> str:
+    last, persistence = row["metric_last"], row["metric_persistence"]
+    if last is None or not persistence:
+        return MISSING
+    share = f"{100 * last / persistence:.0f} % of persistence"
+    return f"better ({share})" if last < persistence else f"not better ({share})"
