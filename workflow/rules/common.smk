@@ -16,6 +16,7 @@ from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
 from scalewatt.jobs.request import RESOURCES, account_of, as_resources, check_requests
 from scalewatt.results.exclusions import excluded_runs, read_exclusions
+from scalewatt.results.found import set_aside_notes
 
 
 def refuse(message):
@@ -60,6 +61,7 @@ EXCLUDED = (
     if workflow.remote_exec
     else excluded_runs(checked(read_exclusions, CAMPAIGN), Path(RESULTS))
 )
+SET_ASIDE = set_aside_notes(Path(RESULTS))
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
 CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
@@ -151,12 +153,17 @@ def runs_of(configurations):
 
 
 def files_of(runs, *names):
-    """Files of runs below the results folder; `names` as patterns of configuration and repeat."""
-    return [
+    """Files of runs below the results folder; `names` as patterns of configuration and repeat.
+
+    And the notes of earlier measurements that were set aside: Snakemake alone does not miss a run
+    whose tables are there.
+    """
+    files = [
         f"{RESULTS}/" + name.format(configuration=configuration, repeat=repeat)
         for configuration, repeat in runs
         for name in names
     ]
+    return files + [str(note) for run in runs for note in SET_ASIDE.get(tuple(run), [])]
 
 
 def code_of(*packages):

@@ -19,6 +19,8 @@ SUPERSEDED = "superseded"
 """Folder of measurements that were set aside to be made again (`remeasure`)."""
 RUN = "run"
 """A run's folder among what was set aside."""
+SET_ASIDE = "set-aside.json"
+"""Beside it: what was set aside, when and why."""
 _WORK_FOLDER = re.compile(
     r"(?P<key>(?P<configuration>.+)-(?P<repeat>[1-9][0-9]*)-(?P<sha>[0-9a-f]{12}))"
     r"(?P<data>-[0-9a-z]{6,8})?"
@@ -75,14 +77,28 @@ def published_runs(results: Path) -> dict[tuple[str, int], Published]:
 
 def superseded_runs(results: Path) -> list[Published]:
     """Return the runs whose measurement was set aside; `folder.parent` holds their tables too."""
-    found = []
+    kept = ((run, published_run(folder / RUN, *run)) for run, folder in _set_aside(results))
+    return [one for _, one in kept if one is not None]
+
+
+def set_aside_notes(results: Path) -> dict[tuple[str, int], list[Path]]:
+    """Return the notes of what was set aside, by configuration and repeat.
+
+    Whatever is made of a run depends on them: each is newer than what was made of that measurement.
+    """
+    found: dict[tuple[str, int], list[Path]] = {}
+    for run, folder in _set_aside(results):
+        if (folder / SET_ASIDE).exists():
+            found.setdefault(run, []).append(folder / SET_ASIDE)
+    return found
+
+
+def _set_aside(results: Path) -> Iterator[tuple[tuple[str, int], Path]]:
+    """The folders of what was set aside, each with its run."""
     for configuration in folders(results / SUPERSEDED):
         for repeat in folders(configuration):
-            for kept in folders(repeat) if repeat.name.isdigit() else ():
-                one = published_run(kept / RUN, configuration.name, int(repeat.name))
-                if one is not None:
-                    found.append(one)
-    return found
+            for folder in folders(repeat) if repeat.name.isdigit() else ():
+                yield (configuration.name, int(repeat.name)), folder
 
 
 def published_run(folder: Path, configuration: str, repeat: int) -> Published | None:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec, spec_sha256
 from scalewatt.errors import InputError
-from scalewatt.files import atomic_path
+from scalewatt.files import atomic_path, write_json
 from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
 from scalewatt.jobs.holder import holder_is_alive, read_holder
 from scalewatt.jobs.position import find_workdirs
@@ -34,7 +35,7 @@ from scalewatt.results.exclusions import (
     read_exclusions,
     write_exclusions,
 )
-from scalewatt.results.found import RUN, SUPERSEDED, published_run, work_folders
+from scalewatt.results.found import RUN, SET_ASIDE, SUPERSEDED, published_run, work_folders
 from scalewatt.results.queue import ask_queue
 
 WEIGHTS = "weights.pt"
@@ -179,8 +180,19 @@ def _set_aside(place: Place, run: tuple[str, int], number: int) -> None:
         _move(folder.path, kept_work / folder.path.name)
     for note in sorted((place.work / "attempts").glob(f"{key}.*")):
         _move(note, kept_work / "attempts" / note.name)
+    _note_set_aside(place, run, kept / SET_ASIDE)
     _move(place.folder(run), kept / RUN)
     _leave_weights(place, run, kept / RUN / WEIGHTS)
+
+
+def _note_set_aside(place: Place, run: tuple[str, int], path: Path) -> None:
+    """Write what Snakemake sees that the run is needed again by.
+
+    A run that is missing alone does not make it train, as long as all tables are there: they have this
+    note among their inputs. Its time makes each note another one, though it be written twice.
+    """
+    asked = latest(read_exclusions(place.campaign), run, REMEASURE)
+    write_json(path, {**(asdict(asked) if asked else {}), "set_aside_s": time.time()})
 
 
 def _tables(results: Path, run: tuple[str, int]) -> Iterator[tuple[Path, str]]:
