@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,9 @@ from scalewatt.figures.words import (
 )
 from scalewatt.results.figure_schema import panel_letter
 
-SLOT_MM = 3.9
-"""Height of one line of a panel."""
+SLOT_MM, NARROW_SLOT_MM = 3.9, 4.8
+"""Height of one line of a panel; at column width long ones are broken into two."""
+NARROW_CHARACTERS = 20
 PANEL_EXTRA_MM = 15.0
 COLUMNS, NARROW_COLUMNS = 3, 2
 PANELS = 6
@@ -73,7 +75,8 @@ def draw(table: pa.Table) -> Figure:
     columns = NARROW_COLUMNS if preset.narrow else COLUMNS
     blocks = [(own, list(slots_of(own))) for own in blocks_of(rows)]
     deep = PANELS // columns
-    heights = [len(slots) * SLOT_MM + PANEL_EXTRA_MM for _, slots in blocks for _ in range(deep)]
+    slot_mm = NARROW_SLOT_MM if preset.narrow else SLOT_MM
+    heights = [len(slots) * slot_mm + PANEL_EXTRA_MM for _, slots in blocks for _ in range(deep)]
     sentences = _note_sentences(table, rows)
     lines = len(style.note_lines(sentences, width)) + 1
     with style.applied(width):
@@ -181,7 +184,7 @@ def _draw_block(
     for place, (axes, shown, letter) in enumerate(zip(grid, panels_of(rows), letters, strict=True)):
         style.panel_letter(axes, letter)
         if place == 0:
-            _draw_title(axes, _title(rows, word))
+            _draw_title(axes, _broken(_title(rows, word), columns))
         axes.set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
         axes.grid(visible=False, axis="y")
         if _has(rows, shown.column):
@@ -190,7 +193,7 @@ def _draw_block(
             axes.set_xticks([])
             axes.set_xlabel(shown.label)
             _say_inside(axes, 0.5, (slots[0].y + slots[-1].y) / 2, "none of these runs has a value")
-        _label_slots(axes, slots, place % columns == 0)
+        _label_slots(axes, slots, place % columns == 0, columns)
 
 
 def _draw_title(axes: Axes, title: str) -> None:
@@ -242,13 +245,23 @@ def _scale(axes: Axes, extent: Sequence[float]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
 
 
-def _label_slots(axes: Axes, slots: Sequence[Slot], labelled: bool) -> None:
-    axes.set_yticks([slot.y for slot in slots], [slot.text for slot in slots])
-    axes.tick_params(axis="y", length=0, labelleft=labelled, labelsize=6.5)
+def _label_slots(axes: Axes, slots: Sequence[Slot], labelled: bool, columns: int) -> None:
+    texts = [_broken(slot.text, columns) for slot in slots]
+    axes.set_yticks([slot.y for slot in slots], texts)
+    size = 6.5 if columns == COLUMNS else 6.0
+    axes.tick_params(axis="y", length=0, labelleft=labelled, labelsize=size)
+    if columns < COLUMNS:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=style.ROUND))
     if labelled:
         for slot, label in zip(slots, axes.get_yticklabels(), strict=True):
+            label.set_linespacing(0.95)
             if slot.row is None:
-                label.set(fontweight="bold", color=style.series_style(slot.colour)["color"])
+                label.set_fontweight("bold")
+
+
+def _broken(text: str, columns: int) -> str:
+    """Long words over two lines where the figure is as wide as a column."""
+    return text if columns == COLUMNS else textwrap.fill(text, NARROW_CHARACTERS)
 
 
 def _say_inside(axes: Axes, x: float, y: float, words: str, align: str = "center") -> None:
