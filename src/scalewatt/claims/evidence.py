@@ -21,6 +21,7 @@ from typing import Any
 
 from scalewatt.campaign.model import Campaign, Series
 from scalewatt.claims.model import NotTestable
+from scalewatt.claims.origins import is_of_energy, look_at
 from scalewatt.results.statistics import Summary, summary_of
 
 Row = Mapping[str, Any]
@@ -102,7 +103,10 @@ class Point:
 
     def stat(self, name: str) -> Summary:
         """A quantity of `results.schema.QUANTITIES` over the repeats; its mean is null if unknown."""
-        return summary_of(self.row, name)
+        found = summary_of(self.row, name)
+        if found.mean is not None and is_of_energy(name):
+            look_at(self.origin)
+        return found
 
     def mean(self, name: str) -> float | None:
         """The mean of a quantity."""

@@ -7,6 +7,7 @@ from math import log2
 
 from scalewatt.claims.evidence import Evidence, Line, Point, is_full_size
 from scalewatt.claims.model import NotTestable, Outcome
+from scalewatt.claims.origins import is_of_energy
 from scalewatt.claims.rules import Number, attempt, combine, enough, over, quantity
 
 WORDS = {
@@ -32,7 +33,7 @@ def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequenc
     said = ", ".join(WORDS.get(name, name) for name in names)
     what = f"{line.title}: {said}" + (f" at n ≥ {at_least}" if at_least else "")
     enough(points, what, least)
-    if any("energy" in name or "power" in name or name.startswith("p_gpuh") for name in names):
+    if any(map(is_of_energy, names)):
         like(points)
     return points
 

@@ -88,7 +88,8 @@ def basis(evidence: Evidence) -> str:
     )
     origins = ", ".join(f"{origin} ({count})" for origin, count in sorted(counts.items(), key=str))
     return (
-        f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}; "
+        f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}"
+        f"{f' (protocol {evidence.campaign.protocol})' if evidence.campaign else ''}; "
         f"configurations by the origin of their energy: {origins or 'none with energy'}."
     )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.claims.origins import origins_looked_at
 from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
@@ -160,22 +161,29 @@ def read_claims(path: Path | None = None) -> tuple[Claim, ...]:
 
 
 def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
-    """Run a claim's check. A claim without one is a slip of the paper, or not testable."""
+    """Run a claim's check. A claim without one is a slip of the paper, or not testable.
+
+    The detail says of which origin the energies are that the check looked at, unless they are measured
+    or the paper's.
+    """
+    with origins_looked_at() as origins:
+        outcome = _outcome(claim, evidence)
+    expected = claim.expected if outcome.expected is None else outcome.expected
+    detail = outcome.detail
+    if odd := sorted(origins - {"measured", "published"}):
+        detail += f" Origin of the energy: {', '.join(odd)}."
+    return Verdict(claim.id, outcome.verdict, outcome.value, expected, detail)
+
+
+def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
     function = CHECKS.get(claim.id)
     if function is None:
-        outcome = Outcome(
-            *((SLIP, None, claim.note) if claim.kind == "inconsistency" else _without_check())
-        )
-    else:
-        try:
-            outcome = function(evidence)
-        except NotTestable as missing:
-            outcome = Outcome(NOT_TESTABLE, None, str(missing))
-        except Unresolved as missing:
-            outcome = Outcome(UNRESOLVED, None, str(missing))
-    expected = claim.expected if outcome.expected is None else outcome.expected
-    return Verdict(claim.id, outcome.verdict, outcome.value, expected, outcome.detail)
-
-
-def _without_check() -> tuple[str, None, str]:
-    return NOT_TESTABLE, None, "There is no check for this claim."
+        if claim.kind == "inconsistency":
+            return Outcome(SLIP, None, claim.note)
+        return Outcome(NOT_TESTABLE, None, "There is no check for this claim.")
+    try:
+        return function(evidence)
+    except NotTestable as missing:
+        return Outcome(NOT_TESTABLE, None, str(missing))
+    except Unresolved as missing:
+        return Outcome(UNRESOLVED, None, str(missing))

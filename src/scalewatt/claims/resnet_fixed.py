@@ -181,7 +181,7 @@ check("E07")(partial(_least_at_a_node, mode="fd_gbs_s"))
 def _paper_value(
     evidence: Evidence, gpus: int, name: str, value: float, tolerance: float, unit: str
 ) -> Outcome:
-    point = paper_point(evidence, *RESNET, "fd_lbs", gpus)
+    point = paper_point(evidence, *RESNET, "fd_lbs", gpus, 256)
     what = f"{WORDS[name]} at n = {gpus}"
     return band(what, quantity(point, name), value - tolerance, value + tolerance, unit)
 

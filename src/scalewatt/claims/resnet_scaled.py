@@ -123,9 +123,9 @@ def _proportional_to_samples(evidence: Evidence) -> Outcome:
 
 @check("F06")
 def _mean_per_sample(evidence: Evidence) -> Outcome:
-    line = evidence.line(*RESNET, "sd_lbs")
+    line = evidence.line(*RESNET, "sd_lbs", 256)
     points = [
-        paper_point(evidence, *RESNET, "sd_lbs", p.gpus)
+        paper_point(evidence, *RESNET, "sd_lbs", p.gpus, 256)
         for p in known(line, "energy_kwh", at_least=4)
     ]
     mean = mean_of([per_sample(p) for p in points])
@@ -217,20 +217,20 @@ def _around(value: float) -> tuple[float, float]:
     return 0.95 * value, 1.05 * value
 
 
-def _per_sample_at(evidence: Evidence, mode: str, gpus: int, value: float) -> Outcome:
-    point = paper_point(evidence, *RESNET, mode, gpus)
+def _per_sample_at(evidence: Evidence, mode: str, gbs: int, gpus: int, value: float) -> Outcome:
+    point = paper_point(evidence, *RESNET, mode, gpus, gbs)
     return band(
         f"energy per dataset sample at n = {gpus}", per_sample(point), *_around(value), "Wh"
     )
 
 
-for _id, _mode, _gpus, _value in (
-    ("F14", "sd_gbs_s", 4, 0.0221),
-    ("F15", "sd_gbs_s", 16, 0.0260),
-    ("F16", "sd_gbs_l", 32, 0.0238),
-    ("F17", "sd_gbs_l", 256, 0.0260),
+for _id, _mode, _gbs, _gpus, _value in (
+    ("F14", "sd_gbs_s", 256, 4, 0.0221),
+    ("F15", "sd_gbs_s", 256, 16, 0.0260),
+    ("F16", "sd_gbs_l", 8192, 32, 0.0238),
+    ("F17", "sd_gbs_l", 8192, 256, 0.0260),
 ):
-    check(_id)(partial(_per_sample_at, mode=_mode, gpus=_gpus, value=_value))
+    check(_id)(partial(_per_sample_at, mode=_mode, gbs=_gbs, gpus=_gpus, value=_value))
 
 
 @check("F18")
