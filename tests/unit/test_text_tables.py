@@ -10,11 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figure_schema import TABLE1
-from scalewatt.results.text_tables import latex, markdown, origin_sentence
+from scalewatt.results.figure_schema import TABLE1, TABLE1_QUANTITIES
+from scalewatt.results.metadata import with_metadata
+from scalewatt.results.text_tables import latex, markdown, origin_sentence, shortened_ids
+
+UNKNOWN = {f"{name}{end}": None for name in TABLE1_QUANTITIES for end in ("_sd", "_low", "_high")}
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -23,6 +28,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "gpus": 16,
         "local_batch_size": 1,
         "global_batch_size": 16,
+        **UNKNOWN,
         "energy_kwh": 144.87,
         "energy_per_node_kwh": 36.2175,
         "runtime_h": 43.28,
@@ -35,12 +41,12 @@ def row(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def made(*rows: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), schema=TABLE1)
+def made(*rows: dict[str, Any], **said: Any) -> pa.Table:
+    return with_metadata(pa.Table.from_pylist(list(rows), schema=TABLE1), said)
 
 
 def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
 
 
 def typeset(text: str) -> str:
@@ -50,10 +56,11 @@ def typeset(text: str) -> str:
 
 def latex_rows(text: str) -> list[list[str]]:
     found = re.findall(r"^(.*)\\\\$", typeset(text), re.M)
-    return [[cell.strip() for cell in line.split("&")] for line in found if "&" in line]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in found]
 
 
 HEADS = ["Device", "GPUs", "LBS", "GBS", "Energy (kWh)", "Energy per node (kWh)", "Run time (h)"]
+BOTH = pytest.mark.parametrize("form", [markdown, latex])
 
 
 def test_markdown_has_a_head_a_rule_and_a_line_for_each_row() -> None:
@@ -62,7 +69,7 @@ def test_markdown_has_a_head_a_rule_and_a_line_for_each_row() -> None:
     assert cells(lines[0])[7:] == ["GPUh (h)", "Z500 RMSE (m²/s²)"]
     assert set(cells(lines[1])) == {"---", "--:"}
     assert cells(lines[2]) == [
-        "a100", "16", "1", "16", "144.9", "36.22", "43.28", "692.5", "91.25",
+        "a100", "16", "1", "16", "144.87", "36.218", "43.28", "692.55", "91.25",
     ]  # fmt: skip
     assert cells(lines[3])[1] == "32"
     assert lines[4] == ""
@@ -78,18 +85,90 @@ def test_latex_is_one_tabular_whose_lines_have_its_columns() -> None:
     assert columns is not None and columns[1] == "lrrrrrrrr"
     rows = latex_rows(text)
     assert [len(cells) for cells in rows] == [9, 9, 9]
-    assert rows[1][:5] == ["a100", "16", "1", "16", "144.9"]
+    assert rows[1][:5] == ["a100", "16", "1", "16", "144.87"]
 
 
-def test_latex_has_no_character_that_needs_escaping() -> None:
-    body = typeset(latex(made(row(device="my_gpu", energy_kwh=None))))
-    assert r"my\_gpu" in body
+def test_latex_escapes_every_character_that_needs_it() -> None:
+    table = made(row(device="a_b&c%d#e$f{g}h~i^j\\k<l>", energy_kwh=None))
+    body = typeset(latex(table))
+    assert latex_rows(latex(table))[1][0] == (
+        r"a\_b\&c\%d\#e\$f\{g\}h\textasciitilde{}i\textasciicircum{}j\textbackslash{}k"
+        r"\textless{}l\textgreater{}"
+    )
     assert r"m\textsuperscript{2}/s\textsuperscript{2}" in body
-    assert re.search(r"(?<!\\)[_%#$]", body) is None
     assert body.isascii()
+    without_commands = re.sub(r"\\[a-z]+(\{[^{}]*\})?|\\.", "", body)
+    assert re.search(r"[_%#$~^\\]", without_commands) is None
 
 
-@pytest.mark.parametrize("form", [markdown, latex])
+@given(st.text(alphabet="ab_&%#${}~^\\", max_size=12))
+def test_no_device_name_opens_or_closes_a_latex_group_or_cell(name: str) -> None:
+    text = latex(made(row(device=name)))
+    plain = re.sub(r"\\textbackslash\{\}|\\text\w+\{\}|\\[{}&%$#_]", "", text)
+    assert plain.count("{") == plain.count("}")
+    assert all(len(cells) == 9 for cells in latex_rows(text))
+
+
+def test_a_bar_in_a_name_makes_no_column_of_markdown() -> None:
+    lines = markdown(made(row(device="a|b"))).splitlines()
+    assert len(cells(lines[2])) == 9
+
+
+@BOTH
+def test_repeats_show_half_of_their_interval_to_its_second_digit(form: Any) -> None:
+    spread = {"energy_kwh": 33.277, "energy_kwh_sd": 0.2665, "energy_kwh_high": 33.608}
+    text = form(made(row(n_repeats=5, **spread)))
+    assert {markdown: "33.28 ± 0.33", latex: r"33.28 $\pm$ 0.33"}[form] in text
+    assert "Means of 5 repeats" in text and "half of the 95" in text
+
+
+@pytest.mark.parametrize(
+    ("mean", "high", "shown"),
+    [
+        (5421.3, 5541.3, "5421 ± 120"),
+        (120.7, 126.0, "120.7 ± 5.3"),
+        (0.001234, 0.0012352, "0.0012340 ± 0.0000012"),
+        (10.0, 10.0, "10 ± 0"),
+        (692.55, None, "692.55"),
+        (1234567.0, None, "1234567"),
+        (0.0, None, "0"),
+    ],
+)
+def test_a_number_has_the_digits_that_mean_something(
+    mean: float, high: float | None, shown: str
+) -> None:
+    line = markdown(made(row(runtime_h=mean, runtime_h_high=high, n_repeats=2))).splitlines()[2]
+    assert cells(line)[6] == shown
+
+
+@BOTH
+def test_single_runs_among_repeats_have_no_spread_and_are_counted(form: Any) -> None:
+    several = row(n_repeats=3, energy_kwh_high=150.0, energy_kwh_sd=2.0)
+    text = form(made(row(), several))
+    assert "single runs have none" in text
+    lines = {markdown: lambda: [cells(x) for x in text.splitlines()[:4] if "---" not in x]}
+    rows = lines.get(form, lambda: latex_rows(text))()
+    assert [r[9] for r in rows] == ["Runs", "1", "3"]
+    assert [("±" in r[4] or "pm" in r[4]) for r in rows] == [False, False, True]
+    assert "Single runs" in form(made(row()))
+
+
+@BOTH
+def test_n_on_a_cpu_counts_processes(form: Any) -> None:
+    text = form(made(row(), gpu_word="processes"))
+    assert "Processes" in text and "Process hours (h)" in text
+    assert "GPUs" not in text and "GPUh" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("top1_error_percent", "Top-1 error (%)"), ("hits", "hits"), ("several", "Metric")],
+)
+def test_the_metric_has_its_own_head(name: str, head: str) -> None:
+    assert cells(markdown(made(row(), metric_name=name)).splitlines()[0])[8] == head
+
+
+@BOTH
 def test_an_unknown_energy_is_a_dash_and_not_zero(form: Any) -> None:
     text = form(made(row(energy_kwh=None, energy_per_node_kwh=None)))
     line = next(line for line in text.splitlines() if "a100" in line)
@@ -104,6 +183,15 @@ def test_a_table_says_on_its_face_where_the_energies_come_from(origin: str) -> N
     assert f"{origin} (cpu)" in typeset(latex(table))
 
 
+@BOTH
+def test_rows_that_differ_in_origin_or_scope_say_so_each(form: Any) -> None:
+    ours, theirs = row(), row(energy_origin="published", energy_scope="gpu+cpu")
+    text = form(made(ours, theirs))
+    assert "Energy origin" in text
+    assert "measured: GPU, CPU and RAM" in text and "published: GPU and CPU" in text
+    assert "Energy origin" not in form(made(ours, ours))
+
+
 def test_every_origin_and_scope_is_named_once() -> None:
     a100 = row()
     h100 = row(device="h100", energy_scope="gpu+cpu")
@@ -115,23 +203,45 @@ def test_every_origin_and_scope_is_named_once() -> None:
     assert "unknown (no sensor)" in origin_sentence(made(a100, lost))
 
 
-@pytest.mark.parametrize("form", [markdown, latex])
+@BOTH
+def test_what_is_missing_or_excluded_is_named_with_the_reason(form: Any) -> None:
+    out = [{"configuration": "a", "repeat": r, "reason": "the node was shared."} for r in (1, 3)]
+    other = {"configuration": "b", "repeat": 2, "reason": "50 % of samples lost"}
+    text = form(made(row(), missing=["c-n004-x", "c-n008-x"], excluded=[*out, other]))
+    percent = {markdown: "%", latex: r"\%"}[form]
+    opened, closed = {markdown: ("{", "}"), latex: (r"\{", r"\}")}[form]
+    assert f"No finished run of c-n{opened}004,008{closed}-x." in text
+    assert (
+        f"Excluded: a/1 and a/3 (the node was shared); b/2 (50 {percent} of samples lost)." in text
+    )
+
+
+def test_ids_that_differ_in_more_than_n_are_named_apart() -> None:
+    ids = ["m-a100-n004-full", "m-h100-n004-full", "odd", "m-a100-n1024-full"]
+    assert shortened_ids(ids) == ["m-a100-n{004,1024}-full", "m-h100-n004-full", "odd"]
+
+
+@BOTH
 def test_a_table_without_finished_runs_says_so(form: Any) -> None:
-    assert "No finished run" in typeset(form(made()))
+    assert "No finished run." in typeset(form(made()))
+    assert "No finished run of a." in typeset(form(made(missing=["a"])))
+
+
+def definition(**changes: Any) -> dict[str, Any]:
+    return {
+        "figure": "table1",
+        "campaign": "made",
+        "runs": [["a", 1], ["b", 1]],
+        "missing": [NAME],
+        "points": [{"label": n, "configuration": n} for n in ("b", NAME, "a")],
+    } | changes
 
 
 def test_table1_is_written_in_four_forms_with_the_chosen_rows_in_order(tmp_path: Path) -> None:
     for name, gpus in (("b", 8), ("a", 4)):
         make_run(tmp_path, WHOLE, spec=make_spec(configuration=name, gpus=gpus, device="a100"))
     out = tmp_path / "tables" / "table1.parquet"
-    definition = {
-        "figure": "table1",
-        "campaign": "made",
-        "runs": [["a", 1], ["b", 1]],
-        "missing": [NAME],
-        "points": [{"label": n, "configuration": n} for n in ("b", NAME, "a")],
-    }
-    write_figure_table(definition, tmp_path, out)
+    write_figure_table(definition(), tmp_path, out)
     found = pq.read_table(out)
     assert found.schema.equals(TABLE1)
     assert found["configuration"].to_pylist() == ["b", "a"]
@@ -139,6 +249,7 @@ def test_table1_is_written_in_four_forms_with_the_chosen_rows_in_order(tmp_path:
     assert found["metric_last"].to_pylist() == [25.0, 25.0]
     assert found["gpu_hours"].to_pylist() == pytest.approx([8.0, 4.0])
     assert "| a100 | 8 |" in out.with_suffix(".md").read_text()
+    assert NAME in out.with_suffix(".md").read_text()
     assert latex_rows(out.with_suffix(".tex").read_text())[1][:2] == ["a100", "8"]
     with open(out.with_suffix(".csv"), newline="") as file:
         assert [r["energy_origin"] for r in csv.DictReader(file)] == ["measured"] * 2

@@ -31,6 +31,7 @@ from scalewatt.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures import variants as figure_module
 from scalewatt.figures.draw import draw_figure
+from scalewatt.report.definition import Definition
 from scalewatt.report.report import write_report
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_schema import VARIANTS as VARIANTS_SCHEMA
@@ -561,9 +562,9 @@ def test_a_table_that_lacks_a_column_is_named(results: Path, tmp_path: Path, tab
 
 
 def test_the_report_shows_variants_where_there_are_some(results: Path, tmp_path: Path) -> None:
-    for tables, shown in ((results / "tables", True), (tmp_path, False)):
-        out = tmp_path / "report.html"
-        write_report(tables, results / "figures", out, "variants")
+    for folder, figures in ((results, ("variants",)), (tmp_path, ())):
+        out, shown = tmp_path / "report.html", bool(figures)
+        write_report(folder, out, Definition("variants", figures=figures))
         page = out.read_text()
         assert ('id="variants"' in page) == shown
         assert ("loader synthetic" in page) == shown

@@ -16,11 +16,11 @@ from scalewatt.results.published import (
 Row = dict[str, Any]
 
 _SOURCES = {
-    "paper_table1": "its Table 1",
-    "paper_text_3.2.2": "its section 3.2.2",
-    "paper_text_3.3.1": "its section 3.3.1",
-    "paper_text_3.3.2": "its section 3.3.2",
-    "authors_code_fig3": "its authors' code for Figure 3",
+    "paper_table1": "Table 1",
+    "paper_text_3.2.2": "section 3.2.2",
+    "paper_text_3.3.1": "section 3.3.1",
+    "paper_text_3.3.2": "section 3.3.2",
+    "authors_code_fig3": "the authors' code for Figure 3",
 }
 
 

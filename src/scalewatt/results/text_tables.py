@@ -119,10 +119,8 @@ def _with_half(mean: float | None, high: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    """Four digits, or all before the point."""
-    if value == 0 or not 1e-4 <= abs(value) < 1e12:
-        return f"{value:.4g}"
-    return f"{value:.{max(3 - math.floor(math.log10(abs(value))), 0)}f}"
+    """Five digits, or all before the point; no zeros at the end, as nobody measured them."""
+    return f"{value:.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:.5g}"
 
 
 # --- words under the table ------------------------------------------------------------------------
@@ -146,7 +144,7 @@ def left_out_sentences(table: pa.Table) -> list[str]:
     said = metadata(table)
     found = []
     if said.get("missing"):
-        found.append(f"No finished run of {_enumerated(said['missing'])}.")
+        found.append(f"No finished run of {_enumerated(shortened_ids(said['missing']))}.")
     reasons: dict[str, list[str]] = {}
     for one in said.get("excluded", []):
         reasons.setdefault(one["reason"], []).append(f"{one['configuration']}/{one['repeat']}")
@@ -154,6 +152,19 @@ def left_out_sentences(table: pa.Table) -> list[str]:
         parts = [f"{_enumerated(runs)} ({why.rstrip('.')})" for why, runs in reasons.items()]
         found.append(f"Excluded: {'; '.join(parts)}.")
     return found
+
+
+def shortened_ids(configurations: Sequence[str]) -> list[str]:
+    """Ids of configurations; those that differ only in n share one: `…-n{004,008}-…`."""
+    counts: dict[tuple[str, str], list[str]] = {}
+    for id_ in configurations:
+        match = re.fullmatch(r"(.*-n)(\d{3,})(-.*)", id_)
+        before, count, after = match.groups() if match else (id_, "", "")
+        counts.setdefault((before, after), []).append(count)
+    return [
+        before + (found[0] if len(found) == 1 else "{" + ",".join(found) + "}") + after
+        for (before, after), found in counts.items()
+    ]
 
 
 def closing_sentences(table: pa.Table, *said: str) -> list[str]:
