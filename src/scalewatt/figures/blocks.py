@@ -69,42 +69,47 @@ class Label:
     text: str
 
 
-def write_labels(axes: Axes, labels: Sequence[Label], size_mm: tuple[float, float]) -> None:
-    """Write each label beside its point, where it covers no other label; none where there is no room.
+def write_labels(
+    axes: Axes,
+    labels: Sequence[Label],
+    marks: Sequence[tuple[float, float]],
+    size_mm: tuple[float, float],
+) -> None:
+    """Write each label beside its point, where it covers no other label and no mark; else not at all.
 
-    The limits of the axes are set, and `size_mm` is about their size on paper. Points come before
-    words: a place that covers fewer of the labelled points is preferred.
+    The limits of the axes are set, and `size_mm` is about their size on paper.
     """
     across, upright = (mm / style.MM_PER_INCH * 72 for mm in size_mm)
     to_axes = axes.transData + axes.transAxes.inverted()
-    places = [to_axes.transform((one.x, one.y)) for one in labels]
-    points = [(float(x) * across, float(y) * upright) for x, y in places]
-    marks = [(x - 3, y - 3, x + 3, y + 3) for x, y in points]
-    taken: list[Extent] = []
-    for one, (x, y) in zip(labels, points, strict=True):
-        width, height = 0.58 * LABEL_SIZE * len(one.text), 1.1 * LABEL_SIZE
-        found = []
-        for order, (right, up) in enumerate(_PLACES):
-            left = x + right if right > 0 else x + right - width
-            low = y + up - height / 2
-            box = (left, low, left + width, low + height)
-            inside = box[0] >= 0 and box[2] <= across + 8 and box[1] >= 0 and box[3] <= upright
+
+    def on_paper(x: float, y: float) -> tuple[float, float]:
+        right, up = to_axes.transform((x, y))
+        return float(right) * across, float(up) * upright
+
+    taken = [(x - 2.5, y - 2.5, x + 2.5, y + 2.5) for x, y in (on_paper(*mark) for mark in marks)]
+    for one in labels:
+        x, y = on_paper(one.x, one.y)
+        for right, up in _PLACES:
+            box = _extent(one.text, x + right, y + up, right > 0)
+            inside = box[0] >= 0 and box[2] <= across + 2 and box[1] >= 0 and box[3] <= upright
             if inside and not any(_overlap(box, other) for other in taken):
-                found.append((sum(_overlap(box, mark) for mark in marks), order, box, (right, up)))
-        if not found:
-            continue
-        _, _, box, (right, up) = min(found)
-        taken.append(box)
-        axes.annotate(
-            one.text,
-            (one.x, one.y),
-            (right, up),
-            textcoords="offset points",
-            ha="left" if right > 0 else "right",
-            va="center_baseline",
-            fontsize=LABEL_SIZE,
-            zorder=6,
-        ).set_in_layout(False)
+                taken.append(box)
+                _write_label(axes, one, right, up)
+                break
+
+
+def _write_label(axes: Axes, one: Label, right: float, up: float) -> None:
+    axes.annotate(
+        one.text,
+        (one.x, one.y),
+        (right, up),
+        textcoords="offset points",
+        ha="left" if right > 0 else "right",
+        va="center_baseline",
+        fontsize=LABEL_SIZE,
+        zorder=6,
+        bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.2},
+    ).set_in_layout(False)
 
 
 LABEL_SIZE = 6.0
@@ -127,3 +132,10 @@ Extent = tuple[float, float, float, float]
 
 def _overlap(one: Extent, other: Extent) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _extent(text: str, x: float, y: float, rightwards: bool) -> Extent:
+    """About what a text covers, in points, that begins (or ends) at x and is centred on y."""
+    width, height = 0.58 * LABEL_SIZE * len(text), 1.1 * LABEL_SIZE
+    left = x if rightwards else x - width
+    return left, y - height / 2, left + width, y + height / 2

@@ -143,10 +143,10 @@ def _draw_panels(grid: Sequence[Axes], slots: Sequence[Slot]) -> None:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
         axes.tick_params(axis="y", length=0)
     grid[0].set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
-    grid[0].set_yticks([slot.y for slot in slots], [slot.text for slot in slots])
-    for slot, label in zip(slots, grid[0].get_yticklabels(), strict=True):
+    grid[0].set_yticks([slot.y for slot in bars], [slot.text for slot in bars])
+    for slot in slots:
         if not slot.rows:
-            label.set(fontweight="bold")
+            _write(grid[0], 0.0, slot.y, slot.text, weight="bold")
 
 
 def _draw_bars(axes: Axes, bars: Sequence[Slot], energy: Quantity | None) -> None:
@@ -160,7 +160,7 @@ def _draw_bars(axes: Axes, bars: Sequence[Slot], energy: Quantity | None) -> Non
         total = _sum(slot.rows, "energy_kwh")
         if not total:
             words = "energy not known" if total is None else "0"
-            _write(axes, 0.0, slot.y, words, style.GREY)
+            _write(axes, 0.0, slot.y, words, color=style.GREY)
             continue
         unit = energy.factor if energy else 100.0 / total
         low, high = slot.y - BAR / 2, slot.y + BAR / 2
@@ -193,10 +193,10 @@ def _box(left: float, right: float, low: float, high: float) -> Box:
     return [(left, low), (right, low), (right, high), (left, high)]
 
 
-def _write(axes: Axes, x: float, y: float, text: str, colour: str = style.INK) -> None:
+def _write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     """Small words right of a bar's end."""
     place: Any = {"textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6}
-    axes.annotate(text, (x, y), (3, 0), color=colour, **place).set_in_layout(False)
+    axes.annotate(text, (x, y), (3, 0), **(place | look)).set_in_layout(False)
 
 
 def _sum(rows: Iterable[Row], column: str) -> float | None:

@@ -40,6 +40,8 @@ from scalewatt.results.figure_schema import panel_letter
 PANEL_HEIGHT_MM = 58.0
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
 """The table's columns on the horizontal axes, and the quantities that they are."""
+MOST_LABELS = 12
+"""Of more curves in a panel only some are labelled."""
 PALEST = 0.55
 """How much white is in the colour of a series' smallest n; its largest has none."""
 
@@ -48,7 +50,8 @@ PALEST = 0.55
 class Curve:
     """One configuration: its look, and the (x, y) of each of its runs."""
 
-    label: str
+    series: str
+    gpus: int
     look: dict[str, Any]
     runs: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
 
@@ -117,7 +120,7 @@ def curves(rows: Sequence[Row], cost: str, looks: dict[str, dict[str, Any]]) -> 
             if points:
                 runs.append((tuple(x for x, _ in points), tuple(y for _, y in points)))
         if runs:
-            yield Curve(f"{own[0]['gpus']}", looks[configuration], tuple(runs))
+            yield Curve(own[0]["series"], own[0]["gpus"], looks[configuration], tuple(runs))
 
 
 def _looks(rows: Sequence[Row], width: float) -> dict[str, dict[str, Any]]:
@@ -157,8 +160,20 @@ def _draw_panel(
     if positive:
         style.log_axis(axes, "x", positive, 10, dense=True)
     style.linear_axis(axes, [v for curve in found for _, y in curve.runs for v in y], False)
-    ends = [(curve.mean[0][-1] * shown.factor, curve.mean[1][-1], curve.label) for curve in found]
-    write_labels(axes, [Label(*end) for end in ends], size_mm)
+    _label_ends(axes, found, shown, size_mm)
+
+
+def _label_ends(
+    axes: Axes, found: Sequence[Curve], shown: Quantity, size_mm: tuple[float, float]
+) -> None:
+    """n at the curves' ends; of many curves at those of each series' smallest and largest n."""
+    ends = [(curve.mean[0][-1] * shown.factor, curve.mean[1][-1]) for curve in found]
+    labels = []
+    for curve, end in zip(found, ends, strict=True):
+        counts = [other.gpus for other in found if other.series == curve.series]
+        if len(found) <= MOST_LABELS or curve.gpus in (min(counts), max(counts)):
+            labels.append(Label(*end, f"{curve.gpus}"))
+    write_labels(axes, labels, ends, size_mm)
 
 
 def _draw_curve(axes: Axes, curve: Curve, shown: Quantity) -> None:

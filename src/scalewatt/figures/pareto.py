@@ -125,7 +125,8 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context) -> None:
         for front in fronts(points)
         for p in front
     ]
-    write_labels(axes, labels, context.size_mm)
+    marks = [(point["x"] * cost.factor, point["y"]) for point in points]
+    write_labels(axes, labels, marks, context.size_mm)
 
 
 def _draw_point(axes: Axes, point: Row, cost: Quantity, context: _Context) -> None:

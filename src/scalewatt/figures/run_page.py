@@ -1,0 +1,329 @@
+"""One page for each run: the power of every device against time, with its stages shaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from scalewatt.figures import style
+from scalewatt.figures.blocks import paler
+from scalewatt.figures.words import counted, origin_phrase
+from scalewatt.files import atomic_path
+from scalewatt.results.run_page_table import BINS, Band, RunPage, Segment, Span, Trace, read_page
+
+KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "Memory", "unused_gpu": "GPUs not held"}
+STAGES: dict[str, tuple[str, str]] = {
+    "startup": ("#b0b0b0", ""),
+    "stage_data": ("#8a1f4e", "xxx"),
+    "train": ("#4a7fc4", ""),
+    "evaluate_train": ("#35b199", "..."),
+    "validate": ("#e2aa1c", "///"),
+    "checkpoint": ("#404040", ""),
+    "shutdown": ("#b0b0b0", "\\\\\\"),
+}
+"""Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
+TINT = 0.82
+MOST_FLAGS = 8
+_METADATA: dict[str, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "png": {"Software": None},
+}
+# Where a run's page has its small words: its panels are lower than those of other figures.
+_SMALL = 6.0
+
+
+def draw_pages(
+    results: Path, configuration: str, repeats: Sequence[int], excluded: Mapping[str, str]
+) -> list[Path]:
+    """Write figures/runs/<configuration>/<repeat>.pdf and .png below `results`, for each repeat.
+
+    `excluded`: why repeats (as text) are left out of everything else.
+    """
+    written = []
+    for repeat in repeats:
+        page = read_page(results, configuration, repeat, excluded.get(str(repeat)))
+        stem = results / "figures" / "runs" / configuration / str(repeat)
+        with style.applied():
+            figure = draw(page)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+            for suffix, metadata in _METADATA.items():
+                path = stem.with_name(f"{stem.name}.{suffix}")
+                with atomic_path(path) as temporary:
+                    figure.savefig(temporary, format=suffix, metadata=metadata)
+                written.append(path)
+    return written
+
+
+def draw(page: RunPage) -> Figure:
+    """A strip of stages, and a panel for each node and device kind, or of many nodes for each kind."""
+    panels = _panels(page)
+    heights = [4.0, *([max(17.0, min(38.0, 190.0 / max(len(panels), 1)))] * max(len(panels), 1))]
+    sentences = note_sentences(page)
+    with style.applied():
+        small = style.lines_mm(len(style.note_lines(sentences)), style.PAGE.note_size)
+        figure = style.new_figure(sum(heights) + small + 34)
+        grid = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+        figure.suptitle(title(page), x=0.012, ha="left", fontsize=7.5, linespacing=1.5)
+        _draw_strip(grid[0], page)
+        if not panels:
+            style.say_instead(grid[1], "No power of any device was recorded.")
+        for axes, (words, lines) in zip(grid[1:], panels, strict=False):
+            _draw_panel(axes, words, lines, page)
+        _time_axis(grid, page)
+        figure.legend(handles=_handles(page), loc="outside upper right", ncols=7, handlelength=1.8)
+        style.notes(figure, sentences)
+    return figure
+
+
+def title(page: RunPage) -> str:
+    """Two or three lines: which run, its totals with their origin and scope, whether it is excluded."""
+    row = page.row
+    nodes = f"{len(page.nodes)} node{'s' if len(page.nodes) != 1 else ''}"
+    ranks = counted(row["gpus"], "processes" if row["torch_device"] == "cpu" else "GPUs")
+    lines = [
+        f"{row['configuration']}, repeat {row['repeat']}: {ranks} on {nodes},"
+        f" {row['device_name'] or row['device']}",
+        f"{energy_words(row)}; run time {_duration(row['runtime_s'])}",
+    ]
+    if row["excluded"] is not None:
+        lines.append(f"Excluded from tables and figures: {row['excluded']}")
+    return "\n".join(lines)
+
+
+def energy_words(row: Mapping[str, Any]) -> str:
+    """Energy with origin, scope and coverage; what was recorded where the energy is not known."""
+    scope, coverage = row["energy_scope"], row["coverage"]
+    covered = "" if coverage is None else f", coverage {_percent(coverage)}"
+    if scope is None:
+        return "No device has a sensor or an estimate, so no energy"
+    if row["energy_kwh"] is None:
+        recorded = _energy(row["recorded_energy_kwh"] or 0.0)
+        return f"Energy not known ({recorded} recorded of {scope}{covered})"
+    phrase = origin_phrase(row["energy_origin"], scope)
+    return f"Energy {_energy(row['energy_kwh'])} {phrase}, scope {scope}{covered}"
+
+
+def note_sentences(page: RunPage) -> list[str]:
+    """What is shown, waiting between segments, discarded energy, and the flags in words."""
+    thinned = any(len(trace.time_s) == 2 * BINS for trace in page.traces)
+    sentences = [
+        "Band: least to greatest power of a device; line: mean of the devices."
+        if page.bands
+        else "Strokes reach from the least to the greatest sample of their place."
+        if thinned
+        else "Every sample; gaps are gaps."
+    ]
+    waited = sum(one.waited_s for one in page.segments)
+    if len(page.segments) > 1:
+        sentences.append(
+            f"{len(page.segments)} segments, one after another; the waiting between them"
+            f" ({_duration(waited)}) is left out."
+        )
+    lost = page.row["discarded_energy_kwh"]
+    if lost:
+        sentences.append(f"{_energy(lost)} of it were discarded: that work was done again.")
+    flags = json.loads(page.row["flags"])
+    said = [
+        f"{one['code'].replace('_', ' ')}: {one['device'] + ': ' if one['device'] else ''}{one['detail']}"
+        for one in flags
+        if one["code"] != "absent"
+    ]
+    sentences += said[:MOST_FLAGS]
+    if len(said) > MOST_FLAGS:
+        sentences.append(f"… and {len(said) - MOST_FLAGS} more flags, in the energy table.")
+    return sentences if said else [*sentences, "No flags."]
+
+
+def visible_spans(spans: Sequence[Span], length_s: float) -> list[Span]:
+    """The stages in at most BINS parts of the time: each part is of the stage that fills most of it.
+
+    Short runs keep their stages as they are.
+    """
+    if not spans or len(spans) < 40 or length_s <= 0:
+        return list(spans)
+    width = length_s / BINS
+    names = sorted({span.stage for span in spans})
+    filled = np.zeros((len(names), BINS))
+    for span in spans:
+        edges = np.arange(BINS + 1) * width
+        first = min(int(span.start_s / width), BINS - 1)
+        last = min(int(span.end_s / width), BINS - 1)
+        low = np.maximum(edges[first : last + 1], span.start_s)
+        high = np.minimum(edges[first + 1 : last + 2], span.end_s)
+        filled[names.index(span.stage), first : last + 1] += np.maximum(high - low, 0.0)
+    winners = np.where(filled.max(axis=0) > 0, filled.argmax(axis=0), -1)
+    cuts = [0, *(np.flatnonzero(np.diff(winners)) + 1).tolist(), BINS]
+    return [
+        Span(names[winners[start]], start * width, end * width)
+        for start, end in pairwise(cuts)
+        if winners[start] >= 0
+    ]
+
+
+Lines = Sequence[Trace] | Band
+
+
+def _panels(page: RunPage) -> list[tuple[str, Lines]]:
+    """The words of each panel, and what it shows."""
+    if page.bands:
+        nodes = len(page.nodes)
+        return [
+            (f"{KIND_WORDS[one.device_kind]}\n({one.devices} on {nodes} nodes)", one)
+            for one in page.bands
+        ]
+    groups: dict[tuple[str, str], list[Trace]] = {}
+    for trace in page.traces:
+        groups.setdefault(trace.device[:2], []).append(trace)
+    return [
+        (KIND_WORDS[kind] + (f"\n{node}" if len(page.nodes) > 1 else ""), found)
+        for (node, kind), found in groups.items()
+    ]
+
+
+def _length(page: RunPage) -> float:
+    return page.segments[-1].end_s if page.segments else 0.0
+
+
+def _draw_strip(axes: Axes, page: RunPage) -> None:
+    """The stages in full colour, named where there is room."""
+    length = _length(page)
+    shown = visible_spans(page.spans, length)
+    for stage, (colour, hatch) in STAGES.items():
+        ranges = [(one.start_s, one.end_s - one.start_s) for one in shown if one.stage == stage]
+        if ranges:
+            axes.broken_barh(
+                ranges, (0, 1), facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0
+            )
+    for one in shown:
+        words = one.stage.replace("_", " ")
+        if one.end_s - one.start_s > 0.0125 * len(words) * length:
+            middle = (one.start_s + one.end_s) / 2
+            box = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
+            place: Any = {"ha": "center", "va": "center_baseline", "fontsize": _SMALL, "bbox": box}
+            axes.text(middle, 0.5, words, **place).set_in_layout(False)
+    axes.set_ylim(0, 1)
+    axes.set_axis_off()
+    if not page.spans:
+        axes.text(0, 0.5, "no stages were recorded", color=style.GREY, fontsize=_SMALL, va="center")
+
+
+def _draw_panel(axes: Axes, words: str, lines: Lines, page: RunPage) -> None:
+    axes.set_ylabel(f"{words}\npower (W)", fontsize=_SMALL + 0.5)
+    shown = visible_spans(page.spans, _length(page))
+    for stage, (colour, _) in STAGES.items():
+        ranges = [(one.start_s, one.end_s - one.start_s) for one in shown if one.stage == stage]
+        if ranges:
+            axes.broken_barh(
+                ranges,
+                (0, 1),
+                transform=axes.get_xaxis_transform(),
+                facecolor=paler(colour, TINT),
+                linewidth=0,
+                zorder=0,
+            )
+    if isinstance(lines, Band):
+        colour = style.COLOURS[0]
+        axes.fill_between(
+            lines.time_s, lines.low_w, lines.high_w, color=paler(colour, 0.55), linewidth=0
+        )
+        axes.plot(lines.time_s, lines.mean_w, color=colour, linewidth=0.7)
+        values = np.concatenate([lines.low_w, lines.high_w])
+    else:
+        for place, trace in enumerate(lines):
+            look: Any = {"color": style.COLOURS[place % len(style.COLOURS)], "linewidth": 0.6}
+            axes.plot(trace.time_s, trace.power_w, **look, alpha=0.9)
+        values = np.concatenate([trace.power_w for trace in lines])
+    known = values[np.isfinite(values)]
+    if len(known):
+        style.linear_axis(axes, [float(known.min()), float(known.max())], from_zero=True)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=style.ROUND))
+    for segment in page.segments[1:]:
+        axes.axvline(segment.start_s, color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)))
+
+
+def _time_axis(grid: Sequence[Axes], page: RunPage) -> None:
+    """The same time on all axes, in a unit that suits it; segments named over the first panel."""
+    length = _length(page) or 1.0
+    unit, words = next(
+        (unit, words)
+        for unit, words, least in ((3600.0, "h", 7200.0), (60.0, "min", 180.0), (1.0, "s", 0.0))
+        if length >= least
+    )
+    last = grid[-1]
+    last.set_xlim(0, length)
+    last.set_xlabel(f"Time since the start ({words})")
+    steps = MaxNLocator(nbins=10, steps=style.ROUND).tick_values(0, length / unit)
+    last.set_xticks([step * unit for step in steps if 0 <= step * unit <= length])
+    last.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: style.plain_number(round(value / unit, 6)))
+    )
+    if len(page.segments) > 1:
+        for segment in page.segments:
+            _name_segment(grid[1], segment, length)
+
+
+def _name_segment(axes: Axes, segment: Segment, length: float) -> None:
+    text = f"segment {segment.number}"
+    if segment.end_s - segment.start_s < 0.0095 * len(text) * length:
+        text = f"{segment.number}"
+    axes.annotate(
+        text,
+        (segment.start_s, 1),
+        (2, -1),
+        xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points",
+        va="top",
+        fontsize=_SMALL,
+        bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.3},
+    ).set_in_layout(False)
+
+
+def _handles(page: RunPage) -> list[Any]:
+    """Stages that are there, and the devices' colours."""
+    there = {span.stage for span in page.spans}
+    handles: list[Any] = [
+        Patch(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0, label=_words(stage))
+        for stage, (colour, hatch) in STAGES.items()
+        if stage in there
+    ]
+    indices = sorted({trace.device[2] for trace in page.traces})
+    if len(indices) > 1:
+        for place, index in enumerate(indices):
+            colour = style.COLOURS[place % len(style.COLOURS)]
+            handles.append(Line2D([], [], color=colour, label=f"device {index}"))
+    return handles
+
+
+def _words(stage: str) -> str:
+    return stage.replace("_", " ")
+
+
+def _energy(kwh: float) -> str:
+    """Energy in kWh, Wh or mWh, to four digits."""
+    for factor, unit in ((1.0, "kWh"), (1e3, "Wh")):
+        if kwh * factor >= 0.1:
+            return f"{style.plain_number(float(f'{kwh * factor:.4g}'))} {unit}"
+    return f"{style.plain_number(float(f'{kwh * 1e6:.4g}'))} mWh"
+
+
+def _duration(seconds: float) -> str:
+    for unit, words in ((3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.3g} {words}"
+    return f"{seconds:.3g} s"
+
+
+def _percent(share: float) -> str:
+    # 99.96 % is not 100 %.
+    return "100 %" if share >= 1 else f"{min(100 * share, 99.9):.1f} %"
