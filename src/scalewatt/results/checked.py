@@ -82,7 +82,7 @@ def _check_columns(path: Path, found: Sequence[str], schema: pa.Schema) -> None:
     similar = nearest(extra[0], missing) if extra else ""
     has = f"; it has {extra[0]}{similar}" if similar else ""
     raise InputError(
-        f"{path}: lacks the column{'s'[: len(missing) > 1]} {', '.join(missing)}{has}; "
+        f"{path}: lacks the column{_s(missing)} {', '.join(missing)}{has}; "
         "expected: all columns of docs/tables.md"
     )
 
@@ -254,7 +254,7 @@ def _check_unique(path: Path | str, table: pa.Table, unique: Sequence[str]) -> N
         if before != row:
             said = ", ".join(f"{n} {v}" for n, v in zip(unique, key, strict=True))
             raise InputError(
-                f"{path}: row {row} is of the same as row {before}: {said}; expected: each once"
+                f"{path}: row {row} stands for the same as row {before}: {said}; expected: each once"
             )
 
 
@@ -268,8 +268,7 @@ def _check_origins(path: Path | str, table: pa.Table) -> None:
     for series, rows in found.items():
         if len(rows) > 1:
             said = "; ".join(
-                f"{origin} in row{'s'[: len(own) > 1]} {_listed(own)}"
-                for origin, own in rows.items()
+                f"{origin} in row{_s(own)} {_listed(own)}" for origin, own in rows.items()
             )
             raise InputError(
                 f"{path}: series {series} has energies of several origins: {said}; expected: one "
@@ -281,3 +280,7 @@ def _check_origins(path: Path | str, table: pa.Table) -> None:
 def _listed(rows: Sequence[int], most: int = 6) -> str:
     shown = ", ".join(map(str, rows[:most]))
     return shown if len(rows) <= most else f"{shown}, … ({len(rows)} rows)"
+
+
+def _s(several: Sequence[Any]) -> str:
+    return "s" if len(several) > 1 else ""

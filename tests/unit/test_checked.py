@@ -1,0 +1,312 @@
+"""What is wrong in a table that is read back is named, with the file and the row."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalewatt.errors import InputError
+from scalewatt.files import write_table_with_csv
+from scalewatt.results.checked import POINT_KEY, RUN_KEY, metric_range, read_checked
+from scalewatt.results.figure_schema import POINTS
+
+Row = dict[str, Any]
+RUNS = pa.schema(
+    [
+        ("configuration", pa.string()),
+        ("repeat", pa.int32()),
+        ("gpus", pa.int32()),
+        ("energy_kwh", pa.float64()),
+        ("compile", pa.bool_()),
+        ("metric_name", pa.string()),
+        ("metric_last", pa.float64()),
+    ]
+)
+
+
+def run(**changes: Any) -> Row:
+    return {
+        "configuration": "resnet50, large",
+        "repeat": 1,
+        "gpus": 4,
+        "energy_kwh": 1.5,
+        "compile": None,
+        "metric_name": "top1_error_percent",
+        "metric_last": 25.0,
+    } | changes
+
+
+def point(**changes: Any) -> Row:
+    row: Row = dict.fromkeys(POINTS.names)
+    row |= {"figure": "figure2", "panel": "A", "series": "line", "configuration": "c1", "gpus": 1}
+    return row | {"energy_origin": "measured", "y_name": "energy_kwh", "y": 1.0} | changes
+
+
+def written(path: Path, *rows: Row, schema: pa.Schema = RUNS, **said: Any) -> Path:
+    """A table as the project writes it; `path` chooses Parquet or CSV of the two."""
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    table = table.replace_schema_metadata({b"scalewatt": json.dumps(said).encode()})
+    write_table_with_csv(table, path.with_suffix(".parquet"))
+    return path
+
+
+BOTH = pytest.mark.parametrize("name", ["runs.parquet", "runs.csv"])
+
+
+def refusal(path: Path, schema: pa.Schema = RUNS, **options: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        read_checked(path, schema, **options)
+    said = str(caught.value)
+    assert said.startswith(f"{path}: ") and "\n" not in said
+    assert "expected" in said
+    return said.removeprefix(f"{path}: ")
+
+
+# --- what is right is read as it is ---------------------------------------------------------------
+
+
+@BOTH
+def test_a_table_as_it_was_written_is_read_back(tmp_path: Path, name: str) -> None:
+    rows = [run(), run(repeat=2, energy_kwh=None, compile=True, metric_last=0.0)]
+    found = read_checked(written(tmp_path / name, *rows), RUNS, unique=RUN_KEY)
+    assert found.to_pylist() == rows
+    assert found.schema.equals(RUNS)
+
+
+def test_the_metadata_of_a_parquet_file_are_kept(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.parquet", run(), campaign="made")
+    stored = read_checked(path, RUNS).schema.metadata[b"scalewatt"]
+    assert json.loads(stored) == {"campaign": "made"}
+
+
+@BOTH
+def test_a_table_without_rows_is_none_the_worse(tmp_path: Path, name: str) -> None:
+    assert len(read_checked(written(tmp_path / name), RUNS, unique=RUN_KEY)) == 0
+
+
+def test_columns_more_or_in_another_order_do_no_harm(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([run()], schema=RUNS).select(RUNS.names[::-1])
+    path = tmp_path / "runs.parquet"
+    pq.write_table(table.append_column("mine", pa.array(["note"])), path)
+    assert read_checked(path, RUNS).to_pylist() == [run()]
+
+
+def test_a_spreadsheets_numbers_are_understood(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    head = ",".join(RUNS.names)
+    path.write_text(f"\ufeff{head}\r\na,1.0,4.0,2,TRUE,top1_error_percent,25\r\n", encoding="utf-8")
+    assert read_checked(path, RUNS).to_pylist() == [
+        run(configuration="a", energy_kwh=2.0, compile=True)
+    ]
+
+
+def test_numbers_of_another_width_and_dictionaries_fit(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([run()], schema=RUNS)
+    wide = table.set_column(2, "gpus", table["gpus"].cast(pa.int64()))
+    coded = wide.set_column(0, "configuration", wide["configuration"].dictionary_encode())
+    pq.write_table(coded, tmp_path / "runs.parquet")
+    assert read_checked(tmp_path / "runs.parquet", RUNS).to_pylist() == [run()]
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "configuration": st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1),
+                "gpus": st.integers(1, 2**31 - 1),
+                "energy_kwh": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+                "compile": st.none() | st.booleans(),
+            }
+        ),
+        max_size=4,
+    )
+)  # fmt: skip
+def test_csv_and_parquet_say_the_same(rows: list[Row]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.parquet"
+        written(path, *(run(**row, repeat=i) for i, row in enumerate(rows, 1)))
+        tables = [read_checked(path.with_suffix(end), RUNS) for end in (".parquet", ".csv")]
+        assert tables[0].to_pylist() == tables[1].to_pylist()
+
+
+# --- files and columns ----------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_file_that_is_not_there_or_no_table_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    assert "does not exist" in refusal(path)
+    path.write_bytes(b"\x00\xff no table")
+    with pytest.raises(InputError, match=f"^{re.escape(str(path))}: "):
+        read_checked(path, RUNS)
+
+
+@BOTH
+@pytest.mark.parametrize("rows", [0, 1])
+def test_missing_columns_are_named(tmp_path: Path, name: str, rows: int) -> None:
+    fields = [f for f in RUNS if f.name not in ("repeat", "energy_kwh")]
+    fields.append(pa.field("energy_kw", pa.float64()))
+    row = {key: value for key, value in run().items() if key in RUNS.names} | {"energy_kw": 1.0}
+    del row["repeat"], row["energy_kwh"]
+    path = written(tmp_path / name, *[row] * rows, schema=pa.schema(fields))
+    said = refusal(path)
+    assert said.startswith("lacks the columns repeat, energy_kwh; it has energy_kw")
+    assert "did you mean 'energy_kwh'?" in said
+
+
+def test_a_line_with_too_few_cells_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(",".join(RUNS.names) + "\na,1\n")
+    with pytest.raises(InputError, match=r"runs\.csv: line 2: expected 7 cells"):
+        read_checked(path, RUNS)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("energy_kwh", pa.array([None, "1.5"]), "row 2: column energy_kwh is of type string"),
+        ("configuration", pa.array([1.0, 2.0]), "row 1: column configuration is of type double"),
+        ("repeat", pa.array([1.0, 1.5]), "row 2: repeat is 1.5; expected a whole number"),
+        ("gpus", pa.array([2**40, 1]), f"row 1: gpus is {2**40}; expected a whole number"),
+        ("compile", pa.array(["yes", None]), "row 1: column compile is of type string"),
+    ],
+)
+def test_a_column_of_another_type_is_named(
+    tmp_path: Path, column: str, values: pa.Array, said: str
+) -> None:
+    table = pa.Table.from_pylist([run(), run(repeat=2)], schema=RUNS)
+    table = table.set_column(RUNS.names.index(column), column, values)
+    pq.write_table(table, tmp_path / "runs.parquet")
+    assert refusal(tmp_path / "runs.parquet").startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "expected"),
+    [
+        ("energy_kwh", "1,5", "a number"),
+        ("energy_kwh", "n/a", "a number"),
+        ("repeat", "1.5", "a whole number"),
+        ("repeat", "99999999999", "a whole number"),
+        ("repeat", "inf", "a whole number"),
+        ("compile", "maybe", "true or false"),
+    ],
+)
+def test_a_cell_that_is_no_value_of_its_column_is_named(
+    tmp_path: Path, column: str, cell: str, expected: str
+) -> None:
+    path = tmp_path / "runs.csv"
+    cells = [run(), run(repeat=2)]
+    table = pa.Table.from_pylist([{k: str(v) for k, v in row.items()} for row in cells])
+    index = table.column_names.index(column)
+    table = table.set_column(index, column, pa.array([*table[column].to_pylist()[:1], cell]))
+    table = table.set_column(table.column_names.index("compile"), "compile", pa.array(["", ""])) \
+        if column != "compile" else table.set_column(index, column, pa.array(["true", cell]))  # fmt: skip
+    pc.write_csv(table, path)
+    assert refusal(path).startswith(f"row 2: {column} is '{cell}'; expected {expected}")
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_run_that_is_there_twice_is_named_with_both_rows(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / name, run(), run(repeat=2), run())
+    said = refusal(path, unique=RUN_KEY)
+    assert said.startswith(
+        "row 3 stands for the same as row 1: configuration resnet50, large, repeat 1"
+    )
+    assert len(read_checked(path, RUNS)) == 3  # nobody asked
+
+
+@BOTH
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("column", ["energy_kwh", "metric_last"])
+def test_a_number_that_is_none_is_named(
+    tmp_path: Path, name: str, value: float, column: str
+) -> None:
+    path = written(tmp_path / name, run(), run(repeat=2, **{column: value}))
+    said = {"nan": "NaN"}.get(str(value), "infinite")
+    assert refusal(path).startswith(f"row 2: {column} is {said}; expected a number")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("metric", "value", "said"),
+    [
+        ("top1_error_percent", 100.5, "top1_error_percent is 0 to 100"),
+        ("top1_error_percent", -0.5, "top1_error_percent is 0 to 100"),
+        ("z500_rmse_m2_s2", -1.0, "z500_rmse_m2_s2 is 0 or more"),
+    ],
+)
+def test_a_metric_out_of_its_range_is_named(
+    tmp_path: Path, name: str, metric: str, value: float, said: str
+) -> None:
+    bad = run(repeat=2, metric_name=metric, metric_last=value)
+    path = written(tmp_path / name, run(), bad)
+    assert refusal(path).startswith(f"row 2: metric_last is {value:g}, but {said}")
+
+
+def test_a_metric_of_ones_own_may_be_anything(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.parquet", run(metric_name="log_likelihood", metric_last=-300.0))
+    assert len(read_checked(path, RUNS)) == 1
+    assert metric_range("hits_percent") == (0.0, 100.0)
+    assert metric_range("reward")[0] == -float("inf")
+
+
+def test_the_metric_of_a_figures_point_is_named_in_its_metadata(tmp_path: Path) -> None:
+    rows = [point(y_name="metric_last", y=120.0), point(panel="C", y=500.0)]
+    path = written(
+        tmp_path / "figure2.parquet", *rows, schema=POINTS, metric_name="top1_error_percent"
+    )
+    assert refusal(path, POINTS).startswith("row 1: metric_last is 120, but top1_error_percent")
+    path = written(tmp_path / "figure2.parquet", *rows, schema=POINTS, metric_name="mine")
+    assert len(read_checked(path, POINTS)) == 2
+
+
+@BOTH
+def test_a_row_that_does_not_say_what_it_is_about_is_named(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / name, run(), run(configuration=None))
+    assert refusal(path).startswith("row 2: configuration is empty")
+
+
+# --- origins --------------------------------------------------------------------------------------
+
+
+def test_a_series_of_several_origins_is_named_with_its_rows_and_a_remedy(tmp_path: Path) -> None:
+    origins = ["measured", "estimated", "measured", None]
+    rows = [point(configuration=f"c{i}", energy_origin=o) for i, o in enumerate(origins)]
+    path = written(tmp_path / "figure2.parquet", *rows, schema=POINTS)
+    said = refusal(path, POINTS, unique=POINT_KEY)
+    assert said.startswith(
+        "series line has energies of several origins: measured in rows 1, 3; estimated in row 2;"
+    )
+    assert "`scalewatt exclude`" in said
+
+
+def test_many_rows_of_an_origin_are_counted(tmp_path: Path) -> None:
+    rows = [point(configuration=f"c{i}") for i in range(9)]
+    rows.append(point(configuration="odd", energy_origin="mixed"))
+    path = written(tmp_path / "figure2.csv", *rows, schema=POINTS)
+    assert "measured in rows 1, 2, 3, 4, 5, 6, … (9 rows); mixed in row 10" in refusal(path, POINTS)
+
+
+def test_published_points_and_other_series_may_differ_in_origin(tmp_path: Path) -> None:
+    rows = [
+        point(),
+        point(energy_origin="published"),
+        point(energy_origin=None, configuration="c2"),
+        point(series="other", energy_origin="estimated"),
+    ]
+    path = written(tmp_path / "figure2.parquet", *rows, schema=POINTS)
+    assert len(read_checked(path, POINTS, unique=POINT_KEY)) == 4

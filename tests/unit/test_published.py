@@ -1,0 +1,310 @@
+"""The paper's published numbers as rows of `configurations`, and beside a campaign's own."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scipy.stats
+
+from scalewatt.campaign.definitions import table_definition
+from scalewatt.campaign.expand import expand, load_campaign
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.results.figure_tables import PANELS, overview, points, table1
+from scalewatt.results.notes import notes
+from scalewatt.results.published import (
+    REFERENCE,
+    published_configurations,
+    published_of,
+    published_sources,
+)
+from scalewatt.results.schema import CONFIGURATIONS, QUANTITIES, table
+from scalewatt.results.text_tables import latex, markdown
+
+Row = dict[str, Any]
+PAPER = PROJECT_ROOT / "config.yaml"
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Row]:
+    return {row["configuration"]: row for row in published_configurations()}
+
+
+@pytest.fixture(scope="module")
+def paper() -> Campaign:
+    content = read_yaml(PAPER)
+    for name, entry in content["figures"].items():
+        if name in (*PANELS, "table1"):
+            entry["overlay"] = "published"
+    from scalewatt.campaign.cluster import known_devices
+
+    return expand(content, PAPER, known_devices())
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_published_rows_are_rows_of_configurations_each_once(rows: dict[str, Row]) -> None:
+    found = table(published_configurations(), CONFIGURATIONS)
+    assert len(found) == len(rows) == 28
+    for name in ("campaign", "energy_origin"):
+        assert set(found[name].to_pylist()) == {"published"}
+    scopes = set(zip(found["device"].to_pylist(), found["energy_scope"].to_pylist(), strict=True))
+    assert scopes == {("a100", "gpu+cpu+ram"), ("h100", "gpu+cpu")}
+
+
+def test_published_rows_are_named_as_the_papers_campaign_names_them(rows: dict[str, Row]) -> None:
+    campaign = load_campaign(PAPER)
+    assert set(rows) <= set(campaign.configurations)
+    for id_, row in rows.items():
+        own = campaign.configurations[id_]
+        for name in ("model", "phase", "device", "gpus", "nodes", "dataset_samples", "epochs"):
+            assert row[name] == getattr(own, name), (id_, name)
+        assert (row["local_batch_size"], row["global_batch_size"]) == (
+            own.local_batch_size,
+            own.global_batch_size,
+        )
+        assert row["precision"] == own.settings["precision"]
+
+
+def test_every_number_of_the_reference_is_in_a_row(rows: dict[str, Row]) -> None:
+    by_place = {(r["gpus"], r["device"], r["dataset_samples"], r["local_batch_size"], r["epochs"]): r
+                for r in rows.values()}  # fmt: skip
+    names = {"metric_value": "metric_last"}
+    with open(REFERENCE, newline="") as file:
+        for given in csv.DictReader(file):
+            key = (int(given["gpus"]), given["device"], int(given["dataset_samples"]))
+            row = by_place[*key, int(given["local_batch_size"]), int(given["epochs"])]
+            for name in ("runtime_h", "gpu_hours", "energy_kwh", "gpu_energy_kwh",
+                         "cpu_energy_kwh", "metric_value"):  # fmt: skip
+                if given[name]:
+                    assert row[f"{names.get(name, name)}_mean"] == pytest.approx(float(given[name]))
+            for name, given_sd in (
+                ("gpu_hours", "gpu_hours_popstd"),
+                ("energy_kwh", "energy_popstd_kwh"),
+            ):
+                if given[given_sd]:
+                    assert row[f"{name}_population_sd"] == pytest.approx(float(given[given_sd]))
+
+
+def test_the_published_population_spread_becomes_a_sample_spread_and_an_interval(
+    rows: dict[str, Row],
+) -> None:
+    row = rows["resnet50-a100-n016-lbs0016-full"]
+    assert row["n_repeats"] == 5
+    sd = 0.2384 * math.sqrt(5 / 4)
+    half = scipy.stats.t.ppf(0.975, 4) * sd / math.sqrt(5)
+    assert row["energy_kwh_sd"] == pytest.approx(sd)
+    assert row["energy_kwh_low"] == pytest.approx(33.277 - half)
+    assert row["energy_kwh_high"] == pytest.approx(33.277 + half)
+    # the run time is that of each of 16 GPUs, and so is its spread
+    assert row["runtime_h_sd"] == pytest.approx(0.1042 * math.sqrt(5 / 4) / 16)
+    # energy per node is the same number over four nodes
+    assert row["energy_per_node_kwh_sd"] == pytest.approx(sd / 4)
+    probe = rows["fourcastnet.pretrain-a100-n064-lbs0001-full-epochs20"]
+    assert probe["n_repeats"] == 3
+    assert probe["energy_kwh_sd"] / probe["energy_kwh_mean"] == pytest.approx(0.0471, abs=1e-4)
+
+
+def test_single_published_runs_have_no_spread(rows: dict[str, Row]) -> None:
+    single = [row for row in rows.values() if row["n_repeats"] == 1]
+    assert len(single) == 8
+    for row in single:
+        ends = ("sd", "low", "high", "population_sd")
+        assert {row[f"{name}_{end}"] for name in QUANTITIES for end in ends} == {None}
+
+
+def test_what_follows_from_published_numbers_is_there(rows: dict[str, Row]) -> None:
+    row = rows["fourcastnet.pretrain-a100-n016-lbs0001-full"]
+    assert row["p_gpuh_kw_mean"] == pytest.approx(144.87 / 692.55)
+    # 54 020 samples leave 3376 for each of 16 GPUs, in batches of one, over 80 epochs
+    assert row["samples_per_gpuh_mean"] == pytest.approx(3376 * 16 * 80 / 692.55)
+    assert row["passes_per_gpuh_mean"] == row["samples_per_gpuh_mean"]
+    assert row["energy_per_sample_j_mean"] == pytest.approx(144.87 * 3.6e6 / (3376 * 16 * 80))
+    assert row["energy_per_update_j_mean"] == pytest.approx(144.87 * 3.6e6 / (3376 * 80))
+    assert row["energy_per_node_kwh_mean"] == pytest.approx(144.87 / 4)
+    small = rows["resnet50-a100-n001-lbs0256-s0005004"]
+    assert small["energy_per_node_kwh_mean"] == small["energy_kwh_mean"]
+
+
+def test_the_published_ratios_of_power_are_the_papers(rows: dict[str, Row]) -> None:
+    power = {
+        (r["device"], r["gpus"], r["local_batch_size"]): r["p_gpuh_kw_mean"]
+        for r in rows.values()
+        if r["model"] == "fourcastnet" and r["epochs"] == 80
+    }
+    ratios = [power["h100", *rest] / power["a100", *rest] for rest in ((4, 4), (16, 1), (32, 1))]
+    assert ratios == pytest.approx([1.273, 1.346, 1.360], abs=5e-4)
+    assert min(v for (device, *_), v in power.items() if device == "a100") > 0.18
+    assert max(v for (device, *_), v in power.items() if device == "h100") < 0.2816
+
+
+def test_the_numbers_of_a_text_that_give_parts_alone_stay_parts(rows: dict[str, Row]) -> None:
+    one = rows["resnet50-a100-n001-lbs0256-full"]
+    assert (one["gpu_energy_kwh_mean"], one["cpu_energy_kwh_mean"]) == (17.6, 18.9)
+    assert one["metric_last_mean"] == 28 and one["metric_name"] == "top1_error_percent"
+    for name in ("energy_kwh", "ram_energy_kwh", "gpu_energy_share", "runtime_h", "gpu_hours",
+                 "p_gpuh_kw", "energy_per_sample_j"):  # fmt: skip
+        assert one[f"{name}_mean"] is None
+    four = rows["resnet50-a100-n004-lbs0256-full"]
+    assert (four["gpu_energy_kwh_mean"], four["cpu_energy_kwh_mean"]) == (None, 6.7)
+
+
+def test_numbers_of_one_training_from_two_places_are_one_row(rows: dict[str, Row]) -> None:
+    id_ = "resnet50-a100-n256-lbs0256-full"
+    row = rows[id_]
+    assert published_sources()[id_] == "authors_code_fig3; paper_text_3.2.2"
+    assert (row["energy_kwh_mean"], row["gpu_energy_kwh_mean"]) == (30.2075, 20.3)
+    assert row["gpu_energy_share_mean"] == pytest.approx(0.672, abs=1e-3)
+    assert row["mean_gpu_power_w_mean"] == pytest.approx(20300 / 113.487, rel=1e-4)
+    assert row["metric_last_mean"] == 42.0
+    assert set(published_sources()) == set(rows)
+
+
+def test_nothing_unpublished_is_made_up(rows: dict[str, Row]) -> None:
+    for row in rows.values():
+        for name in ("loader", "precision_used", "metric_persistence", "metric_climatology"):
+            assert row[name] is None
+        for name in ("ram_energy_kwh", "facility_energy_kwh", "carbon_kg", "idle_energy_kwh",
+                     "net_energy_kwh", "metric_best", "throughput_samples_per_s"):  # fmt: skip
+            assert row[f"{name}_mean"] is None
+
+
+def test_a_caller_may_change_its_rows() -> None:
+    published_configurations()[0]["gpus"] = -1
+    assert published_configurations()[0]["gpus"] == 1
+
+
+# --- beside a campaign's own ----------------------------------------------------------------------
+
+
+def made_row(configuration: Any, **changes: Any) -> Row:
+    """A row of ours of a configuration: the published form with other numbers."""
+    row = dict(published_configurations()[0])
+    row |= {name: getattr(configuration, name) for name in (
+        "model", "phase", "device", "gpus", "nodes", "local_batch_size", "global_batch_size",
+        "dataset_samples", "epochs")}  # fmt: skip
+    return row | {
+        "configuration": configuration.id,
+        "campaign": "paper",
+        "energy_origin": "measured",
+        "excluded": None,
+        **changes,
+    }
+
+
+def ours(paper: Campaign, figure: str) -> list[Row]:
+    return [made_row(paper.configurations[i]) for i in paper.figure_configurations(figure)]
+
+
+@pytest.mark.parametrize("figure", PANELS)
+def test_published_points_stand_behind_the_campaigns_own(paper: Campaign, figure: str) -> None:
+    definition = table_definition(paper, figure, [])
+    own = points({**definition, "options": {}}, ours(paper, figure)).to_pylist()
+    both = points(definition, ours(paper, figure)).to_pylist()
+    assert [r for r in both if r["energy_origin"] == "measured"] == own
+    added = [r for r in both if r["energy_origin"] == "published"]
+    assert added
+    labels = {s["name"]: s["label"] for s in definition["series"]}
+    for row in added:
+        assert row["label"] == labels[row["series"]]
+        assert row["configuration"] in paper.series[row["series"]].points.values()
+        assert row["x"] is not None and row["y"] is not None
+    order = [(r["panel"], r["series"], r["energy_origin"]) for r in both]
+    assert order == sorted(order, key=order.index)  # no line is taken up again
+
+
+def test_published_points_do_not_need_finished_runs(paper: Campaign) -> None:
+    found = points(table_definition(paper, "figure4", []), []).to_pylist()
+    energies = {
+        (r["series"], r["gpus"]): r["y"] for r in found if r["panel"] == "C" and r["y"] is not None
+    }
+    assert energies["fourcastnet-pretrain-lbs1", 16] == 144.87
+    assert energies["fourcastnet-pretrain-gbs16-h100", 4] == 115.63
+    assert {r["energy_scope"] for r in found} == {"gpu+cpu", "gpu+cpu+ram"}
+
+
+def test_a_point_of_two_series_is_published_in_both(paper: Campaign) -> None:
+    found = points(table_definition(paper, "figure3", []), []).to_pylist()
+    shared = [r for r in found if r["panel"] == "C" and r["gpus"] == 32]
+    assert {r["series"] for r in shared} == {"resnet50-scaled-lbs256", "resnet50-scaled-gbs8192"}
+    assert {r["y"] for r in shared} == {3.80679}
+
+
+def test_published_speedups_count_from_the_smallest_published_n(paper: Campaign) -> None:
+    definition = table_definition(paper, "figure4", [])
+    found = {
+        (r["series"], r["gpus"]): r["y"]
+        for r in points(definition, []).to_pylist()
+        if r["y_name"] == "speedup"
+    }
+    assert found["fourcastnet-pretrain-lbs1", 16] == 16.0
+    assert found["fourcastnet-pretrain-lbs1", 64] == pytest.approx(16 * 43.28 / 16)
+    assert found["fourcastnet-pretrain-gbs16-h100", 16] == pytest.approx(4 * 105.32 / 32.26)
+    # one time alone would be ideal by definition
+    assert not [key for key in found if key[0] == "fourcastnet-pretrain-gbs32-h100"]
+    said = notes(definition, [])
+    assert "Published: Huber et al. (2025), Table 1, section 3.3.2." in said
+    assert any("published speed-up from n = 16" in note for note in said)
+    assert any("GBS 32: one published run time" in note for note in said)
+    assert "Nothing is published of these trainings: fine-tuning, A100, LBS 1." in said
+
+
+def test_without_the_option_nothing_published_is_drawn(paper: Campaign) -> None:
+    definition = {**table_definition(paper, "figure4", []), "options": {}}
+    assert len(points(definition, [])) == 0
+    assert not any("ublished" in note for note in notes(definition, []))
+
+
+@pytest.mark.parametrize("changed", ["epochs", "dataset_samples", "device", "phase", "gpus"])
+def test_another_training_has_no_published_point(rows: dict[str, Row], changed: str) -> None:
+    row = rows["fourcastnet.pretrain-a100-n016-lbs0001-full"]
+    assert published_of([row]) == [row]
+    other = row[changed] + 1 if isinstance(row[changed], int) else "other"
+    assert published_of([{**row, changed: other}]) == []
+
+
+def test_another_protocol_than_the_papers_is_named(paper: Campaign) -> None:
+    definition = table_definition(paper, "figure4", [])
+    own = [row | {"protocol": "corrected"} for row in ours(paper, "figure4")]
+    assert any("protocol corrected" in note for note in notes(definition, own))
+    assert not any("protocol" in note for note in notes(definition, ours(paper, "figure4")))
+
+
+def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> None:
+    definition = table_definition(paper, "table1", [])
+    found = table1(definition, ours(paper, "table1"))
+    assert found["energy_origin"].to_pylist() == ["measured", "published"] * 6
+    ids = found["configuration"].to_pylist()
+    assert ids[::2] == ids[1::2]
+    assert found["energy_kwh"].to_pylist()[1::2] == [115.63, 120.7, 145.31, 144.87, 174.25, 175.72]
+    for text in (markdown(found), latex(found)):
+        assert "published: GPU, CPU and RAM" in text and "115.63" in text
+    alone = table1({**definition, "options": {}}, ours(paper, "table1"))
+    assert alone["energy_origin"].to_pylist() == ["measured"] * 6
+
+
+def test_the_overview_takes_no_column_from_what_points_are_matched_by(paper: Campaign) -> None:
+    assert "epochs" not in overview(table_definition(paper, "figure1", []), []).column_names
+
+
+def test_a_damaged_reference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scalewatt.errors import InputError
+    from scalewatt.results import published
+
+    text = REFERENCE.read_text().replace("144.87", "a lot")
+    damaged = tmp_path / "published_results.csv"
+    damaged.write_text(text)
+    monkeypatch.setattr(published, "REFERENCE", damaged)
+    published._by_configuration.cache_clear()
+    published._rows.cache_clear()
+    try:
+        with pytest.raises(InputError, match=r"row 21: energy_kwh is 'a lot'; expected a number"):
+            published_configurations()
+    finally:
+        published._by_configuration.cache_clear()
+        published._rows.cache_clear()
