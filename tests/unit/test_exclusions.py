@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, submitted
 from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.results import remeasure as remeasuring
+from scalewatt.results.derived import with_model_energies
+from scalewatt.results.exclude import exclude, undo
 from scalewatt.results.exclusions import (
     EXCLUDE,
     Exclusion,
@@ -27,6 +30,7 @@ from scalewatt.results.exclusions import (
     read_exclusions,
     write_exclusions,
 )
+from scalewatt.results.remeasure import Place, remeasure
 from scalewatt.results.spent import spent_kwh
 from scalewatt.results.status_text import WIDTH, status_json, status_text
 
@@ -289,6 +293,40 @@ def test_without_a_run_both_commands_name_all_and_what_has_become_of_it(
 
 def test_with_no_table_there_is_nothing_to_name(command: Command) -> None:
     assert command("exclude")[1] == "excluded: nothing\nmeasured again: nothing\n"
+
+
+def test_of_many_at_a_time_no_row_is_lost(place: Made) -> None:
+    wide = replace(place.campaign, repeats={ONE: 2, TWO: 8})
+    for repeat in range(3, 9):
+        folder = place.results / "runs" / TWO / str(repeat)
+        folder.mkdir()
+        (folder / "provenance.json").write_text(f"{repeat}")
+    found = Place(wide, place.cluster, place.results, place.work)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda r: exclude(found, (TWO, r), "a storm"), range(1, 9)))
+    assert sorted(one.repeat for one in read_exclusions(wide)) == list(range(1, 9))
+
+
+def test_a_registered_run_stays_excluded_though_its_provenance_gets_a_neighbour(
+    place: Made,
+) -> None:
+    registered = replace(place.campaign, registered=True)
+    found = Place(registered, place.cluster, place.results, place.work)
+    exclude(found, (TWO, 1), "noisy")
+    place.publish(TWO, 1, seed=4)
+    assert [one["reason"] for one in excluded(place)] == ["noisy"]
+    assert undo(found, (TWO, 1))[0].startswith("no longer excluded")
+    with pytest.raises(InputError, match="is of registered runs, which nothing trains"):
+        remeasure(found, (TWO, 1), "noisy")
+
+
+def test_energy_of_an_excluded_pretraining_is_in_no_models_energy() -> None:
+    before = {"configuration": "a", "repeat": 1, "initial_weights": None, "excluded": None}
+    before |= {"energy_kwh": 2.0, "net_energy_kwh": 1.0}
+    after = {**before, "configuration": "b", "initial_weights": "a/1", "energy_kwh": 0.5}
+    assert with_model_energies([before, after])[1]["energy_per_model_kwh"] == 2.5
+    before["excluded"] = "noisy"
+    assert with_model_energies([before, after])[1]["energy_per_model_kwh"] is None
 
 
 # --- scalewatt remeasure ------------------------------------------------------------------------

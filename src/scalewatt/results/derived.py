@@ -78,9 +78,13 @@ def net_columns(
 def with_model_energies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add `energy_per_model_kwh`: a run's energy, and that of the run whose weights it began from.
 
-    Null where that run is not among the rows, or its energy is not known.
+    Null where that run is not among the rows, is excluded, or its energy is not known.
     """
-    by_run = {f"{row['configuration']}/{row['repeat']}": row for row in rows}
+    by_run = {
+        f"{row['configuration']}/{row['repeat']}": row
+        for row in rows
+        if row.get("excluded") is None
+    }
     return [{**row, **_model_energies(row, by_run)} for row in rows]
 
 

@@ -75,7 +75,9 @@ def exclude(place: Place, run: tuple[str, int], reason: str | None) -> list[str]
                     f"{run[0]} repeat {run[1]}: is excluded already ({one.date}: {one.reason}); "
                     "--undo takes it back"
                 )
-        new = exclusion(run, EXCLUDE, reason, measurement)
+        # A recording registered later may add a neighbour to the provenance of a registered run.
+        named = "" if place.campaign.registered else measurement
+        new = exclusion(run, EXCLUDE, reason, named)
         write_exclusions(place.campaign, (*rows, new))
     return [f"excluded: {run[0]} repeat {run[1]}: {new.reason}", *_left(place, run[0])]
 
@@ -112,7 +114,7 @@ def _left(place: Place, configuration: str) -> list[str]:
     return [
         said,
         "  the next start of Snakemake makes its tables and figures again",
-        f"  noted in {exclusions_path(place.campaign)}, which belongs to the campaign",
+        f"  noted in {exclusions_path(place.campaign)}: keep it with the campaign file",
     ]
 
 

@@ -259,7 +259,7 @@ def _said(place: Place, run: tuple[str, int], number: int) -> list[str]:
     kept_out = [e for e in read_exclusions(place.campaign) if e.run == run and e.excludes(None)]
     if kept_out:
         lines.append("  it stays excluded: its row of exclude names no measurement")
-    return [*lines, f"  noted in {exclusions_path(place.campaign)}, which belongs to the campaign"]
+    return [*lines, f"  noted in {exclusions_path(place.campaign)}: keep it with the campaign file"]
 
 
 def _name(run: tuple[str, int]) -> str:
