@@ -1,0 +1,567 @@
+"""The claims as data, the rules of their checks, the verdicts on the published rows, and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from campaign_files import DEMO, PAPER, ROOT
+from claims_made import evidence, line, row
+from claims_resnet_made import resnet_world
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.claims import rules
+from scalewatt.claims.evidence import Evidence, lines_of, modes_of
+from scalewatt.claims.gather import find_campaign, published_evidence
+from scalewatt.claims.listing import (
+    as_json,
+    as_markdown,
+    as_table,
+    as_text,
+    load_checks,
+    verdicts,
+)
+from scalewatt.claims.model import (
+    CHECKED_KINDS,
+    CHECKS,
+    SPECIFIED_KINDS,
+    VERDICTS,
+    NotTestable,
+    Outcome,
+    Unresolved,
+    Verdict,
+    check,
+    read_claims,
+    verdict_of,
+)
+from scalewatt.claims.rules import Number
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.files import write_table
+from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, table
+from scalewatt.results.statistics import Summary, summarise
+
+CLAIMS = read_claims()
+BY_RESULTS = (*CHECKED_KINDS, "hypothesis")
+SECTIONS_A_TO_F = [c.id for c in CLAIMS if c.id[0] in "ABCDEF" and c.kind in BY_RESULTS]
+
+# What the paper's own numbers say of each claim of sections A to F, thought through by hand.
+# Published of the fixed dataset: parts of energy at n = 1, 4, 256, errors there, time and energy at
+# n = 256 alone (and of GBS 256 at n = 16): no trend. Of the scaled dataset all but the errors.
+PUBLISHED = {
+    "reproduced": (
+        *("A01", "A02", "A03"),
+        *("D08", "D09", "D10", "D11", "D12", "D18"),
+        *(
+            "F02",
+            "F03",
+            "F05",
+            "F06",
+            "F07",
+            "F12",
+            "F13",
+            "F14",
+            "F15",
+            "F16",
+            "F17",
+            "F18",
+            "F19",
+        ),
+    ),
+    # The elasticity of the small regime is 1.13: its energy grows faster than its dataset.
+    "not_reproduced": ("F20",),
+    # One or two of the points that a trend needs.
+    "unresolved": (
+        *("D03", "D04", "D05", "D06", "D07", "D16", "D17", "D19"),
+        *("E03", "E05", "E06", "E07", "E08", "E09", "F04"),
+    ),
+    # No total beside the parts at n = 1 and 4 (D13–D15), no energy of RAM (B03), no error of GBS 8192
+    # (E04) or on scaled datasets (F10, F11).
+    "not_testable": ("B03", "D13", "D14", "D15", "E04", "F10", "F11"),
+}
+
+
+@pytest.fixture(scope="module")
+def published() -> Evidence:
+    return published_evidence()
+
+
+@pytest.fixture(scope="module")
+def of_published(published: Evidence) -> list[Verdict]:
+    return verdicts(published)
+
+
+# --- the claims ---------------------------------------------------------------------------------
+
+
+def test_all_160_claims_of_the_reference_are_read_in_order() -> None:
+    with open(ROOT / "reference" / "claims.csv", encoding="utf-8", newline="") as handle:
+        assert [claim.id for claim in CLAIMS] == [one["id"] for one in csv.DictReader(handle)]
+    assert len(CLAIMS) == 160
+
+
+def test_every_claim_that_results_decide_has_a_check() -> None:
+    load_checks()
+    without = [c.id for c in CLAIMS if c.kind in BY_RESULTS and c.id not in CHECKS]
+    assert without == []
+    counted = Counter(c.kind for c in CLAIMS if c.id in CHECKS and c.kind in CHECKED_KINDS)
+    assert counted.total() >= 90
+    assert counted["numeric"] + counted["trend"] + counted["threshold"] >= 70
+
+
+def test_every_claim_that_specs_decide_has_a_check() -> None:
+    load_checks()
+    assert [c.id for c in CLAIMS if c.kind in SPECIFIED_KINDS and c.id not in CHECKS] == []
+
+
+def test_every_check_is_of_a_claim() -> None:
+    load_checks()
+    assert set(CHECKS) <= {claim.id for claim in CLAIMS}
+
+
+def test_a_claim_has_one_check() -> None:
+    load_checks()
+    with pytest.raises(ValueError, match="D03 has two checks"):
+        check("D03")(lambda evidence: Outcome("reproduced", None, ""))
+
+
+@pytest.mark.parametrize("column", ["id", "tol_same_hardware"])
+def test_a_missing_column_of_the_claims_is_named(tmp_path: Path, column: str) -> None:
+    text = (ROOT / "reference" / "claims.csv").read_text(encoding="utf-8")
+    path = tmp_path / "claims.csv"
+    path.write_text(text.replace(column, "other", 1), encoding="utf-8")
+    with pytest.raises(InputError, match=f"lacks column {column}"):
+        read_claims(path)
+
+
+def test_a_claim_that_is_there_twice_is_named_with_its_row(tmp_path: Path) -> None:
+    lines = (ROOT / "reference" / "claims.csv").read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "claims.csv"
+    path.write_text("\n".join([*lines[:3], lines[1]]), encoding="utf-8")
+    with pytest.raises(InputError, match="row 3: id A01 is there twice"):
+        read_claims(path)
+
+
+# --- lines and modes ----------------------------------------------------------------------------
+
+
+def test_the_papers_series_have_the_modes_that_the_claims_name() -> None:
+    assert modes_of(load_campaign(PAPER)) == {
+        "resnet50-full-lbs256": "fd_lbs",
+        "resnet50-full-gbs256": "fd_gbs_s",
+        "resnet50-full-gbs8192": "fd_gbs_l",
+        "resnet50-scaled-lbs256": "sd_lbs",
+        "resnet50-scaled-gbs256": "sd_gbs_s",
+        "resnet50-scaled-gbs8192": "sd_gbs_l",
+        "fourcastnet-pretrain-lbs1": "fd_lbs",
+        "fourcastnet-finetune-lbs1": "fd_lbs",
+        "fourcastnet-pretrain-gbs64": "fd_gbs_l",
+        "fourcastnet-pretrain-gbs16-h100": "fd_gbs_s",
+        "fourcastnet-pretrain-gbs32-h100": "fd_gbs_l",
+        "fourcastnet-pretrain-gbs16": "fd_gbs_s",
+        "fourcastnet-probe": "probe",
+    }
+
+
+def test_lines_hold_the_points_that_have_results_by_ascending_n() -> None:
+    campaign = load_campaign(PAPER)
+    ids = campaign.series["resnet50-scaled-lbs256"].points
+    rows = [
+        row(configuration=ids[n], model="resnet50", phase="train", device="a100", gpus=n)
+        for n in (256, 1, 16)
+    ]
+    (found,) = (ln for ln in lines_of(campaign, rows) if ln.name == "resnet50-scaled-lbs256")
+    assert [point.gpus for point in found.points] == [1, 16, 256]
+    assert found.planned == (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    assert {point.dataset_total for point in found.points} == {1281167}
+    assert found.points[-1].modes == ("fd_lbs", "sd_lbs")
+
+
+def test_a_question_for_a_mode_finds_all_that_begin_so() -> None:
+    world = resnet_world()
+    assert {ln.mode for ln in world.find("resnet50", mode="fd_gbs")} == {"fd_gbs_s", "fd_gbs_l"}
+    assert {ln.mode for ln in world.find("resnet50", mode="sd")} == {
+        *("sd_lbs", "sd_gbs_s", "sd_gbs_l")
+    }
+
+
+def test_a_missing_line_is_said_with_what_is_there() -> None:
+    with pytest.raises(NotTestable, match=r"h100 in mode fd_lbs; there are a100 fd_gbs_l, a100"):
+        resnet_world().line("resnet50", "train", "h100", "fd_lbs")
+
+
+def test_a_portable_claim_takes_its_own_device_where_that_has_results() -> None:
+    values = {n: {"runtime_h": 4 / n} for n in (1, 2, 4)}
+    lines = [line("resnet50", "train", d, "fd_lbs", 256, values) for d in ("h100", "a100", "cpu")]
+    asked = ("resnet50", "train", "a100", "fd_lbs")
+    assert [ln.device for ln in evidence(lines).anywhere(*asked)] == ["a100"]
+    assert [ln.device for ln in evidence(lines[::2]).anywhere(*asked)] == ["cpu", "h100"]
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+NUMBERS = st.floats(-1e6, 1e6)
+HALVES = st.floats(0, 1e5)
+
+
+@given(NUMBERS, HALVES, NUMBERS, st.floats(0, 1e5))
+def test_a_band_decides_by_the_value_and_its_interval(
+    value: float, half: float, low: float, width: float
+) -> None:
+    own, high = Number(value, half, half), low + width
+    distance = max(low - value, value - high, 0.0)
+    expected = "reproduced"
+    if distance:
+        expected = "unresolved" if half >= distance else "not_reproduced"
+    assert rules.band("x", own, low, high).verdict == expected
+
+
+@given(st.floats(0.01, 100), st.floats(0, 2))
+def test_a_sign_needs_the_whole_interval_on_its_side(ratio: float, half: float) -> None:
+    rising = rules.sign("x", Number(ratio, half, half), rises=True).verdict
+    falling = rules.sign("x", Number(ratio, half, half), rises=False).verdict
+    if ratio - half > 1:
+        assert (rising, falling) == ("reproduced", "not_reproduced")
+    elif ratio + half < 1:
+        assert (rising, falling) == ("not_reproduced", "reproduced")
+    else:
+        assert rising == falling == "unresolved"
+
+
+@given(st.floats(0.02, 5), st.floats(0.1, 1))
+def test_the_repeats_said_are_the_first_that_would_tell(distance: float, spread: float) -> None:
+    n = rules.repeats_needed(distance, spread)
+
+    def half(count: int) -> float:
+        return float(stats.t.ppf(0.975, count - 1)) * spread / math.sqrt(count)
+
+    if n is None:
+        assert half(1000) >= distance
+    else:
+        assert half(n) < distance
+        assert n == 2 or half(n - 1) >= distance
+
+
+def test_a_single_run_has_twice_the_published_spread_and_says_so() -> None:
+    own = rules.number(Summary(1, 100.0))
+    assert own.half == pytest.approx(7.6)
+    assert "published spread" in rules.band("x", own, 0, 50).detail
+
+
+def test_repeats_have_their_own_interval() -> None:
+    summary = summarise([9.0, 10.0, 11.0])
+    own = rules.number(summary)
+    assert (own.low, own.high) == pytest.approx((summary.low, summary.high))
+    assert not own.assumed
+
+
+POINTS = st.lists(
+    st.tuples(st.integers(-1000, 1000), st.integers(-1000, 1000)), min_size=3, max_size=12
+).filter(lambda ps: len({x for x, _ in ps}) > 1 and len({y for _, y in ps}) > 1)
+
+
+@given(POINTS)
+def test_a_line_is_that_of_least_squares(points: list[tuple[int, int]]) -> None:
+    x, y = ([float(one[i]) for one in points] for i in (0, 1))
+    fit = rules.line_fit(x, y)
+    expected = stats.linregress(x, y)
+    assert fit.slope == pytest.approx(expected.slope, abs=1e-6)
+    assert fit.intercept == pytest.approx(expected.intercept, abs=1e-6)
+    assert fit.r2 == pytest.approx(expected.rvalue**2, abs=1e-6)
+    if fit.slope_half is not None and fit.intercept_half is not None:
+        t = float(stats.t.ppf(0.975, len(x) - 2))
+        assert fit.slope_half == pytest.approx(t * expected.stderr, rel=1e-4, abs=1e-3)
+        assert fit.intercept_half == pytest.approx(
+            t * expected.intercept_stderr, rel=1e-4, abs=1e-3
+        )
+
+
+@given(POINTS)
+def test_rank_correlation_is_spearmans(points: list[tuple[int, int]]) -> None:
+    x, y = ([float(one[i]) for one in points] for i in (0, 1))
+    assert rules.spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
+
+
+@given(POINTS, st.floats(0, 10))
+def test_a_slope_carries_the_spread_of_its_points(
+    points: list[tuple[int, int]], spread: float
+) -> None:
+    x = [float(a) for a, _ in points]
+    own = rules.slope(x, [Number(float(b), 2 * spread, spread) for _, b in points])
+    xs = np.array(x)
+    assert own.spread == pytest.approx(spread / np.sqrt(np.sum((xs - xs.mean()) ** 2)), rel=1e-6)
+    assert own.half == pytest.approx(2 * own.spread, rel=1e-6)
+
+
+def numbers(values: Sequence[float], spread: float) -> list[Number]:
+    return [Number(value, 2 * spread, spread) for value in values]
+
+
+def test_monotony_allows_a_step_back_of_a_standard_deviation() -> None:
+    steps = [1.0, 2.0, 1.95, 3.0]
+    assert rules.monotone("x", numbers(steps, 0.1), rises=True).verdict == "reproduced"
+    assert rules.monotone("x", numbers(steps, 0.01), rises=True).verdict == "not_reproduced"
+    assert rules.monotone("x", numbers(steps, 2), rises=False).verdict == "unresolved"
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=3, max_size=8, unique=True))
+def test_ordered_values_are_monotone_and_their_reverse_is_not(values: list[float]) -> None:
+    ordered = numbers(sorted(values), 0.0)
+    assert rules.monotone("x", ordered, rises=True).verdict == "reproduced"
+    assert rules.monotone("x", ordered, rises=False).verdict == "not_reproduced"
+
+
+@given(st.floats(1, 100), st.floats(1, 100), st.floats(0, 0.3), st.floats(0, 0.3))
+def test_a_quotient_adds_relative_halves_in_quadrature(
+    top: float, bottom: float, one: float, other: float
+) -> None:
+    own = rules.over(Number(top, one * top, 0), Number(bottom, other * bottom, 0), factor=3)
+    assert own.value == pytest.approx(3 * top / bottom)
+    assert own.half / own.value == pytest.approx(math.hypot(one, other))
+
+
+def test_one_line_that_fails_decides_over_several() -> None:
+    order = ["not_testable", "reproduced", "unresolved", "not_reproduced"]
+    parts = [(name, Outcome(name, None, f"{name} it is.")) for name in order]
+    for first, second in pairwise(range(4)):
+        both = rules.combine([parts[first], parts[second]])
+        assert both.verdict == order[second]
+        assert order[first] in both.detail and order[second] in both.detail
+    with pytest.raises(NotTestable):
+        rules.combine([])
+
+
+def test_a_trend_says_how_many_points_are_missing() -> None:
+    (points,) = (ln.points[:2] for ln in resnet_world().lines[:1])
+    with pytest.raises(Unresolved, match=r"2 of the 3 points .* \(n = 1, 2\); 1 more needed"):
+        rules.enough(points, "energy")
+    with pytest.raises(NotTestable):
+        rules.enough([], "energy")
+
+
+# --- the published rows -------------------------------------------------------------------------
+
+
+def test_the_expectations_name_every_claim_of_sections_a_to_f_once() -> None:
+    named = [id_ for ids in PUBLISHED.values() for id_ in ids]
+    assert sorted(named) == sorted(SECTIONS_A_TO_F)
+
+
+@pytest.mark.parametrize("verdict", PUBLISHED)
+def test_the_published_rows_support_what_their_notes_say(
+    verdict: str, of_published: list[Verdict]
+) -> None:
+    found = {one.id: one.verdict for one in of_published}
+    assert {id_: found[id_] for id_ in PUBLISHED[verdict]} == dict.fromkeys(
+        PUBLISHED[verdict], verdict
+    )
+
+
+@pytest.mark.parametrize(
+    ("id_", "value"),
+    [("F03", 1.122), ("F05", 0.01134), ("F06", 0.0235), ("F14", 0.02165), ("F13", 1.053)],
+)
+def test_values_on_the_published_rows_are_those_of_the_notes(
+    id_: str, value: float, of_published: list[Verdict]
+) -> None:
+    (found,) = (one.value for one in of_published if one.id == id_)
+    assert found == pytest.approx(value, rel=0.01)
+
+
+def test_every_claim_gets_one_verdict_with_a_sentence(of_published: list[Verdict]) -> None:
+    assert [one.id for one in of_published] == [claim.id for claim in CLAIMS]
+    assert {one.verdict for one in of_published} <= set(VERDICTS)
+    assert all(one.detail.strip() and one.expected.strip() for one in of_published)
+
+
+def test_the_papers_contradictions_are_slips_and_nothing_else_is(
+    of_published: list[Verdict],
+) -> None:
+    kinds = {claim.id: claim.kind for claim in CLAIMS}
+    slips = {one.id for one in of_published if one.verdict == "slip"}
+    assert slips == {id_ for id_, kind in kinds.items() if kind == "inconsistency"}
+
+
+def test_without_runs_nothing_that_results_decide_is_testable() -> None:
+    found = {one.id: one.verdict for one in verdicts(evidence([]))}
+    by_results = {found[c.id] for c in CLAIMS if c.kind in BY_RESULTS}
+    assert by_results == {"not_testable"}
+
+
+# --- what people read ---------------------------------------------------------------------------
+
+
+def test_an_estimated_energy_is_said_in_the_verdict() -> None:
+    values = {n: {"runtime_h": 9 / n, "energy_kwh": 20.0 + n} for n in (4, 8, 16)}
+    kinds = ("measured", "estimated")
+    details = []
+    for origin in kinds:
+        one = line("resnet50", "train", "a100", "fd_lbs", 256, values, energy_origin=origin)
+        (claim,) = (c for c in CLAIMS if c.id == "D05")
+        load_checks()
+        details.append(verdict_of(claim, evidence([one])).detail)
+    assert ["Origin of the energy: estimated" in detail for detail in details] == [False, True]
+
+
+def test_the_json_is_a_list_of_five_keys(of_published: list[Verdict]) -> None:
+    found = json.loads(json.dumps(as_json(of_published), allow_nan=False))
+    assert {tuple(one) for one in found} == {("id", "verdict", "value", "expected", "detail")}
+
+
+def test_the_table_has_each_verdict_beside_its_claim(of_published: list[Verdict]) -> None:
+    found = as_table(of_published, CLAIMS).to_pylist()
+    assert [one["id"] for one in found] == [claim.id for claim in CLAIMS]
+    assert found[0]["claim"] == CLAIMS[0].text
+
+
+def test_text_and_markdown_name_every_claim_under_its_verdict(
+    published: Evidence, of_published: list[Verdict]
+) -> None:
+    text = as_text(of_published, CLAIMS, published)
+    markdown = as_markdown(of_published, CLAIMS, published)
+    for claim in CLAIMS:
+        assert f"  {claim.id} " in text
+        assert f"| {claim.id} |" in markdown
+    for said in (text, markdown):
+        assert "published" in said.splitlines()[0] + said.splitlines()[2]
+        places = [said.index(words) for words in ("Not reproduced", "Cannot be", "Not testable")]
+        assert places == sorted(places)
+    rows = [one for one in markdown.splitlines() if one.startswith("| ")]
+    assert {one.replace("\\|", "").count("|") for one in rows} == {6}
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_the_command_checks_the_published_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["claims", "--results", "reference", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) == 160
+    assert {one["verdict"] for one in found} <= set(VERDICTS)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Tables of a demo that finished runs of one series: 1, 2 and 4 processes, estimated."""
+    campaign = load_campaign(DEMO)
+    tables = tmp_path / "results" / "demo" / "tables"
+    rows = []
+    for configuration in campaign.configurations.values():
+        if configuration.model != "resnet50":
+            continue
+        n = configuration.gpus
+        given = {
+            name: getattr(configuration, name)
+            for name in (
+                *("model", "phase", "device", "gpus", "nodes", "local_batch_size", "epochs"),
+                *("global_batch_size", "dataset_samples", "protocol"),
+            )
+        }
+        rows.append(
+            row(
+                **given,
+                configuration=configuration.id,
+                energy_origin="estimated",
+                energy_scope="cpu",
+                metric_name="top1_error_percent",
+                metric_goal="min",
+                runtime_h=0.1 / n,
+                gpu_hours=0.1,
+                energy_kwh=0.02,
+                metric_last=20.0,
+            )
+        )
+    write_table(table(rows, CONFIGURATIONS), tables / "configurations.parquet")
+    write_table(table([], RUNS), tables / "runs.parquet")
+    write_table(table([], COMPARISONS), tables / "comparisons.parquet")
+    return tables.parent
+
+
+def test_the_command_checks_a_campaigns_tables_and_writes_them_four_times(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "claims"
+    given = ["claims", "--results", str(results), "--campaign", str(DEMO), "--out", str(out)]
+    assert main(given) == 0
+    assert "estimated" in capsys.readouterr().out.splitlines()[0]
+    written = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    found = {one["id"]: one["verdict"] for one in written}
+    assert len(found) == 160
+    assert (found["D03"], found["D08"]) == ("reproduced", "not_testable")
+    assert {path.suffix for path in tmp_path.glob("claims.*")} == {
+        *(".parquet", ".csv", ".md", ".json")
+    }
+
+
+def test_a_campaign_is_found_by_the_folders_name(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert find_campaign(results, None).name == "demo"
+
+
+def test_a_folder_that_no_campaign_is_named_by_asks_for_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "elsewhere" / "tables").mkdir(parents=True)
+    assert main(["claims", "--results", str(tmp_path / "elsewhere")]) == 1
+    said = capsys.readouterr().err
+    assert "no campaign is named elsewhere" in said and "--campaign" in said
+
+
+def test_another_campaigns_results_are_refused(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["claims", "--results", str(results), "--campaign", str(PAPER)]) == 1
+    assert "expected the campaign demo" in capsys.readouterr().err
+
+
+def test_a_folder_without_tables_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["claims", "--results", str(tmp_path)]) == 1
+    assert "has no folder tables" in capsys.readouterr().err
+
+
+def test_a_metric_that_is_nan_is_named_with_file_and_row(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow.parquet as pq
+
+    path = results / "tables" / "configurations.parquet"
+    rows = pq.read_table(path).to_pylist()
+    rows[1]["metric_last_mean"] = math.nan
+    write_table(table(rows, CONFIGURATIONS), path)
+    assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
+    said = capsys.readouterr().err
+    assert "configurations.parquet" in said and "row 2" in said and "metric_last_mean" in said
+
+
+def test_a_configuration_that_is_there_twice_is_named(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow.parquet as pq
+
+    path = results / "tables" / "configurations.parquet"
+    rows = pq.read_table(path).to_pylist()
+    write_table(table([*rows, rows[0]], CONFIGURATIONS), path)
+    assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
+    said = capsys.readouterr().err
+    assert str(rows[0]["configuration"]) in said and str(len(rows) + 1) in said
+
+
+def test_a_missing_table_is_named(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (results / "tables" / "comparisons.parquet").unlink()
+    assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
+    assert "comparisons.parquet" in capsys.readouterr().err
