@@ -18,6 +18,7 @@ from scalewatt.claims.power_rules import (
 )
 from scalewatt.claims.rules import (
     LINEAR_R2,
+    MINIMUM_POINTS,
     Fit,
     Number,
     band,
@@ -168,7 +169,7 @@ def same_factor(evidence: Evidence) -> Outcome:
     """The slopes of energy against GPU hours of both phases are equal within 15 %."""
     parts = []
     for fine, pre in _phases(evidence):
-        ratio = over(_slope(pre, pre.points), _slope(fine, fine.points))
+        ratio = over(_slope(pre.title, pre.points), _slope(fine.title, fine.points))
         what = "Slope of pre-training over fine-tuning"
         low, high = 1 - SAME_SLOPE, 1 + SAME_SLOPE
         parts.append((fine.device, band(what, ratio, low, high)))
@@ -177,18 +178,19 @@ def same_factor(evidence: Evidence) -> Outcome:
 
 @check("H16")
 def steeper_on_h100(evidence: Evidence) -> Outcome:
-    """Energy is linear in GPU hours over all points at constant GBS of a device, steeper on H100."""
+    """Energy is linear in GPU hours at constant GBS, and the slopes on H100 are steeper.
+
+    Where no series of a device has three points, all its points at constant GBS are one.
+    """
     slopes, parts = {}, []
     every: list[Point] = []
     for device in ("h100", "a100"):
-        there = [full_size(line) for line in evidence.find(MODEL, "pretrain", device, "fd_gbs")]
-        if not there:
-            raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
-        points = tuple({p.id: p for line in there for p in line.having("energy_kwh")}.values())
-        slopes[device] = _slope(there[0], points)
-        x, y = _against_gpu_hours(points)
-        parts.append((device, linear(f"{device}, energy (kWh) against GPU hours", x, y, LINEAR_R2)))
-        every += points
+        groups = _groups(evidence, device)
+        slopes[device] = mean_of([_slope(name, points) for name, points in groups.items()])
+        for name, points in groups.items():
+            x, y = _against_gpu_hours(points)
+            parts.append((name, linear(f"{name}, energy (kWh) against GPU hours", x, y, LINEAR_R2)))
+            every += points
     if len({point.origin for point in every}) > 1:
         raise NotTestable("Energies of several origins are not compared.")
     ratio = over(slopes["h100"], slopes["a100"])
@@ -196,9 +198,20 @@ def steeper_on_h100(evidence: Evidence) -> Outcome:
     return all_of([("ratio", steeper), *parts])
 
 
-def _slope(line: Line, points: Sequence[Point]) -> Number:
+def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
+    """Points with energy of each series at constant GBS that has three, else of all together."""
+    found = evidence.find(MODEL, "pretrain", device, "fd_gbs")
+    if not found:
+        raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
+    lines = {line.title: full_size(line).having("energy_kwh", "gpu_hours") for line in found}
+    long = {title: points for title, points in lines.items() if len(points) >= MINIMUM_POINTS}
+    together = tuple({p.id: p for points in lines.values() for p in points}.values())
+    return dict(long) or {f"{device}, all GBS": together}
+
+
+def _slope(name: str, points: Sequence[Point]) -> Number:
     known = [p for p in points if p.mean("energy_kwh") is not None and p.mean("gpu_hours")]
-    enough(known, f"{line.title}, energy against GPU hours")
+    enough(known, f"{name}, energy against GPU hours")
     like(known)
     fit: Fit = line_fit(*_against_gpu_hours(known))
     half = fit.slope_half or 0.0

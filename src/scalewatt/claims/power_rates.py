@@ -121,11 +121,12 @@ for _id in SIGNS:
 
 @check("K16")
 def power_follows_samples(evidence: Evidence) -> Outcome:
-    """GPU power goes with samples per GPU hour over all points of a model and device."""
+    """GPU power goes with samples per GPU hour over all points of a model, phase and device."""
     groups: dict[str, list[Point]] = {}
     for point in evidence.points:
         if point.mean(SAMPLES) is not None:
-            groups.setdefault(f"{point.model} {point.device}", []).append(point)
+            name = f"{point.model} {point.phase} {point.device}"
+            groups.setdefault(name, []).append(point)
     if not groups:
         raise NotTestable("No finished run has samples per GPU hour.")
     return combine([attempt(name, _power_rank, name, points) for name, points in groups.items()])
