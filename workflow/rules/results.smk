@@ -30,7 +30,9 @@ def table_inputs(figure):
     names = [*ROW_FILES, "traces/{configuration}/{repeat}.parquet"][
         : 5 if figure == "figure5" else 4
     ]
-    return files_of(runs_of_figure(figure), *names)
+    overlaid = CAMPAIGN.figures[figure].get("overlay") == "published"
+    published = ["reference/published_results.csv"] if overlaid else []
+    return [*files_of(runs_of_figure(figure), *names), *published]
 
 
 TABLES = ("runs", "configurations", "scaling", "comparisons")
