@@ -132,32 +132,29 @@ def _point(
         "x": float(x or 0),
         "y_name": y_name,
         "y": y,
-        "y_sd": bar,
+        "y_sd": None if bar is None else 0.6 * bar,
         "y_low": None if bar is None or y is None else y - bar,
         "y_high": None if bar is None or y is None else y + bar,
+        "y_population_sd": None if bar is None else 0.5 * bar,
         "n_repeats": 1 if single else 5,
         "energy_origin": "estimated" if small else "measured",
         "energy_scope": "cpu" if small else "gpu+cpu" + "+ram" * (series["device"] != "h100"),
     }
 
 
-_NUMBERS = {"x", "y", "y_sd", "y_low", "y_high", "time_s", "power_w", "mean_power_w"}
-_NUMBERS |= {"mean_power_all_w", "samples_per_gpu", "updates_per_epoch"}
-_COUNTS = {"figure", "gpus", "local_batch_size", "global_batch_size", "dataset_samples"}
-_COUNTS |= {"n_repeats", "updates"}
-
-
-def as_table(rows: list[dict[str, Any]], columns: list[str], **metadata: Any) -> pa.Table:
-    """An Arrow table of typed columns with the contract's metadata."""
-    kinds = {name: pa.float64() for name in _NUMBERS} | {name: pa.int64() for name in _COUNTS}
-    schema = pa.schema(
-        [(name, kinds.get(name, pa.string())) for name in columns],
-        metadata={b"scalewatt": json.dumps(metadata).encode()},
+def as_table(rows: list[dict[str, Any]], schema: pa.Schema, **metadata: Any) -> pa.Table:
+    """An Arrow table of a schema with the contract's metadata; what rows lack is null."""
+    figure = f"figure{metadata['figure']}"
+    rows = [row | {"figure": figure} for row in rows]
+    schema = schema.with_metadata(
+        {b"scalewatt": json.dumps(metadata | {"figure": figure}).encode()}
     )
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def curve_table(figure: int, small: bool = False, missing: list[str] | None = None) -> pa.Table:
+def curve_table(
+    figure: int, small: bool = False, missing: list[str] | None = None, **options: Any
+) -> pa.Table:
     """The table of figure 2, 3, 4, 6 or 7, of the paper's size or of the demo's."""
     rows = [
         _point(figure, panel, series, n, small)
@@ -167,10 +164,12 @@ def curve_table(figure: int, small: bool = False, missing: list[str] | None = No
     ]
     return as_table(
         rows,
-        POINTS.names,
+        POINTS,
         figure=figure,
         campaign="synthetic",
         missing=missing or [],
+        excluded=[],
+        options=options,
         notes=[],
         gpu_word="processes" if small else "GPUs",
     )
@@ -190,7 +189,7 @@ def procedure_table(small: bool = False) -> pa.Table:
                     row
                     | {
                         "figure": 1,
-                        "samples_per_gpu": point["dataset_samples"] / n,
+                        "samples_per_gpu": point["dataset_samples"] // n,
                         "updates_per_epoch": per_epoch,
                         "updates": 100 * per_epoch,
                         "dataset_rule": "scaled" if series["scaled"] else "fixed",
@@ -198,7 +197,7 @@ def procedure_table(small: bool = False) -> pa.Table:
                     }
                 )
     word = "processes" if small else "GPUs"
-    return as_table(rows, OVERVIEW.names, figure=1, campaign="synthetic", gpu_word=word)
+    return as_table(rows, OVERVIEW, figure=1, campaign="synthetic", gpu_word=word)
 
 
 def power_table(small: bool = False, panels: str = "ABCD") -> pa.Table:
@@ -232,7 +231,7 @@ def power_table(small: bool = False, panels: str = "ABCD") -> pa.Table:
             )
     word = "processes" if small else "GPUs"
     return as_table(
-        rows, POWER.names, figure=5, campaign="synthetic", missing=[], notes=[], gpu_word=word
+        rows, POWER, figure=5, campaign="synthetic", missing=[], notes=[], gpu_word=word
     )
 
 

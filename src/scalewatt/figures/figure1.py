@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -157,17 +158,20 @@ def _draw_gpus(axes: Axes, rows: Sequence[Row], centres: Sequence[float], word: 
     name = word if word == "processes" else "GPUs"
     axes.text(2, GPUS_BASE + 2.0, f"{name} n", va="center")
     side = min(6.2 / math.ceil(math.sqrt(max(counts))), 1.8)
+    squares = []
     for count, centre in zip(counts, centres, strict=True):
         across = math.ceil(math.sqrt(count))
         for index in range(count):
             x = centre + (index % across - across / 2) * side
-            square = (x, GPUS_BASE + (index // across) * side)
-            axes.add_patch(
-                # Not snapped to pixels, or the gaps of many small squares would vary.
-                Rectangle(square, 0.8 * side, 0.8 * side, color="#444444", lw=0, snap=False)
-            )
+            squares.append(_square(x, GPUS_BASE + (index // across) * side, 0.8 * side))
         top = GPUS_BASE + math.ceil(count / across) * side
         axes.text(centre, top + 0.6, str(count), fontsize=6, ha="center", va="bottom")
+    # Not snapped to pixels, or the gaps of many small squares would vary.
+    axes.add_collection(PolyCollection(squares, facecolors="#444444", linewidths=0, snap=False))
+
+
+def _square(x: float, y: float, side: float) -> list[tuple[float, float]]:
+    return [(x, y), (x + side, y), (x + side, y + side), (x, y + side)]
 
 
 def _draw_row(

@@ -10,38 +10,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.errors import InputError
-
 Row = dict[str, Any]
 
 
-def columns_of(figure: int | str) -> Sequence[str]:
+def _schema_of(figure: int | str) -> pa.Schema:
     """The columns that the table of a figure must have."""
     from scalewatt.results import figure_schema
 
     if isinstance(figure, str):
         from scalewatt.results.more_tables import SCHEMAS
 
-        return {**SCHEMAS, "variants": figure_schema.VARIANTS}[figure].names
+        return {**SCHEMAS, "variants": figure_schema.VARIANTS}[figure]
     by_number = {1: figure_schema.OVERVIEW, 5: figure_schema.POWER}
-    return by_number.get(figure, figure_schema.POINTS).names
+    return by_number.get(figure, figure_schema.POINTS)
 
 
 def read_figure_table(figure: int | str, path: Path) -> pa.Table:
-    """Read a figure's table; InputError when it is absent, unreadable or lacks a column."""
-    import pyarrow.parquet as pq
+    """Read a figure's table; InputError, with the row, where it is not what such a table is."""
+    from scalewatt.results.checked import POINT_KEY, read_checked
 
-    name = figure if isinstance(figure, str) else f"figure{figure}"
-    if not path.is_file():
-        raise InputError(f"{name}: its table {path} does not exist")
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{name}: {path} is not a readable Parquet file") from error
-    missing = [column for column in columns_of(figure) if column not in table.column_names]
-    if missing:
-        raise InputError(f"{name}: {path} lacks the columns {', '.join(missing)}")
-    return table
+    curves = isinstance(figure, int) and figure not in (1, 5)
+    return read_checked(path, _schema_of(figure), unique=POINT_KEY if curves else ())
 
 
 def metadata(table: pa.Table) -> dict[str, Any]:

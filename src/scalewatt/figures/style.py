@@ -137,7 +137,8 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     with applied(preset_of(figure).width_mm):
         # Laid out once: less time, and the same geometry in all three.
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        # None, not "none": of that matplotlib would draw twice for each file.
+        figure.set_layout_engine(None)
         for path, (suffix, metadata) in zip(paths, _METADATA.items(), strict=True):
             with atomic_path(path) as temporary:
                 figure.savefig(temporary, format=suffix, metadata=metadata)
