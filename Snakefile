@@ -13,6 +13,7 @@ include: "workflow/rules/energy.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/results.smk"
 include: "workflow/rules/variants.smk"
+include: "workflow/rules/more_figures.smk"
 include: "workflow/rules/checks.smk"
 include: "workflow/rules/figures.smk"
 
@@ -30,5 +31,7 @@ rule all:
         rules.tables.input,
         rules.claims.input,
         VARIANTS,
+        MORE_FIGURES,
+        RUN_PAGES,
         IDLE_TABLE,
         rules.report.output,

@@ -57,6 +57,7 @@ for number in NUMBERS:
 rule figures:
     input:
         [figure_files(number) for number in NUMBERS],
+        MORE_FIGURES,
 
 
 rule report:

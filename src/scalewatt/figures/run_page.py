@@ -81,7 +81,8 @@ def draw(page: RunPage) -> Figure:
         for axes, (words, lines) in zip(grid[1:], panels, strict=False):
             _draw_panel(axes, words, lines, page)
         _time_axis(grid, page)
-        figure.legend(handles=_handles(page), loc="outside upper right", ncols=7, handlelength=1.8)
+        place: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1.1), "borderaxespad": 0}
+        grid[0].legend(handles=_handles(page), ncols=6, handlelength=1.6, **place)
         style.notes(figure, sentences)
     return figure
 

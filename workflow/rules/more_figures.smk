@@ -1,0 +1,178 @@
+# Figures beside the paper's: where the energy goes (breakdown), what learning costs (learning, pareto),
+# each where the campaign's `figures` names it; and a page for each run.
+#   in   spec, history, provenance and energy of their own runs; of pages also traces and events
+#   out  tables/<name>.{parquet,csv}, figures/<name>.{svg,pdf,png,csv}, figures/runs/<configuration>/
+
+MORE = [
+    name for name in ("breakdown", "learning", "pareto") if name in CAMPAIGN.figures
+]
+
+
+def more_files(name):
+    return multiext(f"{RESULTS}/figures/{name}", ".svg", ".pdf", ".png", ".csv")
+
+
+def more_table_inputs(name):
+    epochs = ["energy/{configuration}/{repeat}.epochs.parquet"]
+    found = files_of(
+        runs_of_figure(name), *ROW_FILES, *(epochs if name == "learning" else [])
+    )
+    return found + (IDLE_TABLE[:1] if name == "breakdown" else [])
+
+
+def more_definition(name):
+    idle = {"idle": True} if name == "breakdown" and IDLE_TABLE else {}
+    return canonical({**json.loads(definition_of(name)), **idle})
+
+
+for name in MORE:
+
+    rule:
+        name:
+            f"{name}_table"
+        input:
+            more_table_inputs(name),
+            code_of("results"),
+        output:
+            multiext(f"{RESULTS}/tables/{name}", ".parquet", ".csv"),
+        priority: 60
+        retries: 0
+        localrule: True
+        params:
+            definition=more_definition(name),
+        message:
+            f"table of {name}"
+        shell:
+            "scalewatt table --definition {params.definition:q} --results {RESULTS:q}"
+            " --out {output[0]:q}"
+
+    rule:
+        name:
+            f"draw_{name}"
+        input:
+            table=f"{RESULTS}/tables/{name}.parquet",
+            module=f"src/scalewatt/figures/{name}.py",
+            shared=[
+                f"src/scalewatt/figures/{module}.py"
+                for module in ("style", "points", "words", "blocks")
+            ],
+        output:
+            report(
+                more_files(name)[0],
+                caption=f"../report/{name}.rst",
+                category="Figures",
+                labels={"figure": name.capitalize()},
+            ),
+            more_files(name)[1:],
+        priority: 60
+        retries: 0
+        localrule: True
+        params:
+            figure=name,
+            stem=f"{RESULTS}/figures/{name}",
+        message:
+            f"draw {name}"
+        shell:
+            "scalewatt figure {params.figure} --table {input.table:q} --out {params.stem:q}"
+
+
+def more_figure(name):
+    """Input of a named figure's target, which ends Snakemake where the campaign has none."""
+
+    def files(wildcards):
+        if name not in MORE:
+            refuse(
+                f"{CAMPAIGN.path}: has no key 'figures.{name}', so there is nothing to draw; add for"
+                f" example {name}: {{series: [{', '.join(list(CAMPAIGN.series)[:2])}]}}"
+            )
+        return more_files(name)
+
+    return files
+
+
+rule breakdown:
+    input:
+        more_figure("breakdown"),
+
+
+rule learning:
+    input:
+        more_figure("learning"),
+
+
+rule pareto:
+    input:
+        more_figure("pareto"),
+
+
+MORE_FIGURES = [path for name in MORE for path in more_files(name)]
+
+
+# --- a page for each run --------------------------------------------------------------------------
+
+PAGES = f"{RESULTS}/figures/runs/{{configuration}}"
+PAGE_FILES = (
+    *ROW_FILES,
+    "runs/{configuration}/{repeat}/events.parquet",
+    "traces/{configuration}/{repeat}.parquet",
+)
+
+
+def page_runs(configuration):
+    return runs_of([configuration])
+
+
+def page_files(configuration):
+    return [
+        f"{RESULTS}/figures/runs/{configuration}/{repeat}.{suffix}"
+        for _, repeat in page_runs(configuration)
+        for suffix in ("pdf", "png")
+    ]
+
+
+for configuration in CAMPAIGN.configurations:
+    if page_runs(configuration):
+
+        rule:
+            name:
+                f"pages_of_{configuration}"
+            input:
+                files_of(page_runs(configuration), *PAGE_FILES),
+                module="src/scalewatt/figures/run_page.py",
+                shared=[
+                    f"src/scalewatt/figures/{module}.py"
+                    for module in ("style", "words", "blocks")
+                ],
+                code="src/scalewatt/results/run_page_table.py",
+            output:
+                page_files(configuration),
+            priority: 40
+            retries: 0
+            localrule: True
+            params:
+                configuration=configuration,
+                repeats=[repeat for _, repeat in page_runs(configuration)],
+                excluded=canonical(
+                    {
+                        str(one["repeat"]): one["reason"]
+                        for one in EXCLUDED
+                        if one["configuration"] == configuration
+                    }
+                ),
+            message:
+                f"pages of the runs of {configuration}"
+            shell:
+                "scalewatt run-pages {params.configuration:q} {params.repeats}"
+                " --results {RESULTS:q} --excluded {params.excluded:q}"
+
+
+RUN_PAGES = [
+    path
+    for configuration in CAMPAIGN.configurations
+    for path in page_files(configuration)
+]
+
+
+rule run_pages:
+    input:
+        RUN_PAGES,
