@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -48,6 +49,7 @@ from scalewatt.claims.rules import Number
 from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.files import write_table
+from scalewatt.results.metadata import metadata
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, table
 from scalewatt.results.statistics import Summary, summarise
 
@@ -418,8 +420,10 @@ def test_the_json_is_a_list_of_five_keys(of_published: list[Verdict]) -> None:
     assert {tuple(one) for one in found} == {("id", "verdict", "value", "expected", "detail")}
 
 
-def test_the_table_has_each_verdict_beside_its_claim(of_published: list[Verdict]) -> None:
-    found = as_table(of_published, CLAIMS).to_pylist()
+def test_the_table_has_each_verdict_beside_its_claim(
+    published: Evidence, of_published: list[Verdict]
+) -> None:
+    found = as_table(of_published, CLAIMS, published).to_pylist()
     assert [one["id"] for one in found] == [claim.id for claim in CLAIMS]
     assert found[0]["claim"] == CLAIMS[0].text
 
@@ -438,6 +442,16 @@ def test_text_and_markdown_name_every_claim_under_its_verdict(
         assert places == sorted(places)
     rows = [one for one in markdown.splitlines() if one.startswith("| ")]
     assert {one.replace("\\|", "").count("|") for one in rows} == {6}
+
+
+def test_excluded_runs_are_named_with_their_reasons() -> None:
+    one = {"configuration": "resnet50-a100-n004", "repeat": 3, "reason": "a throttled GPU"}
+    given = replace(resnet_world(), table_metadata={"excluded": [one], "missing": []})
+    found = verdicts(given)
+    table = as_table(found, CLAIMS, given)
+    assert metadata(table)["excluded"] == [one]
+    for said in (as_text(found, CLAIMS, given), as_markdown(found, CLAIMS, given)):
+        assert "Excluded runs: resnet50-a100-n004/3 (a throttled GPU)." in said
 
 
 # --- the command --------------------------------------------------------------------------------

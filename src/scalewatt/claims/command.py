@@ -29,7 +29,9 @@ def check_claims(
     claims = read_claims()
     found = verdicts(evidence, claims)
     if out is not None:
-        write_table_with_csv(as_table(found, claims), out.with_name(f"{out.name}.parquet"))
+        write_table_with_csv(
+            as_table(found, claims, evidence), out.with_name(f"{out.name}.parquet")
+        )
         write_text(out.with_name(f"{out.name}.md"), as_markdown(found, claims, evidence))
         write_json(out.with_name(f"{out.name}.json"), as_json(found))
     return as_text(found, claims, evidence), json.dumps(as_json(found), indent=1, allow_nan=False)

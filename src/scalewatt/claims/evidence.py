@@ -177,6 +177,8 @@ class Evidence:
     provenance: Mapping[tuple[str, int], Row] = field(default_factory=dict)
     """provenance.json's content of each finished run (configuration, repeat)."""
     campaign: Campaign | None = None
+    table_metadata: Row = field(default_factory=dict)
+    """What the table of configurations says of itself: missing, excluded, …"""
 
     @property
     def published(self) -> bool:

@@ -60,6 +60,7 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
             specs=specs_of(campaign),
             provenance=_provenance(runs, tables.parent / "runs"),
             campaign=campaign,
+            table_metadata=metadata(rows),
         )
     )
 

@@ -9,17 +9,8 @@ from scalewatt.claims.evidence import Evidence, Line, Point, is_full_size
 from scalewatt.claims.model import NotTestable, Outcome
 from scalewatt.claims.origins import is_of_energy
 from scalewatt.claims.rules import Number, attempt, combine, enough, over, quantity
+from scalewatt.claims.words import word
 
-WORDS = {
-    "runtime_h": "run time",
-    "gpu_hours": "GPU hours",
-    "energy_kwh": "energy",
-    "gpu_energy_kwh": "GPU energy",
-    "cpu_energy_kwh": "CPU energy",
-    "cpu_energy_share": "share of CPU energy",
-    "p_gpuh_kw": "P_GPUh",
-    "metric_last": "metric",
-}
 EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
 """The paper's, by phase."""
 
@@ -30,7 +21,7 @@ def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequenc
     NotTestable for none, or where energies are of several origins or scopes; Unresolved for too few.
     """
     points = line.having(*names, at_least=at_least)
-    said = ", ".join(WORDS.get(name, name) for name in names)
+    said = ", ".join(word(name) for name in names)
     what = f"{line.title}: {said}" + (f" at n ≥ {at_least}" if at_least else "")
     enough(points, what, least)
     if any(map(is_of_energy, names)):

@@ -25,6 +25,8 @@ from scalewatt.claims.model import (
     verdict_of,
 )
 from scalewatt.claims.rules import shown
+from scalewatt.claims.slips import FURTHER
+from scalewatt.results.metadata import with_metadata
 
 TABLE = pa.schema(
     [
@@ -39,6 +41,7 @@ WORDS = {
     "not_testable": "Not testable here",
     "slip": "Slips of the paper, with the reading chosen",
 }
+FURTHER_WORDS = "Slips without a row among the claims"
 _WIDTH = 100
 
 
@@ -59,9 +62,9 @@ def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
     return [asdict(one) for one in found]
 
 
-def as_table(found: Sequence[Verdict], claims: Sequence[Claim]) -> pa.Table:
-    """The table `claims`: each verdict beside its claim."""
-    return pa.Table.from_pylist(
+def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> pa.Table:
+    """The table `claims`: each verdict beside its claim, with metadata like the other tables'."""
+    built = pa.Table.from_pylist(
         [
             {**asdict(one), "value": value_text(one.value)}
             | {"section": claim.section, "figure": claim.figure, "kind": claim.kind}
@@ -70,6 +73,9 @@ def as_table(found: Sequence[Verdict], claims: Sequence[Claim]) -> pa.Table:
         ],
         schema=TABLE,
     )
+    said = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
+    notes = [basis(evidence), counts(found, claims)]
+    return with_metadata(built, {"campaign": evidence.source, **said, "notes": notes})
 
 
 def value_text(value: Value) -> str | None:
@@ -91,7 +97,14 @@ def basis(evidence: Evidence) -> str:
         f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}"
         f"{f' (protocol {evidence.campaign.protocol})' if evidence.campaign else ''}; "
         f"configurations by the origin of their energy: {origins or 'none with energy'}."
+        f"{_left_out(evidence)}"
     )
+
+
+def _left_out(evidence: Evidence) -> str:
+    excluded = evidence.table_metadata.get("excluded") or []
+    named = "; ".join(f"{e['configuration']}/{e['repeat']} ({e['reason']})" for e in excluded)
+    return f" Excluded runs: {named}." if named else ""
 
 
 def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
@@ -124,6 +137,9 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
                 *_wrapped(f"{one.id:<4} {of_id[one.id].text}"),
                 *_wrapped(f"     {one.detail}"),
             ]
+    lines += ["", f"{FURTHER_WORDS} ({len(FURTHER)})"]
+    for slip in FURTHER:
+        lines += [*_wrapped(f"{slip.id:<4} {slip.says}"), *_wrapped(f"     {slip.reading}")]
     return "\n".join(lines)
 
 
@@ -146,6 +162,8 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
                 one.detail,
             )
             lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    lines += ["", f"## {FURTHER_WORDS} ({len(FURTHER)})", ""]
+    lines += [f"- {slip.id}: {_cell(slip.says)} {_cell(slip.reading)}" for slip in FURTHER]
     return "\n".join(lines) + "\n"
 
 

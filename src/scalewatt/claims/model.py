@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.claims.origins import origins_looked_at
+from scalewatt.claims.slips import SLIPS
 from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def check(*ids: str) -> Callable[[Check], Check]:
     return register
 
 
+_READINGS = {slip.id: slip for slip in SLIPS}
 _COLUMNS = {
     "id": "id",
     "section": "section",
@@ -179,7 +181,10 @@ def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
     function = CHECKS.get(claim.id)
     if function is None:
         if claim.kind == "inconsistency":
-            return Outcome(SLIP, None, claim.note)
+            slip = _READINGS.get(claim.id)
+            return Outcome(
+                SLIP, None, f"{slip.reading} Shows in {slip.shows_in}." if slip else claim.note
+            )
         return Outcome(NOT_TESTABLE, None, "There is no check for this claim.")
     try:
         return function(evidence)

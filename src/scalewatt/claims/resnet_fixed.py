@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.lines import (
-    WORDS,
     as_in_paper,
     doublings,
     each,
@@ -43,6 +42,7 @@ from scalewatt.claims.rules import (
     sign,
     slope,
 )
+from scalewatt.claims.words import word
 
 RESNET = ("resnet50", "train", "a100")
 NEAR_OPTIMAL_TO = 32
@@ -182,7 +182,7 @@ def _paper_value(
     evidence: Evidence, gpus: int, name: str, value: float, tolerance: float, unit: str
 ) -> Outcome:
     point = paper_point(evidence, *RESNET, "fd_lbs", gpus, 256)
-    what = f"{WORDS[name]} at n = {gpus}"
+    what = f"{word(name)} at n = {gpus}"
     return band(what, quantity(point, name), value - tolerance, value + tolerance, unit)
 
 

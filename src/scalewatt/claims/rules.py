@@ -29,6 +29,7 @@ from scalewatt.claims.model import (
     Outcome,
     Unresolved,
 )
+from scalewatt.claims.words import word
 from scalewatt.results.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
 from scalewatt.results.statistics import CONFIDENCE, Summary
 
@@ -73,7 +74,7 @@ def quantity(point: Point, name: str) -> Number:
     """A point's quantity as a number; NotTestable names what is unknown of which configuration."""
     summary = point.stat(name)
     if summary.mean is None:
-        raise NotTestable(f"{name} of {point.id} is not known.")
+        raise NotTestable(f"The {word(name)} of {point.id} is not known.")
     return number(summary)
 
 
