@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "campaigns", "src")
+COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "campaigns", "reference", "src")
 TINY = Path(__file__).parent / "tiny.yaml"
 
 
