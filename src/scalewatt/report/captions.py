@@ -61,14 +61,17 @@ def title(name: str, table: pa.Table | None) -> str:
     return f"{', '.join(models)}: {_WITHOUT_MODEL[name]}"
 
 
-def caption(name: str, table: pa.Table) -> str:
-    """What the figure shows, its main numbers, and what it leaves out, in a few sentences."""
+def caption(name: str, table: pa.Table, word: str | None = None) -> str:
+    """What the figure shows, its main numbers, and what it leaves out, in a few sentences.
+
+    `word`: what n counts; None: what the table says.
+    """
     rows = table.to_pylist()
     own = [row for row in rows if row.get("energy_origin") != "published"]
     said = metadata(table)
     parts = ["No run of this figure has finished."]
     if own:
-        parts = _parts_of(name, said)(own, gpu_word(table))
+        parts = _parts_of(name, said)(own, word or gpu_word(table))
     return " ".join([*parts, *_published(rows), *_left_out(said)])
 
 
@@ -157,8 +160,10 @@ def _singles(rows: Sequence[Row]) -> list[str]:
     single = sum(n == 1 for n in repeats.values())
     if not single:
         return []
-    which = "All points are" if single == len(repeats) else f"{single} of them are"
-    return [f"{which} of single runs, without an interval."]
+    if single == len(repeats):
+        return ["All are single runs, without an interval."]
+    are = "is a single run" if single == 1 else "are single runs"
+    return [f"{count(single, 'configuration')} {are}, without an interval."]
 
 
 def _one(word: str) -> str:

@@ -28,7 +28,8 @@ class Cell:
         """Class of the cell on the page: number, long text that may wrap, or nothing."""
         if self.value is not None or self.text == MISSING:
             return "n"
-        return "long" if len(self.text) > _LONG else ""
+        # An id has no space: it is never broken.
+        return "long" if len(self.text) > _LONG and " " in self.text else ""
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,18 @@ class Column:
     """Prefix of the ends of a 95 % interval, `energy_kwh` for `energy_kwh_low`; empty: none."""
     text: Callable[[Row], str] | None = None
     """Makes the text of a row; None: the value itself."""
-    digits: int = 4
+    optional: bool = False
+    """Whether it is left out where no row has a value."""
 
 
-def stored(name: str, heading: str, unit: str = "") -> Column:
+def stored(name: str, heading: str, unit: str = "", optional: bool = False) -> Column:
     """A column as it is."""
-    return Column(name, heading, unit)
+    return Column(name, heading, unit, optional=optional)
 
 
-def summed_up(name: str, heading: str, unit: str = "") -> Column:
+def summed_up(name: str, heading: str, unit: str = "", optional: bool = False) -> Column:
     """A quantity of configurations: its mean, with its interval."""
-    return Column(f"{name}_mean", heading, unit, interval=name)
+    return Column(f"{name}_mean", heading, unit, interval=name, optional=optional)
 
 
 def said(heading: str, text: Callable[[Row], str], name: str = "") -> Column:
@@ -84,6 +86,7 @@ def grid(
 ) -> Grid:
     """Rows in columns; `download`: the table with all there is, None: what is shown."""
     rows = list(rows)
+    columns = [one for one in columns if not one.optional or _has_values(one, rows)]
     if download is None:
         download = _shown(rows, columns)
     filled = [_column(column, rows) for column in columns]
@@ -94,6 +97,10 @@ def grid(
         rows=[list(cells) for cells in zip(*(cells for _, cells in filled), strict=True)],
         download=csv_uri(download),
     )
+
+
+def _has_values(column: Column, rows: Sequence[Row]) -> bool:
+    return any(row.get(column.name) is not None for row in rows)
 
 
 def _shown(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:
@@ -139,7 +146,7 @@ def _text(column: Column, row: Row, value: Any, factor: float) -> str:
         low, high = (row.get(f"{column.interval}_{end}") for end in ("low", "high"))
         return with_interval(value, low, high, factor)
     scaled = value * factor if isinstance(value, float) else value
-    return number(scaled, column.digits)
+    return number(scaled)
 
 
 def _cell(value: Any, text: str) -> Cell:

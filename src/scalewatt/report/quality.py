@@ -56,9 +56,9 @@ def parsed_flags(run: Row) -> list[Row]:
 
 
 def flags_in_words(run: Row) -> str:
-    """A run's flags as a sentence; what no node has a sensor of is said by the scope."""
-    found = dict.fromkeys(_flag(f) for f in parsed_flags(run) if f["code"] != "absent")
-    return "; ".join(found) or MISSING
+    """A run's kinds of flags; what no node has a sensor of is said by the scope."""
+    codes = dict.fromkeys(str(f["code"]) for f in parsed_flags(run) if f["code"] != "absent")
+    return "; ".join(FLAG_WORDS.get(code, code) for code in codes) or MISSING
 
 
 def _flag(flag: Row) -> str:
@@ -238,4 +238,5 @@ def _lost(runs: Sequence[Row]) -> Part:
             f"{with_unit(total, 'kWh')} of {count(len(again), 'run')} went into work that was done "
             "again after a kill, a failure or a stop; it is part of their energy."
         )
-    return Part("Interruptions", f"{says} {count(len(several), 'run')} had more than one segment.")
+    had = count(len(several), "run").capitalize()
+    return Part("Interruptions", f"{says} {had} had more than one segment.")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.figures.points import gpu_word
-from scalewatt.figures.words import origin_sentence
 from scalewatt.files import write_text
 from scalewatt.report import provenance, summary, tables
 from scalewatt.report.captions import caption, label, title
@@ -70,7 +69,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     counting = summary.counting(runs)
     word = gpu_word(results.tables["runs"]) if "runs" in results.tables else "GPUs"
     hours = tables.hours_word(word)
-    figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
+    figures = [_figure(name, results, word) for name in _ORDER if name in definition.figures]
     shown = table_parts(results, definition, hours)
     claims = claims_by_verdict(results.claims) if results.claims else []
     return {
@@ -78,7 +77,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "maker": provenance.maker(),
         "has_runs": bool(runs),
         "planned": sum(definition.planned.values()),
-        "origin": origin_sentence(counting) if counting else "",
+        "origin": summary.origin_sentences(counting),
         "counts": f"n counts {word}.",
         "facts": summary.facts(definition, runs, hours) if runs else [],
         "what_ran": summary.what_ran(runs, word),
@@ -99,9 +98,9 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     }
 
 
-def _figure(name: str, results: Results) -> FigureEntry:
+def _figure(name: str, results: Results, word: str) -> FigureEntry:
     table = results.tables.get(name)
-    words = "Its table has not been made." if table is None else caption(name, table)
+    words = "Its table has not been made." if table is None else caption(name, table, word)
     points = None if table is None else csv_uri(table)
     return FigureEntry(name, label(name), title(name, table), words, results.image(name), points)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scalewatt.figures.words import counted
+from scalewatt.figures.words import counted, origin_phrase
 from scalewatt.report.definition import Definition
 from scalewatt.report.numbers import count, listed, number, with_unit
 from scalewatt.results.text_tables import UNEQUAL_SCOPES
@@ -105,6 +105,25 @@ def _known(runs: Sequence[Row], column: str) -> list[float]:
     return [run[column] for run in runs if run[column] is not None]
 
 
+def origin_sentences(runs: Iterable[Row]) -> str:
+    """Where the energies of runs come from, what they contain, and of how many runs there is none."""
+    runs = list(runs)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        if run["energy_kwh"] is not None:
+            devices = groups.setdefault((run["energy_origin"], run["energy_scope"]), [])
+            if run["device"] not in devices:
+                devices.append(run["device"])
+    without = sum(run["energy_kwh"] is None for run in runs)
+    parts = []
+    for (origin, scope), devices in sorted(groups.items()):
+        of = f" on {listed(devices)}" if len(groups) > 1 else ""
+        parts.append(f"Energy{of} {origin_phrase(origin, scope)}; scope: {scope}.")
+    if without:
+        parts.append(f"The energy of {count(without, 'run')} of {len(runs)} is not known.")
+    return " ".join([*parts, *filter(None, [scope_sentence(runs)])])
+
+
 def what_ran(runs: Sequence[Row], word: str) -> list[str]:
     """Each device: the hardware's name, the models, and the most GPUs and nodes."""
     lines = []
@@ -127,19 +146,19 @@ def _model(run: Row) -> str:
 
 
 def scaling_sentences(rows: Sequence[Row], word: str) -> list[str]:
-    """The highest speed-up, and what more GPUs cost in energy, over series with a fixed dataset."""
+    """The speed-up over the widest span, and what more GPUs cost in energy; of fixed datasets."""
     series: dict[str, list[Row]] = {}
     for row in rows:
         series.setdefault(row["series"], []).append(row)
     fixed = [own for own in series.values() if len({row["dataset_samples"] for row in own}) == 1]
     larger = [row for own in fixed for row in own if row["gpus"] > row["smallest_gpus"]]
     sentences = []
-    if best := _most([row for row in larger if row["speedup"] is not None], "speedup"):
+    if known := [row for row in larger if row["speedup"] is not None]:
+        best = max(known, key=lambda row: (row["gpus"] / row["smallest_gpus"], row["speedup"]))
         share = f"{100 * best['efficiency']:.0f} % of the ideal"
         sentences.append(
-            f"Highest speed-up: {_value(best, 'speedup')} at {counted(best['gpus'], word)} against "
-            f"{counted(best['smallest_gpus'], word)} in {best['series']}, {share}"
-            f"{_of_energy(best)}."
+            f"The widest span, {best['smallest_gpus']} to {counted(best['gpus'], word)} "
+            f"({best['series']}): speed-up {_value(best, 'speedup')}, {share}{_of_energy(best)}."
         )
     ends = [max(own, key=lambda row: row["gpus"]) for own in fixed]
     ends = [r for r in ends if r["energy_ratio"] is not None and r["gpus"] > r["smallest_gpus"]]
@@ -152,10 +171,6 @@ def scaling_sentences(rows: Sequence[Row], word: str) -> list[str]:
     if any(row["speedup_low"] is None for row in larger):
         sentences.append("A ratio without an interval rests on a single run.")
     return sentences
-
-
-def _most(rows: Sequence[Row], name: str) -> Row | None:
-    return max(rows, key=lambda row: row[name]) if rows else None
 
 
 def _value(row: Row, name: str) -> str:

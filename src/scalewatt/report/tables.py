@@ -37,14 +37,14 @@ def runs_grid(results: Results, hours: str) -> Grid:
         stored("runtime_h", "run time", "h"),
         stored("gpu_hours", hours, "h"),
         stored("energy_kwh", "energy", "kWh"),
-        stored("net_energy_kwh", "above idle", "kWh"),
+        stored("net_energy_kwh", "above idle", "kWh", optional=True),
         stored("energy_origin", "origin"),
         stored("energy_scope", "scope"),
         stored("coverage", "coverage"),
         said("metric", _metric, "metric_last"),
         stored("segments", "segments"),
-        stored("excluded", "excluded, because"),
-        said("flags", flags_in_words),
+        stored("excluded", "excluded, because", optional=True),
+        said("doubts", flags_in_words),
     )
     return grid("runs", "Runs", results.rows("runs"), columns, results.tables.get("runs"))
 
@@ -64,7 +64,7 @@ def configurations_grid(results: Results, hours: str) -> Grid:
         summed_up("runtime_h", "run time", "h"),
         summed_up("gpu_hours", hours, "h"),
         summed_up("energy_kwh", "energy", "kWh"),
-        summed_up("net_energy_kwh", "above idle", "kWh"),
+        summed_up("net_energy_kwh", "above idle", "kWh", optional=True),
         summed_up("p_gpuh_kw", "energy per " + hours.removesuffix("s"), "kW"),
         summed_up("energy_per_sample_j", "J per sample"),
         said("quality metric", _metric_label),
@@ -170,7 +170,7 @@ def variants_grid(results: Results, _hours: str) -> Grid:
         summed_up("runtime_h", "run time", "h"),
         summed_up("energy_kwh", "energy", "kWh"),
         summed_up("energy_per_sample_j", "J per sample"),
-        summed_up("mean_gpu_power_w", "GPU power (W)"),
+        summed_up("mean_gpu_power_w", "GPU power (W)", optional=True),
         summed_up("mean_cpu_socket_power_w", "CPU socket power (W)"),
         summed_up("step_data_share", "share of a step waiting for data"),
         summed_up("metric_last", "metric"),
@@ -189,8 +189,8 @@ def metrics_grid(results: Results, _hours: str) -> Grid:
         said("metric", _metric_label),
         stored("metric_last", "last"),
         stored("metric_best", "best"),
-        stored("metric_persistence", "persistence"),
-        stored("metric_climatology", "climatology"),
+        stored("metric_persistence", "persistence", optional=True),
+        stored("metric_climatology", "climatology", optional=True),
         said("verdict", _verdict),
     )
     return grid("metrics", "Metric of every run", results.rows("runs"), columns)
