@@ -190,7 +190,9 @@ def versions(evidence: Evidence) -> Outcome:
             if own is None:
                 unknown.append(name)
             elif version and not _is_version(own, version):
-                deviating.append(f"{name} {own} in place of {version}")
+                is_it = own[:1].isdigit()  # the version of that, not of another MPI
+                told = f"{name} {own} in place of" if is_it else f"{own} in place of {name}"
+                deviating.append(f"{told} {version}")
     if deviating:
         detail = f"Recorded deviations: {', '.join(dict.fromkeys(deviating))}."
         return Outcome(NOT_REPRODUCED, ", ".join(dict.fromkeys(deviating)), detail)
