@@ -1,4 +1,4 @@
-"""The points of the figures: which panels, which rows, the speed-up, and Figure 5's traces."""
+"""The points of the figures: which panels, which rows, the speed-up."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ import pytest
 from campaign_files import demo
 from run_files import make_run, part
 
+from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.definitions import table_definition
+from scalewatt.campaign.expand import expand
 from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figure_tables import overview, points, speedup
@@ -284,6 +287,38 @@ def test_a_figures_table_names_the_configurations_that_are_missing(tmp_path: Pat
     missing = json.loads(found.schema.metadata[b"scalewatt"])["missing"]
     assert missing == demo().figure_configurations("figure2")[:2]
     assert set(found["configuration"].to_pylist()) == {id_ for id_, _ in runs}
+
+
+def test_a_run_that_is_left_out_is_named_and_its_configuration_is_not_missing(
+    tmp_path: Path,
+) -> None:
+    made, runs = finished_demo_runs(tmp_path, "figure2")
+    alone = next(id_ for id_, _ in runs if [i for i, _ in runs].count(id_) == 1)
+    out = [{"configuration": alone, "repeat": 1, "reason": "the fan failed"}]
+    kept = [run for run in runs if run[0] != alone]
+    made = table_definition(demo(), "figure2", kept[1:], out)
+    write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
+    found = pq.read_table(tmp_path / "figure2.parquet")
+    said = json.loads(found.schema.metadata[b"scalewatt"])
+    assert said["excluded"] == out
+    assert said["missing"] == [kept[0][0]]
+    assert alone not in found["configuration"].to_pylist()
+
+
+def test_how_a_figure_is_to_be_drawn_is_stored_with_its_table(tmp_path: Path) -> None:
+    content = read_yaml(PROJECT_ROOT / "campaigns" / "demo.yaml")
+    content["figures"]["figure2"] |= {"overlay": "published", "width_mm": 88}
+    content["figures"]["table1"]["overlay"] = "published"
+    campaign = expand(content, Path("demo.yaml"), known_devices())
+    for figure, options in (
+        ("figure2", {"overlay": "published", "width_mm": 88}),
+        ("table1", {"overlay": "published"}),
+        ("figure3", {}),
+    ):
+        out = tmp_path / f"{figure}.parquet"
+        write_figure_table(table_definition(campaign, figure, []), tmp_path, out)
+        metadata = json.loads(pq.read_schema(out).metadata[b"scalewatt"])
+        assert metadata["options"] == options
 
 
 def test_a_figure_of_no_finished_run_is_an_empty_table(tmp_path: Path) -> None:

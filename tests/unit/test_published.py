@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 import scipy.stats
 
+from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.errors import InputError
+from scalewatt.results import published
 from scalewatt.results.figure_tables import PANELS, overview, points, table1
 from scalewatt.results.notes import notes
 from scalewatt.results.published import (
@@ -40,8 +43,6 @@ def paper() -> Campaign:
     for name, entry in content["figures"].items():
         if name in (*PANELS, "table1"):
             entry["overlay"] = "published"
-    from scalewatt.campaign.cluster import known_devices
-
     return expand(content, PAPER, known_devices())
 
 
@@ -249,8 +250,11 @@ def test_published_speedups_count_from_the_smallest_published_n(paper: Campaign)
     assert not [key for key in found if key[0] == "fourcastnet-pretrain-gbs32-h100"]
     said = notes(definition, [])
     assert "Published: Huber et al. (2025), Table 1, section 3.3.2." in said
-    assert any("published speed-up from n = 16" in note for note in said)
-    assert any("GBS 32: one published run time" in note for note in said)
+    assert (
+        "Published speed-ups count from the smallest n with a time: "
+        "pre-training, A100, LBS 1 (n = 16)." in said
+    )
+    assert "Only one run time is published, so no speed-up: pre-training, H100, GBS 32." in said
     assert "Nothing is published of these trainings: fine-tuning, A100, LBS 1." in said
 
 
@@ -293,9 +297,6 @@ def test_the_overview_takes_no_column_from_what_points_are_matched_by(paper: Cam
 
 
 def test_a_damaged_reference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from scalewatt.errors import InputError
-    from scalewatt.results import published
-
     text = REFERENCE.read_text().replace("144.87", "a lot")
     damaged = tmp_path / "published_results.csv"
     damaged.write_text(text)

@@ -15,7 +15,7 @@ from run_files import NAME, WHOLE, make_spec, part, row_of
 
 from scalewatt.errors import InputError
 from scalewatt.results.schema import CONFIGURATIONS, NET, PARTS, QUANTITIES, table
-from scalewatt.results.statistics import configuration_rows, summarise
+from scalewatt.results.statistics import Summary, configuration_rows, from_population_sd, summarise
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
@@ -100,6 +100,52 @@ def runs(tmp_path: Path, *energies: list[dict[str, Any]], **more: Any) -> list[d
         row_of(tmp_path, energy, spec=make_spec(repeat=repeat), **more)
         for repeat, energy in enumerate(energies, 1)
     ]
+
+
+POSITIVE = st.floats(1e-3, 1e6)
+POSITIVES = st.lists(POSITIVE, min_size=2, max_size=8)
+
+
+@given(POSITIVES)
+def test_a_population_spread_says_the_same_as_the_values_it_is_of(values: list[float]) -> None:
+    whole = summarise(values)
+    found = from_population_sd(len(values), whole.mean, whole.population_sd)
+    for name in ("mean", "sd", "low", "high", "population_sd"):
+        assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("given_", [(5, 2.0, None), (1, 2.0, 0.1), (5, None, 0.1)])
+def test_without_a_published_spread_there_is_none(given_: Any) -> None:
+    found = from_population_sd(*given_)
+    assert found == Summary(given_[0], given_[1])
+
+
+@given(POSITIVES, POSITIVE)
+def test_values_times_a_factor_are_summed_up_as_such(values: list[float], factor: float) -> None:
+    found, whole = (
+        summarise(values).times(factor),
+        summarise([factor * v for v in values]),
+    )
+    size = factor * max(values)
+    for name in ("mean", "sd", "low", "high"):
+        assert getattr(found, name) == pytest.approx(
+            getattr(whole, name), rel=1e-6, abs=1e-9 * size
+        )
+
+
+def test_a_quotient_under_repeats_has_their_relative_spread() -> None:
+    found = Summary(3, 4.0, 0.4, 3.0, 5.0).under(8.0)
+    assert (found.n, found.mean) == (3, 2.0)
+    assert (found.sd, found.low, found.high) == pytest.approx((0.2, 1.5, 2.5))
+    assert Summary(1, 4.0).under(8.0) == Summary(1, 2.0)
+    assert Summary(3, None).under(8.0) == Summary(3, None)
+
+
+def test_a_spread_may_stand_around_a_mean_that_is_known_better() -> None:
+    found = Summary(3, 4.0, 0.4, 3.0, 5.0).around(4.1)
+    assert (found.mean, found.sd, found.low, found.high) == pytest.approx((4.1, 0.4, 3.1, 5.1))
+    assert Summary(1, 4.0).around(4.1) == Summary(1, 4.1)
+    assert Summary(3, None).around(4.1) == Summary(3, 4.1)
 
 
 def cpu(joules: float | None, seconds: float = 3600, **more: Any) -> list[dict[str, Any]]:

@@ -61,11 +61,11 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
     without = [label for label, found in lines if not found]
     said = []
     if shown:
-        said.append(f"Published: Huber et al. (2025), {_listed(_places(shown))}.")
+        said.append(f"Published: Huber et al. (2025), {', '.join(_places(shown))}.")
     if without:
         said.append(f"Nothing is published of these trainings: {_listed(without)}.")
     if _has_speedup(definition):
-        said += [note for series in definition["series"] if (note := _published_speedup(series))]
+        said += _published_speedups(definition["series"])
     protocols = sorted({row["protocol"] for row in rows} - {"paper"})
     if shown and protocols:
         said.append(
@@ -90,17 +90,19 @@ def _places(rows: Iterable[Row]) -> list[str]:
     return [_SOURCES.get(code, code) for code in sorted(codes, key=list(_SOURCES).index)]
 
 
-def _published_speedup(series: Row) -> str | None:
-    """From which n the published speed-up counts, where that is not the series' smallest."""
-    timed = [r["gpus"] for r in published_of_series(series) if r["runtime_h_mean"] is not None]
-    if not timed:
-        return None
-    if len(timed) == 1:
-        return f"{series['label']}: one published run time, so no published speed-up."
-    if timed[0] == min(p["gpus"] for p in series["points"]):
-        return None
-    return f"{series['label']}: published speed-up from n = {timed[0]}, the smallest with a time."
+def _published_speedups(lines: Iterable[Row]) -> list[str]:
+    """Which series have no published speed-up, and which count it from a larger n than their own."""
+    single, later = [], []
+    for series in lines:
+        timed = [r["gpus"] for r in published_of_series(series) if r["runtime_h_mean"] is not None]
+        if len(timed) == 1:
+            single.append(series["label"])
+        elif timed and timed[0] > min(p["gpus"] for p in series["points"]):
+            later.append(f"{series['label']} (n = {timed[0]})")
+    said = [f"Only one run time is published, so no speed-up: {_listed(single)}."] if single else []
+    start = "Published speed-ups count from the smallest n with a time"
+    return [*said, f"{start}: {_listed(later)}."] if later else said
 
 
 def _listed(words: Sequence[str]) -> str:
-    return ", ".join(words)
+    return "; ".join(words)
