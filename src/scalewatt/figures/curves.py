@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,6 +184,8 @@ def _draw_line(
     """One series of one origin: its line with markers, error bars, and rings around single runs."""
     ordered = sorted(points, key=lambda point: (point["gpus"], point["x"]))
     look = series_style | style.origin_style(ordered[0]["energy_origin"], series_style["color"])
+    if ordered[0]["energy_origin"] == "published":
+        look["markersize"] *= style.preset(context.options.width_mm).scale
     x = [p["x"] * x_factor for p in ordered]
     y = [p["y"] * y_factor for p in ordered]
     (line,) = axes.plot(x, y, **look, zorder=3 if look["marker"] != "x" else 4)
@@ -323,10 +325,15 @@ def _bar_sentence(rows: Sequence[Row], context: _Context) -> str:
     said = f"Error bars: {BAR_WORDS[kind]}"
     if len(singles) < len(bare):
         lacking = dict.fromkeys(p["panel"] for p in bare if not _single(p))
-        said += f"; not known for all points of panel {', '.join(lacking)}"
+        said += f"; not known for all points of {_panels(lacking)}"
     cut = [panel for panel, own in _by_panel(points).items() if _is_cut(own, context)]
-    said += f"; in panel {', '.join(cut)} some reach beyond the axis" if cut else ""
+    said += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
     return f"{said}.{ringed}"
+
+
+def _panels(letters: Iterable[str]) -> str:
+    named = list(letters)
+    return f"panel{'s' * (len(named) > 1)} {', '.join(named)}"
 
 
 def _by_panel(points: Sequence[Row]) -> dict[str, list[Row]]:

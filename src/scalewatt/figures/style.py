@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from scalewatt.files import atomic_path
@@ -84,6 +85,8 @@ _RC: dict[str, Any] = {
     "text.color": INK,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
+# Without it a cross would vanish in a marker of its own colour.
+_HALO = withStroke(linewidth=1.9, foreground="white")
 # No dates and no tool versions: the same table gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -160,7 +163,7 @@ def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
 def origin_style(origin: str | None, colour: str) -> dict[str, Any]:
     """How a marker of this energy origin is filled; published points are crosses without a line."""
     if origin == "published":
-        return {"marker": "x", "markersize": 3.5, "linestyle": "none"}
+        return {"marker": "x", "markersize": 4.2, "linestyle": "none", "path_effects": [_HALO]}
     if origin in ("simulated", "mixed"):
         fill = "left" if origin == "simulated" else "bottom"
         return {"fillstyle": fill, "markerfacecolor": colour, "markerfacecoloralt": "white"}
