@@ -56,17 +56,6 @@ def factor(rows: list[dict[str, Any]], row: dict[str, Any], axis: str) -> float:
     return quantity(row[f"{axis}_name"], "GPUs", row["model"]).fitting(values).factor
 
 
-def ticks_out_of_view(axes: Any) -> list[Any]:
-    """Labels that matplotlib keeps for ticks beyond the axis' ends and never draws."""
-    found = []
-    for axis in (axes.xaxis, axes.yaxis):
-        low, high = axis.get_view_interval()
-        for tick in axis.get_major_ticks():
-            if not (axes.axison and low <= tick.get_loc() <= high):
-                found += [tick.label1, tick.label2]
-    return found
-
-
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("number", CURVES)
 def test_every_row_with_a_value_is_one_plotted_point(number: int, small: bool) -> None:
@@ -238,24 +227,6 @@ def test_figure5_without_gpu_sensor_says_that_it_shows_cpu_power() -> None:
 def test_a_lost_sample_breaks_the_power_line() -> None:
     (line,) = lines(drawn(5, power_table(panels="A")))
     assert [i for i, (_, y) in enumerate(line.get_xydata()) if y != y] == [150]
-
-
-def test_no_text_leaves_the_page() -> None:
-    import matplotlib.text
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    for number in range(1, 8):
-        figure = drawn(number, any_table(number))
-        canvas = FigureCanvasAgg(figure)
-        with style.applied():
-            canvas.draw()
-        width, height = figure.bbox.width, figure.bbox.height
-        unseen = {id(text) for axes in figure.axes for text in ticks_out_of_view(axes)}
-        for text in figure.findobj(matplotlib.text.Text):
-            if text.get_text() and text.get_visible() and id(text) not in unseen:
-                box = text.get_window_extent(canvas.get_renderer())
-                assert box.x0 > -1 and box.x1 < width + 1, (number, text.get_text())
-                assert box.y0 > -1 and box.y1 < height + 1, (number, text.get_text())
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:

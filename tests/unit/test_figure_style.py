@@ -1,0 +1,398 @@
+"""How figures look: readable in grey and in print, at both widths, with chosen error bars."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from itertools import combinations
+from typing import Any
+
+import matplotlib.text
+import numpy as np
+import pyarrow as pa
+import pytest
+from figure_tables import any_table, as_table, curve_table, power_table, procedure_table
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+
+from scalewatt.figures import style
+from scalewatt.figures.points import bar
+from scalewatt.figures.words import Quantity, excluded_sentence, quantity, sensor_sentence
+from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
+
+WIDTHS = sorted(style.PRESETS)
+
+
+def with_options(table: pa.Table, schema: pa.Schema, **options: Any) -> pa.Table:
+    rows = table.to_pylist()
+    return as_table(rows, schema, figure=rows[0]["figure"].removeprefix("figure"), options=options)
+
+
+@cache
+def drawn(number: int, width_mm: int) -> Any:
+    """The figure of the paper's size, laid out, with the box of every text that is seen."""
+    schema = {1: OVERVIEW, 5: POWER}.get(number, POINTS)
+    table = with_options(any_table(number), schema, width_mm=width_mm)
+    figure = import_module(f"scalewatt.figures.figure{number}").draw(table)
+    canvas = FigureCanvasAgg(figure)
+    with style.applied(width_mm):
+        canvas.draw()
+    return figure, [
+        (text, text.get_window_extent(canvas.get_renderer())) for text in seen_texts(figure)
+    ]
+
+
+def seen_texts(figure: Any) -> list[Any]:
+    """All texts but the labels that matplotlib keeps for ticks beyond an axis' ends."""
+    unseen = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = axis.get_view_interval()
+            for tick in axis.get_major_ticks():
+                if not (axes.axison and low <= tick.get_loc() <= high):
+                    unseen |= {id(tick.label1), id(tick.label2)}
+    found = figure.findobj(matplotlib.text.Text)
+    return [t for t in found if t.get_text().strip() and t.get_visible() and id(t) not in unseen]
+
+
+def words(figure: Any) -> str:
+    said = " ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
+    return " ".join(said.split())
+
+
+# --- colours --------------------------------------------------------------------------------------
+
+
+def linear(colour: str) -> Any:
+    rgb = np.array(to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb: Any) -> Any:
+    """CIE L*a*b* (D65) of linear RGB."""
+    xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    ) @ np.clip(rgb, 0, 1)
+    f = np.cbrt(xyz / [0.9505, 1.0, 1.089])
+    f = np.where(f > 0.2069, f, 7.787 * xyz / [0.9505, 1.0, 1.089] + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+# Machado, Oliveira and Fernandes 2009: no cones of one kind.
+VISION = {
+    "common": np.eye(3),
+    "protan": np.array(
+        [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]]
+    ),
+    "deutan": np.array(
+        [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]]
+    ),
+    "tritan": np.array(
+        [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]]
+    ),
+}
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_any_two_colours_differ_for_every_colour_vision(vision: str) -> None:
+    seen = [lab(VISION[vision] @ linear(colour)) for colour in style.COLOURS]
+    assert min(np.linalg.norm(a - b) for a, b in combinations(seen, 2)) > 15
+
+
+def test_any_two_colours_differ_in_grey_and_from_paper() -> None:
+    lightness = [lab(linear(colour))[0] for colour in style.COLOURS]
+    assert min(abs(a - b) for a, b in combinations(lightness, 2)) > 7
+    assert max(lightness) < 75
+
+
+def test_series_that_share_a_colour_differ_in_marker_and_line() -> None:
+    looks = [style.series_style(index) for index in range(14)]
+    for one, other in combinations(looks, 2):
+        assert (one["color"], one["marker"]) != (other["color"], other["marker"])
+    for one, other in zip(looks[:7], looks[7:], strict=True):
+        assert one["linestyle"] != other["linestyle"] and one["marker"] != other["marker"]
+
+
+# --- both widths ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("number", range(1, 8))
+def test_every_text_is_on_the_page_and_at_least_6_points(number: int, width: int) -> None:
+    figure, texts = drawn(number, width)
+    assert figure.get_figwidth() * 25.4 == pytest.approx(width)
+    for text, box in texts:
+        assert text.get_fontsize() >= 6, text.get_text()
+        assert box.x0 > -1 and box.x1 < figure.bbox.width + 1, text.get_text()
+        assert box.y0 > -1 and box.y1 < figure.bbox.height + 1, text.get_text()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("number", range(1, 8))
+def test_a_figure_fits_onto_a_page(number: int, width: int) -> None:
+    assert drawn(number, width)[0].get_figheight() * 25.4 < 247
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 6, 7])
+def test_no_legend_covers_data(number: int, width: int) -> None:
+    figure, _ = drawn(number, width)
+    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
+    boxes = [legend.get_window_extent() for legend in legends if legend is not None]
+    assert boxes
+    for axes in (axes for axes in figure.axes if axes.axison):
+        assert not any(box.overlaps(axes.bbox.padded(-1)) for box in boxes)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("number", [2, 3, 4, 6])
+def test_tick_labels_do_not_touch_each_other(number: int, width: int) -> None:
+    figure, texts = drawn(number, width)
+    boxes = {id(text): box for text, box in texts}
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            own = [boxes[id(t.label1)] for t in axis.get_major_ticks() if id(t.label1) in boxes]
+            assert not any(a.overlaps(b) for a, b in combinations(own, 2))
+
+
+def test_every_axis_of_a_curve_has_a_label_with_its_unit() -> None:
+    for number in (2, 3, 4, 6, 7):
+        for axes in (axes for axes in drawn(number, 180)[0].axes if axes.axison):
+            for label in (axes.get_xlabel(), axes.get_ylabel()):
+                pure = ("Number of", "Speed-up", "Samples per", "Passes per", "Training samples")
+                assert label.endswith(")") or label.startswith(pure), label
+
+
+# --- error bars -----------------------------------------------------------------------------------
+
+
+def segments(figure: Any, panel: int) -> list[float]:
+    """The ends of all error bars of a panel."""
+    found = [s for c in figure.axes[panel].collections for s in c.get_segments()]
+    return [float(end) for s in found for end in (s[0][1], s[1][1])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("interval", "Error bars: 95 % t interval of the mean over repeats."),
+        ("sd", "Error bars: sample standard deviation over repeats."),
+        (
+            "population_sd",
+            "Error bars: population standard deviation over repeats, as the paper prints.",
+        ),
+        ("none", "Error bars are not drawn."),
+    ],
+)
+def test_error_bars_are_what_the_campaign_asks_for_and_the_note_says(kind: str, said: str) -> None:
+    from scalewatt.figures.figure2 import draw
+
+    table = curve_table(2, error_bars=kind)
+    figure = draw(table)
+    expected = []
+    for row in (row for row in table.to_pylist() if row["panel"] == "B"):
+        half = {"sd": row["y_sd"], "population_sd": row["y_population_sd"]}.get(kind)
+        ends = (row["y_low"], row["y_high"]) if half is None else (row["y"] - half, row["y"] + half)
+        expected += ends if kind != "none" else ()
+    assert sorted(segments(figure, 1)) == pytest.approx(sorted(expected))
+    assert said in words(figure)
+
+
+@given(
+    st.sampled_from(["interval", "sd", "population_sd", "none"]),
+    st.integers(1, 5),
+    *[st.one_of(st.none(), st.floats(0, 1e6)) for _ in range(5)],
+)
+def test_a_bar_is_around_its_point_and_single_runs_have_none(
+    kind: str, n: int, y: float, sd: float, low: float, high: float, population: float
+) -> None:
+    low, high = (low, high) if None in (y, low, high) else (y - low, y + high)
+    row = {"y": y, "y_sd": sd, "y_low": low, "y_high": high, "n_repeats": n}
+    found = bar(row | {"y_population_sd": population}, kind)
+    assert found is None or (n > 1 and kind != "none" and found[0] <= y <= found[1])
+    if n > 1 and kind == "sd" and None not in (y, sd):
+        assert found == (y - sd, y + sd)
+
+
+def test_single_runs_among_others_are_ringed_and_the_note_says_so() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    for row in rows:
+        if row["gpus"] == 64:
+            row |= {"n_repeats": 1, "y_low": None, "y_high": None}
+    figure = draw(as_table(rows, POINTS, figure=2))
+    rings = [line for line in figure.axes[1].lines if line.get_gid() == "single-runs"]
+    assert sorted({float(x) for line in rings for x in line.get_xdata()}) == [64.0]
+    assert "Ringed: single runs." in words(figure)
+    assert "Ringed" not in words(draw(curve_table(2)))
+
+
+def test_a_bar_that_would_squeeze_the_points_is_cut_and_the_note_says_so() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    points = [row["y"] for row in rows if row["panel"] == "B"]
+    for row in rows:
+        if row["panel"] == "B" and row["gpus"] == 2:
+            row |= {"y_low": row["y"] - 500, "y_high": row["y"] + 500}
+    figure = draw(as_table(rows, POINTS, figure=2))
+    low, high = figure.axes[1].get_ylim()
+    assert low < min(points) and max(points) < high
+    assert high - low < 5 * (max(points) - min(points))
+    assert "in panel B some reach beyond the axis" in words(figure)
+
+
+# --- published points -------------------------------------------------------------------------------
+
+
+def test_published_points_have_their_series_colour_and_one_entry_in_the_legend() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    ours = curve_table(2).to_pylist()
+    table = as_table(
+        ours + [row | {"energy_origin": "published"} for row in ours], POINTS, figure=2
+    )
+    figure = draw(table)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels.count("crosses: published") == 1 and labels.count("LBS 256") == 1
+    lines = {line.get_gid(): line for line in figure.axes[2].lines}
+    for series in {row["series"] for row in ours}:
+        own = lines[f"points-C-{series}-measured"]
+        theirs = lines[f"points-C-{series}-published"]
+        assert own.get_color() == theirs.get_color() and theirs.get_marker() == "x"
+
+
+# --- words and units --------------------------------------------------------------------------------
+
+
+@given(
+    st.sampled_from(["energy_kwh", "runtime_h", "gpu_hours", "p_gpuh_kw"]),
+    st.lists(st.floats(1e-7, 1e5), min_size=1, max_size=9),
+)
+def test_an_axis_takes_the_largest_unit_without_tiny_numbers(
+    name: str, values: list[float]
+) -> None:
+    whole = quantity(name, "GPUs", "resnet50")
+    found = whole.fitting(values)
+    units = [(whole.label, 1.0), *whole.smaller]
+    assert (found.label, found.factor) in units
+    middle = sorted(values)[len(values) // 2]
+    if found.factor < units[-1][1]:
+        assert max(values) * found.factor >= whole.at_least
+        assert middle * found.factor >= 0.1 * whole.at_least
+    larger = [factor for _, factor in units if factor < found.factor]
+    assert all(
+        max(values) * f < whole.at_least or middle * f < 0.1 * whole.at_least for f in larger
+    )
+
+
+def test_units_are_those_of_their_words() -> None:
+    energy = quantity("energy_kwh", "GPUs", None)
+    assert energy.fitting([0.0003]).label == "Energy (mWh)"
+    assert energy.fitting([0.02, 0.3]) == Quantity("Energy (Wh)", "log", factor=1000.0)
+    hours = quantity("gpu_hours", "processes", None)
+    assert hours.fitting([0.05]).label == "Process time n·T (min)"
+    assert hours.fitting([0.005]).factor == 3600.0
+    assert quantity("runtime_h", "GPUs", None).fitting([40.0, 3.0]).label == "Run time (h)"
+
+
+def test_excluded_runs_are_named_with_their_reason() -> None:
+    excluded = [
+        {"configuration": "a", "repeat": 2, "reason": "another job on the node"},
+        {"configuration": "b", "repeat": 1, "reason": "lost sensor."},
+        {"configuration": "c", "repeat": 1, "reason": "another job on the node"},
+    ]
+    said = excluded_sentence(excluded)
+    assert said == "Excluded: a/2, c/1 (another job on the node); b/1 (lost sensor)."
+    assert excluded_sentence([]) == ""
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_a_figure_whose_runs_are_all_excluded_says_so(number: int) -> None:
+    draw = import_module(f"scalewatt.figures.figure{number}").draw
+    excluded = [{"configuration": "a", "repeat": 2, "reason": "lost sensor"}]
+    schema = POWER if number == 5 else POINTS
+    said = words(draw(as_table([], schema, figure=number, excluded=excluded)))
+    assert "Excluded: a/2 (lost sensor)." in said
+    assert number == 5 or "All finished runs of these series are excluded." in said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "the power of a moment."),
+        ("Tesla V100-SXM2-32GB", "the power of a moment."),
+        ("NVIDIA H100", "the mean over the second before."),
+        ("NVIDIA GH200 480GB", "the mean over the second before."),
+        ("NVIDIA A40", "the mean over the second before."),
+        ("NVIDIA GeForce RTX 3090", "the mean over the second before."),
+        ("AMD Instinct MI300X", "is not known."),
+        (None, "is not known."),
+    ],
+)
+def test_the_sensor_of_a_gpu_is_said_as_far_as_it_is_known(name: str | None, said: str) -> None:
+    assert sensor_sentence(name, "gpu", "measured").endswith(said)
+
+
+def test_only_a_sensor_has_a_meaning_of_its_own() -> None:
+    assert sensor_sentence("NVIDIA A100", "gpu", "estimated") == ""
+    assert "energy counter" in sensor_sentence("AMD EPYC", "cpu", "measured")
+
+
+# --- figures 1 and 5 --------------------------------------------------------------------------------
+
+
+def test_figure1_of_one_series_is_low_where_there_is_nothing() -> None:
+    from scalewatt.figures.figure1 import draw
+
+    rows = [r for r in procedure_table().to_pylist() if r["series"] == "resnet50-full-lbs256"]
+    for width in WIDTHS:
+        table = as_table(rows, OVERVIEW, figure=1, options={"width_mm": width})
+        heights = [axes.get_ylim()[1] for axes in draw(table).axes]
+        assert heights[0] > 3 * heights[-1]
+
+
+def test_figure1_names_series_that_scale_neither_way() -> None:
+    from scalewatt.figures.figure1 import draw
+
+    rows = [r | {"batch_rule": "neither constant"} for r in procedure_table().to_pylist()]
+    said = words(draw(as_table(rows, OVERVIEW, figure=1)))
+    assert said.count("No series of this campaign scales this way.") == 4
+    assert "In no panel, as neither LBS nor GBS is constant: resnet50-full-lbs256" in said
+
+
+def test_figure5_says_by_which_rule_its_device_was_picked_and_what_sensors_report() -> None:
+    from scalewatt.figures.figure5 import draw
+
+    said = words(draw(power_table()))
+    assert "Shown: the first GPU of the first node (by name) in the configuration's first" in said
+    assert "The sensor of NVIDIA A100 reports the power of a moment." in said
+    assert "The sensor of NVIDIA H100 reports the mean over the second before." in said
+    assert "by sensors that differ; over equal windows" in said
+    table = as_table(power_table().to_pylist(), POWER, figure=5, options={"power_window_s": 10.0})
+    assert "Points: means over equal windows of 10 s." in words(draw(table))
+
+
+def test_figure5_says_which_run_has_no_power_and_which_never_trained() -> None:
+    from scalewatt.figures.figure5 import draw
+
+    first = power_table(panels="AB").to_pylist()
+    rows = [r for r in first if r["time_s"] == 0]
+    rows[0] |= {"power_w": None, "energy_origin": None}
+    rows[1] |= {"power_w": None, "time_s": None, "energy_origin": None}
+    said = words(draw(as_table(rows, POWER, figure=5)))
+    assert "No GPU power was measured or estimated on this device." in said
+    assert "This run never came to training." in said
+
+
+def test_figure5_draws_one_mean_where_the_device_is_the_only_one() -> None:
+    from scalewatt.figures.figure5 import draw
+
+    rows = [
+        r | {"mean_power_all_w": r["mean_power_w"]} for r in power_table(panels="A").to_pylist()
+    ]
+    (axes,) = draw(as_table(rows, POWER, figure=5)).axes
+    assert len(axes.lines) == 2
