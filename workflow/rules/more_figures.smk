@@ -3,6 +3,8 @@
 #   in   spec, history, provenance and energy of their own runs; of pages also traces and events
 #   out  tables/<name>.{parquet,csv}, figures/<name>.{svg,pdf,png,csv}, figures/runs/<configuration>/
 
+import re
+
 MORE = [
     name for name in ("breakdown", "learning", "pareto") if name in CAMPAIGN.figures
 ]
@@ -110,7 +112,6 @@ MORE_FIGURES = [path for name in MORE for path in more_files(name)]
 
 # --- a page for each run --------------------------------------------------------------------------
 
-PAGES = f"{RESULTS}/figures/runs/{{configuration}}"
 PAGE_FILES = (
     *ROW_FILES,
     "runs/{configuration}/{repeat}/events.parquet",
@@ -118,58 +119,64 @@ PAGE_FILES = (
 )
 
 
-def page_runs(configuration):
-    return runs_of([configuration])
+def page_repeats(configuration):
+    return tuple(repeat for _, repeat in runs_of([configuration]))
 
 
-def page_files(configuration):
+def page_files(configuration, repeats):
     return [
         f"{RESULTS}/figures/runs/{configuration}/{repeat}.{suffix}"
-        for _, repeat in page_runs(configuration)
+        for repeat in repeats
         for suffix in ("pdf", "png")
     ]
 
 
-for configuration in CAMPAIGN.configurations:
-    if page_runs(configuration):
+PAGES = {id_: page_repeats(id_) for id_ in CAMPAIGN.configurations}
 
-        rule:
-            name:
-                f"pages_of_{configuration}"
-            input:
-                files_of(page_runs(configuration), *PAGE_FILES),
-                module="src/scalewatt/figures/run_page.py",
-                shared=[
-                    f"src/scalewatt/figures/{module}.py"
-                    for module in ("style", "words", "blocks")
-                ],
-                code="src/scalewatt/results/run_page_table.py",
-            output:
-                page_files(configuration),
-            priority: 40
-            retries: 0
-            localrule: True
-            params:
-                configuration=configuration,
-                repeats=[repeat for _, repeat in page_runs(configuration)],
-                excluded=canonical(
-                    {
-                        str(one["repeat"]): one["reason"]
-                        for one in EXCLUDED
-                        if one["configuration"] == configuration
-                    }
-                ),
-            message:
-                f"pages of the runs of {configuration}"
-            shell:
-                "scalewatt run-pages {params.configuration:q} {params.repeats}"
-                " --results {RESULTS:q} --excluded {params.excluded:q}"
+
+# One job draws all pages of a configuration, and configurations with the same repeats share a rule.
+for repeats in sorted(set(PAGES.values()) - {()}):
+
+    rule:
+        name:
+            f"pages_of_runs_{'_'.join(map(str, repeats))}"
+        input:
+            lambda wildcards, repeats=repeats: files_of(
+                [[wildcards.configuration, repeat] for repeat in repeats], *PAGE_FILES
+            ),
+            module="src/scalewatt/figures/run_page.py",
+            shared=[
+                f"src/scalewatt/figures/{module}.py"
+                for module in ("style", "words", "blocks")
+            ],
+            code="src/scalewatt/results/run_page_table.py",
+        output:
+            page_files("{configuration}", repeats),
+        wildcard_constraints:
+            configuration="|".join(
+                re.escape(id_) for id_, own in PAGES.items() if own == repeats
+            ),
+        priority: 40
+        retries: 0
+        localrule: True
+        params:
+            repeats=repeats,
+            excluded=lambda wildcards: canonical(
+                {
+                    str(one["repeat"]): one["reason"]
+                    for one in EXCLUDED
+                    if one["configuration"] == wildcards.configuration
+                }
+            ),
+        message:
+            "pages of the runs of {wildcards.configuration}"
+        shell:
+            "scalewatt run-pages {wildcards.configuration:q} {params.repeats}"
+            " --results {RESULTS:q} --excluded {params.excluded:q}"
 
 
 RUN_PAGES = [
-    path
-    for configuration in CAMPAIGN.configurations
-    for path in page_files(configuration)
+    path for id_, repeats in PAGES.items() for path in page_files(id_, repeats)
 ]
 
 

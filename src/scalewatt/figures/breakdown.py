@@ -97,6 +97,7 @@ def plotted(table: pa.Table) -> pa.Table:
 def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
     """The lines of the y axis from the top (y = 0) down: each series' heading and its bars."""
     y = 0.0
+    several = len({row["energy_origin"] for row in rows if row["energy_kwh"] is not None}) > 1
     for series, label in series_labels(rows).items():
         yield Slot(y, label)
         y -= 1
@@ -104,7 +105,8 @@ def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
         for configuration in dict.fromkeys(row["configuration"] for row in own):
             parts = tuple(row for row in own if row["configuration"] == configuration)
             first = parts[0]
-            yield Slot(y, f"n = {first['gpus']}, LBS {first['local_batch_size']}", parts)
+            origin = f", {first['energy_origin']}" if several else ""
+            yield Slot(y, f"n = {first['gpus']}, LBS {first['local_batch_size']}{origin}", parts)
             y -= 1
 
 
@@ -236,7 +238,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     stored = metadata(table)
     counts = f"n counts {gpu_word(table)}."
     return [
-        f"{origin_sentence(rows)} {counts} {device_sentence(rows)}",
+        f"{_origin_sentences(rows)} {counts} {device_sentence(rows)}",
         "Colour: device kind; the paler, the less it is training. Means over repeats; numbers: totals."
         if rows
         else "",
@@ -249,6 +251,14 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         missing_sentence(stored.get("missing", [])),
         *stored.get("notes", []),
     ]
+
+
+def _origin_sentences(rows: Sequence[Row]) -> str:
+    """Origin and scope of the energies that are known; bars have no markers that could say it."""
+    known = [row for row in rows if row["energy_kwh"] is not None]
+    origins = dict.fromkeys(row["energy_origin"] for row in known)
+    said = [origin_sentence([r for r in known if r["energy_origin"] == o]) for o in origins]
+    return " ".join(said) or "No energy is known for these runs."
 
 
 def _idle_sentence(rows: Sequence[Row]) -> str:

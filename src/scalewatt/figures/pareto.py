@@ -115,7 +115,9 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context) -> None:
         _draw_point(axes, point, cost, context)
     for front in fronts(points):
         axes.plot([p["x"] * cost.factor for p in front], [p["y"] for p in front], **FRONT)
-    positive = [point["x"] * cost.factor for point in points if point["x"] > 0]
+    costs = [point["x"] for point in points]
+    costs += [end for point in points for end in _bar(point, "x", context.bars) or ()]
+    positive = [value * cost.factor for value in costs if value > 0]
     if positive:
         style.log_axis(axes, "x", positive, 10, dense=True)
     ends = [end for point in points for end in _bar(point, "y", context.bars) or ()]

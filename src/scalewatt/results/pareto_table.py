@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.results.breakdown_table import COPIED, chosen_runs
+from scalewatt.results.checked import PUBLISHED
 from scalewatt.results.figure_schema import panel_letter
+from scalewatt.results.published import is_overlaid, published_of_series
 from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
 
 Row = dict[str, Any]
@@ -39,19 +41,39 @@ PARETO = pa.schema(
 
 
 def pareto(definition: dict[str, Any], configurations: list[Row], _results: Path) -> pa.Table:
-    """One row per configuration and cost, under the first series that has the configuration."""
+    """One row per configuration and cost, under the first series that has the configuration.
+
+    With the option `overlay: published` also the published points of the same trainings, as far as
+    both their coordinates are.
+    """
     chosen = [(series, own) for series, own, _ in chosen_runs(definition, configurations)]
-    kinds = list(dict.fromkeys((own["model"], own["phase"]) for _, own in chosen))
+    kinds = dict.fromkeys((own["model"], own["phase"]) for _, own in chosen)
+    if is_overlaid(definition):
+        chosen += _published(definition)
+        kinds |= dict.fromkeys((own["model"], own["phase"]) for _, own in chosen)
     rows: list[Row] = []
     for index, kind in enumerate(kinds):
         of_kind = [(s, own) for s, own in chosen if (own["model"], own["phase"]) == kind]
         for place, cost in enumerate(COSTS):
-            head = {
-                "figure": definition["figure"],
-                "panel": panel_letter(index * len(COSTS) + place),
-            }
-            rows += with_front([head | _point(series, own, cost) for series, own in of_kind])
+            panel = panel_letter(index * len(COSTS) + place)
+            head = {"figure": definition["figure"], "panel": panel}
+            points = [head | _point(series, own, cost) for series, own in of_kind]
+            rows += with_front([point for point in points if _is_shown(point)])
     return table(rows, PARETO)
+
+
+def _published(definition: dict[str, Any]) -> list[tuple[Row, Row]]:
+    """Each published configuration once, with its first series."""
+    found: dict[str, tuple[Row, Row]] = {}
+    for series in definition["series"]:
+        for row in published_of_series(series):
+            found.setdefault(row["configuration"], (series, row))
+    return list(found.values())
+
+
+def _is_shown(point: Row) -> bool:
+    """A run without a value has a row, which says so; of what was never published there is none."""
+    return point["energy_origin"] != PUBLISHED or None not in (point["x"], point["y"])
 
 
 def _point(series: Row, own: Row, cost: str) -> Row:
@@ -72,13 +94,13 @@ def with_front(rows: Sequence[Row]) -> list[Row]:
 
 
 def _is_on_front(row: Row, rows: Sequence[Row]) -> bool | None:
-    if None in (row["x"], row["y"]) or row["energy_origin"] == "published":
+    if None in (row["x"], row["y"]) or row["energy_origin"] == PUBLISHED:
         return None
     return not any(_dominates(other, row) for other in rows if _comparable(other, row))
 
 
 def _comparable(one: Row, other: Row) -> bool:
-    if None in (one["x"], one["y"]) or one["energy_origin"] == "published":
+    if None in (one["x"], one["y"]) or one["energy_origin"] == PUBLISHED:
         return False
     keys = ("energy_origin", "energy_scope") if one["x_name"] == "energy_kwh" else ()
     return all(one[key] == other[key] for key in (*keys, "metric_goal"))
