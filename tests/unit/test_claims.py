@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -452,6 +453,23 @@ def test_excluded_runs_are_named_with_their_reasons() -> None:
     assert metadata(table)["excluded"] == [one]
     for said in (as_text(found, CLAIMS, given), as_markdown(found, CLAIMS, given)):
         assert "Excluded runs: resnet50-a100-n004/3 (a throttled GPU)." in said
+
+
+def test_the_guide_names_what_the_published_rows_contradict(of_published: list[Verdict]) -> None:
+    guide = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    section = guide.split("## What the paper's own numbers say")[1].split("##")[0]
+    named = re.findall(r"^\| ([A-Z]\d+) \|", section, flags=re.MULTILINE)
+    assert named == [one.id for one in of_published if one.verdict == "not_reproduced"]
+
+
+def test_the_guide_counts_the_kinds_of_claims() -> None:
+    guide = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    counted = Counter(claim.kind for claim in CLAIMS)
+    rows = re.findall(r"^\| ([a-z, ]+) \| (\d+) \| ", guide, flags=re.MULTILINE)
+    assert {kinds: int(number) for kinds, number in rows} == {
+        kinds: sum(counted[kind] for kind in kinds.split(", ")) for kinds, _ in rows
+    }
+    assert sum(int(number) for _, number in rows) == len(CLAIMS)
 
 
 # --- the command --------------------------------------------------------------------------------

@@ -19,11 +19,19 @@ from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.validation import read_yaml, schema
+from scalewatt.claims import listing
 from scalewatt.cli import _parser, main
 from scalewatt.energy import publish
 from scalewatt.energy import tables as energy_tables
 from scalewatt.energy.doubts import DOUBTS
-from scalewatt.results import figure_schema, idle
+from scalewatt.results import (
+    breakdown_table,
+    figure_schema,
+    idle,
+    learning_table,
+    more_tables,
+    pareto_table,
+)
 from scalewatt.results import schema as results_schema
 from scalewatt.training.history import HISTORY_SCHEMA
 
@@ -41,6 +49,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     "tables/figure5.parquet": figure_schema.POWER,
     "tables/table1.parquet": figure_schema.TABLE1,
     "tables/variants.parquet": figure_schema.VARIANTS,
+    **{f"tables/{figure}.parquet": built for figure, built in more_tables.SCHEMAS.items()},
+    "tables/claims.parquet": listing.TABLE,
     "runs/<configuration>/<repeat>/history.parquet": HISTORY_SCHEMA,
     "runs/<configuration>/<repeat>/events.parquet": publish.EVENTS_SCHEMA,
     "traces/<configuration>/<repeat>.parquet": energy_tables.TRACES_SCHEMA,
@@ -103,7 +113,8 @@ def columns(heading: str) -> list[list[str]]:
 
 
 def test_every_table_of_the_code_is_documented() -> None:
-    modules = (results_schema, figure_schema, publish, energy_tables, idle)
+    beside = (breakdown_table, learning_table, pareto_table)
+    modules = (results_schema, figure_schema, publish, energy_tables, idle, *beside)
     written = [v for module in modules for v in vars(module).values() if isinstance(v, pa.Schema)]
     documented = list(SCHEMAS.values())
     assert all(any(one is other for other in documented) for one in written)
