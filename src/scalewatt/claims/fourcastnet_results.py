@@ -29,6 +29,7 @@ from scalewatt.claims.rules import (
     mean_of,
     minus,
     over,
+    positive,
     quantity,
     sign,
 )
@@ -113,7 +114,7 @@ def convex_energy(evidence: Evidence) -> Outcome:
             [
                 (
                     f"n = {a.gpus}, {b.gpus}, {c.gpus}",
-                    band("Growth of the step per doubling", _bend(a, b, c), 0, None, "kWh"),
+                    positive("Growth of the step per doubling", _bend(a, b, c), "kWh"),
                 )
                 for a, b, c in triples
             ]
@@ -248,7 +249,8 @@ def few_gpus_are_best(evidence: Evidence) -> Outcome:
         first, *others = points
         best = min(others, key=lambda point: point.mean("energy_kwh") or 0.0)
         ratio = over(quantity(first, "energy_kwh"), quantity(best, "energy_kwh"))
-        return band(f"Energy at n = {first.gpus} over that at n = {best.gpus}", ratio, None, 1.0)
+        what = f"Energy at n = {first.gpus} over that at n = {best.gpus}"
+        return sign(what, ratio, rises=False)
 
     lines = [line for line in evidence.find(MODEL, "pretrain", None, "fd") if len(line.planned) > 1]
     return each_line(lines, ["energy_kwh"], check_line)

@@ -8,7 +8,16 @@ from scalewatt.claims.evidence import PAPER_DEVICES, Evidence, Point, Row, is_fu
 from scalewatt.claims.lines import like
 from scalewatt.claims.model import NotTestable, Outcome, check
 from scalewatt.claims.power_rules import BOUNDS, all_within
-from scalewatt.claims.rules import Number, band, combine, decided, mean_of, minus, quantity, shown
+from scalewatt.claims.rules import (
+    Number,
+    combine,
+    decided,
+    mean_of,
+    minus,
+    positive,
+    quantity,
+    shown,
+)
 
 SOCKETS = 2
 """CPU sockets of a node of the paper's devices."""
@@ -114,7 +123,7 @@ def gpu_varies_more(evidence: Evidence) -> Outcome:
         like(points)
         gpu, cpu = (_range([quantity(point, name) for point in points]) for name in names)
         what = f"Range of GPU power ({shown(gpu.value)} W) less that of CPU socket power"
-        parts.append((group, band(what, minus(gpu, cpu), 0.0, None, "W")))
+        parts.append((group, positive(what, minus(gpu, cpu), "W")))
     return combine(parts)
 
 

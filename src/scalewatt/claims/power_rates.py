@@ -9,10 +9,10 @@ from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.fourcastnet_points import full_size
 from scalewatt.claims.model import CHECKS, NotTestable, Outcome, check
 from scalewatt.claims.power_rules import (
-    WORDS,
     all_of,
     each_line,
     efficiency_within,
+    named,
     numbers_of,
     portable,
     steady,
@@ -43,7 +43,7 @@ SIGNS = {
 
 def _goes(way: str) -> Rule:
     def rule(name: str, points: Sequence[Point]) -> Outcome:
-        numbers, what = numbers_of(points, name), WORDS[name]
+        numbers, what = numbers_of(points, name), named(name)
         return steady(what, numbers) if way == STEADY else monotone(what, numbers, way == RISES)
 
     return rule
@@ -51,12 +51,12 @@ def _goes(way: str) -> Rule:
 
 def _falls_by_rank(name: str, points: Sequence[Point]) -> Outcome:
     numbers = numbers_of(points, name)
-    return ranked(f"{WORDS[name]} with n", [p.gpus for p in points], numbers, False, RANK)
+    return ranked(f"{named(name)} with n", [p.gpus for p in points], numbers, False, RANK)
 
 
 def _all(rules: dict[str, Rule], line: Line, points: Sequence[Point]) -> Outcome:
     """Every quantity of a line by its rule."""
-    return all_of([attempt(WORDS[name], rule, name, points) for name, rule in rules.items()])
+    return all_of([attempt(named(name), rule, name, points) for name, rule in rules.items()])
 
 
 def _ways(ways: dict[str, str]) -> dict[str, Rule]:

@@ -33,18 +33,20 @@ from scalewatt.claims.rules import (
     variation,
     within_noise,
 )
+from scalewatt.claims.words import word
 
 OfLine = Callable[[Line, Sequence[Point]], Outcome]
 CONSTANT_CV = 0.05
 """Up to which coefficient of variation a rate counts as constant (claim K13)."""
 BOUNDS = 0.05
 """Room at both bounds of an interval of P (claims K01 to K03, L01 to L03)."""
-WORDS = {
-    "samples_per_gpuh": "samples per GPU hour",
-    "passes_per_gpuh": "passes per GPU hour",
-    "mean_gpu_power_w": "mean GPU power (W)",
-    "p_gpuh_kw": "energy per GPU hour (kW)",
-}
+NAMED = 3
+"""How many of the numbers outside of an interval are named one by one."""
+
+
+def named(name: str) -> str:
+    """A quantity in words, a power with its unit."""
+    return f"{word(name)} (W)" if name.endswith("_w") else word(name)
 
 
 def all_of(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
@@ -70,7 +72,7 @@ def each_line(
     counted = sorted(((line, line.having(*names)) for line in lines), key=lambda one: -len(one[1]))
     if not counted or len(counted[0][1]) < least:
         title = counted[0][0].title if counted else "No finished run"
-        lacking = [WORDS.get(name, name) for name in names]
+        lacking = [named(name) for name in names]
         enough(counted[0][1] if counted else (), f"{title} ({', '.join(lacking)})", least)
     ready = [(line, points) for line, points in counted if len(points) >= least]
     if any("energy" in name for name in names):
@@ -109,8 +111,11 @@ def all_within(
         bounds = f"{shown(low)} to {shown(high)}"
         return Outcome(REPRODUCED, _ends(ends), f"{span}, expected {bounds}.")
     found = combine(outside)
-    detail = " ".join(one.detail for _, one in outside)
-    return Outcome(found.verdict, _ends(ends), f"{span}. {detail}")
+    # Those that decide first; all would fill a page.
+    ordered = sorted(outside, key=lambda one: one[1].verdict != found.verdict)
+    detail = " ".join(one.detail for _, one in ordered[:NAMED])
+    rest = f" {len(outside) - NAMED} more are outside." if len(outside) > NAMED else ""
+    return Outcome(found.verdict, _ends(ends), f"{span}. {detail}{rest}")
 
 
 def _ends(values: Sequence[float]) -> str:
@@ -131,7 +136,7 @@ def numbers_of(points: Sequence[Point], name: str) -> list[Number]:
     missing = [point.gpus for point in points if point.mean(name) is None]
     if missing:
         at = ", ".join(str(n) for n in missing)
-        raise NotTestable(f"{WORDS.get(name, name)} is not known at n = {at}.{_instead(points)}")
+        raise NotTestable(f"{named(name)} is not known at n = {at}.{_instead(points)}")
     if "power" in name or "energy" in name or name == "p_gpuh_kw":
         like(points)
     return [quantity(point, name) for point in points]
