@@ -287,7 +287,7 @@ def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> Non
     assert ids[::2] == ids[1::2]
     assert found["energy_kwh"].to_pylist()[1::2] == [115.63, 120.7, 145.31, 144.87, 174.25, 175.72]
     for text in (markdown(found), latex(found)):
-        assert "published: GPU, CPU and RAM" in text and "115.63" in text
+        assert "published (gpu+cpu+ram)" in text and "115.63" in text
     alone = table1({**definition, "options": {}}, ours(paper, "table1"))
     assert alone["energy_origin"].to_pylist() == ["measured"] * 6
 

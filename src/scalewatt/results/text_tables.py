@@ -22,7 +22,6 @@ _METRIC_HEADS = {
 }
 UNKNOWN = "–"
 UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
-_KINDS = {"gpu": "GPU", "cpu": "CPU", "ram": "RAM"}
 
 
 def markdown(table: pa.Table) -> str:
@@ -38,20 +37,20 @@ def latex(table: pa.Table) -> str:
     """A booktabs table, to be put into a `table`; its notes stand under it in a box as wide as the text."""
     columns = _columns(table)
     align = "".join("l" if name in _WORDS else "r" for name in columns)
-    lines = [
-        " & ".join(_escaped(cell) for cell in cells) + r" \\"
-        for cells in (list(columns.values()), *_cells(table, columns))
-    ]
+    rows = [[_escaped(cell) for cell in cells] for cells in _cells(table, columns)]
+    heads = [_two_lines(head) for head in columns.values()]
+    lines = [" & ".join(cells) + r" \\" for cells in (heads, *rows)]
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
+            "\\begingroup\\setlength{\\tabcolsep}{3pt}",
             f"\\begin{{tabular}}{{{align}}}",
             "\\toprule",
             lines[0],
             "\\midrule",
             *lines[1:],
             "\\bottomrule",
-            "\\end{tabular}",
+            "\\end{tabular}\\endgroup",
             "",
             "\\smallskip",
             "\\begin{minipage}{\\linewidth}\\footnotesize",
@@ -129,10 +128,7 @@ def _number(value: float) -> str:
 def origin_sentence(table: pa.Table) -> str:
     """In words, where the energies come from and what they contain."""
     pairs = {_pair(row) for row in table.to_pylist()}
-    words = [
-        f"{origin or 'unknown'} ({scope or 'no sensor'})"
-        for origin, scope in sorted(pairs, key=str)
-    ]
+    words = [_origin_words(*pair) for pair in sorted(pairs, key=str)]
     if not words:
         return "No finished run."
     unequal = len({scope for _, scope in pairs if scope}) > 1
@@ -195,9 +191,7 @@ def _spread_sentence(rows: Sequence[Row]) -> str:
 
 
 def _origin_words(origin: str | None, scope: str | None) -> str:
-    """`measured: GPU, CPU and RAM`."""
-    kinds = [_KINDS.get(kind, kind) for kind in (scope or "").split("+") if kind]
-    return f"{origin}: {_enumerated(kinds)}" if origin and kinds else origin or "unknown"
+    return f"{origin or 'unknown'} ({scope or 'no sensor'})"
 
 
 def _pair(row: Row) -> tuple[str | None, str | None]:
@@ -224,3 +218,13 @@ _LATEX = {
 def _escaped(text: str) -> str:
     """Text as LaTeX sets it."""
     return re.sub("|".join(map(re.escape, _LATEX)), lambda m: _LATEX[m[0]], text)
+
+
+def _two_lines(head: str) -> str:
+    """A head of several words over two lines, of about the same length: columns stay narrow."""
+    words = head.split()
+    if len(words) < 2:
+        return _escaped(head)
+    cut = min(range(1, len(words)), key=lambda i: abs(2 * len(" ".join(words[:i])) - len(head)))
+    over, under = (_escaped(" ".join(part)) for part in (words[:cut], words[cut:]))
+    return rf"\shortstack{{{over}\\{under}}}"
