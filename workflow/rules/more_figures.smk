@@ -135,11 +135,12 @@ PAGES = {id_: page_repeats(id_) for id_ in CAMPAIGN.configurations}
 
 
 # One job draws all pages of a configuration, and configurations with the same repeats share a rule.
-for repeats in sorted(set(PAGES.values()) - {()}):
+PAGE_RULES = {"_".join(map(str, own)): own for own in PAGES.values() if own}
+for numbers, repeats in PAGE_RULES.items():
 
     rule:
         name:
-            f"pages_of_runs_{'_'.join(map(str, repeats))}"
+            f"pages_of_runs_{numbers}"
         input:
             lambda wildcards, repeats=repeats: files_of(
                 [[wildcards.configuration, repeat] for repeat in repeats], *PAGE_FILES
