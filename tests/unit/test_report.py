@@ -1,174 +1,511 @@
-"""The report, checked on synthetic tables."""
+"""The report, checked on made tables of the demo's and of the paper's size."""
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
 import json
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from figure_tables import any_table, configuration_rows, run_rows, table1_rows
+from figure_tables import any_table
+from hypothesis import given
+from hypothesis import strategies as st
+from report_results import demo, made_claims, made_runs, paper, write_provenance, write_results
 
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.cli import main
 from scalewatt.errors import InputError
-from scalewatt.figures import figure2, style
 from scalewatt.report.captions import caption
-from scalewatt.report.numbers import flags, number, with_interval
+from scalewatt.report.definition import Definition, parse_definition, report_definition
+from scalewatt.report.flag_words import FLAG_WORDS, NULL_ENERGY
+from scalewatt.report.grids import Cell, Column, grid, stored
+from scalewatt.report.numbers import number, unit_for, with_interval, with_unit
 from scalewatt.report.report import write_report
+from scalewatt.report.source import MOST_SVG_BYTES, Results
+from scalewatt.report.summary import comparison_sentences, missing_runs, scaling_sentences
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = demo()
+LOCAL = load_cluster(ROOT / "profiles/local/cluster.yaml")
+LOST = "resnet50-local-n004-lbs0064-full"
+"""A configuration of the demo whose energy is not known."""
+OUT = "fourcastnet.pretrain-local-n002-lbs0006-full"
+"""One of which a repeat is excluded."""
 
 
 class Page(HTMLParser):
-    """Links, images, ids and visible text of a page."""
+    """Links, images, ids, tags and visible text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.urls: list[str] = []
-        self.ids: set[str] = set()
+        self.ids: list[str] = []
         self.tags: list[str] = []
-        self.text = ""
+        self.images: list[dict[str, str | None]] = []
+        self.downloads: dict[str, str] = {}
+        self._visible: list[str] = []
         self.feed(text)
+        self.text = " ".join(" ".join(self._visible).split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        for name, value in attrs:
-            if name in ("src", "href") and value is not None:
-                self.urls.append(value)
-            if name == "id" and value is not None:
-                self.ids.add(value)
+        given_ = dict(attrs)
+        self.urls += [v for n, v in attrs if n in ("src", "href") and v is not None]
+        if given_.get("id"):
+            self.ids.append(str(given_["id"]))
+        if tag == "img":
+            self.images.append(given_)
+        if given_.get("download"):
+            self.downloads[str(given_["download"])] = str(given_["href"])
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self.tags[-1:] not in (["style"], ["script"]):
+            self._visible.append(data)
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """What the download of that name holds."""
+        text = base64.b64decode(self.downloads[name].partition("base64,")[2]).decode()
+        return list(csv.DictReader(io.StringIO(text)))
+
+
+def definition(**changes: Any) -> Definition:
+    return parse_definition(report_definition(DEMO, LOCAL, ["Carbon 363 g/kWh."], False) | changes)
+
+
+def change(run: dict[str, Any]) -> dict[str, Any]:
+    """One run lost its energy, one is excluded, one was not made."""
+    if run["configuration"] == LOST:
+        shared = {"code": "node_shared", "device": None, "detail": "vm: other/1 for 20 s"}
+        unknown = dict.fromkeys(n for n in run if n.endswith(("_kwh", "energy_origin", "_kg")))
+        return run | unknown | {"coverage": 0.4, "flags": json.dumps([shared])}
+    if (run["configuration"], run["repeat"]) == (OUT, 2):
+        return run | {"excluded": "the fan of the node failed"}
+    return {} if (run["configuration"], run["repeat"]) == (OUT, 3) else run
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A results folder with all tables and, of the figures, only figure 2."""
-    root = tmp_path_factory.mktemp("results")
-    tables = root / "tables"
-    tables.mkdir()
-    for name, rows in (
-        ("runs", run_rows()),
-        ("configurations", configuration_rows()),
-        ("table1", table1_rows()),
-    ):
-        table = pa.Table.from_pylist(rows)
-        counted = {b"scalewatt": b'{"gpu_word": "processes"}'}
-        pq.write_table(table.replace_schema_metadata(counted), tables / f"{name}.parquet")
-    for figure in range(1, 8):
-        pq.write_table(any_table(figure, small=True), tables / f"figure{figure}.parquet")
-    style.save(figure2.draw(any_table(2, small=True)), root / "figures" / "figure2")
-    return tables
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's results, with all that may be wrong with runs."""
+    return write_results(tmp_path_factory.mktemp("demo"), DEMO, made_runs(DEMO, change))
 
 
-def report(tables: Path, out: Path, name: str = "demo", **more: Path) -> str:
-    write_report(tables, tables.parent / "figures", out, name, **more)
-    return out.read_text(encoding="utf-8")
+@pytest.fixture()
+def own(tmp_path: Path) -> Path:
+    """Results of the demo without a fault, to be changed."""
+    return write_results(tmp_path / "own", DEMO, made_runs(DEMO))
 
 
-def test_the_page_refers_to_nothing_outside_itself(tables: Path, tmp_path: Path) -> None:
-    text = report(tables, tmp_path / "report.html")
-    page = Page(text)
+def report(results: Path, out: Path, **changes: Any) -> Page:
+    write_report(results, out, definition(**changes))
+    return Page(out.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return report(results, tmp_path_factory.mktemp("page") / "report.html")
+
+
+# --- one page, and nothing but itself -------------------------------------------------------------
+
+
+def test_the_page_refers_to_nothing_outside_itself(results: Path, tmp_path: Path) -> None:
+    page = report(results, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
     assert page.urls
-    assert all(u.startswith(("data:", "#")) for u in page.urls)
+    assert all(url.startswith(("data:", "#")) for url in page.urls)
     assert not re.search(r"https?:|@import|url\(", text)
-    assert "script" not in page.tags
-    assert {u[1:] for u in page.urls if u.startswith("#")} <= page.ids
+    assert page.tags.count("script") == 1 and "iframe" not in page.tags
+    assert "default-src 'none'" in text
 
 
-def test_names_are_escaped(tables: Path, tmp_path: Path) -> None:
-    text = report(tables, tmp_path / "report.html", "<script>alert('x')</script> & more")
-    assert "script" not in Page(text).tags
-    assert "&lt;script&gt;" in text
+def test_every_link_has_its_place_and_no_id_is_there_twice(page: Page) -> None:
+    targets = {url[1:] for url in page.urls if url.startswith("#")}
+    assert targets and targets <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
 
 
-def test_the_summary_says_what_energy_is_estimated_from(tables: Path, tmp_path: Path) -> None:
-    text = " ".join(Page(report(tables, tmp_path / "report.html")).text.split())
-    assert "Energy estimated from CPU utilisation and rated powers; scope: cpu." in text
-    assert "n counts processes." in text
-    assert "AMD EPYC 9B45" in text
+def test_names_are_escaped(results: Path, tmp_path: Path) -> None:
+    name = "<script>alert('x')</script> & more"
+    page = report(results, tmp_path / "report.html", campaign=name)
+    assert page.tags.count("script") == 1
+    assert "&lt;script&gt;" in (tmp_path / "report.html").read_text()
 
 
-def test_sums_say_which_runs_they_lack_and_absent_ones_are_left_out(
-    tables: Path, tmp_path: Path
+def test_the_same_results_give_the_same_page(results: Path, tmp_path: Path) -> None:
+    report(results, tmp_path / "a.html")
+    report(results, tmp_path / "b.html")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_the_command_writes_the_page(results: Path, tmp_path: Path) -> None:
+    given_ = json.dumps(report_definition(DEMO, LOCAL, [], False))
+    out = tmp_path / "report.html"
+    assert (
+        main(["report", "--definition", given_, "--results", str(results), "--out", str(out)]) == 0
+    )
+    assert "<h1>demo</h1>" in out.read_text()
+
+
+def test_a_definition_with_an_unknown_key_is_refused() -> None:
+    with pytest.raises(InputError, match="--definition is no definition of a report"):
+        parse_definition({"campaign": "demo", "colour": "red"})
+    with pytest.raises(InputError, match="--definition is no definition of a report"):
+        parse_definition([])
+
+
+# --- summary --------------------------------------------------------------------------------------
+
+
+def test_the_summary_says_what_ran_on_what_energy(page: Page) -> None:
+    assert "Energy estimated from CPU utilisation and rated powers; scope: cpu." in page.text
+    assert "The energy of 1 run of 20 is not known." in page.text
+    assert "n counts processes." in page.text and "process hours" in page.text
+    assert "on local (made local): 21 runs, on up to 4 processes and 1 node." in page.text
+    assert "Carbon 363 g/kWh." in page.text
+
+
+def test_runs_are_counted_as_done_missing_and_excluded(page: Page) -> None:
+    assert "runs done 21 of 22 1 missing" in page.text
+    assert re.search(r"runs excluded 1 [\d.]+ Wh, not in the sums", page.text)
+
+
+def test_sums_say_which_runs_they_lack_and_leave_excluded_ones_out(
+    results: Path, page: Page
 ) -> None:
-    text = Page(report(tables, tmp_path / "report.html")).text
-    assert "0.028 kWh (7 of 8 runs)" in text
-    assert "process hours" in text
-    assert "CO₂" in text
-    assert "currency of cluster.yaml" not in text
+    rows = [row for row in pq.read_table(results / "tables/runs.parquet").to_pylist()]
+    total = sum(row["energy_kwh"] or 0 for row in rows if row["excluded"] is None)
+    assert f"energy, estimated (cpu) {with_unit(total, 'kWh')} 1 run without" in page.text
+    assert re.search(r"CO₂e [\d.]+ k?g 19 of 20 runs", page.text)
 
 
-def test_figures_that_exist_are_shown_and_others_are_named_as_missing(
-    tables: Path, tmp_path: Path
+def test_energies_of_unequal_scope_are_never_added_up(tmp_path: Path) -> None:
+    runs = made_runs(
+        DEMO, lambda run: run | {"energy_scope": "cpu+ram"} if run["gpus"] == 4 else run
+    )
+    page = report(write_results(tmp_path / "r", DEMO, runs), tmp_path / "report.html")
+    for scope in ("cpu", "cpu+ram"):
+        total = sum(run["energy_kwh"] for run in runs if run["energy_scope"] == scope)
+        assert f"energy, estimated ({scope}) {with_unit(total, 'kWh')}" in page.text
+    assert with_unit(sum(run["energy_kwh"] for run in runs), "kWh") not in page.text
+    assert "Totals of unequal scope are not comparable." in page.text
+    assert "over unequal scopes or origins" in page.text
+
+
+def test_a_cost_has_its_currency(own: Path, tmp_path: Path) -> None:
+    costs = made_runs(DEMO, lambda run: run | {"cost": 1.0})
+    page = report(write_results(own, DEMO, costs), tmp_path / "a.html", currency="EUR")
+    assert "cost 22 EUR" in page.text
+
+
+def scaled(**changes: Any) -> dict[str, Any]:
+    row = {"series": "s", "gpus": 8, "smallest_gpus": 1, "dataset_samples": 100}
+    for name, value in (("speedup", 6.0), ("efficiency", 0.75), ("energy_ratio", 1.5)):
+        row |= {name: value, f"{name}_low": None, f"{name}_high": None}
+    return row | changes
+
+
+def test_scaling_is_said_of_the_widest_span_with_its_interval() -> None:
+    first = scaled(gpus=1, speedup=1.0, energy_ratio=1.0)
+    said = scaling_sentences([first, scaled(speedup_low=5.5, speedup_high=6.5)], "GPUs")
+    assert said == [
+        "The widest span, 1 to 8 GPUs (s): speed-up 6 (95 % interval 5.5 to 6.5), 75 % of the "
+        "ideal, with 1.5 times the energy."
+    ]
+    single = scaling_sentences([first, scaled()], "GPUs")
+    assert single[-1] == "A ratio without an interval rests on a single run."
+
+
+def test_series_whose_dataset_grows_have_no_speed_up_in_the_summary() -> None:
+    assert scaling_sentences([scaled(gpus=1), scaled(dataset_samples=800)], "GPUs") == []
+
+
+def compared(**changes: Any) -> dict[str, Any]:
+    row = {"device": "h100", "baseline_device": "a100", "quantity": "energy_kwh", "ratio": 0.5}
+    row |= {"energy_scope": "gpu+cpu", "margin": 0.05, "verdict": "unresolved", "n_repeats": 1}
+    return row | {"baseline_n_repeats": 1, "repeats_needed": 6} | changes
+
+
+def test_devices_that_cannot_be_told_apart_are_not_called_equal() -> None:
+    rows = [compared(), compared(ratio=0.6, verdict="different")]
+    assert comparison_sentences(rows) == [
+        "The same training on h100 and on a100 (2 pairs): energy over gpu+cpu on h100 0.5 to 0.6 "
+        "times that on a100; different: 1, cannot be resolved: 1 (from 1 run of each; 6 would do)."
+    ]
+    (same,) = comparison_sentences([compared(verdict="equivalent", repeats_needed=None)])
+    assert "equivalent within 5 %: 1." in same
+
+
+# --- figures and tables ---------------------------------------------------------------------------
+
+
+def test_figures_of_the_campaign_are_shown_with_captions_as_their_alternative_text(
+    page: Page,
 ) -> None:
-    text = report(tables, tmp_path / "report.html")
-    assert text.count("data:image/svg+xml;base64,") == 1
-    assert "Figure 3 has not been drawn." in text
-    assert "Figure 2 has not been drawn." not in text
+    assert [str(image["alt"]).partition(":")[0] for image in page.images] == [
+        f"Figure {n}" for n in (1, 2, 3, 4, 6, 7)
+    ]
+    assert all(str(image["src"]).startswith("data:image/svg+xml;base64,") for image in page.images)
+    assert "Highest speed-up" in str(page.images[1]["alt"])
+    assert "Figure 5 has not been drawn." in page.text
+    assert "Its table has not been made." in page.text
 
 
-def test_an_empty_results_folder_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "tables").mkdir()
-    text = Page(report(tmp_path / "tables", tmp_path / "report.html")).text
-    assert "The table of runs (tables/runs.parquet) has not been made" in text
-    assert "Table 1 has not been made." in text
-    assert "This figure's table has not been made." in text
+def test_what_a_campaign_does_not_have_is_not_offered(results: Path, tmp_path: Path) -> None:
+    page = report(results, tmp_path / "report.html", figures=["figure2"])
+    assert "Figure 3" not in page.text and "Table 1" not in page.text
+    assert "figure2" in page.ids and "Pareto" not in page.text
+    page = report(results, tmp_path / "report.html", figures=["figure2", "pareto", "variants"])
+    assert "Pareto has not been drawn." in page.text
+    assert "Variants has not been drawn." in page.text
 
 
-def test_flags_persistence_and_commands_are_on_the_page(tables: Path, tmp_path: Path) -> None:
-    text = Page(report(tables, tmp_path / "report.html")).text
-    assert "gap (CPU 31 s)" in text
-    assert "better (33 % of persistence)" in text
-    assert "not better (133 % of persistence)" in text
-    assert "snakemake --profile profiles/local figure2" in text
-    assert run_rows()[0]["spec_sha256"] in text
+def test_excluded_and_missing_runs_are_in_the_captions(page: Page) -> None:
+    assert "Excluded: 1 run (" in page.text
+    assert f"{OUT}/2: the fan of the node failed" in page.text
 
 
-def test_the_commands_name_the_campaign(tables: Path, tmp_path: Path) -> None:
-    text = Page(report(tables, tmp_path / "a.html", campaign_file=Path("campaigns/mine.yaml"))).text
-    assert "snakemake --profile profiles/local table1 --config campaign=campaigns/mine.yaml" in text
+def test_a_large_svg_gives_way_to_a_smaller_png(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "pareto.svg").write_text("<svg/>")
+    (tmp_path / "figures" / "pareto.png").write_bytes(b"png")
+    assert str(Results(tmp_path).image("pareto")).startswith("data:image/svg+xml")
+    (tmp_path / "figures" / "pareto.svg").write_text(" " * (MOST_SVG_BYTES + 1))
+    assert str(Results(tmp_path).image("pareto")).startswith("data:image/png")
 
 
-def test_packages_come_from_a_runs_provenance(tables: Path, tmp_path: Path) -> None:
-    (tmp_path / "provenance.json").write_text(json.dumps({"packages": {"torch": "2.7.0"}}))
-    provenance = tmp_path / "provenance.json"
-    text = report(tables, tmp_path / "report.html", provenance_path=provenance)
-    assert "torch 2.7.0" in text and "Packages of a run (1)" in text
+def test_downloads_hold_whole_tables_in_their_own_units(results: Path, page: Page) -> None:
+    written = pq.read_table(results / "tables/runs.parquet")
+    rows = page.rows("demo-runs.csv")
+    assert list(rows[0]) == written.column_names
+    assert [float(row["energy_kwh"] or -1) for row in rows] == [
+        value or -1 for value in written["energy_kwh"].to_pylist()
+    ]
+    tables = {"runs", "configurations", "scaling", "table1", "figure2", "flags", "hardware"}
+    assert {f"demo-{name}.csv" for name in tables} <= set(page.downloads)
 
 
-def test_packages_of_the_recorder_are_not_taken_for_the_commands(
-    tables: Path, tmp_path: Path
+def test_small_campaigns_read_in_watt_hours_and_minutes(page: Page) -> None:
+    assert "energy (Wh)" in page.text and "run time (min)" in page.text
+    assert "energy (kWh)" not in page.text
+
+
+def test_heads_have_a_scope_and_tables_a_caption(results: Path, tmp_path: Path) -> None:
+    page = report(results, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert text.count("<th ") == text.count('<th scope="col">')
+    assert page.tags.count("caption") == page.tags.count("table")
+
+
+def test_networks_are_held_against_persistence(page: Page) -> None:
+    assert "better (38 % of persistence)" in page.text
+
+
+def test_commands_make_each_part_again(results: Path, tmp_path: Path) -> None:
+    mine = "campaigns/mine.yaml"
+    page = report(results, tmp_path / "report.html", campaign_file=mine, profile="profiles/horeka")
+    for target in ("figure2", "table1", "tables", "run_pages", "report"):
+        command = f"snakemake --profile profiles/horeka {target} --config campaign={mine}"
+        assert command in page.text
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def test_claims_stand_by_verdict_with_their_words(own: Path, tmp_path: Path) -> None:
+    assert "claims" not in report(own, tmp_path / "a.html").ids
+    claims = made_claims([("A01", "reproduced"), ("A02", "not_testable"), ("A03", "not_testable")])
+    (own / "tables" / "claims.json").write_text(json.dumps(claims))
+    page = report(own, tmp_path / "b.html")
+    assert "Reproduced : 1 claim Not testable here : 2 claims" in page.text
+    assert "Energy is approximately linear in consumed GPU hours within one series" in page.text
+    assert [row["claim"] for row in page.rows("demo-claims-not_testable.csv")] == ["A02", "A03"]
+
+
+@pytest.mark.parametrize("content", [{"id": "A01"}, [{"id": "A01"}], ["A01"]])
+def test_what_is_no_list_of_claims_is_named(own: Path, tmp_path: Path, content: Any) -> None:
+    (own / "tables" / "claims.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"claims\.json: entry 1 is no claim; expected"):
+        report(own, tmp_path / "report.html")
+
+
+# --- data quality and provenance ------------------------------------------------------------------
+
+
+def test_missing_excluded_and_unknown_runs_are_named_with_their_reasons(page: Page) -> None:
+    (missing,) = page.rows("demo-missing-runs.csv")
+    assert (missing["configuration"], missing["repeats"], missing["missing"]) == (
+        OUT,
+        "3",
+        "1 of 3",
+    )
+    (excluded,) = page.rows("demo-excluded-runs.csv")
+    assert (excluded["configuration"], excluded["why"]) == (OUT, "the fan of the node failed")
+    (unknown,) = page.rows("demo-runs-without-energy.csv")
+    assert unknown["configuration"] == LOST
+    assert (
+        "other runs measured on the node at the same time (vm: other/1 for 20 s)" in unknown["why"]
+    )
+
+
+def test_flags_are_counted_and_coverage_is_never_rounded_up(own: Path, tmp_path: Path) -> None:
+    gap = json.dumps([{"code": "gap", "device": "CPU", "detail": "31 s"}] * 2)
+    odd = {"flags": gap, "coverage": 0.9999999}
+    runs = made_runs(DEMO, lambda run: run | odd if run["repeat"] == 2 else run)
+    page = report(write_results(own, DEMO, runs), tmp_path / "report.html")
+    (row,) = page.rows("demo-flags.csv")
+    assert (row["flag"], row["runs"], row["times"]) == ("gap", "3", "6")
+    assert row["doubt"] == "a gap between samples" and row["for example"].endswith("CPU 31 s")
+    assert {row["coverage"] for row in page.rows("demo-coverage.csv")} == {"99.999 %"}
+    assert "rest on a single run" in page.text
+
+
+def test_what_nothing_is_wrong_with_is_said_so(own: Path, tmp_path: Path) -> None:
+    page = report(own, tmp_path / "report.html")
+    for sentence in (
+        "No planned run is missing.",
+        "No run is excluded.",
+        "The energy of every run is known.",
+        "Power is known for all device seconds of 22 of 22 runs.",
+        "No run has a flag.",
+        "All energies are of one origin and scope: estimated, cpu.",
+    ):
+        assert sentence in page.text
+
+
+def test_every_flag_has_words() -> None:
+    documented = (ROOT / "docs" / "tables.md").read_text().split("## Flags")[1]
+    assert set(FLAG_WORDS) == set(re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE))
+    assert set(NULL_ENERGY) <= set(FLAG_WORDS)
+
+
+def test_flags_that_are_no_list_of_flags_are_named(own: Path, tmp_path: Path) -> None:
+    runs = made_runs(DEMO, lambda run: run | {"flags": '"gap"'})
+    with pytest.raises(
+        InputError, match=r"runs\.parquet: .*/1: column flags is '\"gap\"'; expected"
+    ):
+        report(write_results(own, DEMO, runs), tmp_path / "report.html")
+
+
+def test_provenance_counts_the_versions_of_all_runs(own: Path, tmp_path: Path) -> None:
+    first = made_runs(DEMO)[0]
+    write_provenance(own, first, packages={"torch": "2.8.0"}, packages_of="the recorder")
+    page = report(own, tmp_path / "report.html")
+    found = {
+        (r["of"], r["what"], r["version or value"]): r["runs"]
+        for r in page.rows("demo-software.csv")
+    }
+    assert found["the run", "torch", "2.7.0"] == "21"
+    assert found["the recorder", "torch", "2.8.0"] == "1"
+    assert found["the run", "cudnn_benchmark", "off"] == "21"
+    (hardware,) = page.rows("demo-hardware.csv")
+    assert (hardware["hardware"], hardware["nodes"], hardware["runs"]) == ("made local", "1", "22")
+    assert hardware["first start"] == "2023-11-14 22:13 UTC"
+    assert first["spec_sha256"] in page.text
+
+
+def test_runs_that_say_nothing_of_their_packages_are_counted(own: Path, tmp_path: Path) -> None:
+    write_provenance(own, made_runs(DEMO)[0], packages={}, segments=[])
+    assert "1 run without a note of its packages." in report(own, tmp_path / "a.html").text
+
+
+# --- nothing there, too much there, and bad tables --------------------------------------------------
+
+
+def test_an_empty_campaign_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
+    page = report(tmp_path / "nothing", tmp_path / "report.html")
+    assert "No run has finished; 22 are planned." in page.text
+    assert "The table (tables/table1.parquet) has not been made." in page.text
+    assert "22 planned runs without results" in page.text
+    page = report(write_results(tmp_path / "r", DEMO, []), tmp_path / "report.html", planned={})
+    assert "No run has finished." in page.text and "There is no row in this table." in page.text
+    assert "No run of this figure has finished." in page.text
+
+
+def test_the_papers_campaign_fits_on_a_page_of_less_than_15_mb(tmp_path: Path) -> None:
+    campaign = paper()
+    runs = made_runs(campaign)
+    results = write_results(tmp_path / "paper", campaign, runs)
+    cluster = load_cluster(ROOT / "profiles/horeka/cluster.yaml")
+    out = tmp_path / "report.html"
+    write_report(results, out, parse_definition(report_definition(campaign, cluster, [], True)))
+    page = Page(out.read_text())
+    assert out.stat().st_size < 15_000_000
+    assert len(page.rows("paper-runs.csv")) == 175
+    assert "runs done 175 configurations 53" in page.text
+    assert "energy, measured (gpu+cpu)" in page.text
+    assert "energy, measured (gpu+cpu+ram)" in page.text
+    assert "The same training on h100 and on a100" in page.text
+    assert "22 of 53 configurations rest on a single run" in page.text
+
+
+def spoiled(name: str, spoil: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
+    def apply(results: Path) -> None:
+        path = results / "tables" / f"{name}.parquet"
+        pq.write_table(spoil(pq.read_table(path)), path)
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda r: (r / "tables/runs.parquet").write_bytes(b"no"), r"runs\.parquet: .*Parquet"),
+        (spoiled("runs", lambda t: t.drop_columns(["energy_kwh"])), r"runs\.parquet.* energy_kwh"),
+        (
+            spoiled("runs", lambda t: pa.concat_tables([t, t[:1]])),
+            r"runs\.parquet: row 23 .* row 1",
+        ),
+        (spoiled("figure2", lambda t: t.drop_columns(["x"])), r"figure2\.parquet.* x"),
+        (
+            spoiled(
+                "runs",
+                lambda t: t.set_column(
+                    t.column_names.index("metric_last"), "metric_last", [[float("nan")] * len(t)]
+                ),
+            ),
+            r"runs\.parquet: row 1: metric_last is NaN",
+        ),
+    ],
+)
+def test_a_bad_table_is_named_with_the_row(
+    own: Path, tmp_path: Path, spoil: Callable[[Path], None], said: str
 ) -> None:
-    provenance = tmp_path / "provenance.json"
-    said = {"packages": {"torch": "2.7.0"}, "packages_of": "the recorder"}
-    provenance.write_text(json.dumps(said))
-    text = report(tables, tmp_path / "report.html", provenance_path=provenance)
-    assert "Packages of the recorder of a run (1)" in text
-
-
-def test_the_same_results_give_the_same_page(tables: Path, tmp_path: Path) -> None:
-    assert report(tables, tmp_path / "a.html") == report(tables, tmp_path / "b.html")
-
-
-def test_a_damaged_table_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "runs.parquet").write_bytes(b"nonsense")
-    with pytest.raises(InputError, match=r"runs\.parquet is not a readable"):
-        report(tmp_path / "tables", tmp_path / "report.html")
+    spoil(own)
+    with pytest.raises(InputError, match=said):
+        report(own, tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
 
 
+# --- captions, numbers and units --------------------------------------------------------------------
+
+
 def test_captions_are_computed_from_the_tables() -> None:
-    words = caption(2, any_table(2))
+    words = caption("figure2", any_table(2))
     assert "3 series (LBS 256; GBS 256; GBS 8192)" in words
     assert "1 GPU to 256 GPUs" in words
     assert "Highest speed-up: 183.5 at 256 GPUs (LBS 256), 72 % of the ideal." in words
-    assert "Panel B: No GPU power was measured" in caption(6, any_table(6, small=True))
-    assert caption(2, any_table(2).slice(0, 0)) == "No run of this figure has finished."
+    assert "Panel B: No GPU power was measured" in caption("figure6", any_table(6, small=True))
+    assert caption("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
     for figure in range(1, 8):
-        assert caption(figure, any_table(figure))
+        assert caption(f"figure{figure}", any_table(figure))
+
+
+def test_published_points_are_counted_apart() -> None:
+    table = any_table(2)
+    published = table.set_column(
+        table.column_names.index("energy_origin"), "energy_origin", [["published"] * len(table)]
+    )
+    words = caption("figure2", pa.concat_tables([table, published]))
+    assert "18 points as published beside ours." in words
+    assert words.startswith("3 series (LBS 256; GBS 256; GBS 8192), 16 configurations")
 
 
 def test_missing_numbers_are_dashes_and_never_zero() -> None:
@@ -176,6 +513,43 @@ def test_missing_numbers_are_dashes_and_never_zero() -> None:
     assert number(0.0) == "0"
     assert number(0.00012345) == "0.0001234"
     assert number(1281167) == "1\u202f281\u202f167"
-    assert with_interval({"e_mean": 2.0, "e_low": None, "e_high": None}, "e") == "2"
-    assert with_interval({"e_mean": 2.0, "e_low": 1.5, "e_high": 2.5}, "e") == "2 ± 0.5"
-    assert flags(None) == flags("[]") == "–"
+    assert with_interval(2.0, None, None) == "2"
+    assert with_interval(2.0, 1.5, 2.5) == "2 ± 0.5"
+    assert with_interval(None, None, None) == "–"
+    assert with_unit(None, "kWh") == "–"
+
+
+def test_units_suit_the_number() -> None:
+    said = [with_unit(value, "kWh") for value in (0.0, 2e-5, 0.0123, 0.5, 2e5)]
+    assert said == ["0 kWh", "20 mWh", "12.3 Wh", "0.5 kWh", "200 MWh"]
+    assert [with_unit(value, "h") for value in (0.001, 0.5, 2.0)] == ["3.6 s", "30 min", "2 h"]
+    assert with_unit(3.0, "EUR") == "3 EUR"
+
+
+@given(st.lists(st.floats(0, 1e9), max_size=5), st.sampled_from(["kWh", "h", "kW", "kg"]))
+def test_a_unit_changes_how_a_number_reads_and_not_what_it_is(
+    values: list[float], unit: str
+) -> None:
+    suited = unit_for(values, unit)
+    base = {"MWh": 1e3, "Wh": 1e-3, "mWh": 1e-6, "min": 1 / 60, "s": 1 / 3600, "W": 1e-3}
+    base |= {"t": 1e3, "g": 1e-3}
+    for value in values:
+        assert value * suited.factor * base.get(suited.name, 1.0) == pytest.approx(value)
+
+
+def test_a_column_has_one_unit_and_sorts_by_its_numbers() -> None:
+    rows = [{"e": 0.0005}, {"e": 0.05}, {"e": None}]
+    made = grid("t", "T", rows, [stored("e", "energy", "kWh")])
+    assert made.headings == ["energy (Wh)"]
+    assert [row[0] for row in made.rows] == [Cell("0.5", 0.0005), Cell("50", 0.05), Cell("–")]
+
+
+def test_an_optional_column_without_values_is_left_out() -> None:
+    columns = [Column("a", "a"), Column("b", "b", optional=True)]
+    assert grid("t", "T", [{"a": 1, "b": None}], columns).headings == ["a"]
+    assert grid("t", "T", [{"a": 1, "b": 2}], columns).headings == ["a", "b"]
+
+
+def test_planned_runs_without_a_row_are_missing() -> None:
+    planned = Definition("demo", planned={"a": 2, "b": 1})
+    assert missing_runs(planned, [{"configuration": "a", "repeat": 1}]) == ["a/2", "b/1"]

@@ -72,7 +72,8 @@ def caption(name: str, table: pa.Table, word: str | None = None) -> str:
     parts = ["No run of this figure has finished."]
     if own:
         parts = _parts_of(name, said)(own, word or gpu_word(table))
-    return " ".join([*parts, *_published(rows), *_left_out(said)])
+    notes = [str(note) for note in said.get("notes") or []]
+    return " ".join([*parts, *_published(rows), *notes, *_left_out(said)])
 
 
 def _parts_of(name: str, said: dict[str, Any]) -> Captions:

@@ -1,0 +1,173 @@
+"""Made results for tests of the report: tables of a campaign's runs. Nothing in them was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from scalewatt.campaign.cluster import known_devices, load_cluster
+from scalewatt.campaign.definitions import runs_definition, table_definition
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.model import Campaign, Configuration
+from scalewatt.results.comparisons import comparison_rows
+from scalewatt.results.derived import with_model_energies
+from scalewatt.results.figure_tables import builder
+from scalewatt.results.metadata import with_metadata
+from scalewatt.results.scaling import scaling_rows
+from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
+from scalewatt.results.statistics import configuration_rows
+
+Row = dict[str, Any]
+Change = Callable[[Row], Row]
+ROOT = Path(__file__).resolve().parents[1]
+_DRAWN = ("figure1", "figure2", "figure3", "figure4", "figure6", "figure7", "pareto", "table1")
+"""What can be built from configurations alone."""
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="400" height="200"><text y="50">{}</text></svg>'
+)
+
+
+def paper() -> Campaign:
+    """The paper's campaign, at its full size."""
+    return load_campaign(ROOT / "config.yaml", load_cluster(ROOT / "profiles/horeka/cluster.yaml"))
+
+
+def demo() -> Campaign:
+    """The demo's campaign."""
+    return load_campaign(
+        ROOT / "campaigns/demo.yaml", load_cluster(ROOT / "profiles/local/cluster.yaml")
+    )
+
+
+def made_runs(campaign: Campaign, change: Change = dict) -> list[Row]:
+    """A row of the table of runs for every run of the campaign; `change` alters each."""
+    rows = [change(_run(campaign, r.configuration, r.repeat)) for r in campaign.runs()]
+    return with_model_energies([row for row in rows if row])
+
+
+def _run(campaign: Campaign, one: Configuration, repeat: int) -> Row:
+    on_cpu = one.device == "local"
+    kwh_per_h = 0.05 if on_cpu else 0.4
+    updates = one.updates or 0
+    hours = (1e-4 if on_cpu else 2e-5) * updates * one.local_batch_size**0.5 * (1 + 0.01 * repeat)
+    energy = kwh_per_h * hours * one.gpus * (1 + 0.2 / one.gpus)
+    resnet50 = one.model == "resnet50"
+    scope = "cpu" if on_cpu else "gpu+cpu" + "+ram" * (one.device != "h100")
+    shares = {"gpu": 0.0 if on_cpu else 0.75, "cpu": 1.0 if on_cpu else 0.2, "ram": 0.05}
+    known = {kind: kind in scope.split("+") for kind in shares}
+    return dict.fromkeys(RUNS.names) | {
+        **{name: getattr(one, name) for name in RUNS.names if hasattr(one, name)},
+        "campaign": campaign.name,
+        "configuration": one.id,
+        "device_name": f"made {one.device}",
+        "precision": "torch_default",
+        "energy_origin": "estimated" if on_cpu else "measured",
+        "energy_scope": scope,
+        "metric_name": "top1_error_percent" if resnet50 else "z500_rmse_m2_s2",
+        "metric_goal": "min",
+        "repeat": repeat,
+        "updates": updates,
+        "samples": updates * one.global_batch_size,
+        "passes": updates * one.gpus,
+        "runtime_s": 3600 * hours,
+        "runtime_h": hours,
+        "gpu_hours": hours * one.gpus,
+        "metric_last": (20.0 if resnet50 else 90.0) + 0.1 * repeat,
+        "metric_best": 19.0 if resnet50 else 89.0,
+        "metric_persistence": None if resnet50 else 240.0,
+        "samples_per_gpuh": 1e5,
+        "passes_per_gpuh": 1e3,
+        "energy_kwh": energy,
+        **{f"{k}_energy_kwh": energy * shares[k] if known[k] else None for k in shares},
+        "p_gpuh_kw": energy / (hours * one.gpus),
+        "mean_gpu_power_w": 250.0 if known["gpu"] else None,
+        "mean_cpu_socket_power_w": 120.0,
+        "energy_per_sample_j": 3.6e6 * energy / (updates * one.global_batch_size),
+        "energy_per_node_kwh": energy / one.nodes,
+        "facility_energy_kwh": 1.1 * energy,
+        "carbon_kg": 0.4 * energy,
+        "recorded_energy_kwh": energy,
+        "discarded_energy_kwh": 0.0,
+        "coverage": 1.0,
+        "segments": 1,
+        "flags": "[]",
+        "torch_device": "cpu" if on_cpu else "cuda",
+        "initial_weights": None,
+        "spec_sha256": f"{one.id}{repeat}".encode().hex()[:64].ljust(64, "0"),
+    }
+
+
+def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path:
+    """Write tables, drawings and provenance of these runs below `folder`, and return it."""
+    counting = [run for run in runs if run["excluded"] is None]
+    configurations = configuration_rows(runs)
+    excluded = [
+        {"configuration": r["configuration"], "repeat": r["repeat"], "reason": r["excluded"]}
+        for r in runs
+        if r["excluded"] is not None
+    ]
+    names = [[run["configuration"], run["repeat"]] for run in runs]
+    said = {"gpu_word": "processes" if any(r["torch_device"] == "cpu" for r in runs) else "GPUs"}
+    whole = runs_definition(campaign, names, excluded)
+    tables = {
+        "runs": table(runs, RUNS),
+        "configurations": table(configurations, CONFIGURATIONS),
+        "scaling": table(scaling_rows(whole["series"], configurations), SCALING),
+        "comparisons": table(comparison_rows(runs), COMPARISONS),
+    }
+    metadata = dict.fromkeys(tables, said)
+    for figure in (name for name in _DRAWN if name in campaign.figures):
+        ids = campaign.figure_configurations(figure)
+        own = [[r["configuration"], r["repeat"]] for r in counting if r["configuration"] in ids]
+        definition = table_definition(campaign, figure, own, excluded)
+        tables[figure] = builder(figure, folder)(definition, configurations)
+        metadata[figure] = said | {
+            "missing": definition["missing"],
+            "excluded": definition["excluded"],
+            "notes": [],
+        }
+    for name, built in tables.items():
+        _write(folder / "tables" / f"{name}.parquet", lambda path, t=built, n=name: pq.write_table(
+            with_metadata(t, metadata[n]), path
+        ))  # fmt: skip
+        if name.startswith("figure"):
+            svg = SVG.format(name)
+            _write(folder / "figures" / f"{name}.svg", lambda path, s=svg: path.write_text(s))
+    for run in runs:
+        write_provenance(folder, run)
+    return folder
+
+
+def _write(path: Path, write: Callable[[Path], Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path)
+
+
+def write_provenance(folder: Path, run: Row, **more: Any) -> None:
+    """Write the provenance of a run."""
+    said = {
+        "hostnames": [f"n{node}" for node in range(run["nodes"])],
+        "packages": {"python": "3.11.7", "torch": "2.7.0", "mpich": None},
+        "segments": [{"segment": 0, "started_s": 1.7e9, "ended_s": 1.7e9 + run["runtime_s"]}],
+        "torch_device": run["torch_device"],
+        "cudnn_benchmark": False,
+    }
+    path = folder / "runs" / run["configuration"] / str(run["repeat"]) / "provenance.json"
+    _write(path, lambda there: there.write_text(json.dumps(said | more)))
+
+
+def made_claims(verdicts: Iterable[tuple[str, str]]) -> list[Row]:
+    """Claims with these ids and verdicts."""
+    return [
+        {"id": id_, "verdict": verdict, "value": 1.0, "expected": "1 (±5 %)", "detail": "It is 1."}
+        for id_, verdict in verdicts
+    ]
+
+
+def devices_of(campaign: Campaign) -> list[Any]:
+    """The devices of a campaign, as the profiles know them."""
+    return [known_devices()[name] for name in sorted(campaign.devices())]
