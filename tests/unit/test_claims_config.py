@@ -255,6 +255,14 @@ def test_another_campaign_departs_and_says_in_what() -> None:
         assert judged(id_, demo).verdict == "not_testable"
 
 
+def test_what_a_spec_does_not_say_is_not_testable() -> None:
+    unknown = specified(
+        lambda spec: spec["model"] == R, lambda spec: spec.update(settings={}, seed=None)
+    )()
+    for id_ in ("C05", "C06", "C07", "C08", "C09"):
+        assert judged(id_, unknown).verdict == "not_testable"
+
+
 def test_what_a_provenance_does_not_say_is_not_testable() -> None:
     old = provenance(cuda=None, mpi=None, parallelism=None, optimizer=None)()
     found = judged("B05", old)

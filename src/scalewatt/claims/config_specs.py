@@ -199,8 +199,8 @@ def _has_mode(mode: str, asked: str | None) -> bool:
 
 def exactly(what: str, wanted: Any, found: Sequence[tuple[str, Any]]) -> Outcome:
     """Whether all configurations say the wanted value; those that say nothing leave it open."""
-    values = [value for _, value in found]
-    others = [(id_, value) for id_, value in found if value not in (wanted, None)]
+    unsaid = [id_ for id_, value in found if value is None or (_is_list(value) and None in value)]
+    others = [(id_, value) for id_, value in found if value != wanted and id_ not in unsaid]
     if others:
         id_, value = others[0]
         return Outcome(
@@ -209,8 +209,8 @@ def exactly(what: str, wanted: Any, found: Sequence[tuple[str, Any]]) -> Outcome
             f"{_capital(what)}: {_text(value)} in {id_}, and in {len(others)} of {len(found)} "
             f"configurations another value than {_text(wanted)}.",
         )
-    if None in values:
-        raise NotTestable(f"{_capital(what)}: {values.count(None)} configurations do not say it.")
+    if unsaid:
+        raise NotTestable(f"{_capital(what)}: {len(unsaid)} of {len(found)} do not say it.")
     return Outcome(
         REPRODUCED,
         _text(wanted),
@@ -219,9 +219,13 @@ def exactly(what: str, wanted: Any, found: Sequence[tuple[str, Any]]) -> Outcome
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, tuple | list):
+    if _is_list(value):
         return ", ".join(_text(one) for one in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, tuple | list)
 
 
 def _capital(text: str) -> str:
@@ -303,6 +307,8 @@ def five_repeats(evidence: Evidence) -> Outcome:
     specs = specs_of(evidence, **RESNET)
     found = [(s["configuration"], _repeats(evidence, s["configuration"])) for s in specs]
     seeds = {spec["seed"] for spec in specs}
+    if None in seeds:
+        raise NotTestable("Repeats with one seed: the seed is not known of all configurations.")
     if len(seeds) > 1:
         detail = f"Seeds are {_text(sorted(map(str, seeds)))}; one is claimed."
         return Outcome(NOT_REPRODUCED, _text(sorted(map(str, seeds))), detail)
