@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,14 @@ from select import select
 from typing import Any, Self
 
 ANSWER_S = 60.0
+# Chromium reads commands from descriptor 3 and writes answers to 4.
+_LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for place, end in enumerate(ends, 3):
+    os.dup2(end, place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def chromium() -> str | None:
@@ -105,8 +114,6 @@ def headless(profile: Path) -> Iterator[Browser]:
     program = chromium()
     assert program is not None
     (theirs, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
-    # Chromium reads commands from descriptor 3 and writes answers to 4.
-    shell = f'exec "$@" 3<&{theirs} 4>&{theirs_out}'
     command = [
         program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
         "--no-first-run", "--disable-background-networking", f"--user-data-dir={profile}",
@@ -114,7 +121,7 @@ def headless(profile: Path) -> Iterator[Browser]:
     ]  # fmt: skip
     with open(profile / "stderr.txt", "w") as log:
         process = subprocess.Popen(
-            ["sh", "-c", shell, "sh", *command],
+            [sys.executable, "-c", _LAUNCH, str(theirs), str(theirs_out), *command],
             pass_fds=(theirs, theirs_out),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -70,6 +70,8 @@ rule report:
         table1=rules.table1.input,
         figures=rules.figures.input,
         variants=VARIANTS,
+        more=MORE_FIGURES,
+        claims=CLAIMS,
         code=code_of("report"),
     output:
         f"{RESULTS}/report.html",

@@ -1,0 +1,207 @@
+"""The report in a real browser: it works by itself, at every width, and asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser, chromium, headless
+from report_results import SVG, made_claims, made_runs, paper, write_results
+from workspace import Workspace
+
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.report.definition import parse_definition, report_definition
+from scalewatt.report.report import write_report
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium() is None, reason="there is no chromium (Debian: chromium)"),
+]
+WIDTHS = (390, 1280)
+HORIZON = "document.documentElement.scrollWidth"
+RUNS = "document.querySelector('#runs table')"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the paper's campaign: 175 made runs, with claims and two wide figures."""
+    folder, campaign = tmp_path_factory.mktemp("large"), paper()
+    results = write_results(folder / "results", campaign, made_runs(campaign))
+    verdicts = ("reproduced", "not_reproduced", "unresolved", "not_testable", "slip")
+    claims = made_claims((f"A{n:02d}", verdicts[n % 5]) for n in range(160))
+    (results / "tables" / "claims.json").write_text(json.dumps(claims))
+    wide = SVG.format("wide").replace("400", "2000")
+    (results / "figures" / "figure2.svg").write_text(wide)
+    cluster = load_cluster(Path(__file__).parents[2] / "profiles/horeka/cluster.yaml")
+    given = report_definition(campaign, cluster, [], True)
+    write_report(results, folder / "report.html", parse_definition(given))
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser(large: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The large report, opened."""
+    with headless(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened.open(large.as_uri())
+
+
+def looked_at(page: Browser) -> None:
+    """What holds for every report that is opened."""
+    assert page.complaints() == []
+    assert page.requests() == []
+    drawn = "Array.from(document.images, i => i.decode().then(() => i.naturalWidth))"
+    widths = page.evaluate(f"Promise.all({drawn})")
+    assert widths and all(width > 0 for width in widths)
+    links = "Array.from(document.querySelectorAll('a'), a => a.getAttribute('href'))"
+    for link in page.evaluate(links):
+        if link.startswith("#"):
+            assert page.evaluate(f"document.getElementById({link[1:]!r}) !== null"), link
+        else:
+            assert link.startswith("data:text/csv"), link
+    for width in WIDTHS:
+        page.resize(width, mobile=width < 600)
+        assert page.evaluate(HORIZON) <= width
+
+
+def test_the_report_of_a_finished_campaign_works_by_itself(
+    finished: Workspace, tmp_path: Path
+) -> None:
+    report = finished.path / "results" / "tiny" / "report.html"
+    with headless(tmp_path) as page:
+        looked_at(page.open(report.as_uri()))
+        assert page.evaluate("document.querySelectorAll('#claims tbody tr').length") == 160
+
+
+def test_the_report_of_the_papers_size_works_by_itself(browser: Browser) -> None:
+    looked_at(browser)
+
+
+def column(page: Browser, name: str) -> list[str]:
+    """The cells of a column of the table of runs, as they stand."""
+    heads = page.evaluate(f"Array.from({RUNS}.tHead.rows[0].cells, c => c.textContent)")
+    cell = f"r.cells[{heads.index(name)}].textContent"
+    return page.evaluate(f"Array.from({RUNS}.tBodies[0].rows, r => {cell})")
+
+
+def energies(page: Browser) -> list[float]:
+    """The energies of runs, as they stand."""
+    return [float(text.replace("\u202f", "")) for text in column(page, "energy (kWh)")]
+
+
+def click_head(page: Browser, name: str) -> str:
+    """Click a head of the table of runs; how it says that it is sorted."""
+    head = f"Array.from({RUNS}.tHead.rows[0].cells).find(c => c.textContent === {name!r})"
+    page.evaluate(f"{head}.querySelector('button').click()")
+    return page.evaluate(f"{head}.getAttribute('aria-sort')")
+
+
+def test_a_click_on_a_head_sorts_by_numbers_and_a_second_one_the_other_way(
+    browser: Browser,
+) -> None:
+    assert click_head(browser, "energy (kWh)") == "ascending"
+    up = energies(browser)
+    assert len(up) == 175 and up == sorted(up)
+    assert click_head(browser, "energy (kWh)") == "descending"
+    assert energies(browser) == sorted(up, reverse=True)
+    assert click_head(browser, "configuration") == "ascending"
+    names = column(browser, "configuration")
+    assert names == sorted(names)
+    sorted_heads = f"{RUNS}.querySelectorAll('[aria-sort]').length"
+    assert browser.evaluate(sorted_heads) == 1
+
+
+def test_missing_values_are_last_in_both_directions(browser: Browser) -> None:
+    for _ in range(2):
+        heads = "Array.from(document.querySelectorAll('#metrics th button'))"
+        browser.evaluate(f"{heads}.find(b => b.textContent === 'persistence').click()")
+        cells = "r.cells[5].textContent"
+        rows = "Array.from(document.querySelectorAll('#metrics tbody tr')"
+        found = browser.evaluate(f"{rows}, r => {cells})")
+        assert set(found[:25]) == {"240"} and set(found[25:]) == {"–"}
+
+
+def test_a_text_leaves_the_rows_that_hold_it(browser: Browser) -> None:
+    script = """(() => {
+      const part = document.querySelector('#runs .grid'), input = part.querySelector('input');
+      const set = (text) => { input.value = text; input.dispatchEvent(new Event('input')); };
+      set('h100 LBS0001');
+      const said = part.querySelector('[role=status]').textContent;
+      const shown = Array.from(part.querySelectorAll('tbody tr')).filter(r => !r.hidden).length;
+      set('');
+      const all = Array.from(part.querySelectorAll('tbody tr')).filter(r => !r.hidden).length;
+      return [said, shown, all];
+    })()"""
+    said, shown, everything = browser.evaluate(script)
+    assert (said, everything) == (f"{shown} of 175 rows", 175)
+    assert 0 < shown < 7
+
+
+def test_heads_are_reached_and_worked_by_the_keyboard(browser: Browser) -> None:
+    browser.evaluate("document.querySelector('#scaling th button').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter",
+                     windowsVirtualKeyCode=13, text="\r" if kind == "keyDown" else "")  # fmt: skip
+    head = "document.querySelector('#scaling th')"
+    assert browser.evaluate(f"{head}.getAttribute('aria-sort')") == "ascending"
+
+
+def test_a_download_is_the_whole_table(browser: Browser, tmp_path: Path) -> None:
+    browser.session, session = None, browser.session
+    browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    browser.session = session
+    browser.evaluate("document.querySelector('#runs .bar a').click()")
+    file = tmp_path / "paper-runs.csv"
+    for _ in range(300):
+        if file.exists() and file.read_text().count("\n") == 176:
+            break
+        time.sleep(0.1)
+    assert file.read_text().startswith('"campaign","configuration"')
+    assert file.read_text().count("\n") == 176
+
+
+def test_a_link_to_a_folded_part_opens_it(browser: Browser) -> None:
+    state = "document.getElementById('claims-slip').open"
+    assert browser.evaluate(state) is False
+    browser.evaluate("document.querySelector('a[href=\"#claims-slip\"]').click()")
+    browser.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    assert browser.evaluate(state) is True
+
+
+def test_it_is_readable_in_the_dark(browser: Browser) -> None:
+    colours = (
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    seen = {}
+    for scheme in ("light", "dark"):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.call("Emulation.setEmulatedMedia", features=features)
+        ink, paper_ = (luminance(colour) for colour in browser.evaluate(colours))
+        light, dark = max(ink, paper_), min(ink, paper_)
+        assert (light + 0.05) / (dark + 0.05) > 7
+        seen[scheme] = paper_ > ink
+    assert seen == {"light": True, "dark": False}
+    browser.call("Emulation.setEmulatedMedia", features=[])
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (WCAG) of rgb(r, g, b)."""
+    parts = [int(part) / 255 for part in colour.strip("rgba()").split(",")[:3]]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(weight * p for weight, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_it_prints_every_head_again_on_each_page_of_a_table(browser: Browser) -> None:
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    shown = "getComputedStyle(document.querySelector('nav')).display"
+    assert browser.evaluate(shown) == "none"
+    heads = "getComputedStyle(document.querySelector('th button')).display"
+    assert browser.evaluate(heads) == "contents", "Chromium repeats no head with a button in it"
+    browser.call("Emulation.setEmulatedMedia", media="")
+    pdf = browser.call("Page.printToPDF", preferCSSPageSize=True)["data"]
+    assert base64.b64decode(pdf).startswith(b"%PDF")
+    folded = "Array.from(document.querySelectorAll('details:not(.long)')).every(d => d.open)"
+    assert browser.evaluate(folded), "what is folded is not printed"
