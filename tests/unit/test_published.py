@@ -258,6 +258,18 @@ def test_published_speedups_count_from_the_smallest_published_n(paper: Campaign)
     assert "Nothing is published of these trainings: fine-tuning, A100, LBS 1." in said
 
 
+def test_series_of_one_label_are_told_apart_where_nothing_is_published(paper: Campaign) -> None:
+    definition = table_definition(paper, "figure4", [])
+    definition["series"] = [
+        {**series, "label": "one line", "points": [{**p, "epochs": 1} for p in series["points"]]}
+        for series in definition["series"][:2]
+    ]
+    assert (
+        "Nothing is published of these trainings: one line (fourcastnet-pretrain-lbs1); "
+        "one line (fourcastnet-finetune-lbs1)." in notes(definition, [])
+    )
+
+
 def test_without_the_option_nothing_published_is_drawn(paper: Campaign) -> None:
     definition = {**table_definition(paper, "figure4", []), "options": {}}
     assert len(points(definition, [])) == 0

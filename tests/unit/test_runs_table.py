@@ -16,7 +16,7 @@ from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_table
 from scalewatt.results.build import write_runs
 from scalewatt.results.idle import IDLE
-from scalewatt.results.runs import Facility, run_row
+from scalewatt.results.runs import Facility, RunFiles, run_row
 from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
 from scalewatt.results.statistics import configuration_rows
 
@@ -434,3 +434,45 @@ def test_idle_energy_is_that_of_the_runs_devices_over_its_time(
     assert net == (None if expected_j is None else pytest.approx(row["energy_kwh"] - idle))
     without = run_row(files, "made", Facility())
     assert without["idle_energy_kwh"] is without["net_energy_kwh"] is None
+
+
+# --- damaged files --------------------------------------------------------------------------------
+
+
+def refusal(files: RunFiles) -> str:
+    with pytest.raises(InputError) as caught:
+        run_row(files, "made", Facility())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"metric": float("nan")}, "metric is NaN; expected a number"),
+        ({"metric": 120.0}, "metric is 120, but top1_error_percent is 0 to 100"),
+        ({"train_loss": float("inf")}, "train_loss is infinite"),
+        ({"epoch": 0}, "stands for the same as row 1: epoch 0"),
+    ],
+)
+def test_a_number_that_is_none_is_named_in_the_history_with_its_row(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    first, second = epochs([40.0, 30.0])
+    files = make_run(tmp_path, WHOLE, history=[first, second | changes])
+    assert refusal(files).startswith(f"{files.folder / 'history.parquet'}: row 2")
+    assert said in refusal(files)
+
+
+def test_an_energy_that_is_no_number_is_named_in_its_table_with_its_row(tmp_path: Path) -> None:
+    files = make_run(tmp_path, [*WHOLE, part("cpu", "shutdown", 1.0, float("nan"))])
+    assert refusal(files).startswith(f"{files.energy}: row 7: energy_j is NaN; expected")
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [("history.parquet", "metric"), ("energy", "coverage")]
+)
+def test_a_column_that_a_run_lacks_is_named(tmp_path: Path, table: str, column: str) -> None:
+    files = make_run(tmp_path, WHOLE)
+    path = files.energy if table == "energy" else files.folder / table
+    pq.write_table(pq.read_table(path).drop_columns([column]), path)
+    assert refusal(files).startswith(f"{path}: lacks the column {column}; expected")

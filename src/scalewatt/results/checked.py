@@ -32,8 +32,14 @@ _METRIC_COLUMNS = {f"{name}{end}" for name in _METRICS for end in ("", "_mean")}
 _ROUNDING = 1e-9
 
 
-def read_checked(path: Path | str, schema: pa.Schema, *, unique: Sequence[str] = ()) -> pa.Table:
-    """Read a table with exactly the columns of `schema`, and its metadata.
+def read_checked(
+    path: Path | str,
+    schema: pa.Schema,
+    *,
+    unique: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> pa.Table:
+    """Read a table with exactly the columns of `schema`, and its metadata; `optional` ones may be missing.
 
     InputError, with file and row: a column is missing or of another type, `unique` columns repeat, a
     number is NaN or infinite, a metric is out of the range that its name allows, or a series has
@@ -42,7 +48,8 @@ def read_checked(path: Path | str, schema: pa.Schema, *, unique: Sequence[str] =
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: does not exist; expected a table (Parquet or CSV)")
-    table = _from_csv(path, schema) if path.suffix == ".csv" else _from_parquet(path, schema)
+    read = _from_csv if path.suffix == ".csv" else _from_parquet
+    table = read(path, schema, optional)
     check_table(path, table, unique)
     return table
 
@@ -61,7 +68,7 @@ def check_table(path: Path | str, table: pa.Table, unique: Sequence[str] = ()) -
 # --- columns and types ----------------------------------------------------------------------------
 
 
-def _from_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+def _from_parquet(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
@@ -69,13 +76,17 @@ def _from_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: is no readable Parquet file ({reason})") from error
-    _check_columns(path, found.column_names, schema)
+    _check_columns(path, found.column_names, schema, optional)
+    for name in set(optional) - set(found.column_names):
+        found = found.append_column(name, pa.nulls(len(found)))
     columns = [_cast(path, field, found[field.name]) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema.with_metadata(found.schema.metadata))
 
 
-def _check_columns(path: Path, found: Sequence[str], schema: pa.Schema) -> None:
-    missing = [name for name in schema.names if name not in found]
+def _check_columns(
+    path: Path, found: Sequence[str], schema: pa.Schema, optional: Sequence[str]
+) -> None:
+    missing = [name for name in schema.names if name not in (*found, *optional)]
     if not missing:
         return
     extra = [name for name in found if name not in schema.names]
@@ -134,13 +145,13 @@ def _words(type_: pa.DataType) -> str:
     return "true or false" if pa.types.is_boolean(type_) else f"{type_}"
 
 
-def _from_csv(path: Path, schema: pa.Schema) -> pa.Table:
+def _from_csv(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.Table:
     rows = [row for _, row in csv_rows(path)]
     if not rows:
-        _check_columns(path, _header(path), schema)
+        _check_columns(path, _header(path), schema, optional)
         return schema.empty_table()
-    _check_columns(path, list(rows[0]), schema)
-    columns = [_parsed(path, field, [row[field.name] for row in rows]) for field in schema]
+    _check_columns(path, list(rows[0]), schema, optional)
+    columns = [_parsed(path, field, [row.get(field.name, "") for row in rows]) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -208,13 +219,17 @@ def _check_finite(path: Path | str, table: pa.Table) -> None:
 
 def _check_metrics(path: Path | str, table: pa.Table) -> None:
     for name, row, value, metric in _metrics(table):
-        low, high = metric_range(metric)
-        if value is not None and not low - _ROUNDING <= value <= high + _ROUNDING:
-            expected = f"{low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
-            raise InputError(
-                f"{path}: row {row}: {name} is {value:g}, but {metric} is {expected}; "
-                "expected: a metric in that range"
-            )
+        check_metric(f"{path}: row {row}: {name}", value, metric)
+
+
+def check_metric(where: str, value: float | None, metric: str) -> None:
+    """InputError, which begins with `where`, for a metric out of the range that its name allows."""
+    low, high = metric_range(metric)
+    if value is not None and not low - _ROUNDING <= value <= high + _ROUNDING:
+        expected = f"{low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
+        raise InputError(
+            f"{where} is {value:g}, but {metric} is {expected}; expected: a metric in that range"
+        )
 
 
 def _metrics(table: pa.Table) -> Iterable[tuple[str, int, float | None, str]]:

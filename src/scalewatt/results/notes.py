@@ -77,7 +77,16 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
 def _lines(definition: Row) -> list[tuple[str, list[Row]]]:
     """What is compared with published numbers, and those: by series, or by row of Table 1."""
     if "series" in definition:
-        return [(one["label"], published_of_series(one)) for one in definition["series"]]
+        labels = [one["label"] for one in definition["series"]]
+        return [
+            (
+                f"{one['label']} ({one['name']})"
+                if labels.count(one["label"]) > 1
+                else one["label"],
+                published_of_series(one),
+            )
+            for one in definition["series"]
+        ]
     return [
         (f"{point['label']} at n = {point['gpus']}", published_of([point]))
         for point in definition["points"]

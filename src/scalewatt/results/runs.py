@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.energy.node import UNUSED_GPU
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
+from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
+from scalewatt.results.checked import check_metric, read_checked
 from scalewatt.results.derived import (
     Facility,
     Work,
@@ -26,6 +26,7 @@ from scalewatt.results.derived import (
 )
 from scalewatt.results.idle import idle_energies_j
 from scalewatt.results.schema import STEP_PHASES
+from scalewatt.training.history import HISTORY_SCHEMA
 
 GIB = 2**30
 
@@ -66,7 +67,7 @@ def run_row(
     idle: Path | None = None,
     excluded: str | None = None,
 ) -> dict[str, Any]:
-    """The run's row. InputError where its files belong to another spec.
+    """The run's row. InputError where its files belong to another spec, or a number in them is none.
 
     `energy_per_model_kwh` of a run that began from another's weights is to be added
     (`derived.with_model_energies`). `idle`: the table of the campaign's idle probes, where it has
@@ -79,8 +80,9 @@ def run_row(
             f"{files.folder}: spec.json is not the spec this run was trained with; "
             "train it again, or restore the campaign"
         )
-    history = pq.read_table(files.folder / "history.parquet").to_pylist()
-    energy = EnergyTotals(pq.read_table(files.energy), with_staging=spec["protocol"] != "paper")
+    history = _history(files.folder / "history.parquet", provenance["metric_name"])
+    rows = read_checked(files.energy, ENERGY_SCHEMA)
+    energy = EnergyTotals(rows, with_staging=spec["protocol"] != "paper")
     metrics = [row["metric"] for row in history]
     goal = "max" if provenance.get("metric_goal") == "max" else "min"
     updates = _known_count(row["updates"] for row in history)
@@ -139,6 +141,20 @@ _FROM_SPEC = (
 
 _FROM_SETTINGS = ("precision", "loader", "channels_last", "compile")
 """Null where the model has no such setting."""
+
+_OF_EVERY_HISTORY = (
+    *("epoch", "segment", "train_loss", "validation_loss", "metric"),
+    *("samples", "updates", "train_s"),
+)
+
+
+def _history(path: Path, metric_name: str | None) -> list[dict[str, Any]]:
+    """The rows of a history, which may be of an older version."""
+    later = [name for name in HISTORY_SCHEMA.names if name not in _OF_EVERY_HISTORY]
+    rows = read_checked(path, HISTORY_SCHEMA, unique=("epoch",), optional=later).to_pylist()
+    for number, row in enumerate(rows, 1):
+        check_metric(f"{path}: row {number}: metric", row["metric"], metric_name or "")
+    return rows
 
 
 def _run_name(run: dict[str, Any] | None) -> str | None:
