@@ -344,6 +344,20 @@ def test_one_line_that_fails_decides_over_several() -> None:
         rules.combine([])
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.023512, "0.02351"),
+        (28.0, "28"),
+        (1281167.0, "1281000"),
+        (-14321.0, "-14320"),
+        (3e12, "3e+12"),
+    ],
+)
+def test_values_are_shown_with_four_digits(value: float, text: str) -> None:
+    assert rules.shown(value) == text
+
+
 def test_a_trend_says_how_many_points_are_missing() -> None:
     (points,) = (ln.points[:2] for ln in resnet_world().lines[:1])
     with pytest.raises(Unresolved, match=r"2 of the 3 points .* \(n = 1, 2\); 1 more needed"):

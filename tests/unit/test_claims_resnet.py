@@ -217,6 +217,14 @@ def test_energies_of_several_origins_are_not_compared() -> None:
         assert verdict(id_, evidence(lines)) == "not_testable"
 
 
+def test_points_within_their_intervals_of_a_line_do_not_contradict_it() -> None:
+    flat = {4: 25.0, 8: 25.4, 16: 24.8, 32: 25.3, 64: 25.0, 128: 25.2, 256: 25.1}
+    given = becoming("fd_lbs", "energy_kwh", flat, spread=0.02)(resnet_world())
+    assert verdict("D16", given) == "unresolved"
+    given = becoming("fd_lbs", "energy_kwh", flat, spread=0.0001)(resnet_world())
+    assert verdict("D16", given) == "not_reproduced"
+
+
 def test_every_check_of_these_modules_has_its_cases() -> None:
     load_checks()
     modules = {module.__name__ for module in (general_energy, resnet_fixed, resnet_scaled)}

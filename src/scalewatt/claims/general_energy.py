@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.lines import each, known, whole_nodes
+from scalewatt.claims.lines import each, known, numbers, whole_nodes
 from scalewatt.claims.model import NotTestable, Outcome, Unresolved, check
 from scalewatt.claims.rules import (
     MINIMUM_POINTS,
@@ -33,10 +33,13 @@ def linear_in_gpu_hours(evidence: Evidence) -> Callable[[Line], Outcome]:
 
     def of_line(line: Line) -> Outcome:
         points = known(line, "energy_kwh", "gpu_hours", at_least=whole_nodes(evidence, line))
-        energies, hours = (
-            [p.mean(name) or 0 for p in points] for name in ("energy_kwh", "gpu_hours")
+        energies = numbers(points, "energy_kwh")
+        return linear(
+            "energy (kWh) against GPUh",
+            [one.value for one in numbers(points, "gpu_hours")],
+            [one.value for one in energies],
+            halves=[one.half for one in energies],
         )
-        return linear("energy (kWh) against GPUh", hours, energies)
 
     return of_line
 

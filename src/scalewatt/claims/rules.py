@@ -15,11 +15,13 @@ value without spread, gets ± 2 × the relative spread of the paper's probe (3.8
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from scalewatt.claims.evidence import Point
+from scalewatt.claims.fits import Fit as Fit
+from scalewatt.claims.fits import line_fit, spearman, variation
 from scalewatt.claims.model import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -273,59 +275,6 @@ def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
     return Outcome(NOT_REPRODUCED, cv, f"{said}.")
 
 
-def variation(values: Sequence[float]) -> float:
-    """Coefficient of variation: sample standard deviation over mean."""
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)) / abs(mean)
-
-
-def spearman(x: Sequence[float], y: Sequence[float]) -> float:
-    """Spearman's rank correlation, ties by mean ranks; 0 where one of both is constant."""
-    a, b = _ranks(x), _ranks(y)
-    fit = line_fit(a, b)
-    return math.copysign(math.sqrt(max(fit.r2, 0.0)), fit.slope) if fit.slope else 0.0
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A line y = slope·x + intercept by least squares."""
-
-    slope: float
-    intercept: float
-    r2: float
-    origin_slope: float
-    """Of the line through the origin; likewise `origin_r2`, about the mean like `r2`."""
-    origin_r2: float
-    slope_half: float | None
-    """Half the 95 % interval; null for two points. Likewise `intercept_half`."""
-    intercept_half: float | None
-    n: int
-
-
-def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
-    """Fit a line to at least two points that differ in x (Unresolved otherwise)."""
-    n = len(x)
-    if n < 2 or max(x) == min(x):
-        raise Unresolved("A line needs two points that differ in x.")
-    mx, my = math.fsum(x) / n, math.fsum(y) / n
-    sxx = math.fsum((a - mx) ** 2 for a in x)
-    syy = math.fsum((b - my) ** 2 for b in y)
-    slope = math.fsum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / sxx
-    intercept = my - slope * mx
-    rest = math.fsum((b - slope * a - intercept) ** 2 for a, b in zip(x, y, strict=True))
-    through = math.fsum(a * b for a, b in zip(x, y, strict=True)) / math.fsum(a * a for a in x)
-    origin_rest = math.fsum((b - through * a) ** 2 for a, b in zip(x, y, strict=True))
-    halves: tuple[float | None, float | None] = (None, None)
-    if n > 2:
-        from scipy.special import stdtrit
-
-        t = float(stdtrit(n - 2, (1 + CONFIDENCE) / 2))
-        error = math.sqrt(rest / (n - 2))
-        halves = (t * error / math.sqrt(sxx), t * error * math.sqrt(1 / n + mx * mx / sxx))
-    r2, origin_r2 = (1 - one / syy if syy else 0.0 for one in (rest, origin_rest))
-    return Fit(slope, intercept, r2, through, origin_r2, *halves, n)
-
-
 def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
     """Slope of the line through independent numbers, with what it has of their intervals."""
     fit = line_fit(x, [one.value for one in numbers])
@@ -339,17 +288,31 @@ def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
     return Number(fit.slope, half, spread, any(one.assumed for one in numbers))
 
 
-def linear(what: str, x: Sequence[float], y: Sequence[float], least: float = LINEAR_R2) -> Outcome:
-    """Whether y is a line of x with R² of at least `least`; its intercept is told, and the line through 0."""
+def linear(
+    what: str,
+    x: Sequence[float],
+    y: Sequence[float],
+    least: float = LINEAR_R2,
+    halves: Sequence[float] = (),
+) -> Outcome:
+    """Whether y is a line of x with R² of at least `least`; its intercept is told, and the line through 0.
+
+    `halves`: half the intervals of y. If all points lie within theirs of the line, a smaller R² leaves
+    the claim unresolved.
+    """
     fit = line_fit(x, y)
     half = "" if fit.intercept_half is None else f" ± {shown(fit.intercept_half)}"
-    return decided(
-        fit.r2 >= least,
-        fit.r2,
+    said = (
         f"{what}: R² of a line with intercept is {fit.r2:.4f} (expected at least {least:g}), slope "
         f"{shown(fit.slope)}, intercept {shown(fit.intercept)}{half}; R² of the line through the "
-        f"origin is {fit.origin_r2:.4f}, slope {shown(fit.origin_slope)}; {fit.n} points.",
+        f"origin is {fit.origin_r2:.4f}, slope {shown(fit.origin_slope)}; {fit.n} points"
     )
+    if fit.r2 < least and halves:
+        rests = [abs(b - fit.slope * a - fit.intercept) for a, b in zip(x, y, strict=True)]
+        if all(rest <= room for rest, room in zip(rests, halves, strict=True)):
+            more = "all lie on the line within their intervals, so that more repeats are needed"
+            return Outcome(UNRESOLVED, fit.r2, f"{said}; {more}.")
+    return decided(fit.r2 >= least, fit.r2, f"{said}.")
 
 
 def text(own: Number, unit: str = "") -> str:
@@ -362,7 +325,9 @@ def text(own: Number, unit: str = "") -> str:
 
 
 def shown(value: float) -> str:
-    """A value with four significant digits."""
+    """A value with four significant digits, without an exponent up to ten digits."""
+    if 1e4 <= abs(value) < 1e10:
+        return f"{float(f'{value:.4g}'):.0f}"
     return f"{value:.4g}"
 
 
@@ -390,11 +355,3 @@ def _repeats(repeats: int | None) -> str:
 def _step(numbers: Sequence[Number]) -> str:
     ends = minus(numbers[-1], numbers[0])
     return _needed(ends, abs(ends.value))
-
-
-def _ranks(values: Iterable[float]) -> list[float]:
-    values = list(values)
-    return [
-        sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2
-        for one in values
-    ]
