@@ -119,6 +119,7 @@ def pareto_table(**options: Any) -> pa.Table:
 
 def with_metadata(table: pa.Table, made: Row, **more: Any) -> pa.Table:
     """A table with the metadata that it is written with."""
-    kept = {key: made.get(key) for key in ("figure", "campaign", "missing", "excluded", "options")}
+    empty: Row = {"missing": [], "excluded": [], "options": {}}
+    kept = {key: made.get(key, empty.get(key)) for key in ("figure", "campaign", *empty)}
     stored = {**kept, "notes": [], "gpu_word": "GPUs", "metric_name": "several", **more}
     return table.replace_schema_metadata({b"scalewatt": json.dumps(stored).encode()})

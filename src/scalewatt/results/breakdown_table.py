@@ -120,24 +120,27 @@ def _idle_j(
 
 
 def _parts(runs: Sequence[dict[Part, Row]]) -> list[Row]:
-    """The rows of one configuration, in the order of kinds and stages."""
+    """The rows of one configuration, in the order of kinds and stages; one of nulls without any."""
     parts = {part for run in runs for part in run}
     order = sorted(parts, key=lambda part: (DEVICE_KINDS.index(part[0]), STAGES.index(part[1])))
-    means = {part: _mean_kwh([run.get(part, _NONE) for run in runs], "energy_j") for part in order}
-    total = known_sum(means.values())
-    return [
-        {
-            "device_kind": kind,
-            "stage": stage,
-            "energy_kwh": means[kind, stage],
-            "energy_share": (means[kind, stage] or 0.0) / total if total else None,
-            "idle_energy_kwh": _mean_kwh([r.get((kind, stage), _NONE) for r in runs], "idle_j"),
-            "discarded_energy_kwh": _mean_kwh(
-                [r.get((kind, stage), _NONE) for r in runs], "discarded_j"
-            ),
-        }
-        for kind, stage in order
-    ]
+    known = all(run and all(p["energy_j"] is not None for p in run.values()) for run in runs)
+    found = [_mean_row(part, [run.get(part, _NONE) for run in runs], known) for part in order]
+    total = known_sum(row["energy_kwh"] for row in found)
+    for row in found:
+        row["energy_share"] = row["energy_kwh"] / total if total else None
+    return found or [dict.fromkeys(("device_kind", "stage", "energy_share", *_MEANS))]
+
+
+_MEANS = {
+    "energy_kwh": "energy_j",
+    "idle_energy_kwh": "idle_j",
+    "discarded_energy_kwh": "discarded_j",
+}
+
+
+def _mean_row(part: Part, runs: Sequence[Row], known: bool) -> Row:
+    means = {name: _mean_kwh(runs, of) if known else None for name, of in _MEANS.items()}
+    return {"device_kind": part[0], "stage": part[1], **means}
 
 
 _NONE = {"energy_j": 0.0, "discarded_j": 0.0, "idle_j": 0.0}

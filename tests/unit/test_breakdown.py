@@ -1,0 +1,276 @@
+"""The energy breakdown: its table adds up to the runs' energy, and its bars show the table."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from paper_rows import breakdown_table, with_metadata
+from run_files import NAME, WHOLE, absent, make_run, make_spec, part
+
+from scalewatt.energy.stages import STAGES
+from scalewatt.figures import breakdown as figure_module
+from scalewatt.figures import style
+from scalewatt.files import write_table
+from scalewatt.results.breakdown_table import BREAKDOWN, breakdown
+from scalewatt.results.idle import IDLE
+from scalewatt.results.runs import Facility, RunFiles, run_row
+from scalewatt.results.statistics import configuration_rows
+
+Row = dict[str, Any]
+
+
+def run_of(results: Path, repeat: int, energy: list[Row], **spec: Any) -> RunFiles:
+    return make_run(results, energy, spec=make_spec(repeat=repeat, **spec))
+
+
+def built(results: Path, files: list[RunFiles], idle: bool = False, **more: Any) -> list[Row]:
+    """The rows of a breakdown of one series, and of another that has the same configuration."""
+    path = results / "tables" / "idle.parquet" if idle else None
+    left_out = {(e["configuration"], e["repeat"]): e["reason"] for e in more.get("excluded", [])}
+    rows = [
+        run_row(f, "made", Facility(), path, left_out.get((f.configuration, f.repeat)))
+        for f in files
+    ]
+    points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
+    series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
+    definition = {
+        "figure": "breakdown",
+        "series": series,
+        "runs": [[f.configuration, f.repeat] for f in files],
+        **({"idle": True} if idle else {}),
+        **more,
+    }
+    return breakdown(definition, configuration_rows(rows), results).to_pylist()
+
+
+def idle_table(results: Path, **watts: float) -> None:
+    """Idle powers of a node with two GPUs, two sockets and one memory."""
+    devices = {"gpu": 2, "cpu": 2, "ram": 1}
+    rows = [
+        dict.fromkeys(IDLE.names)
+        | {"device": "local", "device_kind": kind, "devices": devices[kind], "mean_w": power}
+        | {"mean_per_device_w": power / devices[kind], "energy_origin": "measured"}
+        for kind, power in watts.items()
+    ]
+    write_table(pa.Table.from_pylist(rows, IDLE), results / "tables" / "idle.parquet")
+
+
+def total(rows: list[Row], column: str = "energy_kwh") -> float:
+    return sum(row[column] for row in rows)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+JOULES = st.floats(0, 1e12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(*[JOULES] * 4), min_size=1, max_size=3), st.booleans())
+def test_a_configurations_rows_add_up_to_the_energy_of_its_runs(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[float, ...]], paper: bool
+) -> None:
+    results = tmp_path_factory.mktemp("results")
+    files = [
+        run_of(
+            results,
+            repeat,
+            [
+                part("gpu", "train", 10, a, devices=2),
+                part("gpu", "stage_data", 5, b, devices=2),
+                part("cpu", "train", 10, c, node="n2"),
+                part("cpu", "validate", 5, d, segment=1),
+                absent("ram", "train", 10),
+            ],
+            protocol="paper" if paper else "corrected",
+        )
+        for repeat, (a, b, c, d) in enumerate(runs, 1)
+    ]
+    energies = [run_row(one, "made", Facility())["energy_kwh"] for one in files]
+    rows = built(results, files)
+    assert total(rows) == pytest.approx(sum(energies) / len(energies), rel=1e-9)
+    assert ("stage_data" in {row["stage"] for row in rows}) is not paper
+
+
+def test_every_kind_in_scope_has_its_stages_and_shares_add_up_to_one(tmp_path: Path) -> None:
+    rows = built(tmp_path, [run_of(tmp_path, 1, WHOLE)])
+    assert [(row["device_kind"], row["stage"]) for row in rows] == [
+        (kind, stage) for kind in ("gpu", "cpu", "ram") for stage in ("train", "validate")
+    ]
+    assert total(rows, "energy_share") == pytest.approx(1)
+    assert rows[0]["energy_kwh"] == pytest.approx(0.25)
+    assert rows[0]["idle_energy_kwh"] is None
+
+
+def test_the_idle_baseline_adds_up_to_that_of_the_run(tmp_path: Path) -> None:
+    idle_table(tmp_path, gpu=100.0, cpu=80.0, ram=10.0)
+    file = run_of(tmp_path, 1, WHOLE)
+    rows = built(tmp_path, [file], idle=True)
+    row = run_row(file, "made", Facility(), tmp_path / "tables" / "idle.parquet")
+    assert total(rows, "idle_energy_kwh") == pytest.approx(row["idle_energy_kwh"])
+    assert rows[0]["idle_energy_kwh"] == pytest.approx(100 * 3000 / 3.6e6)
+
+
+def test_discarded_energy_stands_where_it_was_spent(tmp_path: Path) -> None:
+    parts = [
+        part("gpu", "train", 10, 4.0e6, discarded_j=3.6e6),
+        part("gpu", "train", 10, 8e6, segment=1),
+    ]
+    (row,) = built(tmp_path, [run_of(tmp_path, 1, parts)])
+    assert row["discarded_energy_kwh"] == pytest.approx(1.0)
+    assert row["energy_kwh"] == pytest.approx(12e6 / 3.6e6)
+
+
+def test_a_stage_that_one_repeat_lacks_counts_as_nothing_in_it(tmp_path: Path) -> None:
+    with_checkpoint = [part("gpu", "train", 10, 3.6e6), part("gpu", "checkpoint", 1, 3.6e6)]
+    files = [
+        run_of(tmp_path, 1, with_checkpoint),
+        run_of(tmp_path, 2, [part("gpu", "train", 10, 3.6e6)]),
+    ]
+    found = {row["stage"]: row["energy_kwh"] for row in built(tmp_path, files)}
+    assert found == {"train": pytest.approx(1.0), "checkpoint": pytest.approx(0.5)}
+
+
+def test_a_run_without_known_energy_makes_the_configurations_unknown(tmp_path: Path) -> None:
+    unknown = [part("gpu", "train", 10, None), part("cpu", "train", 10, 3.6e6)]
+    files = [run_of(tmp_path, 1, unknown), run_of(tmp_path, 2, WHOLE)]
+    rows = built(tmp_path, files)
+    for column in ("energy_kwh", "energy_share", "discarded_energy_kwh"):
+        assert {row[column] for row in rows} == {None}
+
+
+def test_a_configuration_of_which_nothing_was_recorded_has_a_row_that_says_so(
+    tmp_path: Path,
+) -> None:
+    nothing = [absent(kind, "train", 10) for kind in ("gpu", "cpu", "ram")]
+    (row,) = built(tmp_path, [run_of(tmp_path, 1, nothing)])
+    assert row["configuration"] == NAME
+    assert row["device_kind"] is row["energy_kwh"] is None
+
+
+def test_an_excluded_run_does_not_count(tmp_path: Path) -> None:
+    files = [run_of(tmp_path, 1, WHOLE), run_of(tmp_path, 2, [part("gpu", "train", 10, 9e9)])]
+    out = [{"configuration": NAME, "repeat": 2, "reason": "no"}]
+    assert total(built(tmp_path, files, excluded=out)) == pytest.approx(0.45)
+
+
+def test_a_shared_configuration_stands_under_its_first_series(tmp_path: Path) -> None:
+    assert {row["series"] for row in built(tmp_path, [run_of(tmp_path, 1, WHOLE)])} == {"first"}
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+
+def texts(figure: Figure) -> list[str]:
+    found = [text.get_text() for axes in figure.axes for text in axes.texts]
+    return [*found, figure._supxlabel.get_text().replace("\n", " ")]  # type: ignore[attr-defined]
+
+
+def test_every_stage_and_kind_has_a_colour_of_its_own() -> None:
+    colours = {
+        figure_module.colour(kind, stage) for kind in figure_module.KINDS for stage in STAGES
+    }
+    assert len(colours) == 3 * len(STAGES)
+    assert set(figure_module.STAGES) == set(STAGES)
+
+
+def grey(colour: str) -> float:
+    red, green, blue = to_rgb(colour)
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def test_kinds_differ_in_grey_and_stages_get_paler() -> None:
+    kinds = [grey(figure_module.colour(kind, "train")) for kind in figure_module.KINDS]
+    assert min(b - a for a, b in pairwise(kinds)) > 0.08
+    for kind in figure_module.KINDS:
+        shades = [grey(figure_module.colour(kind, stage)) for stage in figure_module.STAGES]
+        assert shades == sorted(shades) and len(set(shades)) == len(shades)
+
+
+@pytest.mark.parametrize("width", [180, 88])
+def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
+    table = breakdown_table(width_mm=width)
+    figure = figure_module.draw(table)
+    bars = next(c for c in figure.axes[0].collections if isinstance(c, PolyCollection))
+    ends = [path.get_extents() for path in bars.get_paths()]
+    drawn = sum(end.width for end in ends)
+    assert drawn == pytest.approx(sum(table["energy_kwh"].to_pylist()))
+    assert len(bars.get_paths()) == figure_module.plotted(table).num_rows == table.num_rows
+    assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
+
+
+def test_all_configurations_of_the_paper_are_named() -> None:
+    table = breakdown_table()
+    slots = list(figure_module.slots_of(table.to_pylist()))
+    bars = [slot for slot in slots if slot.rows]
+    assert len(bars) == len(set(table["configuration"].to_pylist())) == 53
+    assert len({slot.y for slot in slots}) == len(slots)
+
+
+def test_pieces_of_a_bar_lie_end_to_end() -> None:
+    rows = [r for r in breakdown_table().to_pylist() if r["gpus"] == 256]
+    found = figure_module.pieces(rows[:18])
+    for one, following in pairwise(found):
+        assert following.start == pytest.approx(one.start + one.length)
+
+
+def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
+    rows = [change(row) for row in table.to_pylist()]
+    made = {"figure": "breakdown", "campaign": "made", "missing": [], "excluded": [], "options": {}}
+    return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made | metadata)
+
+
+def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> None:
+    nothing = dict.fromkeys(("energy_kwh", "energy_share", "idle_energy_kwh"))
+    table = changed(breakdown_table(), lambda row: row | nothing if row["gpus"] == 1 else row)
+    figure = figure_module.draw(table)
+    assert "energy not known" in texts(figure)
+    assert figure_module.plotted(table).num_rows < table.num_rows
+
+
+def test_origin_scope_idle_discarded_missing_and_excluded_are_said_in_words() -> None:
+    out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
+    table = changed(breakdown_table(), dict, excluded=out, missing=["y-n002-z"])
+    said = texts(figure_module.draw(table))[-1]
+    for words in ("measured by the devices' sensors", "gpu+cpu+ram", "Hatched", "Discarded"):
+        assert words in said
+    assert "x-n001/2 (the node was busy)" in said and "y-n002-z" in said
+
+
+def test_without_idle_probes_the_figure_says_so() -> None:
+    table = changed(breakdown_table(), lambda row: row | {"idle_energy_kwh": None})
+    assert "no idle probe" in texts(figure_module.draw(table))[-1]
+
+
+def test_several_origins_are_named_at_the_bars() -> None:
+    def estimated(row: Row) -> Row:
+        return row | {"energy_origin": "estimated"} if row["device"] == "h100" else row
+
+    table = changed(breakdown_table(), estimated)
+    names = [slot.text for slot in figure_module.slots_of(table.to_pylist()) if slot.rows]
+    assert any(name.endswith("estimated") for name in names)
+    assert any(name.endswith("measured") for name in names)
+
+
+def test_without_a_finished_run_the_figure_says_why() -> None:
+    made = {"figure": "breakdown", "campaign": "made", "missing": ["a-n001"], "options": {}}
+    figure = figure_module.draw(with_metadata(BREAKDOWN.empty_table(), made))
+    assert "No run of these series has finished." in " ".join(texts(figure)).replace("\n", " ")
+    assert "a-n001" in texts(figure)[-1]
+
+
+def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
+    table = breakdown_table().slice(0, 36)
+    first, second = (
+        style.save(figure_module.draw(table), tmp_path / name / "breakdown") for name in "ab"
+    )
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()

@@ -1,0 +1,260 @@
+"""Learning curves: energy and time up to each epoch, and how they are drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from paper_rows import learning_table, with_metadata
+from run_files import NAME, epochs, make_run, make_spec, part
+
+from scalewatt.energy.tables import EPOCHS_SCHEMA
+from scalewatt.figures import learning as figure_module
+from scalewatt.figures import style
+from scalewatt.files import write_table
+from scalewatt.results.learning_table import LEARNING, Spent, cumulated, learning, run_epochs
+from scalewatt.results.runs import Facility, RunFiles, run_row
+from scalewatt.results.statistics import configuration_rows
+
+Row = dict[str, Any]
+KWH = 3.6e6
+
+
+def epoch_part(
+    epoch: int | None, stage: str, seconds: float, energy_j: float | None, kind: str = "gpu"
+) -> Row:
+    return {
+        "configuration": NAME,
+        "repeat": 1,
+        "epoch": epoch,
+        "stage": stage,
+        "device_kind": kind,
+        "node_s": seconds,
+        "energy_j": energy_j,
+        "energy_origin": "measured",
+    }
+
+
+def made_run(
+    results: Path, energy: list[Row], parts: list[Row], history: list[Row], **spec: Any
+) -> RunFiles:
+    files = make_run(results, energy, spec=make_spec(**spec), history=history)
+    write_table(pa.Table.from_pylist(parts, EPOCHS_SCHEMA), files.epochs)
+    return files
+
+
+def simple(results: Path, **spec: Any) -> RunFiles:
+    """Two epochs of 2 and 3 kWh, start-up 1 kWh, staging 4 kWh, shut-down 5 kWh; 100 s each."""
+    kwh = {"startup": 1.0, "stage_data": 4.0, "train": 5.0, "shutdown": 5.0}
+    energy = [
+        part("gpu", stage, 200 if stage == "train" else 100, value * KWH)
+        for stage, value in kwh.items()
+    ]
+    parts = [
+        epoch_part(None, "startup", 100, 1 * KWH),
+        epoch_part(None, "stage_data", 100, 4 * KWH),
+        epoch_part(None, "shutdown", 100, 5 * KWH),
+        epoch_part(0, "train", 100, 2 * KWH),
+        epoch_part(1, "train", 100, 3 * KWH),
+    ]
+    return made_run(results, energy, parts, epochs([40.0, 30.0]), **spec)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_energy_and_time_count_from_the_start_to_the_end_of_each_epoch(tmp_path: Path) -> None:
+    rows = run_epochs(simple(tmp_path))
+    assert [row["energy_kwh"] for row in rows] == pytest.approx([7.0, 10.0])
+    assert [row["time_h"] * 3600 for row in rows] == pytest.approx([300.0, 400.0])
+    assert [(row["epoch"], row["metric"]) for row in rows] == [(0, 40.0), (1, 30.0)]
+
+
+def test_under_the_papers_protocol_staging_does_not_count(tmp_path: Path) -> None:
+    rows = run_epochs(simple(tmp_path, protocol="paper"))
+    assert [row["energy_kwh"] for row in rows] == pytest.approx([3.0, 6.0])
+    assert [row["time_h"] * 3600 for row in rows] == pytest.approx([200.0, 300.0])
+
+
+def test_what_a_killed_segment_lost_is_counted_once_in_its_epoch(tmp_path: Path) -> None:
+    energy = [
+        part("gpu", "startup", 10, 1 * KWH),
+        part("gpu", "train", 10, 6 * KWH, discarded_j=2 * KWH),
+        part("gpu", "startup", 10, 1 * KWH, segment=1),
+        part("gpu", "train", 10, 7 * KWH, segment=1),
+        part("gpu", "shutdown", 10, 1 * KWH, segment=1),
+    ]
+    parts = [
+        epoch_part(None, "startup", 20, 2 * KWH),
+        epoch_part(None, "shutdown", 10, 1 * KWH),
+        epoch_part(0, "train", 5, 4 * KWH),
+        epoch_part(1, "train", 12, 5 * KWH),  # 2 kWh of it were lost, in segment 0
+        epoch_part(2, "train", 3, 4 * KWH),
+    ]
+    history = epochs([3.0, 2.0, 1.0])
+    history[1]["segment"] = history[2]["segment"] = 1
+    files = made_run(tmp_path, energy, parts, history)
+    rows = run_epochs(files)
+    assert [row["energy_kwh"] for row in rows] == pytest.approx([5.0, 11.0, 15.0])
+    total = run_row(files, "made", Facility())["energy_kwh"]
+    assert rows[-1]["energy_kwh"] + 1.0 == pytest.approx(total)
+
+
+def test_time_is_the_mean_over_nodes_and_energy_the_sum(tmp_path: Path) -> None:
+    energy = [part("gpu", "train", 100, KWH, node=node) for node in ("n1", "n2")]
+    parts = [epoch_part(0, "train", 200, 2 * KWH)]
+    files = made_run(tmp_path, energy, parts, epochs([1.0]), nodes=2)
+    (row,) = run_epochs(files)
+    assert row["time_h"] * 3600 == pytest.approx(100)
+    assert row["energy_kwh"] == pytest.approx(2)
+
+
+def test_unknown_energy_leaves_the_time_known(tmp_path: Path) -> None:
+    energy = [part("gpu", "train", 100, None)]
+    files = made_run(tmp_path, energy, [epoch_part(0, "train", 100, None)], epochs([1.0]))
+    (row,) = run_epochs(files)
+    assert row["energy_kwh"] is None and row["time_h"] == pytest.approx(100 / 3600)
+
+
+def test_a_registered_run_without_epochs_in_time_has_all_at_its_one_point(tmp_path: Path) -> None:
+    energy = [part("gpu", "unattributed", 100, 3 * KWH)]
+    parts = [epoch_part(None, "unattributed", 100, 3 * KWH)]
+    (row,) = run_epochs(made_run(tmp_path, energy, parts, epochs([1.0])))
+    assert row["energy_kwh"] == pytest.approx(3) and row["time_h"] == pytest.approx(100 / 3600)
+
+
+def test_epochs_that_the_recording_does_not_place_have_neither(tmp_path: Path) -> None:
+    energy = [part("gpu", "unattributed", 100, 3 * KWH)]
+    parts = [epoch_part(None, "unattributed", 100, 3 * KWH)]
+    rows = run_epochs(made_run(tmp_path, energy, parts, epochs([1.0, 2.0])))
+    assert {row["energy_kwh"] for row in rows} == {row["time_h"] for row in rows} == {None}
+
+
+AMOUNT = st.floats(0, 1e9)
+
+
+@given(
+    st.lists(st.tuples(AMOUNT, st.integers(0, 3)), min_size=1, max_size=6),
+    st.dictionaries(st.integers(0, 3), AMOUNT),
+    st.dictionaries(st.integers(0, 3), AMOUNT),
+)
+def test_curves_never_fall_and_never_exceed_the_total(
+    spent: list[tuple[float, int]], before: dict[int, float], after: dict[int, float]
+) -> None:
+    segments = sorted(segment for _, segment in spent)
+    history = [{"epoch": k, "segment": segment} for k, segment in enumerate(segments)]
+    known: dict[int, float | None] = {k: value for k, (value, _) in enumerate(spent)}
+    ends = cumulated(history, Spent(known, before, after))
+    values = [value for value in ends if value is not None]
+    assert len(values) == len(history) and values == sorted(values)
+    total = sum(v for v, _ in spent) + sum(before.values()) + sum(after.values())
+    rest = sum(v for s, v in before.items() if s > segments[-1])
+    rest += sum(v for s, v in after.items() if s >= segments[-1])
+    assert values[-1] + rest == pytest.approx(total, rel=1e-9, abs=1e-6)
+
+
+def test_the_table_has_a_row_per_run_and_epoch_under_the_first_series(tmp_path: Path) -> None:
+    files = simple(tmp_path)
+    points = [{"configuration": NAME}]
+    series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
+    definition = {"figure": "learning", "series": series, "runs": [[NAME, 1]]}
+    rows = configuration_rows([run_row(files, "made", Facility())])
+    found = learning(definition, rows, tmp_path).to_pylist()
+    assert [(row["series"], row["repeat"], row["epoch"]) for row in found] == [
+        ("first", 1, 0),
+        ("first", 1, 1),
+    ]
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+
+def texts(figure: Figure) -> str:
+    found = [text.get_text() for axes in figure.axes for text in axes.texts]
+    label = figure._supxlabel.get_text()  # type: ignore[attr-defined]
+    return " ".join([*found, label]).replace("\n", " ")
+
+
+def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
+    rows = [change(row) for row in table.to_pylist()]
+    made = {"figure": "learning", "campaign": "made", "missing": [], "excluded": [], "options": {}}
+    return with_metadata(pa.Table.from_pylist(rows, LEARNING), made | metadata)
+
+
+@pytest.mark.parametrize(("width", "columns"), [(180, 2), (88, 1)])
+def test_each_model_and_phase_has_a_panel_against_energy_and_one_against_time(
+    width: int, columns: int
+) -> None:
+    figure = figure_module.draw(learning_table(epochs=3, width_mm=width))
+    assert [axes.get_subplotspec().get_geometry()[1] for axes in figure.axes] == [columns] * 6  # type: ignore[union-attr]
+    labels = [axes.get_xlabel().split(" (")[0] for axes in figure.axes]
+    assert labels == ["Energy", "Run time"] * 3
+    assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
+
+
+def test_a_curve_ends_at_the_mean_of_its_runs() -> None:
+    table = learning_table(epochs=4)
+    rows = [row for row in table.to_pylist() if row["gpus"] == 8 and row["phase"] == "train"]
+    looks: dict[str, dict[str, Any]] = {row["configuration"]: {} for row in rows}
+    for curve in figure_module.curves(rows, "energy_kwh", looks):
+        ends = [x[-1] for x, _ in curve.runs]
+        assert curve.mean[0][-1] == pytest.approx(sum(ends) / len(ends))
+
+
+def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
+    def diverged(row: Row) -> Row:
+        return row | {"metric": None} if row["epoch"] >= 2 else row
+
+    table = changed(learning_table(epochs=5), diverged)
+    rows = [row for row in table.to_pylist() if row["gpus"] == 256]
+    looks: dict[str, dict[str, Any]] = {row["configuration"]: {} for row in rows}
+    assert {len(c.mean[0]) for c in figure_module.curves(rows, "time_h", looks)} == {2}
+    assert figure_module.plotted(table).num_rows == table.num_rows * 2 / 5
+
+
+def test_panels_without_a_value_say_why() -> None:
+    def unknown(row: Row) -> Row:
+        return row | {"energy_kwh": None}
+
+    said = texts(figure_module.draw(changed(learning_table(epochs=2), unknown)))
+    assert said.count("No energy of these runs' epochs is known.") == 3
+
+
+def test_single_curves_that_are_missing_are_named() -> None:
+    def unknown(row: Row) -> Row:
+        return row | {"energy_kwh": None} if row["gpus"] == 256 else row
+
+    table = changed(learning_table(epochs=2), unknown)
+    said = texts(figure_module.draw(table))
+    assert "No curve, as a value is not known: against energy resnet50-a100-n256" in said
+
+
+def test_without_a_finished_run_the_figure_says_why() -> None:
+    made = {"figure": "learning", "campaign": "made", "missing": ["a-n001"], "options": {}}
+    said = texts(figure_module.draw(with_metadata(LEARNING.empty_table(), made)))
+    assert "No run of these series has finished." in said and "a-n001" in said
+
+
+def test_origin_scope_and_excluded_runs_are_said_in_words() -> None:
+    out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
+    said = texts(figure_module.draw(changed(learning_table(epochs=2), dict, excluded=out)))
+    for words in (
+        "measured by the devices' sensors",
+        "gpu+cpu+ram",
+        "x-n001/2 (the node was busy)",
+    ):
+        assert words in said
+
+
+def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
+    table = learning_table(epochs=2).slice(0, 40)
+    first, second = (
+        style.save(figure_module.draw(table), tmp_path / name / "learning") for name in "ab"
+    )
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
