@@ -21,6 +21,7 @@ from scalewatt.figures import style
 from scalewatt.figures.points import bar
 from scalewatt.figures.words import Quantity, excluded_sentence, quantity, sensor_sentence
 from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
+from scalewatt.results.notes import notes
 
 WIDTHS = sorted(style.PRESETS)
 
@@ -308,6 +309,31 @@ def test_excluded_runs_are_named_with_their_reason() -> None:
     said = excluded_sentence(excluded)
     assert said == "Excluded: a/2, c/1 (another job on the node); b/1 (lost sensor)."
     assert excluded_sentence([]) == ""
+
+
+def test_a_series_without_any_run_is_named_where_others_have_some() -> None:
+    series = [
+        {"name": n, "label": n.upper(), "model": "resnet50", "phase": "train"}
+        | {"points": [{"configuration": f"{n}{gpus}", "gpus": gpus} for gpus in (1, 2)]}
+        for n in ("a", "b", "c")
+    ]
+    definition = {"figure": "figure6", "series": series}
+    row = {"configuration": "a2", "excluded": None, "protocol": "paper"}
+    said = "Series without a run (not finished, or excluded): B; C."
+    assert notes(definition, [row, row | {"configuration": "b1", "excluded": "why"}]) == [said]
+    assert notes(definition, []) == []
+
+
+def test_the_first_speed_up_lacks_no_error_bar() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    for row in rows:
+        if row["panel"] == "A" and row["gpus"] == 1:
+            row |= {"y": 1.0, "y_low": None, "y_high": None}
+    assert "not known for all points" not in words(draw(as_table(rows, POINTS, figure=2)))
+    rows[1] |= {"y_low": None}
+    assert "not known for all points of panel A" in words(draw(as_table(rows, POINTS, figure=2)))
 
 
 @pytest.mark.parametrize("number", [2, 5])

@@ -101,7 +101,7 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
     widest = max((len(str(handle.get_label())) for handle in handles), default=0)
     in_cell = n_rows * columns > len(panels) and len(handles) <= MOST_IN_A_CELL
     in_cell = in_cell and widest <= (19 if preset.narrow else 40)
-    legend_columns = max(1, min(len(handles), preset.legend_characters // (widest + 9)))
+    legend_columns = _legend_columns(handles, preset.legend_characters)
     legend_rows = 0 if in_cell else -(-len(handles) // legend_columns)
     sentences = _note_sentences(table, rows, context)
     height = n_rows * panel_mm + style.lines_mm(
@@ -124,6 +124,19 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
             )
         style.notes(figure, sentences)
     return figure
+
+
+def _legend_columns(handles: Sequence[Line2D], characters: int) -> int:
+    """Into how many columns a legend's entries can go; each takes 9 characters besides its words."""
+    lengths = [len(str(handle.get_label())) + 9 for handle in handles]
+    for columns in range(len(lengths), 1, -1):
+        # As matplotlib fills them: the first ones get one more.
+        each, more = divmod(len(lengths), columns)
+        ends = [(i + 1) * each + min(i + 1, more) for i in range(columns)]
+        widths = [max(lengths[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
+        if sum(widths) <= characters:
+            return columns
+    return 1
 
 
 def _context(table: pa.Table, rows: Sequence[Row], panel_mm: float, dense: bool) -> _Context:
@@ -213,6 +226,11 @@ def _draw_line(
 
 def _single(point: Row) -> bool:
     return bool((point["n_repeats"] or 1) == 1)
+
+
+def _exact(point: Row) -> bool:
+    """Whether a point is a series' first speed-up, n0 by definition."""
+    return bool(point["y_name"] == "speedup" and point["y"] == point["gpus"])
 
 
 def _draw_rings(axes: Axes, places: Sequence[tuple[float, float]], look: dict[str, Any]) -> None:
@@ -323,8 +341,8 @@ def _bar_sentence(rows: Sequence[Row], context: _Context) -> str:
     if len(bare) == len(points):
         return f"No error bars: not known ({BAR_WORDS[kind]}).{ringed}"
     said = f"Error bars: {BAR_WORDS[kind]}"
-    if len(singles) < len(bare):
-        lacking = dict.fromkeys(p["panel"] for p in bare if not _single(p))
+    lacking = dict.fromkeys(p["panel"] for p in bare if not _single(p) and not _exact(p))
+    if lacking:
         said += f"; not known for all points of {_panels(lacking)}"
     cut = [panel for panel, own in _by_panel(points).items() if _is_cut(own, context)]
     said += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""

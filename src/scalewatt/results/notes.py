@@ -25,8 +25,27 @@ _SOURCES = {
 
 
 def notes(definition: Row, rows: Sequence[Row]) -> list[str]:
-    """What a reader must know of speed-ups and of published points; `rows` are those of the runs."""
-    return [*_speedup_notes(definition, rows), *_overlay_notes(definition, rows)]
+    """What a reader must know of series, speed-ups and published points; `rows` are those of the runs."""
+    return [
+        *_empty_notes(definition, rows),
+        *_speedup_notes(definition, rows),
+        *_overlay_notes(definition, rows),
+    ]
+
+
+def _empty_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
+    """The series of a curve figure that have no point at all, where others have."""
+    present = {row["configuration"] for row in rows if row["excluded"] is None}
+    if definition.get("figure") not in PANELS or not present:
+        return []
+    labels = [
+        series["label"]
+        for series in definition["series"]
+        if not any(point["configuration"] in present for point in series["points"])
+    ]
+    return (
+        [f"Series without a run (not finished, or excluded): {_listed(labels)}."] if labels else []
+    )
 
 
 def _has_speedup(definition: Row) -> bool:
