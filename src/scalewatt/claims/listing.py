@@ -114,7 +114,7 @@ def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
     def number_of(kinds: Sequence[str] | None) -> str:
         chosen = [v for v in found if kinds is None or of_kind[v.id] in kinds]
         each = Counter(v.verdict for v in chosen)
-        said = ", ".join(f"{each[name]} {name}" for name in VERDICTS if each[name])
+        said = ", ".join(f"{each[v]} {v.replace('_', ' ')}" for v in VERDICTS if each[v])
         return f"{len(chosen)} ({said})" if said else "0"
 
     return (
