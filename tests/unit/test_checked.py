@@ -260,8 +260,23 @@ def test_a_metric_out_of_its_range_is_named(
 def test_a_metric_of_ones_own_may_be_anything(tmp_path: Path) -> None:
     path = written(tmp_path / "runs.parquet", run(metric_name="log_likelihood", metric_last=-300.0))
     assert len(read_checked(path, RUNS)) == 1
-    assert metric_range("hits_percent") == (0.0, 100.0)
-    assert metric_range("reward")[0] == -float("inf")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("top5_error_percent", (0, 100)),
+        ("accuracy_percent", (0, 100)),
+        ("relative_error_percent", (0, float("inf"))),
+        ("mae", (0, float("inf"))),
+        ("log_error", (-float("inf"), float("inf"))),
+        ("change_percent", (-float("inf"), float("inf"))),
+        ("reward", (-float("inf"), float("inf"))),
+        ("", (-float("inf"), float("inf"))),
+    ],
+)
+def test_a_metrics_name_says_what_it_may_be(name: str, expected: tuple[float, float]) -> None:
+    assert metric_range(name) == expected
 
 
 def test_the_metric_of_a_figures_point_is_named_in_its_metadata(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from scalewatt.figures.words import metric_label
 from scalewatt.files import read_json
 from scalewatt.registration.recordings import sha256_of
 from scalewatt.results.figure_schema import TABLE1
+from scalewatt.results.metadata import with_metadata
 from scalewatt.results.runs import Facility, RunFiles, run_row
 from scalewatt.results.text_tables import latex, markdown
 
@@ -424,10 +425,13 @@ def test_a_metric_is_named_wherever_it_is_shown() -> None:
     assert (
         metric_label("resnet50", "several") == metric_label(None) == "Metric after the last epoch"
     )
-    empty = TABLE1.empty_table()
-    assert "| loss_nats |" in markdown(empty, "loss_nats").splitlines()[0]
-    assert "loss\\_nats" in latex(empty, "loss_nats")
-    assert "Top-1 error (\\%)" in latex(empty, "top1_error_percent")
+    own, known = (
+        with_metadata(TABLE1.empty_table(), {"metric_name": name})
+        for name in ("loss_nats", "top1_error_percent")
+    )
+    assert "| loss_nats |" in markdown(own).splitlines()[0]
+    assert "loss\\_nats" in latex(own)
+    assert "{Top-1\\\\error (\\%)}" in latex(known)
 
 
 def test_two_calls_at_once_lose_nothing(place: Place) -> None:
@@ -805,7 +809,7 @@ def test_a_cell_beyond_all_measure_is_refused(place: Place) -> None:
 
 
 def test_a_metric_may_be_a_large_whole_number(place: Place) -> None:
-    place.done(place.describe(place.perun("a.hdf5"), metric=10**20))
+    place.done(place.describe(place.perun("a.hdf5"), metric=10**20, metric_name="points"))
     assert place.row(ONE)["metric_last"] == 1e20
 
 

@@ -6,6 +6,7 @@ Rows count from 1, the first row of data. A table that a person has edited is ex
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ _NEVER_NULL = ("figure", "panel", "series", "configuration", "repeat", "gpus")
 _TRUTHS = {"true": True, "false": False}
 _METRICS = ("metric_last", "metric_best", "metric_persistence", "metric_climatology")
 _METRIC_COLUMNS = {f"{name}{end}" for name in _METRICS for end in ("", "_mean")}
+_SHARES = ("accuracy", "hits", "precision", "rate", "recall")
+_TOP = re.compile(r"top\d+")
+_DISTANCES = {"rmse", "mse", "mae", "error"}
 _ROUNDING = 1e-9
 
 
@@ -253,11 +257,11 @@ def _names(table: pa.Table) -> list[str]:
 
 
 def metric_range(name: str) -> tuple[float, float]:
-    """Least and largest value of a metric, by its name; unbounded where that says nothing."""
+    """Least and largest value of a metric, by its name; unbounded where that does not settle it."""
     words = name.lower().split("_")
-    if "percent" in words:
+    if "percent" in words and any(word in _SHARES or _TOP.fullmatch(word) for word in words):
         return 0.0, 100.0
-    if any(word in words for word in ("rmse", "mse", "mae", "error")):
+    if "log" not in words and not _DISTANCES.isdisjoint(words):
         return 0.0, math.inf
     return -math.inf, math.inf
 
