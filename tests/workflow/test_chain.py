@@ -62,6 +62,20 @@ def test_perun_recorded_every_run_with_its_own_file(finished: Workspace) -> None
         assert any(name.endswith("CPU_BUSY/raw_data/values") for name in found)
 
 
+def test_provenance_says_how_a_run_was_trained(finished: Workspace) -> None:
+    for folder in run_folders(finished):
+        found = json.loads((folder / "provenance.json").read_text())
+        model = json.loads((folder / "spec.json").read_text())["model"]
+        ways = {
+            "resnet50": ("SGD", "WarmupThenPlateau"),
+            "fourcastnet": ("Adam", "CosinePerEpoch"),
+        }
+        assert (found["optimizer"], found["schedule"]) == ways[model]
+        assert found["parallelism"] == "DistributedDataParallel"
+        assert "MPI" in found["mpi"] and "\n" not in found["mpi"]
+        assert "cuda" in found
+
+
 def test_events_tile_the_run_without_gap_or_overlap(finished: Workspace) -> None:
     for folder in run_folders(finished):
         events = rows(folder / "events.parquet")
