@@ -303,6 +303,11 @@ def test_a_part_of_a_node_counts_as_many_sockets_as_the_whole_elsewhere() -> Non
         assert judged("C12", given).verdict == expected
 
 
+def test_runs_of_less_than_300_s_do_not_tell_the_length_of_profiles() -> None:
+    found = judged("J01", profiles(100, *PAIR)())
+    assert found.verdict == "not_testable" and "99 s" in found.detail
+
+
 def test_the_sampling_of_figure_5_counts_besides_the_specs() -> None:
     slow = trace("one", "a100", 4, [200.0] * 50)
     slow = replace(slow, time_s=tuple(2 * t for t in slow.time_s))

@@ -159,8 +159,7 @@ def _quadrupled(
 ) -> Outcome:
     lines = portable(evidence, model, phase, "fd_lbs")
     within = partial(efficiency_within, low=low, high=high)
-    found = each_line(lines, ["gpu_hours"], within, least=2)
-    return Outcome(found.verdict, found.value, f"{model}: {found.detail}")
+    return each_line(lines, ["gpu_hours"], within, least=2)
 
 
 @check("L05")

@@ -150,7 +150,7 @@ def _instead(points: Sequence[Point]) -> str:
     return f" (Energy per GPU hour, CPU and memory included, is {values} kW.)"
 
 
-def efficiency(line: Line, points: Sequence[Point]) -> tuple[Point, Number]:
+def efficiency(points: Sequence[Point]) -> tuple[Point, Number]:
     """GPUh(n0)/GPUh(4·n0) and the point at n0, the smallest n with a point at 4·n.
 
     NotTestable without such a pair.
@@ -159,14 +159,14 @@ def efficiency(line: Line, points: Sequence[Point]) -> tuple[Point, Number]:
         fourth = next((p for p in points if p.gpus == 4 * first.gpus), None)
         if fourth is not None:
             return first, over(quantity(first, "gpu_hours"), quantity(fourth, "gpu_hours"))
-    raise NotTestable(f"{line.title}: no two points at n and 4·n have a known run time.")
+    raise NotTestable("No two points at n and 4·n have a known run time.")
 
 
 def efficiency_within(
-    line: Line, points: Sequence[Point], low: float | None, high: float | None
+    _: Line, points: Sequence[Point], low: float | None, high: float | None
 ) -> Outcome:
     """Whether the efficiency after quadrupling the GPUs lies in a band."""
-    first, own = efficiency(line, points)
+    first, own = efficiency(points)
     return band(f"Efficiency from {first.gpus} to {4 * first.gpus} GPUs", own, low, high)
 
 
