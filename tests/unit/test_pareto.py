@@ -1,0 +1,212 @@
+"""The metric against energy and run time: which points are not dominated, and how they are drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from paper_rows import configurations, definition, pareto_table, with_metadata
+
+from scalewatt.figures import pareto as figure_module
+from scalewatt.figures import style
+from scalewatt.results.pareto_table import PARETO, pareto, with_front
+
+Row = dict[str, Any]
+
+
+def point(x: float | None, y: float | None, **more: Any) -> Row:
+    base = {"x": x, "y": y, "x_name": "energy_kwh", "metric_goal": "min"}
+    return base | {"energy_origin": "measured", "energy_scope": "gpu"} | more
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
+
+
+@given(POINTS, st.sampled_from(["min", "max"]))
+def test_each_point_is_on_the_front_or_beaten_by_one_that_is(
+    places: list[tuple[int, int]], goal: str
+) -> None:
+    sign = 1 if goal == "min" else -1
+    rows = with_front([point(x, y, metric_goal=goal) for x, y in places])
+    front = [row for row in rows if row["non_dominated"]]
+    assert front
+    for row in rows:
+        better = [
+            other
+            for other in front
+            if other["x"] <= row["x"]
+            and sign * other["y"] <= sign * row["y"]
+            and (other["x"], other["y"]) != (row["x"], row["y"])
+        ]
+        assert row["non_dominated"] is not bool(better)
+
+
+def fronts_of(rows: list[Row]) -> list[bool | None]:
+    return [row["non_dominated"] for row in with_front(rows)]
+
+
+def test_energies_of_unequal_scope_or_origin_do_not_beat_each_other() -> None:
+    rows = [
+        point(1, 1),
+        point(2, 2, energy_scope="gpu+cpu"),
+        point(2, 2, energy_origin="estimated"),
+    ]
+    assert fronts_of(rows) == [True, True, True]
+
+
+def test_run_times_compare_whatever_the_energies_scope() -> None:
+    rows = [point(1, 1), point(2, 2, energy_scope="gpu+cpu")]
+    assert fronts_of([row | {"x_name": "runtime_h"} for row in rows]) == [True, False]
+
+
+def test_published_points_and_points_without_a_value_are_on_no_front_and_beat_nobody() -> None:
+    rows = [point(1, 1, energy_origin="published"), point(0, None), point(None, 0), point(2, 2)]
+    for name in ("energy_kwh", "runtime_h"):
+        assert fronts_of([row | {"x_name": name} for row in rows]) == [None, None, None, True]
+
+
+def test_each_configuration_stands_once_in_each_panel_of_its_model_and_phase() -> None:
+    rows = pareto_table().to_pylist()
+    kinds = {(row["model"], row["phase"]): set() for row in rows}  # type: ignore[var-annotated]
+    for row in rows:
+        kinds[row["model"], row["phase"]].add(row["panel"])
+    assert [sorted(letters) for letters in kinds.values()] == [["A", "B"], ["C", "D"], ["E", "F"]]
+    names = [(row["panel"], row["configuration"]) for row in rows]
+    assert len(names) == len(set(names)) == 2 * 53
+
+
+def test_mean_spread_and_interval_are_those_of_the_configurations() -> None:
+    stored = {row["configuration"]: row for row in configurations()}
+    for row in pareto_table().to_pylist():
+        for axis in "xy":
+            for end in ("sd", "low", "high", "population_sd"):
+                own = stored[row["configuration"]][f"{row[f'{axis}_name']}_{end}"]
+                assert row[f"{axis}_{end}"] == own
+
+
+def test_the_overlay_adds_published_points_that_are_on_no_front() -> None:
+    own, overlaid = pareto_table(), pareto_table(overlay="published")
+    added = [row for row in overlaid.to_pylist() if row["energy_origin"] == "published"]
+    assert added and {row["non_dominated"] for row in added} == {None}
+    assert all(row["x"] is not None and row["y"] is not None for row in added)
+    assert overlaid.num_rows == own.num_rows + len(added)
+
+
+def test_published_points_are_there_where_no_run_is() -> None:
+    made = definition("pareto", overlay="published") | {"runs": []}
+    rows = pareto(made, [], Path()).to_pylist()
+    assert rows and {row["energy_origin"] for row in rows} == {"published"}
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+
+def texts(figure: Figure) -> str:
+    found = [text.get_text() for axes in figure.axes for text in axes.texts]
+    label = figure._supxlabel.get_text()  # type: ignore[attr-defined]
+    return " ".join([*found, label]).replace("\n", " ")
+
+
+def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
+    rows = [change(row) for row in table.to_pylist()]
+    made = {"figure": "pareto", "campaign": "made", "missing": [], "excluded": [], "options": {}}
+    return with_metadata(pa.Table.from_pylist(rows, PARETO), made | metadata)
+
+
+def bars(figure: Figure) -> int:
+    return sum(isinstance(c, ErrorbarContainer) for axes in figure.axes for c in axes.containers)
+
+
+@pytest.mark.parametrize("goal", ["min", "max"])
+def test_a_front_is_joined_from_the_cheapest_to_the_best(goal: str) -> None:
+    rows = with_front([point(x, y, metric_goal=goal) for x, y in ((3, 5), (1, 1), (2, 9), (4, 0))])
+    (front,) = figure_module.fronts(rows)
+    cheap = [p["x"] for p in front]
+    assert cheap == ([1, 4] if goal == "min" else [1, 2])
+
+
+def test_unequal_scopes_have_fronts_of_their_own_in_energy_and_one_in_time() -> None:
+    table = pareto_table().to_pylist()
+    of_panel = {p: [r for r in table if r["panel"] == p] for p in "CD"}
+    assert [len(figure_module.fronts(of_panel[p])) for p in "CD"] == [2, 1]
+
+
+@pytest.mark.parametrize(("width", "columns"), [(180, 2), (88, 1)])
+def test_panels_stand_beside_each_other_where_there_is_room(width: int, columns: int) -> None:
+    figure = figure_module.draw(pareto_table(width_mm=width))
+    assert figure.axes[0].get_subplotspec().get_geometry()[1] == columns  # type: ignore[union-attr]
+    assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
+
+
+def test_the_points_of_the_front_are_named_by_n_and_batch_size() -> None:
+    figure = figure_module.draw(pareto_table())
+    names = {text.get_text() for text in figure.axes[5].texts}
+    assert {"256, 1", "64, 1", "16, 1"} <= names
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("interval", "95 % t interval"),
+        ("sd", "sample standard deviation"),
+        ("population_sd", "population standard deviation"),
+        ("none", "Error bars are not drawn."),
+    ],
+)
+def test_error_bars_are_what_the_campaign_asks_for_and_single_runs_have_none(
+    option: str, words: str
+) -> None:
+    table = pareto_table(error_bars=option)
+    figure = figure_module.draw(table)
+    repeated = [row for row in table.to_pylist() if row["n_repeats"] > 1]
+    assert bars(figure) == (0 if option == "none" else len(repeated))
+    assert words in texts(figure)
+
+
+def test_published_points_are_crosses_and_said_in_words() -> None:
+    figure = figure_module.draw(pareto_table(overlay="published"))
+    crosses = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "x"]
+    assert crosses and all(line.get_linestyle() == "None" for line in crosses)
+    assert "as published by Huber et al. (2025)" in texts(figure)
+
+
+def test_runs_without_a_value_are_named_and_empty_panels_say_why() -> None:
+    def unknown(row: Row) -> Row:
+        lost = row["gpus"] == 256 or row["phase"] == "finetune"
+        return row | {"x": None} if lost and row["x_name"] == "energy_kwh" else row
+
+    table = changed(pareto_table(), unknown)
+    said = texts(figure_module.draw(table))
+    assert "None of these runs has a value for: Energy" in said
+    assert "A: resnet50-a100-n256" in said
+    assert figure_module.plotted(table).num_rows < table.num_rows
+
+
+def test_a_metric_that_should_be_large_is_said_to_be() -> None:
+    table = changed(pareto_table(), lambda row: row | {"metric_goal": "max"})
+    assert "Larger is better: resnet50, fourcastnet." in texts(figure_module.draw(table))
+
+
+def test_without_a_finished_run_the_figure_says_why() -> None:
+    out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
+    made = {"figure": "pareto", "campaign": "made", "missing": ["a-n001"], "excluded": out}
+    said = texts(figure_module.draw(with_metadata(PARETO.empty_table(), made)))
+    assert "No run of these series has finished." in said
+    assert "a-n001" in said and "x-n001/2 (the node was busy)" in said
+
+
+def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
+    table = pareto_table().slice(60)
+    first, second = (
+        style.save(figure_module.draw(table), tmp_path / name / "pareto") for name in "ab"
+    )
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()

@@ -1,0 +1,265 @@
+"""The page of a run: its power thinned out without losing extremes, its stages, its words."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_files import WHOLE, absent, make_run, make_spec, part, trace, write_traces
+
+from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.figures import run_page as figure_module
+from scalewatt.files import write_table
+from scalewatt.results import run_page_table
+from scalewatt.results.run_page_table import BINS, RunPage, Span, _Bins, read_page
+from scalewatt.results.runs import RunFiles
+
+Row = dict[str, Any]
+CLOCK = 1_767_225_600.0
+"""When the traces of run_files begin."""
+
+
+def event(stage: str, start: float, end: float, segment: int = 0) -> Row:
+    row = {"segment": segment, "stage": stage, "epoch": None}
+    return row | {"start_s": CLOCK + start, "end_s": CLOCK + end}
+
+
+EVENTS = [event("startup", 0, 2), event("train", 2, 8), event("validate", 8, 10)]
+
+
+def seconds(
+    count: int,
+    node: str = "n1",
+    kind: str = "gpu",
+    index: int = 0,
+    watts: float = 100.0,
+    **more: Any,
+) -> list[Row]:
+    """A sample a second."""
+    start = more.pop("start", 0)
+    return [trace(node, kind, index, start + k, watts + k % 7) | more for k in range(count)]
+
+
+def made(
+    results: Path,
+    traces: list[Row],
+    events: list[Row] | None = None,
+    energy: list[Row] | None = None,
+    **spec: Any,
+) -> RunFiles:
+    files = make_run(results, energy or WHOLE, spec=make_spec(**spec))
+    write_traces(files, traces)
+    table = pa.Table.from_pylist(EVENTS if events is None else events, EVENTS_SCHEMA)
+    write_table(table, files.folder / "events.parquet")
+    return files
+
+
+def page_of(files: RunFiles, excluded: str | None = None) -> RunPage:
+    return read_page(files.results, files.configuration, files.repeat, excluded)
+
+
+# --- what a page shows ----------------------------------------------------------------------------
+
+
+def test_every_sample_of_a_short_run_is_there_device_by_device(tmp_path: Path) -> None:
+    rows = [*seconds(10, kind="cpu", watts=50.0), *seconds(10), *seconds(10, index=1, watts=200.0)]
+    page = page_of(made(tmp_path, rows))
+    assert [one.device for one in page.traces] == [
+        ("n1", "gpu", 0),
+        ("n1", "gpu", 1),
+        ("n1", "cpu", 0),
+    ]
+    assert page.traces[1].power_w.tolist() == [200.0 + k % 7 for k in range(10)]
+    assert page.traces[0].time_s.tolist() == list(range(10))
+
+
+def test_lost_samples_and_gaps_break_the_line(tmp_path: Path) -> None:
+    rows = seconds(10)
+    rows[3]["power_w"] = None
+    rows[6]["flag"] = "gap"
+    (one,) = page_of(made(tmp_path, rows)).traces
+    broken = [t for t, w in zip(one.time_s, one.power_w, strict=True) if np.isnan(w)]
+    assert broken == [3.0, 6.0]
+    assert np.isfinite(one.power_w).sum() == 9
+
+
+def test_waiting_between_segments_is_left_out_and_told(tmp_path: Path) -> None:
+    rows = [*seconds(10), *seconds(10, start=1000, segment=1)]
+    events = [event("train", 0, 9), event("train", 1000, 1009, segment=1)]
+    page = page_of(made(tmp_path, rows, events))
+    first, second = page.segments
+    assert (first.start_s, first.end_s, second.start_s, second.end_s) == (0, 9, 9, 18)
+    assert second.waited_s == 991
+    (one,) = page.traces
+    assert np.isnan(one.power_w).sum() == 1 and one.time_s.max() == 18
+    assert [(span.start_s, span.end_s) for span in page.spans] == [(0, 9), (9, 18)]
+    assert any("(16.5 min) is left out" in said for said in figure_module.note_sentences(page))
+
+
+def test_stages_outside_of_the_recording_lengthen_the_page(tmp_path: Path) -> None:
+    page = page_of(made(tmp_path, seconds(5, start=10), [event("train", 0, 20)]))
+    assert page.segments[0].end_s == 20
+    assert page.traces[0].time_s[0] == 10
+
+
+def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
+    rows = [row for n in range(5) for row in seconds(40, node=f"n{n}", watts=100.0 + 10 * n)]
+    page = page_of(made(tmp_path, rows))
+    assert page.traces == () and len(page.nodes) == 5
+    (band,) = page.bands
+    assert (band.device_kind, band.devices) == ("gpu", 5)
+    assert band.low_w.min() == 100.0 and band.high_w.max() == 146.0
+    assert np.nanmean(band.mean_w) == pytest.approx(120 + 3, abs=1)
+
+
+def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> None:
+    rows = seconds(9000)
+    rows[4321]["power_w"], rows[77]["power_w"] = 999.0, 1.0
+    page = page_of(made(tmp_path, rows, [event("train", 0, 9000)]))
+    (one,) = page.traces
+    assert len(one.time_s) == 2 * BINS
+    assert (np.nanmin(one.power_w), np.nanmax(one.power_w)) == (1.0, 999.0)
+    assert one.time_s[np.nanargmax(one.power_w)] == pytest.approx(4321, abs=9000 / BINS)
+
+
+def test_devices_that_come_in_several_pieces_are_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = made(tmp_path, [*seconds(10), *seconds(10, index=1)])
+    whole = page_of(files)
+    monkeypatch.setattr(run_page_table, "_ROWS", 7)
+    pieces = page_of(files)
+    for one, other in zip(whole.traces, pieces.traces, strict=True):
+        known = np.isfinite(other.power_w)
+        assert other.power_w[known].tolist() == one.power_w.tolist()
+
+
+POWERS = st.lists(st.one_of(st.none(), st.floats(0, 1000, width=32)), min_size=1, max_size=60)
+
+
+@given(POWERS, st.integers(1, 20))
+def test_parts_of_the_time_hold_the_least_greatest_and_mean_of_their_samples(
+    powers: list[float | None], count: int
+) -> None:
+    watts = np.array([np.nan if p is None else p for p in powers])
+    times = np.arange(len(watts), dtype=float)
+    bins = _Bins(float(len(watts)), count)
+    half = len(watts) // 2
+    bins.add(("n", "gpu", 0), times[:half], watts[:half])
+    bins.add(("n", "gpu", 0), times[half:], watts[half:])
+    found = bins.named()
+    places = np.minimum((times / bins.width_s).astype(int), count - 1)
+    for place in range(count):
+        inside = watts[(places == place) & np.isfinite(watts)]
+        ends = [found[name][place] for name in ("low_w", "mean_w", "high_w")]
+        expected = [inside.min(), inside.mean(), inside.max()] if len(inside) else [np.nan] * 3
+        assert ends == pytest.approx(expected, nan_ok=True)
+
+
+# --- how it is drawn ------------------------------------------------------------------------------
+
+
+def drawn(files: RunFiles, excluded: str | None = None) -> Any:
+    return figure_module.draw(page_of(files, excluded))
+
+
+def test_the_title_says_energy_origin_scope_coverage_and_time(tmp_path: Path) -> None:
+    said = figure_module.title(page_of(made(tmp_path, seconds(10))))
+    assert "resnet50-local-n002-lbs0064-full, repeat 1: 2 GPUs on 1 node, NVIDIA A100" in said
+    assert (
+        "Energy 0.45 kWh measured by the devices' sensors, scope gpu+cpu+ram, coverage 100 %"
+        in said
+    )
+    assert "run time 60 min" in said
+
+
+def test_unknown_energy_is_said_with_what_was_recorded(tmp_path: Path) -> None:
+    parts = [part("gpu", "train", 10, None, coverage=0.9996) | {"recorded_j": 3.6e6}]
+    said = figure_module.title(page_of(made(tmp_path, seconds(10), energy=parts)))
+    assert "Energy not known (1 kWh recorded of gpu, coverage 99.9 %)" in said
+
+
+def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> None:
+    nothing = [absent(kind, "train", 10) for kind in ("gpu", "cpu", "ram")]
+    files = made(tmp_path, [], energy=nothing)
+    assert "so no energy" in figure_module.title(page_of(files))
+    words = [text.get_text() for axes in drawn(files).axes for text in axes.texts]
+    assert any("No power of any device" in word for word in words)
+
+
+def test_an_excluded_run_has_a_page_that_says_why(tmp_path: Path) -> None:
+    page = page_of(made(tmp_path, seconds(10)), "the node was busy")
+    assert "Excluded from tables and figures: the node was busy" in figure_module.title(page)
+
+
+def test_flags_are_told_in_words_and_many_are_counted(tmp_path: Path) -> None:
+    codes = tuple(f"flag_{k}" for k in range(12))
+    files = made(tmp_path, seconds(10), energy=[part("gpu", "train", 10, 1.0, flags=codes)])
+    said = figure_module.note_sentences(page_of(files))
+    assert "flag 0: flag_0" in said
+    assert said[-1] == "… and 4 more flags, in the energy table."
+
+
+def test_each_node_and_kind_has_a_panel_and_unheld_gpus_too(tmp_path: Path) -> None:
+    rows = [
+        *seconds(10, kind="cpu"),
+        *seconds(10),
+        *seconds(10, kind="unused_gpu", index=1),
+        *seconds(10, node="n2"),
+    ]
+    labels = [axes.get_ylabel() for axes in drawn(made(tmp_path, rows)).axes[1:]]
+    assert [label.split("\n")[:2] for label in labels] == [
+        ["GPU", "n1"],
+        ["CPU", "n1"],
+        ["GPUs not held", "n1"],
+        ["GPU", "n2"],
+    ]
+
+
+def test_a_run_without_stages_says_so(tmp_path: Path) -> None:
+    figure = drawn(made(tmp_path, seconds(10), []))
+    assert "no stages were recorded" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_few_stages_are_drawn_as_they_are() -> None:
+    spans = [Span("train", 0.0, 0.001), Span("validate", 0.001, 100.0)]
+    assert figure_module.visible_spans(spans, 100.0) == spans
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=40, max_size=200))
+def test_many_stages_are_put_together_without_overlap_and_keep_their_time(
+    lengths: list[float],
+) -> None:
+    ends = np.cumsum(lengths)
+    names = ("train", "validate")
+    spans = [
+        Span(names[k % 2], float(end - length), float(end))
+        for k, (end, length) in enumerate(zip(ends, lengths, strict=True))
+    ]
+    total = float(ends[-1])
+    shown = figure_module.visible_spans(spans, total)
+    assert all(a.end_s <= b.start_s + 1e-9 for a, b in pairwise(shown))
+    assert sum(one.end_s - one.start_s for one in shown) == pytest.approx(total)
+    for name in names:
+        own = sum(s.end_s - s.start_s for s in spans if s.stage == name)
+        kept = sum(s.end_s - s.start_s for s in shown if s.stage == name)
+        assert abs(own - kept) <= total / BINS * len(spans)
+
+
+def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: Path) -> None:
+    for repeat in (1, 2):
+        made(tmp_path, seconds(10), repeat=repeat)
+    name = make_spec()["configuration"]
+    first = figure_module.draw_pages(tmp_path, name, [1, 2], {"2": "no"})
+    folder = tmp_path / "figures" / "runs" / name
+    assert sorted(first) == sorted(folder / f"{r}.{s}" for r in (1, 2) for s in ("pdf", "png"))
+    before = [path.read_bytes() for path in first]
+    figure_module.draw_pages(tmp_path, name, [1, 2], {"2": "no"})
+    assert [path.read_bytes() for path in first] == before
+    assert [path.name for path in sorted(folder.iterdir())] == ["1.pdf", "1.png", "2.pdf", "2.png"]
