@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
 from scalewatt.figures import style
-from scalewatt.figures.points import bar
+from scalewatt.figures.points import bar, series_labels
 from scalewatt.figures.words import Quantity, excluded_sentence, quantity, sensor_sentence
 from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
 from scalewatt.results.notes import notes
@@ -298,6 +298,20 @@ def test_units_are_those_of_their_words() -> None:
     assert hours.fitting([0.05]).label == "Process time n·T (min)"
     assert hours.fitting([0.005]).factor == 3600.0
     assert quantity("runtime_h", "GPUs", None).fitting([40.0, 3.0]).label == "Run time (h)"
+
+
+def labels_of(**series: str) -> list[str]:
+    rows = [{"series": name.replace("_", "-"), "label": label} for name, label in series.items()]
+    return list(series_labels(rows).values())
+
+
+def test_series_that_share_a_label_are_told_apart_by_their_names() -> None:
+    assert labels_of(net_full_lbs8="LBS 8", net_scaled_lbs8="LBS 8", net_gbs="GBS") == [
+        "LBS 8 (full)",
+        "LBS 8 (scaled)",
+        "GBS",
+    ]
+    assert labels_of(a_b="x", a_b_c="x") == ["x (a-b)", "x (a-b-c)"]
 
 
 def test_excluded_runs_are_named_with_their_reason() -> None:

@@ -89,12 +89,24 @@ def has_value(row: Row) -> bool:
 
 
 def series_labels(rows: Sequence[Row]) -> dict[str, str]:
-    """Series to legend label in table order; a label that two series share gets their names."""
+    """Series to legend label in table order; a label that several share gets what tells them apart."""
     labels: dict[str, str] = {}
     for row in rows:
         labels.setdefault(row["series"], row["label"] or row["series"])
-    seen = list(labels.values())
+    sharing: dict[str, list[str]] = {}
+    for series, label in labels.items():
+        sharing.setdefault(label, []).append(series)
     return {
-        series: f"{label} ({series})" if seen.count(label) > 1 else label
+        series: f"{label} ({_apart(series, sharing[label])})" if len(sharing[label]) > 1 else label
         for series, label in labels.items()
     }
+
+
+def _apart(series: str, names: Sequence[str]) -> str:
+    """The parts of a series' name that not all of `names` have; the whole name where that is unclear."""
+    parts = {name: [p for p in name.split("-") if not all(p in n.split("-") for n in names)]
+             for name in names}  # fmt: skip
+    words = {name: "-".join(own) for name, own in parts.items()}
+    return (
+        words[series] if all(words.values()) and len(set(words.values())) == len(names) else series
+    )

@@ -277,9 +277,9 @@ def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: 
     labels_every = 1 if dense or len(ticks) <= 6 or base != 2 else 2
     ticks = ticks or log_ticks(low / room, high * room)
     shown = set(ticks[::labels_every])
-    if which == "x" and base != 2:
-        shown = _apart(ticks, high / low * room * room, dense)
     unit = _thousands(axes, which, max(ticks, default=1))
+    if which == "x" and base != 2:
+        shown = _apart(ticks, unit, high / low * room * room, dense)
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_major_formatter(
         FuncFormatter(lambda value, _: plain_number(value / unit) if value in shown else "")
@@ -288,12 +288,12 @@ def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: 
     axis.set_minor_formatter(NullFormatter())
 
 
-def _apart(ticks: Sequence[float], span: float, dense: bool) -> set[float]:
-    """Those of rising ticks whose labels do not touch on an axis over a factor of `span`."""
+def _apart(ticks: Sequence[float], unit: float, span: float, dense: bool) -> set[float]:
+    """Those of rising ticks whose labels, in `unit`, do not touch on an axis over a factor `span`."""
     width = 0.022 if dense else 0.06  # of a character, in parts of the axis
     shown: list[float] = []
     for tick in ticks:
-        needed = width * (len(plain_number(tick)) + 1)
+        needed = width * (len(plain_number(tick / unit)) + 1)
         if not shown or math.log(tick / shown[-1]) / math.log(span) >= needed:
             shown.append(tick)
     return set(shown)
