@@ -248,6 +248,8 @@ def test_text_stays_text_in_svg(tmp_path: Path) -> None:
     svg = (tmp_path / "figure2.svg").read_text()
     assert ">Top-1 error (%)</text>" in svg
     assert 'width="510.23622' in svg  # 180 mm in points
+    pdf = (tmp_path / "figure2.pdf").read_bytes()
+    assert b"/FontFile2" in pdf and b"/Type3" not in pdf  # fonts, not outlines
 
 
 @pytest.mark.parametrize(("number", "small"), [(2, False), (6, True), (5, False), (1, False)])
