@@ -13,7 +13,7 @@ import pyarrow as pa
 from scalewatt.report.numbers import MISSING, number, unit_for, with_interval
 
 Row = dict[str, Any]
-_LONG = 40
+_LONG, _LONGEST = 40, 160
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,11 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        """Class of the cell on the page: number, long text that may wrap, or nothing."""
+        """Class of the cell on the page: number, long or longest text that may wrap, or nothing."""
         if self.value is not None or self.text == MISSING:
             return "n"
+        if len(self.text) > _LONGEST:
+            return "long longest"
         # An id has no space: it is never broken.
         return "long" if len(self.text) > _LONG and " " in self.text else ""
 
