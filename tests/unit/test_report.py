@@ -424,6 +424,7 @@ def test_an_empty_campaign_gives_a_page_that_says_what_is_missing(tmp_path: Path
     assert "No run has finished; 22 are planned." in page.text
     assert "The table (tables/table1.parquet) has not been made." in page.text
     assert "22 planned runs without results" in page.text
+    assert "The energy of every run is known." not in page.text
     page = report(write_results(tmp_path / "r", DEMO, []), tmp_path / "report.html", planned={})
     assert "No run has finished." in page.text and "There is no row in this table." in page.text
     assert "No run of this figure has finished." in page.text

@@ -28,7 +28,9 @@ class Part:
 
 
 def quality(definition: Definition, runs: Sequence[Row]) -> list[Part]:
-    """All topics, also those without a finding: that is said."""
+    """All topics, also those without a finding: that is said. Without runs, what is missing alone."""
+    if not runs:
+        return [_missing(definition, runs)]
     return [
         _missing(definition, runs),
         _excluded(runs),
