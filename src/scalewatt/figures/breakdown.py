@@ -146,6 +146,9 @@ def _draw_panels(grid: Sequence[Axes], slots: Sequence[Slot]) -> None:
         axes.tick_params(axis="y", length=0)
     grid[0].set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
     grid[0].set_yticks([slot.y for slot in bars], [slot.text for slot in bars])
+    # Long headings reach over the second panel.
+    grid[0].set_zorder(1)
+    grid[0].patch.set_visible(False)
     for slot in slots:
         if not slot.rows:
             _write(grid[0], 0.0, slot.y, slot.text, weight="bold")
