@@ -171,10 +171,11 @@ def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context
     y = context.quantity(panel.y_name, [p["y"] for p in points])
     axes.set(xlabel=x.label, ylabel=y.label)
     for series, series_style in context.styles.items():
+        lines = _by_origin([p for p in points if p["series"] == series])
         for origin in (*ORIGINS, None):
-            chosen = [p for p in points if (p["series"], p["energy_origin"]) == (series, origin)]
-            if chosen:
-                line = _draw_line(axes, chosen, series_style, x.factor, y.factor, context)
+            if chosen := lines.get(origin):
+                look = series_style | style.origin_style(origin, series_style["color"])
+                line = _draw_line(axes, chosen, look, x.factor, y.factor, context)
                 line.set_gid(f"points-{panel.letter}-{series}-{origin}")
     _scale(axes, "x", x, [p["x"] * x.factor for p in points], context.dense)
     extent = [v * y.factor for v in _y_extent(points, context.options.error_bars, y)]
@@ -186,19 +187,28 @@ def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context
     axes.set_ylabel(textwrap.fill(axes.get_ylabel(), context.label_characters))
 
 
+def _by_origin(points: Sequence[Row]) -> dict[str | None, list[Row]]:
+    """A series' points by origin; one of unknown energy belongs to the only origin there is."""
+    known = {p["energy_origin"] for p in points} - {"published", None}
+    only = known.pop() if len(known) == 1 else None
+    found: dict[str | None, list[Row]] = {}
+    for point in points:
+        found.setdefault(point["energy_origin"] or only, []).append(point)
+    return found
+
+
 def _draw_line(
     axes: Axes,
     points: Sequence[Row],
-    series_style: dict[str, Any],
+    look: dict[str, Any],
     x_factor: float,
     y_factor: float,
     context: _Context,
 ) -> Line2D:
     """One series of one origin: its line with markers, error bars, and rings around single runs."""
     ordered = sorted(points, key=lambda point: (point["gpus"], point["x"]))
-    look = series_style | style.origin_style(ordered[0]["energy_origin"], series_style["color"])
     if ordered[0]["energy_origin"] == "published":
-        look["markersize"] *= style.preset(context.options.width_mm).scale
+        look = look | {"markersize": look["markersize"] * style.preset(context.options.width_mm).scale}
     x = [p["x"] * x_factor for p in ordered]
     y = [p["y"] * y_factor for p in ordered]
     (line,) = axes.plot(x, y, **look, zorder=3 if look["marker"] != "x" else 4)
@@ -213,9 +223,9 @@ def _draw_line(
                 [high * y_factor - y[i] for i, (_, high) in ends.items()],
             ],
             fmt="none",
-            ecolor=series_style["color"],
+            ecolor=look["color"],
             elinewidth=0.8,
-            capsize=0.4 * series_style["markersize"],
+            capsize=0.4 * look["markersize"],
             capthick=0.8,
             zorder=2,
         )

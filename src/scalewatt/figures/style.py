@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -100,7 +101,7 @@ def applied(width_mm: float = WIDTH_MM) -> Iterator[None]:
     """matplotlib's defaults with the style of a width on top, whatever the user's settings."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(_rc(preset(width_mm)))
+        sns.set_theme(context="paper", style="ticks", rc=_rc(preset(width_mm)))
         yield
 
 
