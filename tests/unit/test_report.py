@@ -25,12 +25,12 @@ from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.report.captions import caption
 from scalewatt.report.definition import Definition, parse_definition, report_definition
-from scalewatt.report.flag_words import FLAG_WORDS, NULL_ENERGY
 from scalewatt.report.grids import Cell, Column, grid, stored
 from scalewatt.report.numbers import number, unit_for, with_interval, with_unit
 from scalewatt.report.report import write_report
 from scalewatt.report.source import MOST_SVG_BYTES, Results
 from scalewatt.report.summary import comparison_sentences, missing_runs, scaling_sentences
+from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = demo()

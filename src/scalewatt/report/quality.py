@@ -9,10 +9,10 @@ from typing import Any
 
 from scalewatt.errors import InputError
 from scalewatt.report.definition import Definition
-from scalewatt.report.flag_words import FLAG_WORDS, NULL_ENERGY
 from scalewatt.report.grids import Grid, texts
 from scalewatt.report.numbers import MISSING, count, listed, number, with_unit
 from scalewatt.report.summary import counting, missing_runs, scope_sentence
+from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
 
 Row = dict[str, Any]
 _SHOWN = 8
