@@ -20,7 +20,8 @@ from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.validation import read_yaml, schema
 from scalewatt.claims import listing
-from scalewatt.cli import _parser, main
+from scalewatt.cli import COMMANDS, main
+from scalewatt.command_line import command_line
 from scalewatt.energy import publish
 from scalewatt.energy import tables as energy_tables
 from scalewatt.energy.doubts import DOUBTS
@@ -297,7 +298,7 @@ def test_snakemake_is_shown_with_results_only_and_another_campaign() -> None:
 
 @pytest.mark.parametrize("words", commands("scalewatt"), ids=" ".join)
 def test_a_scalewatt_command_is_right(words: list[str]) -> None:
-    assert _parser().parse_args(words).run
+    assert command_line().parse_args(words).command in COMMANDS
 
 
 # --- links --------------------------------------------------------------------------------------
