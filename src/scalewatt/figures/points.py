@@ -88,6 +88,28 @@ def has_value(row: Row) -> bool:
     return row["x"] is not None and row["y"] is not None
 
 
+def drawn_origins(rows: Sequence[Row]) -> list[str | None]:
+    """Whose look each row's marker has: its energy's origin, or, of unknown energy, the only one that
+    its series has (published points apart); None where there is no such."""
+    known: dict[str, set[str]] = {}
+    for row in rows:
+        if row["energy_origin"] not in (None, "published"):
+            known.setdefault(row["series"], set()).add(row["energy_origin"])
+    only = {series: next(iter(found)) for series, found in known.items() if len(found) == 1}
+    return [row["energy_origin"] or only.get(row["series"]) for row in rows]
+
+
+def series_origins(rows: Sequence[Row]) -> dict[str, str | None]:
+    """By series the origin that its entry in a legend shows: the first known one of its own energies,
+    `published` where all its points are, None where none is known."""
+    found: dict[str, str | None] = {}
+    for row in rows:
+        so_far = found.setdefault(row["series"], "published")
+        if so_far in (None, "published") and row["energy_origin"] != "published":
+            found[row["series"]] = row["energy_origin"]
+    return found
+
+
 def series_labels(rows: Sequence[Row]) -> dict[str, str]:
     """Series to legend label in table order; a label that several share gets what tells them apart."""
     labels: dict[str, str] = {}

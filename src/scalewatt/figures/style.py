@@ -22,6 +22,8 @@ from scalewatt.files import atomic_path
 MM_PER_INCH = 25.4
 GREY = "#666666"
 INK = "#262626"
+NOT_KNOWN = "#bdbdbd"
+"""What fills markers of points whose series has no known energy."""
 ROUND = [1, 2, 5, 10]  # first digits of tick labels
 
 
@@ -162,12 +164,15 @@ def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
 
 
 def origin_style(origin: str | None, colour: str) -> dict[str, Any]:
-    """How a marker of this energy origin is filled; published points are crosses without a line."""
+    """How a marker of this energy origin is filled, grey where none is known; published points are
+    crosses without a line."""
     if origin == "published":
         return {"marker": "x", "markersize": 4.2, "linestyle": "none", "path_effects": [_HALO]}
     if origin in ("simulated", "mixed"):
         fill = "left" if origin == "simulated" else "bottom"
         return {"fillstyle": fill, "markerfacecolor": colour, "markerfacecoloralt": "white"}
+    if origin is None:
+        return {"markerfacecolor": NOT_KNOWN}
     return {"markerfacecolor": colour if origin == "measured" else "white"}
 
 
