@@ -64,6 +64,7 @@ WIDTH_MM = PAGE.width_mm
 # that they differ in grey too. Each series has a marker and a line style of its own besides.
 COLOURS = ("#14305e", "#c13a22", "#35b199", "#e2aa1c", "#8a1f4e", "#4a7fc4", "#0d0d0d")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+_LEAST_SIZE = {"P": 6.0, "X": 6.2}  # their arms are thin
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
 _RC: dict[str, Any] = {
@@ -152,14 +153,16 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
-    """Colour, line and marker of the series at `index`; later ones smaller, to show on top."""
+    """Colour, line and marker of the series at `index`; later ones smaller, to show on top, but large
+    enough for their fill to show."""
     scale = preset(width_mm).scale
+    marker = MARKERS[index % len(MARKERS)]
     return {
         "color": COLOURS[index % len(COLOURS)],
-        "marker": MARKERS[index % len(MARKERS)],
+        "marker": marker,
         "linestyle": LINES[index % len(LINES)],
-        "markersize": max(6.2 - 0.6 * index, 3.6) * scale,
-        "markeredgewidth": 0.4 + 0.6 * scale,
+        "markersize": max(6.4 - 0.4 * index, 5.2, _LEAST_SIZE.get(marker, 0.0)) * scale,
+        "markeredgewidth": 0.3 + 0.5 * scale,
     }
 
 
