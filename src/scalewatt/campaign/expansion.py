@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from math import floor
@@ -300,6 +301,11 @@ def configuration_id(
     part = "full" if samples is None else f"s{samples:07d}"
     extra = "".join(f"-{k}{_id_value(v)}" for k, v in sorted(overrides.items()))
     return f"{key}-{device}-n{gpus:03d}-lbs{local_batch_size:04d}-{part}{extra}"
+
+
+def without_device(configuration: str, device: str) -> str:
+    """A configuration's id, of any campaign, with its device left out."""
+    return re.sub(rf"-{re.escape(device)}-(?=n\d{{3}})", "-", configuration, count=1)
 
 
 def _fraction_rule(entry: dict[str, Any]) -> str:
