@@ -85,7 +85,7 @@ def test_as_many_repeats_as_needed_do_give_a_verdict(ratio: float) -> None:
             continue
         logs = generator.normal(0, PUBLISHED_SPREAD, (400, 2, n))
         logs[:, 0] += math.log(ratio)
-        found = [equivalence(*np.exp(one).tolist(), MARGIN).verdict for one in logs]
+        found = [equivalence(one, other, MARGIN).verdict for one, other in np.exp(logs).tolist()]
         if enough:
             assert found.count("unresolved") / len(found) < 0.26
         else:

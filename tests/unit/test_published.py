@@ -17,7 +17,8 @@ from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.errors import InputError
 from scalewatt.results import published
-from scalewatt.results.figure_tables import PANELS, overview, points, table1
+from scalewatt.results.figure_schema import PANELS
+from scalewatt.results.figure_tables import overview, points, table1
 from scalewatt.results.notes import notes
 from scalewatt.results.published import (
     REFERENCE,

@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from string import ascii_uppercase
 
 import pyarrow as pa
 
 from scalewatt.results.schema import CONFIGURATIONS, SUMMARY
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel of a curve figure: its letter, and the quantities on its axes."""
+
+    letter: str
+    y_name: str
+    x_name: str = "gpus"
+
+
+_SPEEDUPS = (
+    Panel("A", "speedup"),
+    Panel("B", "metric_last"),
+    Panel("C", "energy_kwh"),
+    Panel("D", "energy_kwh", "gpu_hours"),
+)
+_RATES = (
+    Panel("A", "p_gpuh_kw"),
+    Panel("B", "mean_gpu_power_w"),
+    Panel("C", "mean_cpu_socket_power_w"),
+    Panel("D", "samples_per_gpuh"),
+    Panel("E", "passes_per_gpuh"),
+)
+PANELS: dict[str, tuple[Panel, ...]] = {
+    "figure2": _SPEEDUPS,
+    "figure3": (
+        Panel("A", "runtime_h"),
+        Panel("B", "metric_last"),
+        Panel("C", "energy_kwh"),
+        Panel("D", "energy_kwh", "gpu_hours"),
+        # The quantity of B and C, against samples: they stand under them.
+        Panel("B2", "metric_last", "dataset_samples"),
+        Panel("C2", "energy_kwh", "dataset_samples"),
+    ),
+    "figure4": _SPEEDUPS,
+    "figure6": _RATES,
+    "figure7": _RATES,
+}
+"""The panels of the curve figures, in the order in which they are drawn."""
 
 POINTS = pa.schema(
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,11 @@ import pyarrow as pa
 
 from scalewatt.results.figure_schema import (
     OVERVIEW,
+    PANELS,
     POINTS,
     TABLE1,
     TABLE1_QUANTITIES,
+    Panel,
 )
 from scalewatt.results.more_tables import BUILDERS
 from scalewatt.results.power_table import power
@@ -23,40 +24,6 @@ from scalewatt.results.statistics import quotient, summary_of
 from scalewatt.results.variants import variants
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One panel of a curve figure: a quantity against another."""
-
-    letter: str
-    x: str
-    y: str
-
-
-_RESULT = (Panel("B", "gpus", "metric_last"), Panel("C", "gpus", "energy_kwh"))
-_AGAINST_GPU_HOURS = Panel("D", "gpu_hours", "energy_kwh")
-_RATES = (
-    Panel("A", "gpus", "p_gpuh_kw"),
-    Panel("B", "gpus", "mean_gpu_power_w"),
-    Panel("C", "gpus", "mean_cpu_socket_power_w"),
-    Panel("D", "gpus", "samples_per_gpuh"),
-    Panel("E", "gpus", "passes_per_gpuh"),
-)
-_SPEEDUP = (Panel("A", "gpus", "speedup"), *_RESULT, _AGAINST_GPU_HOURS)
-PANELS: dict[str, tuple[Panel, ...]] = {
-    "figure2": _SPEEDUP,
-    "figure3": (
-        Panel("A", "gpus", "runtime_h"),
-        *_RESULT,
-        Panel("B2", "dataset_samples", "metric_last"),
-        Panel("C2", "dataset_samples", "energy_kwh"),
-        _AGAINST_GPU_HOURS,
-    ),
-    "figure4": _SPEEDUP,
-    "figure6": _RATES,
-    "figure7": _RATES,
-}
 
 
 def points(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
@@ -81,7 +48,7 @@ def points(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
 def _published(figure: str, panel: Panel, series: Row) -> list[Row]:
     """A panel's published points of a series; a speed-up takes run times at two n or more."""
     found = published_of_series(series)
-    if panel.y == "speedup":
+    if panel.y_name == "speedup":
         found = [row for row in found if row["runtime_h_mean"] is not None]
         found = found if len(found) > 1 else []
     drawn = [_point(figure, panel, series, row, found[0]) for row in found]
@@ -89,8 +56,8 @@ def _published(figure: str, panel: Panel, series: Row) -> list[Row]:
 
 
 def _point(figure: str, panel: Panel, series: Row, row: Row, smallest: Row) -> Row:
-    value = speedup(row, smallest) if panel.y == "speedup" else _stored(row, panel.y)
-    x = row[panel.x] if panel.x in row else row[f"{panel.x}_mean"]
+    value = speedup(row, smallest) if panel.y_name == "speedup" else _stored(row, panel.y_name)
+    x = row[panel.x_name] if panel.x_name in row else row[f"{panel.x_name}_mean"]
     copied = (
         "configuration",
         "model",
@@ -111,9 +78,9 @@ def _point(figure: str, panel: Panel, series: Row, row: Row, smallest: Row) -> R
         "series": series["name"],
         "label": series["label"],
         **{name: row[name] for name in copied},
-        "x_name": panel.x,
+        "x_name": panel.x_name,
         "x": None if x is None else float(x),
-        "y_name": panel.y,
+        "y_name": panel.y_name,
         **value,
     }
 

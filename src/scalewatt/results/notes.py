@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scalewatt.results.figure_tables import PANELS
+from scalewatt.results.figure_schema import PANELS
 from scalewatt.results.published import (
     is_overlaid,
     published_of,
@@ -49,7 +49,7 @@ def _empty_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def _has_speedup(definition: Row) -> bool:
-    return any(panel.y == "speedup" for panel in PANELS.get(definition.get("figure", ""), ()))
+    return any(panel.y_name == "speedup" for panel in PANELS.get(definition.get("figure", ""), ()))
 
 
 def _speedup_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
