@@ -87,6 +87,7 @@ def breakdown_table(**options: Any) -> pa.Table:
                 row = {"figure": "breakdown", "series": series["name"], "label": series["label"]}
                 row |= {name: own[name] for name in COPIED} | {"device_kind": kind, "stage": stage}
                 row |= {"energy_kwh": energy, "energy_share": share}
+                row |= {f"total_kwh_{end}": own[f"energy_kwh_{end}"] for end in PARTS[1:]}
                 row |= {"idle_energy_kwh": 0.3 * energy, "discarded_energy_kwh": lost}
                 rows.append(row)
     return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made)

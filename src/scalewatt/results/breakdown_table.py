@@ -19,7 +19,7 @@ from scalewatt.energy.stages import STAGES
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.results.idle import idle_energies_j
 from scalewatt.results.runs import RunFiles
-from scalewatt.results.schema import CONFIGURATIONS, table
+from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
 
 Row = dict[str, Any]
 Part = tuple[str, str]
@@ -40,6 +40,9 @@ COPIED = (
     "energy_scope",
 )
 
+ENDS = tuple(part for part in PARTS if part != "mean")
+"""What is told of the spread of a configuration's total."""
+
 BREAKDOWN = pa.schema(
     [
         *((name, pa.string()) for name in ("figure", "series", "label")),
@@ -49,6 +52,7 @@ BREAKDOWN = pa.schema(
             (name, pa.float64())
             for name in ("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh")
         ),
+        *((f"total_kwh_{end}", pa.float64()) for end in ENDS),
     ]
 )
 
@@ -64,6 +68,7 @@ def breakdown(definition: dict[str, Any], configurations: list[Row], results: Pa
     for series, own, repeats in chosen_runs(definition, configurations):
         head = {"figure": definition["figure"], "series": series["name"], "label": series["label"]}
         head |= {name: own[name] for name in COPIED}
+        head |= {f"total_kwh_{end}": own[f"energy_kwh_{end}"] for end in ENDS}
         files = [RunFiles(results, own["configuration"], repeat) for repeat in repeats]
         rows += [head | part for part in _parts([run_parts(one, idle) for one in files])]
     return table(rows, BREAKDOWN)
