@@ -9,7 +9,8 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from scalewatt.claims.evidence import FULL_SAMPLES, Evidence, Line, Point, with_points
+from scalewatt.claims.evidence import EPOCHS, PRECISION, Evidence, Line, Point, with_points
+from scalewatt.results.published import FULL_SAMPLES
 from scalewatt.results.schema import CONFIGURATIONS
 
 Values = Mapping[str, float | None]
@@ -77,12 +78,14 @@ def line(
             "local_batch_size": local,
             "global_batch_size": local * gpus,
             "dataset_samples": samples,
-            "epochs": {"train": 100, "pretrain": 80, "finetune": 50}[phase],
+            "epochs": EPOCHS[phase],
+            "protocol": "paper",
+            "precision": PRECISION[model],
             "energy_scope": "gpu+cpu" if device == "h100" else "gpu+cpu+ram",
         }
         quantities = _derived({**identity, **columns}, given)
         points.append(
-            Point(row(n_repeats, spread, **identity, **columns | quantities), (mode,), total)
+            Point(row(n_repeats, spread, **{**identity, **columns, **quantities}), (mode,), total)
         )
     return Line(name, name, model, phase, device, mode, constant, tuple(points), tuple(values))
 

@@ -22,13 +22,15 @@ from typing import Any
 from scalewatt.campaign.model import Campaign, Series
 from scalewatt.claims.model import NotTestable
 from scalewatt.claims.origins import is_of_energy, look_at
+from scalewatt.results.published import FULL_SAMPLES
+from scalewatt.results.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
 from scalewatt.results.statistics import Summary, summary_of
 
 Row = Mapping[str, Any]
-PAPER_GPUS_PER_NODE = 4
 PAPER_DEVICES = ("a100", "h100")
-FULL_SAMPLES = {"resnet50": 1281167, "fourcastnet": 54020}
-"""Samples of an epoch of the paper's full datasets."""
+EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
+"""The paper's, by phase; PRECISION by model."""
+PRECISION = {"resnet50": "torch_default", "fourcastnet": "fp16"}
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,27 @@ class Evidence:
 def is_full_size(point: Point) -> bool:
     """Whether it was trained on the paper's dataset (or a part of it), not on a smaller one."""
     return point.dataset_total == FULL_SAMPLES.get(point.model, -1)
+
+
+def unlike_paper(point: Point, epochs: int | None = None) -> tuple[str, ...]:
+    """What keeps a training's numbers from being compared with the paper's, in words; empty: nothing.
+
+    `epochs`: how many are wanted, by default the paper's of the phase.
+    """
+    row, found = point.row, []
+    wanted = EPOCHS.get(point.phase) if epochs is None else epochs
+    if not is_full_size(point):
+        found.append(f"dataset of {point.dataset_total or 'unknown'} samples, not the paper's")
+    if point.epochs != wanted:
+        found.append(f"{point.epochs} epochs, not {wanted}")
+    if row["protocol"] != "paper":
+        found.append(f"protocol {row['protocol'] or 'unknown'}, not paper")
+    if row["precision"] != PRECISION.get(point.model):
+        found.append(f"precision {row['precision'] or 'unknown'}, not {PRECISION.get(point.model)}")
+    if row["loader"] == "synthetic":
+        found.append("synthetic data")
+    found += [name for name in ("channels_last", "compile") if row[name]]
+    return tuple(found)
 
 
 def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log2
 
-from scalewatt.claims.evidence import Evidence, Line, Point, is_full_size
+from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.model import NotTestable, Outcome
 from scalewatt.claims.origins import is_of_energy
 from scalewatt.claims.rules import Number, attempt, combine, enough, over, quantity
 from scalewatt.claims.words import word
-
-EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
-"""The paper's, by phase."""
 
 
 def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequence[Point]:
@@ -85,21 +82,14 @@ def paper_point(
     gpus: int,
     constant: int | None = None,
 ) -> Point:
-    """The paper's very point: its device, dataset and epochs; NotTestable says what is missing."""
-    return as_in_paper(
-        point_at(evidence.line(model, phase, device, mode, constant), gpus), EPOCHS[phase]
-    )
+    """The paper's very point: its device and training; NotTestable says what is missing."""
+    return as_in_paper(point_at(evidence.line(model, phase, device, mode, constant), gpus))
 
 
-def as_in_paper(point: Point, epochs: int) -> Point:
-    """The point, if it was trained on the paper's dataset and for these epochs; else NotTestable."""
-    if not is_full_size(point):
-        raise NotTestable(
-            f"{point.id} was not trained on the paper's dataset (dataset of "
-            f"{point.dataset_total or 'unknown'} samples)."
-        )
-    if point.epochs != epochs:
-        raise NotTestable(f"{point.id} was trained for {point.epochs} epochs, not {epochs}.")
+def as_in_paper(point: Point, epochs: int | None = None) -> Point:
+    """The point, if it was trained as in the paper (`unlike_paper` has what counts); else NotTestable."""
+    if other := unlike_paper(point, epochs):
+        raise NotTestable(f"{point.id} was not trained as in the paper: {', '.join(other)}.")
     return point
 
 

@@ -236,7 +236,7 @@ def _range(what: str, values: list[Number], most: float, unit: str = "") -> Outc
 def _paper_metrics(evidence: Evidence) -> list[Point]:
     """Points of constant LBS on the paper's dataset that know their top-1 error, on any device."""
     line = evidence.anywhere(*RESNET, "fd_lbs")[0]
-    return [as_in_paper(p, 100) for p in known(line, "metric_last", least=1)]
+    return [as_in_paper(p) for p in known(line, "metric_last", least=1)]
 
 
 @check("D17")
