@@ -22,7 +22,8 @@ from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_schema import OVERVIEW, POINTS
-from scalewatt.results.figure_tables import overview, points, speedup
+from scalewatt.results.figure_tables import overview, points
+from scalewatt.results.notes import notes
 from scalewatt.results.schema import IDENTITY, QUANTITIES
 
 Row = dict[str, Any]
@@ -147,8 +148,13 @@ def test_a_configuration_of_no_series_is_not_plotted() -> None:
 # --- the speed-up -------------------------------------------------------------------------------
 
 
+def alike(gpus: int, **more: Any) -> Row:
+    """A configuration with the same dataset at every n."""
+    return configuration(gpus, **more) | {"dataset_samples": 1000}
+
+
 def speedups(times: dict[int, float], **more: Any) -> dict[int, Row]:
-    rows = [configuration(n, runtime_h=t, **more) for n, t in times.items()]
+    rows = [alike(n, runtime_h=t, **more) for n, t in times.items()]
     found = rows_of("figure2", rows, list(times))
     return {r["gpus"]: r for r in found if r["y_name"] == "speedup"}
 
@@ -182,10 +188,10 @@ def numeric_half(function: Callable[..., float], values: list[float], errors: li
 
 
 def test_the_speedups_sd_is_that_of_both_run_times() -> None:
-    first, other = configuration(4, runtime_h=10.0, repeats=3), configuration(16, repeats=3)
+    first, other = alike(4, runtime_h=10.0, repeats=3), alike(16, repeats=3)
     other |= {"runtime_h_mean": 3.0, "runtime_h_sd": 0.2}
     other |= {"runtime_h_low": 2.7, "runtime_h_high": 3.3}
-    found = speedup(other, first)
+    found = rows_of("figure2", [first, other], [4, 16])[1]
     assert found["y"] == pytest.approx(4 * 10 / 3)
 
     def s(t: float, t0: float) -> float:
@@ -206,8 +212,29 @@ def test_the_first_points_speedup_is_exact() -> None:
 def test_a_speedup_of_single_runs_has_no_error_bar() -> None:
     found = speedups({1: 8.0, 2: 5.0})[2]
     assert (found["y_sd"], found["y_low"], found["y_high"]) == (None, None, None)
-    mixed = speedup(configuration(2, repeats=3), configuration(1))
+    mixed = rows_of("figure2", [alike(1), alike(2, repeats=3)], [1, 2])[1]
     assert (mixed["y_sd"], mixed["y_low"], mixed["y_high"]) == (None, None, None)
+
+
+def test_a_dataset_that_grows_has_no_speedup_and_the_figure_says_so() -> None:
+    grown = rows_of("figure2", [configuration(n) for n in GPU_COUNTS])
+    assert [r["y"] for r in grown if r["y_name"] == "speedup"] == [1.0, None, None]
+    said = definition("figure2")
+    said["series"][0] |= {"model": "resnet50", "phase": "train"}
+    for point in said["series"][0]["points"]:
+        point["dataset_samples"] = 1000 * point["gpus"]
+    rows = [{"configuration": "c1", "excluded": None, "protocol": "paper"}]
+    assert notes(said, rows)[-1] == "No speed-up where the dataset grows with n: a line."
+
+
+def test_empty_series_of_one_label_are_told_apart() -> None:
+    said = definition("figure6")
+    said["series"] += [
+        {"name": name, "label": "LBS 256", "points": [{"configuration": name, "gpus": 1}]}
+        for name in ("full", "scaled")
+    ]
+    (note,) = notes(said, [{"configuration": "c1", "excluded": None}])
+    assert "LBS 256 (full); LBS 256 (scaled)" in note
 
 
 # --- figure 1 -----------------------------------------------------------------------------------

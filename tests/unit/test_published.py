@@ -271,6 +271,21 @@ def test_series_of_one_label_are_told_apart_where_nothing_is_published(paper: Ca
     )
 
 
+def test_a_source_without_words_is_named_by_its_code(
+    paper: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "another_place"
+    monkeypatch.setattr(
+        "scalewatt.results.notes.published_sources",
+        lambda: {
+            row["configuration"]: f"{code}; paper_table1" for row in published_configurations()
+        },
+    )
+    definition = table_definition(paper, "figure4", [])
+    definition["options"]["overlay"] = "published"
+    assert any(f"(2025), Table 1, {code}." in note for note in notes(definition, []))
+
+
 def test_without_the_option_nothing_published_is_drawn(paper: Campaign) -> None:
     definition = {**table_definition(paper, "figure4", []), "options": {}}
     assert len(points(definition, [])) == 0
@@ -309,15 +324,31 @@ def test_the_overview_takes_no_column_from_what_points_are_matched_by(paper: Cam
     assert "epochs" not in overview(table_definition(paper, "figure1", []), []).column_names
 
 
-def test_a_damaged_reference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = REFERENCE.read_text().replace("144.87", "a lot")
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("144.87", "a lot", r"row 21: energy_kwh is 'a lot'; expected a number"),
+        (
+            "fourcastnet,pretrain,h100,16",
+            "fourcast,pretrain,h100,16",
+            "row 20: model is 'fourcast'",
+        ),
+        ("fourcastnet,pretrain,h100,16", "fourcastnet,train,h100,16", "row 20: phase is 'train'"),
+        ("pretrain,h100,16", "pretrain,v100,16", "row 20: device is 'v100'; allowed: a100, h100"),
+    ],
+)
+def test_a_damaged_reference_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str, said: str
+) -> None:
+    assert right in REFERENCE.read_text()
+    text = REFERENCE.read_text().replace(right, wrong)
     damaged = tmp_path / "published_results.csv"
     damaged.write_text(text)
     monkeypatch.setattr(published, "REFERENCE", damaged)
     published._by_configuration.cache_clear()
     published._rows.cache_clear()
     try:
-        with pytest.raises(InputError, match=r"row 21: energy_kwh is 'a lot'; expected a number"):
+        with pytest.raises(InputError, match=said):
             published_configurations()
     finally:
         published._by_configuration.cache_clear()

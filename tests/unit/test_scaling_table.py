@@ -62,3 +62,11 @@ def test_energies_of_another_origin_have_no_ratio() -> None:
     first = {**row(1, 8.0), "energy_origin": "estimated"}
     (_, second) = scaling_rows([series(1, 4)], [first, row(4, 2.5)])
     assert second["energy_ratio"] is None and second["speedup"] is not None
+
+
+def test_a_dataset_that_grows_with_n_has_no_speed_up() -> None:
+    grown = {**row(4, 8.0), "dataset_samples": 4000}
+    first, second = scaling_rows([series(1, 4)], [row(1, 8.0), grown])
+    assert (first["speedup"], first["efficiency"]) == (1.0, 1.0)
+    assert second["speedup"] is second["efficiency"] is second["efficiency_low"] is None
+    assert second["gpu_hours_ratio"] == pytest.approx(4.0)

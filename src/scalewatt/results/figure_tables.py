@@ -18,9 +18,14 @@ from scalewatt.results.figure_schema import (
 )
 from scalewatt.results.more_tables import BUILDERS
 from scalewatt.results.power_table import power
-from scalewatt.results.published import is_overlaid, published_of, published_of_series
+from scalewatt.results.published import (
+    is_overlaid,
+    published_of,
+    published_of_series,
+    timed_alike,
+)
+from scalewatt.results.scaling import speedup
 from scalewatt.results.schema import SUMMARY, table
-from scalewatt.results.statistics import quotient, summary_of
 from scalewatt.results.variants import variants
 
 Row = dict[str, Any]
@@ -46,17 +51,17 @@ def points(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
 
 
 def _published(figure: str, panel: Panel, series: Row) -> list[Row]:
-    """A panel's published points of a series; a speed-up takes run times at two n or more."""
+    """A panel's published points of a series; a speed-up takes run times of two n or more."""
     found = published_of_series(series)
     if panel.y_name == "speedup":
-        found = [row for row in found if row["runtime_h_mean"] is not None]
+        found = timed_alike(found)
         found = found if len(found) > 1 else []
     drawn = [_point(figure, panel, series, row, found[0]) for row in found]
     return [row for row in drawn if row["x"] is not None and row["y"] is not None]
 
 
 def _point(figure: str, panel: Panel, series: Row, row: Row, smallest: Row) -> Row:
-    value = speedup(row, smallest) if panel.y_name == "speedup" else _stored(row, panel.y_name)
+    value = _speedup(row, smallest) if panel.y_name == "speedup" else _stored(row, panel.y_name)
     x = row[panel.x_name] if panel.x_name in row else row[f"{panel.x_name}_mean"]
     copied = (
         "configuration",
@@ -95,14 +100,8 @@ def _stored(row: Row, name: str) -> Row:
     }
 
 
-def speedup(row: Row, smallest: Row) -> Row:
-    """S(n) = n0·T(n0)/T(n), n0 the series' smallest n that has runs.
-
-    Its sd and interval follow from those of both times by first-order propagation, and need
-    repeats at both ends.
-    """
-    first, own = summary_of(smallest, "runtime_h"), summary_of(row, "runtime_h")
-    found = quotient(first, own, row is smallest, factor=smallest["gpus"])
+def _speedup(row: Row, smallest: Row) -> Row:
+    found = speedup(row, smallest)
     ends = {"y_sd": found.sd, "y_low": found.low, "y_high": found.high}
     return {"y": found.mean, **ends, "y_population_sd": None}
 

@@ -11,6 +11,7 @@ from scalewatt.results.published import (
     published_of,
     published_of_series,
     published_sources,
+    timed_alike,
 )
 
 Row = dict[str, Any]
@@ -39,8 +40,8 @@ def _empty_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
     if definition.get("figure") not in PANELS or not present:
         return []
     labels = [
-        series["label"]
-        for series in definition["series"]
+        label
+        for label, series in _labelled(definition["series"])
         if not any(point["configuration"] in present for point in series["points"])
     ]
     return (
@@ -62,14 +63,26 @@ def _speedup_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
         found.append(
             "RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."
         )
-    for series in definition["series"]:
+    growing = []
+    for label, series in _labelled(definition["series"]):
         there = [p["gpus"] for p in series["points"] if p["configuration"] in present]
         smallest = min(p["gpus"] for p in series["points"])
-        if there and min(there) != smallest:
-            found.append(
-                f"{series['label']}: speed-up from n = {min(there)}, as n = {smallest} is missing."
-            )
+        if len({point["dataset_samples"] for point in series["points"]}) > 1:
+            growing.append(label)
+        elif there and min(there) != smallest:
+            found.append(f"{label}: speed-up from n = {min(there)}, as n = {smallest} is missing.")
+    if growing:
+        found.append(f"No speed-up where the dataset grows with n: {_listed(growing)}.")
     return found
+
+
+def _labelled(lines: Sequence[Row]) -> list[tuple[str, Row]]:
+    """Series with their labels; with their names too where several share a label."""
+    labels = [series["label"] for series in lines]
+    return [
+        (label if labels.count(label) == 1 else f"{label} ({series['name']})", series)
+        for label, series in zip(labels, lines, strict=True)
+    ]
 
 
 def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
@@ -96,16 +109,7 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
 def _lines(definition: Row) -> list[tuple[str, list[Row]]]:
     """What is compared with published numbers, and those: by series, or by row of Table 1."""
     if "series" in definition:
-        labels = [one["label"] for one in definition["series"]]
-        return [
-            (
-                f"{one['label']} ({one['name']})"
-                if labels.count(one["label"]) > 1
-                else one["label"],
-                published_of_series(one),
-            )
-            for one in definition["series"]
-        ]
+        return [(label, published_of_series(one)) for label, one in _labelled(definition["series"])]
     return [
         (f"{point['label']} at n = {point['gpus']}", published_of([point]))
         for point in definition["points"]
@@ -115,18 +119,19 @@ def _lines(definition: Row) -> list[tuple[str, list[Row]]]:
 def _places(rows: Iterable[Row]) -> list[str]:
     found = published_sources()
     codes = dict.fromkeys(code for r in rows for code in found[r["configuration"]].split("; "))
-    return [_SOURCES.get(code, code) for code in sorted(codes, key=list(_SOURCES).index)]
+    known = [words for code, words in _SOURCES.items() if code in codes]
+    return known + [code for code in codes if code not in _SOURCES]
 
 
-def _published_speedups(lines: Iterable[Row]) -> list[str]:
+def _published_speedups(lines: Sequence[Row]) -> list[str]:
     """Which series have no published speed-up, and which count it from a larger n than their own."""
     single, later = [], []
-    for series in lines:
-        timed = [r["gpus"] for r in published_of_series(series) if r["runtime_h_mean"] is not None]
+    for label, series in _labelled(lines):
+        timed = [row["gpus"] for row in timed_alike(published_of_series(series))]
         if len(timed) == 1:
-            single.append(series["label"])
+            single.append(label)
         elif timed and timed[0] > min(p["gpus"] for p in series["points"]):
-            later.append(f"{series['label']} (n = {timed[0]})")
+            later.append(f"{label} (n = {timed[0]})")
     said = [f"Only one run time is published, so no speed-up: {_listed(single)}."] if single else []
     start = "Published speed-ups count from the smallest n with a time"
     return [*said, f"{start}: {_listed(later)}."] if later else said

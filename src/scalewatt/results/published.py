@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.expansion import configuration_id
-from scalewatt.campaign.known_models import known_models, model_key
+from scalewatt.campaign.known_models import PHASES, known_models, model_key
 from scalewatt.campaign.model import Configuration
-from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.campaign.validation import PROJECT_ROOT, one_of
 from scalewatt.errors import InputError
 from scalewatt.results.checked import PUBLISHED, read_checked
 from scalewatt.results.derived import Facility, Work, energy_columns
@@ -84,6 +84,12 @@ def published_of_series(series: Row) -> list[Row]:
     return published_of({**same, **point} for point in series["points"])
 
 
+def timed_alike(rows: Iterable[Row]) -> list[Row]:
+    """Those with a run time and the first one's dataset: what a speed-up can be told of."""
+    timed = [row for row in rows if row["runtime_h_mean"] is not None]
+    return [row for row in timed if row["dataset_samples"] == timed[0]["dataset_samples"]]
+
+
 def is_overlaid(definition: Row) -> bool:
     """Whether a table's definition asks for the published points."""
     return definition.get("options", {}).get("overlay") == PUBLISHED
@@ -101,9 +107,21 @@ def _rows() -> tuple[Row, ...]:
 def _by_configuration() -> dict[str, list[Row]]:
     """The reference's rows by id: a training's time and its energy's parts may stand in two of them."""
     found: dict[str, list[Row]] = {}
-    for row in read_checked(REFERENCE, _COLUMNS).to_pylist():
+    for number, row in enumerate(read_checked(REFERENCE, _COLUMNS).to_pylist(), 1):
+        _check_words(row, number)
         found.setdefault(_configuration(row).id, []).append(row)
     return found
+
+
+def _check_words(row: Row, number: int) -> None:
+    for name, allowed in (
+        ("model", list(FULL_SAMPLES)),
+        ("phase", [phase for m in FULL_SAMPLES if m == row["model"] for phase in PHASES[m]]),
+        ("device", list(SCOPES)),
+    ):
+        if row[name] not in allowed:
+            said = f"{name} is '{row[name]}'; {one_of(row[name], allowed)}"
+            raise InputError(f"{REFERENCE}: row {number}: {said}")
 
 
 def _row(id_: str, found: list[Row]) -> Row:

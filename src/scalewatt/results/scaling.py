@@ -16,8 +16,8 @@ _NOTHING = Summary(0, None)
 def scaling_rows(series: Iterable[Row], configurations: Sequence[Row]) -> list[Row]:
     """One row per series and point that has runs, beside the series' smallest n that has runs.
 
-    speedup is n0·T(n0)/T(n), efficiency speedup/n; the ratios are those of GPU hours and of energy to
-    n0's. Their sd and 95 % interval follow by first-order propagation, and need repeats of both.
+    efficiency is speedup/n; the ratios are those of GPU hours and of energy to n0's. Their sd and 95 %
+    interval follow by first-order propagation, and need repeats of both.
     """
     by_id = {row["configuration"]: row for row in configurations}
     rows = []
@@ -27,13 +27,23 @@ def scaling_rows(series: Iterable[Row], configurations: Sequence[Row]) -> list[R
     return rows
 
 
+def speedup(row: Row, smallest: Row) -> Summary:
+    """S(n) = n0·T(n0)/T(n) of two configurations, n0 the series' smallest n that has runs.
+
+    Null where they train on unequal datasets. sd and interval follow from those of both times by
+    first-order propagation, and need repeats at both ends.
+    """
+    if row["dataset_samples"] != smallest["dataset_samples"]:
+        return _NOTHING
+    first, own = summary_of(smallest, "runtime_h"), summary_of(row, "runtime_h")
+    return quotient(first, own, row is smallest, factor=smallest["gpus"])
+
+
 def _row(series: Row, row: Row, smallest: Row) -> Row:
-    itself = row is smallest
-    time, first = summary_of(row, "runtime_h"), summary_of(smallest, "runtime_h")
-    n0 = smallest["gpus"]
+    gain = speedup(row, smallest)
     ratios = {
-        "speedup": quotient(first, time, itself, factor=n0),
-        "efficiency": quotient(first, time, itself, factor=n0 / row["gpus"]),
+        "speedup": gain,
+        "efficiency": gain.times(1 / row["gpus"]),
         "gpu_hours_ratio": _ratio(row, smallest, "gpu_hours"),
         "energy_ratio": _ratio(row, smallest, "energy_kwh") if _like(row, smallest) else _NOTHING,
     }
@@ -41,7 +51,7 @@ def _row(series: Row, row: Row, smallest: Row) -> Row:
     found |= {
         "series": series["name"],
         "label": series["label"],
-        "smallest_gpus": n0,
+        "smallest_gpus": smallest["gpus"],
         "smallest_n_repeats": smallest["n_repeats"],
     }
     return found | {
