@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scalewatt.claims.model import Unresolved
+from scalewatt.claims.model import NotTestable, Unresolved
 from scalewatt.results.statistics import CONFIDENCE
 
 
@@ -52,18 +52,21 @@ def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
     """Spearman's rank correlation, ties by mean ranks; 0 where one of both is constant."""
-    a, b = _ranks(x), _ranks(y)
+    a, b = ranks(x), ranks(y)
     fit = line_fit(a, b)
     return math.copysign(math.sqrt(max(fit.r2, 0.0)), fit.slope) if fit.slope else 0.0
 
 
 def variation(values: Sequence[float]) -> float:
-    """Coefficient of variation: sample standard deviation over mean."""
+    """Coefficient of variation: sample standard deviation over mean; NotTestable for a mean of 0."""
     mean = math.fsum(values) / len(values)
+    if not mean:
+        raise NotTestable("A coefficient of variation needs a mean that is not 0.")
     return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)) / abs(mean)
 
 
-def _ranks(values: Iterable[float]) -> list[float]:
+def ranks(values: Iterable[float]) -> list[float]:
+    """Rank of each value from 1, ties by their mean."""
     values = list(values)
     return [
         sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2

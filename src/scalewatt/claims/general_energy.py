@@ -33,13 +33,8 @@ def linear_in_gpu_hours(evidence: Evidence) -> Callable[[Line], Outcome]:
 
     def of_line(line: Line) -> Outcome:
         points = known(line, "energy_kwh", "gpu_hours", at_least=whole_nodes(evidence, line))
-        energies = numbers(points, "energy_kwh")
-        return linear(
-            "energy (kWh) against GPUh",
-            [one.value for one in numbers(points, "gpu_hours")],
-            [one.value for one in energies],
-            halves=[one.half for one in energies],
-        )
+        hours = [one.value for one in numbers(points, "gpu_hours")]
+        return linear("energy (kWh) against GPUh", hours, numbers(points, "energy_kwh"))
 
     return of_line
 

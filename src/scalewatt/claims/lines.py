@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from math import log2
 
 from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.model import NotTestable, Outcome
+from scalewatt.claims.model import NOT_TESTABLE, NotTestable, Outcome
 from scalewatt.claims.origins import is_of_energy
-from scalewatt.claims.rules import Number, attempt, combine, enough, over, quantity
+from scalewatt.claims.rules import Number, all_of, attempt, combine, enough, over, quantity
 from scalewatt.claims.words import word
 
 
@@ -46,16 +46,41 @@ def each(
     modes: Sequence[str],
     of_line: Callable[[Line], Outcome],
 ) -> Outcome:
-    """A portable check over the lines of these modes: all decide together."""
+    """A portable check over the lines of these modes: all decide together, none may be lacking."""
     parts = []
     for mode in modes:
         try:
             lines = evidence.anywhere(model, phase, device, mode)
         except NotTestable as missing:
-            parts.append(attempt(mode, _raise, missing))
+            parts.append((mode, Outcome(NOT_TESTABLE, None, str(missing))))
             continue
-        parts += [attempt(line.title, of_line, line) for line in lines]
-    return combine(parts)
+        found = combine([attempt(line.title, of_line, line) for line in lines])
+        parts.append((lines[0].title if len(lines) == 1 else "", found))
+    return all_of(parts)
+
+
+def together(
+    evidence: Evidence,
+    model: str,
+    phase: str,
+    device: str,
+    modes: Sequence[str],
+    of_lines: Callable[..., Outcome],
+) -> Outcome:
+    """A portable check on the lines of several modes of one device, given in their order.
+
+    On its own device where that has them all, else on every other device that does.
+    """
+
+    def on(name: str) -> list[Line]:
+        return [evidence.line(model, phase, name, mode) for mode in modes]
+
+    def has(name: str) -> bool:
+        return all(evidence.find(model, phase, name, mode) for mode in modes)
+
+    others = sorted({line.device for line in evidence.find(model, phase)} - {device})
+    devices = [device] if has(device) else [other for other in others if has(other)]
+    return combine([attempt(one, of_lines, *on(one)) for one in devices or [device]])
 
 
 def whole_nodes(evidence: Evidence, line: Line) -> int:
@@ -122,7 +147,3 @@ def per_sample(point: Point) -> Number:
     return over(
         quantity(point, "energy_kwh"), Number(float(samples_of(point)), 0.0, 0.0), factor=1000
     )
-
-
-def _raise(missing: NotTestable) -> Outcome:
-    raise missing

@@ -1,14 +1,16 @@
 """The tolerance rules of all checks, in one place (docs/claims.md says them in words).
 
 Currency is a `Number`: a value with half the width of its 95 % interval. A single run, or a published
-value without spread, gets ± 2 × the relative spread of the paper's probe (3.8 %) in place of it.
+value without spread, gets ± two standard deviations of the paper's probe (PUBLISHED_SPREAD) in its
+place: a convention, for want of repeats, and the same for every quantity. The probe knows the spread of
+energy and time; that of errors was not published.
 
 - band: inside, reproduced; outside, not reproduced, unless the interval reaches into the band:
   then unresolved, with the repeats that would tell.
 - sign: the ratio of two numbers is on the claimed side of 1, with its whole interval: reproduced; with
   the whole interval on the other side: not reproduced; else unresolved.
-- trends need MINIMUM_POINTS points, else they are unresolved.
-- monotony allows steps back of one standard deviation.
+- trends need MINIMUM_POINTS points, and a slope that is more than its interval, else they are unresolved.
+- monotony allows steps back of one standard deviation; more is unresolved within the step's interval.
 - fits are least squares; a line with intercept, and one through the origin.
 """
 
@@ -17,11 +19,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise, takewhile
 
 from scalewatt.claims.evidence import Point
 from scalewatt.claims.fits import Fit as Fit
-from scalewatt.claims.fits import line_fit, spearman, variation
+from scalewatt.claims.fits import line_fit, ranks, spearman, variation
 from scalewatt.claims.model import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -43,10 +45,11 @@ LINEAR_R2 = 0.98
 
 @dataclass(frozen=True)
 class Number:
-    """A value with half its 95 % interval."""
+    """A value with half its interval."""
 
     value: float
     half: float
+    """Half the 95 % interval; of a single run ASSUMED_HALF of the value."""
     spread: float
     """Standard deviation of a single run, in the value's unit."""
     assumed: bool = False
@@ -157,23 +160,33 @@ def repeats_needed(distance: float, spread: float) -> int | None:
 
 
 def combine(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
-    """One outcome of several lines: not reproduced if one is not, then unresolved, then reproduced.
+    """One outcome of alike parts (devices, lines): not reproduced if one is not, then unresolved.
 
     Parts that are not testable are named; they decide only where all are. The value is that of the
     part that decides. NotTestable where there are no parts.
     """
+    return _deciding(parts, (NOT_REPRODUCED, UNRESOLVED, REPRODUCED, NOT_TESTABLE))
+
+
+def all_of(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
+    """One outcome of all that a claim names (quantities, series, models): none may be lacking.
+
+    Not reproduced if one is not; then not testable, then unresolved, if one is; else reproduced.
+    """
+    return _deciding(parts, (NOT_REPRODUCED, NOT_TESTABLE, UNRESOLVED, REPRODUCED))
+
+
+def _deciding(parts: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Outcome:
     if not parts:
         raise NotTestable("There is nothing to check.")
-    for verdict in (NOT_REPRODUCED, UNRESOLVED, REPRODUCED, NOT_TESTABLE):
-        deciding = [outcome for _, outcome in parts if outcome.verdict == verdict]
-        if deciding:
-            break
-    named = len(parts) > 1
+    decides = min((outcome for _, outcome in parts), key=lambda one: order.index(one.verdict))
     detail = " ".join(
-        f"{name}: {one.detail}" if named and not one.detail.startswith(name) else one.detail
+        f"{name}: {one.detail}"
+        if name and len(parts) > 1 and not one.detail.startswith(name)
+        else one.detail
         for name, one in parts
     )
-    return Outcome(deciding[0].verdict, deciding[0].value, detail)
+    return Outcome(decides.verdict, decides.value, detail)
 
 
 def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple[str, Outcome]:
@@ -216,21 +229,23 @@ def within_noise(numbers: Sequence[Number]) -> bool:
 def monotone(what: str, numbers: Sequence[Number], rises: bool) -> Outcome:
     """Whether each step goes the claimed way, or back by at most one standard deviation; and the whole does.
 
-    Unresolved where all numbers are within each other's noise.
+    Not reproduced where a step back, or the slope of the whole against it, is more than its interval;
+    unresolved where the slope is within its interval. The value is the step furthest back.
     """
-    way = 1 if rises else -1
-    steps = [
-        way * (b.value - a.value) / (math.hypot(a.spread, b.spread) or math.ulp(1.0))
-        for a, b in pairwise(numbers)
-    ]
-    whole = way * (numbers[-1].value - numbers[0].value)
-    worst = min(steps)
+    steps = [minus(b, a) if rises else minus(a, b) for a, b in pairwise(numbers)]
+    whole = _way(range(len(numbers)), numbers, rises)
+    back = [step for step in steps if step.value < -step.spread]
+    worst = min(steps, key=lambda step: step.value)
     said = f"{what} go {', '.join(shown(one.value) for one in numbers)}"
-    if whole > 0 and worst >= -1:
-        return Outcome(REPRODUCED, worst, f"{said}: {'rising' if rises else 'falling'}.")
-    if within_noise(numbers):
-        return Outcome(UNRESOLVED, worst, f"{said}: all within their spread; {_step(numbers)}.")
-    return Outcome(NOT_REPRODUCED, worst, f"{said}: not {'rising' if rises else 'falling'}.")
+    way = "rising" if rises else "falling"
+    if whole.high < 0 or any(step.high < 0 for step in back):
+        return Outcome(NOT_REPRODUCED, worst.value, f"{said}: not {way}.")
+    if whole.low > 0 and not back:
+        return Outcome(REPRODUCED, worst.value, f"{said}: {way}.")
+    open_ = max(back, key=lambda step: -step.value) if whole.low > 0 else whole
+    return Outcome(
+        UNRESOLVED, worst.value, f"{said}: {way} or not within their spread; {_told(open_)}."
+    )
 
 
 def ranked(
@@ -238,16 +253,69 @@ def ranked(
 ) -> Outcome:
     """Whether Spearman's correlation with x is at least `least` (`rises`), or at most its negative.
 
-    Unresolved where it is not and all numbers are within each other's noise.
+    Unresolved where the slope against the ranks is within its interval, or no pair that goes the other
+    way is further apart than its interval.
     """
     rho = spearman(x, [one.value for one in numbers])
     bound = f"at least {least:g}" if rises else f"at most {-least:g}"
     said = f"Spearman's correlation of {what} is {rho:.2f}, expected {bound}"
-    if (rho if rises else -rho) >= least:
+    whole = _way(ranks(x), numbers, rises)
+    ordered = [one for _, one in sorted(zip(x, numbers, strict=True), key=lambda pair: pair[0])]
+    pairs = [minus(b, a) if rises else minus(a, b) for a, b in combinations(ordered, 2)]
+    if (rho if rises else -rho) < least:
+        if any(pair.high < 0 for pair in pairs):
+            return Outcome(NOT_REPRODUCED, rho, f"{said}.")
+        open_ = min(pairs, key=lambda pair: pair.value)
+    elif whole.low > 0:
         return Outcome(REPRODUCED, rho, f"{said}.")
-    if within_noise(numbers):
-        return Outcome(UNRESOLVED, rho, f"{said}; all are within their spread: {_step(numbers)}.")
-    return Outcome(NOT_REPRODUCED, rho, f"{said}.")
+    else:
+        open_ = whole
+    return Outcome(UNRESOLVED, rho, f"{said}, which their spread may make; {_told(open_)}.")
+
+
+def _way(x: Sequence[float], numbers: Sequence[Number], rises: bool) -> Number:
+    """The slope against x along the claimed way."""
+    own = slope(x, numbers)
+    return own if rises else Number(-own.value, own.half, own.spread, own.assumed)
+
+
+def onset(
+    what: str,
+    sizes: Sequence[int],
+    numbers: Sequence[Number],
+    margin: float,
+    low: int,
+    high: int,
+    unit: str = "",
+) -> Outcome:
+    """Whether numbers leave the first one by more than `margin` within the batch sizes `low` … `high`.
+
+    The onset is between the last size that is at base and the first beyond, both with their whole
+    intervals. Unresolved where that step is not inside or outside of the range.
+    """
+    rises = [minus(one, numbers[0]) for one in numbers[1:]]
+    known = list(zip(sizes[1:], rises, strict=True))
+    calm = [size for size, _ in takewhile(lambda one: one[1].high <= margin, known)]
+    last = max([sizes[0], *calm])
+    first = next((size for size, rise in known if rise.low > margin), None)
+    between = [(s, rise) for s, rise in known if last < s < (math.inf if first is None else first)]
+    where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
+    said = (
+        f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than {shown(margin)} "
+        f"{where}; expected between {low} and {high}"
+    )
+    value = None if first is None else float(first)
+    if first is not None and last >= low and first <= high:
+        return Outcome(REPRODUCED, value, f"{said}.")
+    if last >= high or (first is not None and first <= low):
+        return Outcome(NOT_REPRODUCED, value, f"{said}.")
+    if between:
+        size, rise = between[0]
+        return Outcome(
+            UNRESOLVED, value, f"{said}; at GBS {size} {_needed(rise, abs(rise.value - margin))}."
+        )
+    wanted = [str(g) for g in (low, high) if last < g < (math.inf if first is None else first)]
+    return Outcome(UNRESOLVED, value, f"{said}; points at GBS {' and '.join(wanted)} needed.")
 
 
 def constant(what: str, numbers: Sequence[Number], most: float) -> Outcome:
@@ -275,6 +343,12 @@ def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
     return Outcome(NOT_REPRODUCED, cv, f"{said}.")
 
 
+def span(what: str, numbers: Sequence[Number], most: float, unit: str = "") -> Outcome:
+    """Whether the largest is at most `most` more than the smallest."""
+    top, bottom = (pick(numbers, key=lambda one: one.value) for pick in (max, min))
+    return band(f"largest less smallest {what}", minus(top, bottom), None, most, unit)
+
+
 def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
     """Slope of the line through independent numbers, with what it has of their intervals."""
     fit = line_fit(x, [one.value for one in numbers])
@@ -289,30 +363,36 @@ def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
 
 
 def linear(
-    what: str,
-    x: Sequence[float],
-    y: Sequence[float],
-    least: float = LINEAR_R2,
-    halves: Sequence[float] = (),
+    what: str, x: Sequence[float], numbers: Sequence[Number], least: float = LINEAR_R2
 ) -> Outcome:
-    """Whether y is a line of x with R² of at least `least`; its intercept is told, and the line through 0.
+    """Whether numbers are a line of x with R² of at least `least`.
 
-    `halves`: half the intervals of y. If all points lie within theirs of the line, a smaller R² leaves
-    the claim unresolved.
+    Its intercept is told, and the line through 0. Unresolved where the slope is within its interval, or
+    where R² is smaller and all points lie within their intervals of the line.
     """
-    fit = line_fit(x, y)
+    fit = line_fit(x, [one.value for one in numbers])
     half = "" if fit.intercept_half is None else f" ± {shown(fit.intercept_half)}"
     said = (
         f"{what}: R² of a line with intercept is {fit.r2:.4f} (expected at least {least:g}), slope "
         f"{shown(fit.slope)}, intercept {shown(fit.intercept)}{half}; R² of the line through the "
         f"origin is {fit.origin_r2:.4f}, slope {shown(fit.origin_slope)}; {fit.n} points"
     )
-    if fit.r2 < least and halves:
-        rests = [abs(b - fit.slope * a - fit.intercept) for a, b in zip(x, y, strict=True)]
-        if all(rest <= room for rest, room in zip(rests, halves, strict=True)):
-            more = "all lie on the line within their intervals, so that more repeats are needed"
-            return Outcome(UNRESOLVED, fit.r2, f"{said}; {more}.")
-    return decided(fit.r2 >= least, fit.r2, f"{said}.")
+    own = slope(x, numbers)
+    if fit.r2 >= least:
+        if abs(own.value) > own.half:
+            return Outcome(REPRODUCED, fit.r2, f"{said}.")
+        return Outcome(
+            UNRESOLVED, fit.r2, f"{said}; the slope is within its interval, {_told(own)}."
+        )
+    rests = [
+        Number(one.value - fit.slope * a - fit.intercept, one.half, one.spread)
+        for a, one in zip(x, numbers, strict=True)
+    ]
+    if all(abs(rest.value) <= rest.half for rest in rests):
+        furthest = max(rests, key=lambda rest: abs(rest.value) / (rest.half or math.ulp(1.0)))
+        more = f"all lie on the line within their intervals, {_told(furthest)}"
+        return Outcome(UNRESOLVED, fit.r2, f"{said}; {more}.")
+    return Outcome(NOT_REPRODUCED, fit.r2, f"{said}.")
 
 
 def text(own: Number, unit: str = "") -> str:
@@ -352,6 +432,6 @@ def _repeats(repeats: int | None) -> str:
     return f"about {repeats} repeats of each point would tell"
 
 
-def _step(numbers: Sequence[Number]) -> str:
-    ends = minus(numbers[-1], numbers[0])
-    return _needed(ends, abs(ends.value))
+def _told(own: Number) -> str:
+    """The repeats that would tell a number from 0."""
+    return _needed(own, abs(own.value))
