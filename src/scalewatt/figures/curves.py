@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,43 +14,44 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
+from scalewatt.figures.legends import (
+    entry,
+    legend_above,
+    legend_columns,
+    origin_entries,
+    series_entry,
+)
 from scalewatt.figures.points import (
     Options,
     Row,
     bar,
+    drawn_origins,
     gpu_word,
     has_value,
+    is_single,
     metadata,
     options,
     series_labels,
 )
 from scalewatt.figures.words import (
-    BAR_WORDS,
-    FILL_WORDS,
     ORIGINS,
     Quantity,
+    bar_sentence,
     device_sentence,
     excluded_sentence,
     missing_sentence,
     no_value_sentence,
     nothing_sentence,
+    null_sentence,
     origin_sentence,
     quantity,
 )
+from scalewatt.results.figure_schema import Panel
 
 MOST_IN_A_CELL = 9
 """Entries of a legend that fit into a free cell of the grid."""
 WIDEST_BAR = 1.0
 """How far an error bar may widen an axis: in parts of what the points take up, at either end."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One panel: its letter in the table, and the columns on its axes."""
-
-    letter: str
-    y_name: str
-    x_name: str = "gpus"
 
 
 @dataclass(frozen=True)
@@ -65,27 +67,14 @@ class _Context:
     options: Options
     nothing: str
     label_characters: int
+    places: dict[str, list[float]]
+    """Where the points of all panels are on each quantity of an x axis."""
+    ringed: bool
+    """Whether single runs are marked, as others are means over repeats."""
 
     def quantity(self, name: str, values: Sequence[float]) -> Quantity:
         """The quantity in column `name` in units that suit its values."""
         return quantity(name, self.word, self.model, self.metric_name).fitting(values)
-
-
-SPEEDUP_PANELS = (
-    Panel("A", "speedup"),
-    Panel("B", "metric_last"),
-    Panel("C", "energy_kwh"),
-    Panel("D", "energy_kwh", "gpu_hours"),
-)
-"""Figures 2 and 4."""
-RATE_PANELS = (
-    Panel("A", "p_gpuh_kw"),
-    Panel("B", "mean_gpu_power_w"),
-    Panel("C", "mean_cpu_socket_power_w"),
-    Panel("D", "samples_per_gpuh"),
-    Panel("E", "passes_per_gpuh"),
-)
-"""Figures 6 and 7."""
 
 
 def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> Figure:
@@ -101,17 +90,16 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
     widest = max((len(str(handle.get_label())) for handle in handles), default=0)
     in_cell = n_rows * columns > len(panels) and len(handles) <= MOST_IN_A_CELL
     in_cell = in_cell and widest <= (19 if preset.narrow else 40)
-    legend_columns = _legend_columns(handles, preset.legend_characters)
-    legend_rows = 0 if in_cell else -(-len(handles) // legend_columns)
-    sentences = _note_sentences(table, rows, context)
-    height = n_rows * panel_mm + style.lines_mm(
-        len(style.note_lines(sentences, width)) + legend_rows * 1.25 + 1, preset.text_size
-    )
+    legend_columns_ = legend_columns(handles, preset.legend_characters)
+    legend_rows = 0 if in_cell else -(-len(handles) // legend_columns_)
     with style.applied(width):
-        figure = style.new_figure(height, width)
+        figure = style.new_figure(n_rows * panel_mm, width)
         grid = figure.subplots(n_rows, columns, squeeze=False).ravel().tolist()
-        for panel, axes in zip(panels, grid, strict=False):
-            _draw_panel(axes, panel, [r for r in rows if r["panel"] == panel.letter], context)
+        cut = [
+            panel.letter
+            for panel, axes in zip(panels, grid, strict=False)
+            if _draw_panel(axes, panel, [r for r in rows if r["panel"] == panel.letter], context)
+        ]
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
         if handles and in_cell:
@@ -119,24 +107,14 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
                 handles=handles, loc="center", labelspacing=0.9, handlelength=4
             )
         elif handles:
-            figure.legend(
-                handles=handles, loc="outside upper center", ncols=legend_columns, handlelength=4
-            )
+            legend_above(figure, handles, legend_columns_, 4)
+        sentences = _note_sentences(table, rows, context, cut)
+        small = style.lines_mm(
+            len(style.note_lines(sentences, width)) + legend_rows * 1.25 + 1, preset.text_size
+        )
+        figure.set_figheight((n_rows * panel_mm + small) / style.MM_PER_INCH)
         style.notes(figure, sentences)
     return figure
-
-
-def _legend_columns(handles: Sequence[Line2D], characters: int) -> int:
-    """Into how many columns a legend's entries can go; each takes 9 characters besides its words."""
-    lengths = [len(str(handle.get_label())) + 9 for handle in handles]
-    for columns in range(len(lengths), 1, -1):
-        # As matplotlib fills them: the first ones get one more.
-        each, more = divmod(len(lengths), columns)
-        ends = [(i + 1) * each + min(i + 1, more) for i in range(columns)]
-        widths = [max(lengths[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
-        if sum(widths) <= characters:
-            return columns
-    return 1
 
 
 def _context(table: pa.Table, rows: Sequence[Row], panel_mm: float, dense: bool) -> _Context:
@@ -144,6 +122,7 @@ def _context(table: pa.Table, rows: Sequence[Row], panel_mm: float, dense: bool)
     preset = style.preset(chosen.width_mm)
     models = {row["model"] for row in rows}
     labels = series_labels(rows)
+    points = [row for row in rows if has_value(row)]
     return _Context(
         labels=labels,
         styles={s: style.series_style(index, chosen.width_mm) for index, s in enumerate(labels)},
@@ -154,30 +133,35 @@ def _context(table: pa.Table, rows: Sequence[Row], panel_mm: float, dense: bool)
         options=chosen,
         nothing=nothing_sentence(stored),
         label_characters=int((panel_mm - 12) / (0.19 * preset.label_size)),
+        places={
+            n: [p["x"] for p in points if p["x_name"] == n] for n in {p["x_name"] for p in points}
+        },
+        ringed=len({is_single(p) for p in points}) == 2,
     )
 
 
-def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context) -> None:
+def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context) -> bool:
+    """Draw one panel; whether an error bar reaches beyond its axis."""
     style.panel_letter(axes, panel.letter)
     points = [row for row in rows if has_value(row)]
     if not rows:
         style.say_instead(axes, context.nothing)
-        return
+        return False
     if not points:
         sentence = no_value_sentence(panel.y_name, context.word, context.model, context.metric_name)
         style.say_instead(axes, sentence)
-        return
-    x = context.quantity(panel.x_name, [p["x"] for p in points])
+        return False
+    places = context.places[panel.x_name]
+    x = context.quantity(panel.x_name, places)
     y = context.quantity(panel.y_name, [p["y"] for p in points])
     axes.set(xlabel=x.label, ylabel=y.label)
     for series, series_style in context.styles.items():
-        lines = _by_origin([p for p in points if p["series"] == series])
-        for origin in (*ORIGINS, None):
-            if chosen := lines.get(origin):
-                look = series_style | style.origin_style(origin, series_style["color"])
-                line = _draw_line(axes, chosen, look, x.factor, y.factor, context)
-                line.set_gid(f"points-{panel.letter}-{series}-{origin}")
-    _scale(axes, "x", x, [p["x"] * x.factor for p in points], context.dense)
+        for origin, own in _lines([r for r in rows if r["series"] == series]).items():
+            look = series_style | style.origin_style(origin, series_style["color"])
+            line = _draw_line(axes, own, look, x.factor, y.factor, context)
+            line.set_gid(f"points-{panel.letter}-{series}-{origin}")
+    # The same in all panels of one x.
+    _scale(axes, "x", x, [place * x.factor for place in places], context.dense)
     extent = [v * y.factor for v in _y_extent(points, context.options.error_bars, y)]
     if panel.y_name == "speedup":
         extent += [p["x"] for p in points]
@@ -185,35 +169,48 @@ def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context
     if panel.y_name == "speedup":
         _draw_ideal(axes)
     axes.set_ylabel(textwrap.fill(axes.get_ylabel(), context.label_characters))
+    low, high = axes.get_ylim()
+    bars = [bar(p, context.options.error_bars) or (p["y"], p["y"]) for p in points]
+    return any(end[0] * y.factor < low or end[1] * y.factor > high for end in bars)
 
 
-def _by_origin(points: Sequence[Row]) -> dict[str | None, list[Row]]:
-    """A series' points by origin; one of unknown energy belongs to the only origin there is."""
-    known = {p["energy_origin"] for p in points} - {"published", None}
-    only = known.pop() if len(known) == 1 else None
-    found: dict[str | None, list[Row]] = {}
-    for point in points:
-        found.setdefault(point["energy_origin"] or only, []).append(point)
-    return found
+def _lines(rows: Sequence[Row]) -> dict[str | None, list[Row]]:
+    """A series' rows by origin, each a line from its first to its last point, in the order of ORIGINS.
+
+    Rows without a value are in all lines of the series' own runs, to break them.
+    """
+    found: dict[str | None, list[Row]] = {origin: [] for origin in (*ORIGINS, None)}
+    for row, origin in zip(rows, drawn_origins(rows), strict=True):
+        if has_value(row):
+            found.setdefault(origin, []).append(row)
+    gaps = [row for row in rows if not has_value(row) and row["energy_origin"] != "published"]
+    for origin, points in found.items():
+        if points and origin != "published":
+            first, last = min(p["gpus"] for p in points), max(p["gpus"] for p in points)
+            points += [gap for gap in gaps if first < gap["gpus"] < last]
+        points.sort(key=lambda row: (row["gpus"], row["x"] or 0.0))
+    return {origin: points for origin, points in found.items() if points}
 
 
 def _draw_line(
     axes: Axes,
-    points: Sequence[Row],
+    rows: Sequence[Row],
     look: dict[str, Any],
     x_factor: float,
     y_factor: float,
     context: _Context,
 ) -> Line2D:
     """One series of one origin: its line with markers, error bars, and rings around single runs."""
-    ordered = sorted(points, key=lambda point: (point["gpus"], point["x"]))
-    if ordered[0]["energy_origin"] == "published":
-        look = look | {"markersize": look["markersize"] * style.preset(context.options.width_mm).scale}
-    x = [p["x"] * x_factor for p in ordered]
-    y = [p["y"] * y_factor for p in ordered]
+    if rows[0]["energy_origin"] == "published":
+        look = look | {
+            "markersize": look["markersize"] * style.preset(context.options.width_mm).scale
+        }
+    # NaN breaks the line.
+    x = [p["x"] * x_factor if has_value(p) else math.nan for p in rows]
+    y = [p["y"] * y_factor if has_value(p) else math.nan for p in rows]
     (line,) = axes.plot(x, y, **look, zorder=3 if look["marker"] != "x" else 4)
     kind = context.options.error_bars
-    ends = {i: found for i, p in enumerate(ordered) if (found := bar(p, kind)) is not None}
+    ends = {i: found for i, p in enumerate(rows) if (found := bar(p, kind)) is not None}
     if ends:
         axes.errorbar(
             [x[i] for i in ends],
@@ -229,13 +226,9 @@ def _draw_line(
             capthick=0.8,
             zorder=2,
         )
-    if any((p["n_repeats"] or 1) > 1 for p in points):
-        _draw_rings(axes, [(x[i], y[i]) for i, p in enumerate(ordered) if _single(p)], look)
+    if context.ringed:
+        _draw_rings(axes, [(x[i], y[i]) for i, p in enumerate(rows) if is_single(p)], look)
     return line
-
-
-def _single(point: Row) -> bool:
-    return bool((point["n_repeats"] or 1) == 1)
 
 
 def _exact(point: Row) -> bool:
@@ -293,41 +286,23 @@ def _handles(rows: Sequence[Row], context: _Context, preset: style.Preset) -> li
     """The legend's entries: all series once, the ideal line, and what origins look like."""
     widest = preset.legend_characters - 9
     handles = [
-        _series_handle(rows, s, textwrap.fill(label, widest), context.styles[s])
+        series_entry(rows, s, textwrap.fill(label, widest), context.styles[s])
         for s, label in context.labels.items()
     ]
     if any(row["y_name"] == "speedup" and has_value(row) for row in rows):
-        handles.append(_handle("ideal: S(n) = n", linestyle=(0, (4, 3)), color=style.GREY))
-    origins = [o for o in ORIGINS if any(r["energy_origin"] == o for r in rows)]
-    if len(origins) > 1:
-        handles += [_origin_handle(origin, preset.scale) for origin in origins]
-    return handles
+        handles.append(entry("ideal: S(n) = n", linestyle=(0, (4, 3)), color=style.GREY))
+    return handles + origin_entries(rows, preset.width_mm)
 
 
-def _handle(label: str, **line: Any) -> Line2D:
-    return Line2D([], [], label=label, **line)
-
-
-def _series_handle(
-    rows: Sequence[Row], series: str, label: str, series_style: dict[str, Any]
-) -> Line2D:
-    origins = [row["energy_origin"] for row in rows if row["series"] == series]
-    own = next((origin for origin in origins if origin != "published"), "published")
-    return _handle(label, **(series_style | style.origin_style(own, series_style["color"])))
-
-
-def _origin_handle(origin: str, scale: float) -> Line2D:
-    base = {"color": style.GREY, "marker": "o", "linestyle": "none", "markersize": 5 * scale}
-    label = f"{FILL_WORDS[origin]}: {origin}"
-    return _handle(label, **(base | style.origin_style(origin, style.GREY)))
-
-
-def _note_sentences(table: pa.Table, rows: Sequence[Row], context: _Context) -> list[str]:
+def _note_sentences(
+    table: pa.Table, rows: Sequence[Row], context: _Context, cut: Sequence[str]
+) -> list[str]:
     stored = metadata(table)
     counts = "n counts processes." if context.word == "processes" else "n counts GPUs."
     return [
         f"{origin_sentence(rows)} {counts} {device_sentence(rows)}",
-        _bar_sentence(rows, context),
+        _bar_sentence(rows, context, cut),
+        _shared_sentence(rows),
         _null_sentence(rows, context.labels),
         missing_sentence(stored.get("missing", [])),
         excluded_sentence(stored.get("excluded", [])),
@@ -335,28 +310,17 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row], context: _Context) -> 
     ]
 
 
-def _bar_sentence(rows: Sequence[Row], context: _Context) -> str:
+def _bar_sentence(rows: Sequence[Row], context: _Context, cut: Sequence[str]) -> str:
     """Which error bars are drawn, which points have none and why."""
     kind = context.options.error_bars
     points = [row for row in rows if has_value(row)]
-    if not points:
-        return ""
     bare = [p for p in points if bar(p, kind) is None]
-    singles = [p for p in points if _single(p)]
-    if len(singles) == len(points):
-        return "No error bars: each point is a single run."
-    ringed = " Ringed: single runs." if singles else ""
-    if kind == "none":
-        return f"Error bars are not drawn.{ringed}"
-    if len(bare) == len(points):
-        return f"No error bars: not known ({BAR_WORDS[kind]}).{ringed}"
-    said = f"Error bars: {BAR_WORDS[kind]}"
-    lacking = dict.fromkeys(p["panel"] for p in bare if not _single(p) and not _exact(p))
-    if lacking:
-        said += f"; not known for all points of {_panels(lacking)}"
-    cut = [panel for panel, own in _by_panel(points).items() if _is_cut(own, context)]
+    lacking = dict.fromkeys(p["panel"] for p in bare if not is_single(p) and not _exact(p))
+    said = f"; not known for all points of {_panels(lacking)}" if lacking else ""
     said += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
-    return f"{said}.{ringed}"
+    singles = sum(map(is_single, points))
+    sentence = bar_sentence(kind, len(points), singles, len(points) - len(bare), said)
+    return sentence + (" Ringed: single runs." if context.ringed else "")
 
 
 def _panels(letters: Iterable[str]) -> str:
@@ -364,20 +328,15 @@ def _panels(letters: Iterable[str]) -> str:
     return f"panel{'s' * (len(named) > 1)} {', '.join(named)}"
 
 
-def _by_panel(points: Sequence[Row]) -> dict[str, list[Row]]:
-    panels: dict[str, list[Row]] = {}
-    for point in points:
-        panels.setdefault(point["panel"], []).append(point)
-    return panels
-
-
-def _is_cut(points: Sequence[Row], context: _Context) -> bool:
-    """Whether an error bar of a panel reaches beyond what its axis shows."""
-    kind = context.options.error_bars
-    ends = [end for p in points for end in bar(p, kind) or ()]
-    shown = context.quantity(points[0]["y_name"], [p["y"] for p in points])
-    extent = _y_extent(points, kind, shown)
-    return bool(ends) and (min(ends) < min(extent) or max(ends) > max(extent))
+def _shared_sentence(rows: Sequence[Row]) -> str:
+    """Whether markers cover each other, as series have a configuration in common."""
+    owners: dict[str, set[str]] = {}
+    for row in rows:
+        if has_value(row) and row["energy_origin"] != "published":
+            owners.setdefault(row["configuration"], set()).add(row["series"])
+    if all(len(series) == 1 for series in owners.values()):
+        return ""
+    return "A configuration that several series share has a marker of each, one upon the other."
 
 
 def _null_sentence(rows: Sequence[Row], labels: dict[str, str]) -> str:
@@ -387,8 +346,9 @@ def _null_sentence(rows: Sequence[Row], labels: dict[str, str]) -> str:
     for row in rows:
         if not has_value(row) and row["panel"] in drawn:
             lacking.setdefault((row["panel"], row["series"]), []).append(row["gpus"])
-    parts = [
-        f"{panel}: {labels[series]} at n = {', '.join(map(str, sorted(counts)))}"
-        for (panel, series), counts in lacking.items()
-    ]
-    return f"Runs without a value – {'; '.join(parts)}." if parts else ""
+    return null_sentence(
+        [
+            (panel, f"{labels[series]} at n = {', '.join(map(str, sorted(counts)))}")
+            for (panel, series), counts in lacking.items()
+        ]
+    )

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 from scalewatt.errors import InputError
 from scalewatt.files import atomic_path
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FIGURES = range(1, 8)
 NAMED = ("variants", "breakdown", "learning", "pareto")
@@ -41,14 +36,5 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     paths = style.save(module.draw(table), stem)
     csv_path = stem.with_name(f"{stem.name}.csv")
     with atomic_path(csv_path) as temporary:
-        pc.write_csv(_plotted(figure, table, module), temporary)
+        pc.write_csv(module.plotted(table), temporary)
     return [*paths, csv_path]
-
-
-def _plotted(figure: int | str, table: pa.Table, module: ModuleType) -> pa.Table:
-    from scalewatt.figures import points
-
-    if isinstance(figure, str):
-        found: pa.Table = module.plotted(table)
-        return found
-    return points.plotted(figure, table)

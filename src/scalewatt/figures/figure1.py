@@ -66,6 +66,14 @@ def draw(table: pa.Table) -> Figure:
     return figure
 
 
+def plotted(table: pa.Table) -> pa.Table:
+    """The rows that are drawn: the first series of each cell, where its points are many some of them."""
+    rows = table.to_pylist()
+    cells = ([row for row in rows if _rules(row) == rules] for rules in _CELLS)
+    chosen = [_thinned(_series(inside)[0]) for inside in cells if inside]
+    return pa.Table.from_pylist([row for shown in chosen for row in shown], table.schema)
+
+
 def _rules(row: Row) -> tuple[str, str]:
     return row["dataset_rule"], row["batch_rule"]
 

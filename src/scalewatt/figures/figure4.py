@@ -5,9 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-from scalewatt.figures.curves import SPEEDUP_PANELS, draw_curves
+from scalewatt.figures.curves import draw_curves
+from scalewatt.figures.points import plotted as plotted
+from scalewatt.results.figure_schema import PANELS
 
 
 def draw(table: pa.Table) -> Figure:
     """Speed-up, Z500 RMSE and energy against n, and energy against GPU hours."""
-    return draw_curves(table, SPEEDUP_PANELS)
+    return draw_curves(table, PANELS["figure4"])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -189,3 +190,8 @@ def _window_sentence(window_s: float | None, rows: Sequence[Row]) -> str:
             "(power_window_s) they would compare."
         )
     return "Points: samples as recorded."
+
+
+def plotted(table: pa.Table) -> pa.Table:
+    """The samples that are drawn: those with a power."""
+    return table.filter(pc.is_valid(table["power_w"]))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-from scalewatt.figures.curves import RATE_PANELS, draw_curves
+from scalewatt.figures.curves import draw_curves
+from scalewatt.figures.points import plotted as plotted
+from scalewatt.results.figure_schema import PANELS
 
 
 def draw(table: pa.Table) -> Figure:
     """Energy, samples and passes per GPU hour and mean device powers against n."""
-    return draw_curves(table, RATE_PANELS)
+    return draw_curves(table, PANELS["figure6"])

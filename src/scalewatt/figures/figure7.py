@@ -5,9 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-from scalewatt.figures.curves import RATE_PANELS, draw_curves
+from scalewatt.figures.curves import draw_curves
+from scalewatt.figures.points import plotted as plotted
+from scalewatt.results.figure_schema import PANELS
 
 
 def draw(table: pa.Table) -> Figure:
     """The panels of figure 6 for FourCastNet's series."""
-    return draw_curves(table, RATE_PANELS)
+    return draw_curves(table, PANELS["figure7"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from scalewatt.results.metadata import metadata as metadata
 
 Row = dict[str, Any]
 
@@ -33,12 +34,6 @@ def read_figure_table(figure: int | str, path: Path) -> pa.Table:
     return read_checked(path, _schema_of(figure), unique=POINT_KEY if curves else ())
 
 
-def metadata(table: pa.Table) -> dict[str, Any]:
-    """The table's own notes: figure, campaign, missing, notes, gpu_word (all may be absent)."""
-    stored = (table.schema.metadata or {}).get(b"scalewatt")
-    return json.loads(stored) if stored else {}
-
-
 @dataclass(frozen=True)
 class Options:
     """How the campaign wants a figure drawn (its entry's keys of the same names)."""
@@ -55,16 +50,23 @@ def options(table: pa.Table) -> Options:
     return Options(**{name: value for name, value in stored.items() if name in names})
 
 
-def bar(row: Row, kind: str) -> tuple[float, float] | None:
-    """The ends of a point's error bar of a kind (words.BAR_WORDS); None without; single runs have none."""
-    if kind == "none" or (row["n_repeats"] or 1) == 1 or row["y"] is None:
+def bar(row: Row, kind: str, axis: str = "y") -> tuple[float, float] | None:
+    """The ends of a point's error bar of a kind (words.BAR_WORDS) along an axis; None without one, as
+    of a single run."""
+    middle = row[axis]
+    if kind == "none" or is_single(row) or middle is None:
         return None
     if kind == "interval":
-        low, high = row["y_low"], row["y_high"]
+        low, high = row[f"{axis}_low"], row[f"{axis}_high"]
     else:
-        half = row["y_sd" if kind == "sd" else "y_population_sd"]
-        low, high = (None, None) if half is None else (row["y"] - half, row["y"] + half)
+        half = row[f"{axis}_{kind}"]
+        low, high = (None, None) if half is None else (middle - half, middle + half)
     return None if low is None or high is None else (low, high)
+
+
+def is_single(row: Row) -> bool:
+    """Whether a point stands for one run."""
+    return bool((row["n_repeats"] or 1) == 1)
 
 
 def gpu_word(table: pa.Table) -> str:
@@ -72,20 +74,22 @@ def gpu_word(table: pa.Table) -> str:
     return str(metadata(table).get("gpu_word", "GPUs"))
 
 
-def plotted(number: int, table: pa.Table) -> pa.Table:
-    """The rows that are drawn as points: those that have a value (and a place on the x axis)."""
+def plotted(table: pa.Table) -> pa.Table:
+    """The rows that are drawn as points: those with a place on both axes."""
     import pyarrow.compute as pc
 
-    if number == 1:
-        return table
-    if number == 5:
-        return table.filter(pc.is_valid(table["power_w"]))
     return table.filter(pc.and_(pc.is_valid(table["x"]), pc.is_valid(table["y"])))
 
 
 def has_value(row: Row) -> bool:
     """Whether a row of a curve table is a point."""
     return row["x"] is not None and row["y"] is not None
+
+
+def blocks_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each model and phase, in the table's order."""
+    kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
+    return [[r for r in rows if (r["model"], r["phase"]) == kind] for kind in kinds]
 
 
 def drawn_origins(rows: Sequence[Row]) -> list[str | None]:

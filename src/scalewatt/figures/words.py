@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewatt.results.text_tables import UNEQUAL_SCOPES
+from scalewatt.results.text_tables import UNEQUAL_SCOPES, shortened_ids
 
 ORIGINS = ("measured", "estimated", "simulated", "published", "mixed")
 FILL_WORDS = {
@@ -18,13 +18,14 @@ FILL_WORDS = {
     "mixed": "markers filled below",
 }
 
-
 BAR_WORDS = {
     "interval": "95 % t interval of the mean over repeats",
     "sd": "sample standard deviation over repeats",
     "population_sd": "population standard deviation over repeats, as the paper prints",
 }
 """What error bars may be, by the campaign's word for it; `none` is the fourth."""
+KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
+"""Device kinds."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,19 @@ def metric_label(model: str | None, metric_name: str | None = None) -> str:
         return METRIC_LABELS[name]
     words = name.removesuffix("_percent").replace("_", " ")
     return words[:1].upper() + words[1:] + (" (%)" if name.endswith("_percent") else "")
+
+
+def metric_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The metric's axis label for rows of one model (keys model, metric_name)."""
+    named = {row["metric_name"] for row in rows if row["metric_name"]}
+    return metric_label(rows[0]["model"], SEVERAL if len(named) > 1 else next(iter(named), None))
+
+
+def goal_sentence(blocks: Iterable[Sequence[Mapping[str, Any]]]) -> str:
+    """Which metrics are better the larger they are, of the rows of each model and phase; usually none is."""
+    larger = [own for own in blocks if any(row["metric_goal"] == "max" for row in own)]
+    named = dict.fromkeys(f"{metric_words(own)} of {own[0]['model']}" for own in larger)
+    return f"Larger is better: {', '.join(named)}." if named else ""
 
 
 def quantity(
@@ -185,18 +199,7 @@ def device_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def missing_sentence(missing: Sequence[str]) -> str:
     """The configurations without a finished run; ids that differ only in n share one entry."""
-    if not missing:
-        return ""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for configuration in missing:
-        match = re.fullmatch(r"(.*-n)(\d{3,})(-.*)", configuration)
-        before, count, after = match.groups() if match else (configuration, "", "")
-        groups.setdefault((before, after), []).append(count)
-    names = [
-        before + (counts[0] if len(counts) == 1 else "{" + ",".join(counts) + "}") + after
-        for (before, after), counts in groups.items()
-    ]
-    return f"No finished run, so no point: {', '.join(names)}."
+    return f"No finished run, so no point: {', '.join(shortened_ids(missing))}." if missing else ""
 
 
 def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
@@ -211,15 +214,50 @@ def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
 
 def nothing_sentence(stored: Mapping[str, Any], what: str = "series") -> str:
     """Why a panel has no run at all, from the table's metadata."""
-    if stored.get("excluded") and not stored.get("missing"):
+    if stored.get("missing"):
+        # Without results_only a table waits for all of its configurations.
+        return f"No run of these {what} has finished; with results_only none is started."
+    if stored.get("excluded"):
         return f"All finished runs of these {what} are excluded."
     return f"No run of these {what} has finished."
 
 
-_INSTANTANEOUS = re.compile(r"\b(A100|A800|A30|GA100|V100|P100|P40|T4|K80)\b")
+def bar_sentence(kind: str, points: int, singles: int, barred: int, said: str = "") -> str:
+    """Which error bars are drawn, and why some or all points have none.
+
+    Of so many points in all, single runs and points with a bar; `said` stands before the full stop.
+    """
+    if not points:
+        return ""
+    if singles == points:
+        return "No error bars: each point is a single run."
+    if kind == "none":
+        return "Error bars are not drawn."
+    if not barred:
+        return f"No error bars: not known ({BAR_WORDS[kind]})."
+    return f"Error bars: {BAR_WORDS[kind]}{said}."
+
+
+def null_sentence(lacking: Sequence[tuple[str, str]]) -> str:
+    """What has no value in which panels, from (panel, what) pairs; panels that lack the same share an
+    entry."""
+    by_panel: dict[str, list[str]] = {}
+    for panel, what in lacking:
+        by_panel.setdefault(panel, []).append(what)
+    panels: dict[tuple[str, ...], list[str]] = {}
+    for panel, found in by_panel.items():
+        panels.setdefault(tuple(dict.fromkeys(found)), []).append(panel)
+    parts = [f"{', '.join(letters)}: {', '.join(found)}" for found, letters in panels.items()]
+    return f"Runs without a value – {'; '.join(parts)}." if parts else ""
+
+
+# Averaged from Ampere on, but for GA100.
+_INSTANTANEOUS = re.compile(
+    r"\b(A100|A800|A30|GA100|V100S?|P100|P40|T4|K80|Quadro RTX \d000|TITAN RTX|RTX 20\d\d)\b"
+)
 _AVERAGED = re.compile(
     r"\b(A2|A10|A10G|A16|A40|L4|L40S?|H100|H800|H200|H20|GH200|B100|B200|B300|GB200|GB300"
-    r"|RTX [A-Z]?(?:[2-6]000|[345]0\d\d))\b"
+    r"|RTX A\d{3,4}|RTX \d{4}(?: SFF)? Ada|RTX [345]0\d\d|RTX PRO \d{4})\b"
 )
 
 
