@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.definitions import runs_definition, table_definition
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Campaign, Configuration
+from scalewatt.claims.listing import TABLE as CLAIMS
+from scalewatt.claims.model import read_claims
 from scalewatt.results.comparisons import comparison_rows
 from scalewatt.results.derived import with_model_energies
 from scalewatt.results.figure_tables import builder
@@ -160,12 +163,22 @@ def write_provenance(folder: Path, run: Row, **more: Any) -> None:
     _write(path, lambda there: there.write_text(json.dumps(said | more)))
 
 
-def made_claims(verdicts: Iterable[tuple[str, str]]) -> list[Row]:
-    """Claims with these ids and verdicts."""
-    return [
-        {"id": id_, "verdict": verdict, "value": 1.0, "expected": "1 (±5 %)", "detail": "It is 1."}
-        for id_, verdict in verdicts
+def claims_table(verdicts: Iterable[Sequence[str]]) -> pa.Table:
+    """The table of claims with these ids and verdicts, and values where given."""
+    of_id = {claim.id: claim for claim in read_claims()}
+    rows = [
+        {"id": id_, "verdict": verdict, "value": value[0] if value else "1"}
+        | {"expected": "1 (±5 %)", "detail": "It is 1."}
+        | {"kind": of_id[id_].kind, "figure": of_id[id_].figure, "claim": of_id[id_].text}
+        for id_, verdict, *value in verdicts
     ]
+    notes = ["Checked on campaign demo.", "3 claims; by results 1; by specs 1."]
+    return with_metadata(pa.Table.from_pylist(rows, schema=CLAIMS), {"notes": notes})
+
+
+def write_claims(folder: Path, verdicts: Iterable[Sequence[str]]) -> None:
+    """Write the table of claims."""
+    pq.write_table(claims_table(verdicts), folder / "tables" / "claims.parquet")
 
 
 def devices_of(campaign: Campaign) -> list[Any]:

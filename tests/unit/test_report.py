@@ -18,19 +18,36 @@ import pytest
 from figure_tables import any_table
 from hypothesis import given
 from hypothesis import strategies as st
-from report_results import demo, made_claims, made_runs, paper, write_provenance, write_results
+from report_results import (
+    claims_table,
+    demo,
+    made_runs,
+    paper,
+    write_claims,
+    write_provenance,
+    write_results,
+)
 
 from scalewatt.campaign.cluster import load_cluster
+from scalewatt.claims.slips import FURTHER
 from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.report.captions import caption
+from scalewatt.report.claims import claims_of
 from scalewatt.report.definition import Definition, parse_definition, report_definition
-from scalewatt.report.grids import Cell, Column, grid, stored
+from scalewatt.report.grids import Cell, Column, grid, said, stored, texts
 from scalewatt.report.numbers import number, unit_for, with_interval, with_unit
+from scalewatt.report.quality import quality
 from scalewatt.report.report import write_report
 from scalewatt.report.source import MOST_SVG_BYTES, Results
-from scalewatt.report.summary import comparison_sentences, missing_runs, scaling_sentences
+from scalewatt.report.summary import (
+    comparison_sentences,
+    facts,
+    missing_runs,
+    scaling_sentences,
+)
 from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
+from scalewatt.results.idle import IDLE
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = demo()
@@ -161,6 +178,20 @@ def test_a_definition_with_an_unknown_key_is_refused() -> None:
         parse_definition([])
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("planned", value) for value in (3, ["a"], {"a": "3"}, {"a": -1}, {"a": True})),
+        *(("figures", value) for value in ("figure2", [2], None)),
+        ("basis", "text"),
+        *((key, 3) for key in ("campaign", "profile", "campaign_file", "currency", "results_only")),
+    ],
+)
+def test_a_definition_with_a_value_of_another_type_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(InputError, match=rf"no definition of a report \({key} is .*; expected "):
+        parse_definition({"campaign": "demo", key: value})
+
+
 # --- summary --------------------------------------------------------------------------------------
 
 
@@ -214,13 +245,30 @@ def scaled(**changes: Any) -> dict[str, Any]:
 
 def test_scaling_is_said_of_the_widest_span_with_its_interval() -> None:
     first = scaled(gpus=1, speedup=1.0, energy_ratio=1.0)
-    said = scaling_sentences([first, scaled(speedup_low=5.5, speedup_high=6.5)], "GPUs")
-    assert said == [
-        "The widest span, 1 to 8 GPUs (s): speed-up 6 (95 % interval 5.5 to 6.5), 75 % of the "
-        "ideal, with 1.5 times the energy."
+    ends = {"speedup_low": 5.5, "speedup_high": 6.5, "energy_ratio_low": 1, "energy_ratio_high": 2}
+    assert scaling_sentences([first, scaled(**ends)], "GPUs") == [
+        "The widest span of a series, 1 to 8 GPUs: speed-up 6 [95 % interval 5.5 to 6.5] (s), 75 % "
+        "of the ideal.",
+        "The largest n of a series with a fixed dataset took 1.5 [95 % interval 1 to 2] (s) times "
+        "the energy of its smallest n.",
     ]
     single = scaling_sentences([first, scaled()], "GPUs")
     assert single[-1] == "A ratio without an interval rests on a single run."
+
+
+def test_all_series_of_the_widest_span_stand_in_the_summary_and_not_the_best_alone() -> None:
+    ends = {"speedup_low": 5.5, "speedup_high": 6.5, "energy_ratio_low": 1, "energy_ratio_high": 2}
+    rows = [
+        scaled(series=series, **ends) | {"speedup": speedup, "efficiency": speedup / gpus}
+        | {"gpus": gpus, "energy_ratio": ratio}
+        for series, gpus, speedup, ratio in
+        (("good", 8, 6.0, 1.2), ("bad", 8, 4.0, 1.5), ("short", 4, 3.9, 1.1))
+    ]  # fmt: skip
+    speedups, energies = scaling_sentences(rows, "GPUs")
+    assert "speed-up 4 [95 % interval 5.5 to 6.5] (bad) to 6 [" in speedups
+    assert "(good), 50 to 75 % of the ideal, over 2 series." in speedups
+    assert "took 1.1 [95 % interval 1 to 2] (short) to 1.5 [95 % interval" in energies
+    assert energies.endswith("(bad) times the energy of its smallest n, over 3 series.")
 
 
 def test_series_whose_dataset_grows_have_no_speed_up_in_the_summary() -> None:
@@ -230,17 +278,59 @@ def test_series_whose_dataset_grows_have_no_speed_up_in_the_summary() -> None:
 def compared(**changes: Any) -> dict[str, Any]:
     row = {"device": "h100", "baseline_device": "a100", "quantity": "energy_kwh", "ratio": 0.5}
     row |= {"energy_scope": "gpu+cpu", "margin": 0.05, "verdict": "unresolved", "n_repeats": 1}
+    row |= {"energy_origin": "measured", "spread": 0.04}
     return row | {"baseline_n_repeats": 1, "repeats_needed": 6} | changes
 
 
 def test_devices_that_cannot_be_told_apart_are_not_called_equal() -> None:
     rows = [compared(), compared(ratio=0.6, verdict="different")]
     assert comparison_sentences(rows) == [
-        "The same training on h100 and on a100 (2 pairs): energy over gpu+cpu on h100 0.5 to 0.6 "
-        "times that on a100; different: 1, cannot be resolved: 1 (from 1 run of each; 6 would do)."
+        "The same training on h100 and on a100 (2 pairs): energy (measured, gpu+cpu) on h100 0.5 to "
+        "0.6 times that on a100; different: 1, cannot be resolved: 1 (from 1 run of each; were these "
+        "ratios the true ones, 6 would do)."
     ]
     (same,) = comparison_sentences([compared(verdict="equivalent", repeats_needed=None)])
     assert "equivalent within 5 %: 1." in same
+
+
+def test_repeats_that_would_do_are_promised_of_no_pair_that_needs_too_many() -> None:
+    rows = [compared(), compared(repeats_needed=None, n_repeats=3, baseline_n_repeats=2)]
+    (said,) = comparison_sentences(rows)
+    assert "cannot be resolved: 2 (from 1 to 2 runs of each;" in said
+    assert "over 1000 would do)" in said and "6 would do" not in said
+    (said,) = comparison_sentences([compared(), compared(spread=None, repeats_needed=None)])
+    assert "6 for 1 of them would do)" in said
+    (said,) = comparison_sentences([compared(spread=None, repeats_needed=None)])
+    assert "no spread is known, so neither how many would do" in said
+
+
+def test_ratios_of_energies_of_unequal_scope_or_origin_stand_in_sentences_of_their_own() -> None:
+    rows = [
+        compared(),
+        compared(energy_scope="gpu", ratio=0.7),
+        compared(energy_origin="estimated"),
+    ]
+    said = comparison_sentences(rows)
+    assert ["(1 pair): energy (measured, gpu+cpu) on h100 0.5 times" in one for one in said] == [
+        True, False, False,
+    ]  # fmt: skip
+    assert "energy (measured, gpu) on h100 0.7 times" in said[1]
+    assert "energy (estimated, gpu+cpu) on h100 0.5 times" in said[2]
+
+
+def test_hours_of_different_devices_are_never_added_up() -> None:
+    runs = [run | {"device": "other"} if run["gpus"] == 4 else run for run in made_runs(DEMO)]
+    found = {words: value for words, value, _ in facts(Definition("demo"), runs, "GPU hours")}
+    assert "GPU hours" not in found
+    for device in ("local", "other"):
+        total = sum(run["gpu_hours"] for run in runs if run["device"] == device)
+        assert found[f"GPU hours, {device}"] == with_unit(total, "h")
+
+
+def test_a_campaign_whose_runs_are_all_excluded_says_so(own: Path, tmp_path: Path) -> None:
+    runs = made_runs(DEMO, lambda run: run | {"excluded": "a test"})
+    page = report(write_results(own, DEMO, runs), tmp_path / "report.html")
+    assert "No run counts, as all are excluded." in page.text
 
 
 # --- figures and tables ---------------------------------------------------------------------------
@@ -268,8 +358,7 @@ def test_what_a_campaign_does_not_have_is_not_offered(results: Path, tmp_path: P
 
 
 def test_excluded_and_missing_runs_are_in_the_captions(page: Page) -> None:
-    assert "Excluded: 1 run (" in page.text
-    assert f"{OUT}/2: the fan of the node failed" in page.text
+    assert f"Excluded: {OUT}/2 (the fan of the node failed)." in page.text
 
 
 def test_a_large_svg_gives_way_to_a_smaller_png(tmp_path: Path) -> None:
@@ -314,6 +403,12 @@ def test_commands_make_each_part_again(results: Path, tmp_path: Path) -> None:
     for target in ("figure2", "table1", "tables", "run_pages", "report"):
         command = f"snakemake --profile profiles/horeka {target} --config campaign={mine}"
         assert command in page.text
+    assert "all --report snakemake-report.html" in page.text
+
+
+def test_every_run_says_where_its_page_is(page: Page) -> None:
+    assert f"figures/runs/{LOST}/1.pdf" in page.text
+    assert f"figures/runs/{OUT}/2.pdf" in page.text
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -321,18 +416,48 @@ def test_commands_make_each_part_again(results: Path, tmp_path: Path) -> None:
 
 def test_claims_stand_by_verdict_with_their_words(own: Path, tmp_path: Path) -> None:
     assert "claims" not in report(own, tmp_path / "a.html").ids
-    claims = made_claims([("A01", "reproduced"), ("A02", "not_testable"), ("A03", "not_testable")])
-    (own / "tables" / "claims.json").write_text(json.dumps(claims))
+    write_claims(own, [("A01", "reproduced"), ("A02", "not_testable"), ("A03", "not_testable")])
     page = report(own, tmp_path / "b.html")
     assert "Reproduced : 1 claim Not testable here : 2 claims" in page.text
     assert "Energy is approximately linear in consumed GPU hours within one series" in page.text
+    assert "Claims, not testable here as CSV" in page.text
     assert [row["claim"] for row in page.rows("demo-claims-not_testable.csv")] == ["A02", "A03"]
 
 
-@pytest.mark.parametrize("content", [{"id": "A01"}, [{"id": "A01"}], ["A01"]])
-def test_what_is_no_list_of_claims_is_named(own: Path, tmp_path: Path, content: Any) -> None:
-    (own / "tables" / "claims.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"claims\.json: entry 1 is no claim; expected"):
+def test_claims_say_on_what_they_were_checked_and_what_decides_them(
+    own: Path, tmp_path: Path
+) -> None:
+    write_claims(own, [("A01", "reproduced"), ("B01", "reproduced"), ("X01", "slip")])
+    page = report(own, tmp_path / "report.html")
+    assert "Checked on campaign demo. 3 claims; by results 1; by specs 1." in page.text
+    by = {row["claim"]: row["decided by"] for row in page.rows("demo-claims-reproduced.csv")}
+    assert by == {"A01": "results", "B01": "specs and provenance"}
+    (slip,) = page.rows("demo-claims-slip.csv")
+    assert slip["decided by"] == ""
+
+
+def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_path: Path) -> None:
+    write_claims(own, [("A01", "reproduced")])
+    page = report(own, tmp_path / "report.html")
+    for slip in FURTHER:
+        assert page.text.count(f"{slip.says} {slip.reading}") == 1
+
+
+def test_what_was_found_is_sorted_by_its_number() -> None:
+    made = claims_of(claims_table([("A01", "reproduced", value) for value in ("0.5", "0.45", "a")]))
+    assert [row[3] for row in made.verdicts[0].grid.rows] == [
+        Cell("0.5", 0.5), Cell("0.45", 0.45), Cell("a"),
+    ]  # fmt: skip
+
+
+def test_a_table_of_claims_that_is_none_is_named(own: Path, tmp_path: Path) -> None:
+    table = claims_table([("A01", "reproduced"), ("A02", "slip")])
+    path = own / "tables" / "claims.parquet"
+    pq.write_table(table.drop_columns(["verdict"]), path)
+    with pytest.raises(InputError, match=r"claims\.parquet: lacks the column verdict"):
+        report(own, tmp_path / "report.html")
+    pq.write_table(pa.concat_tables([table, table[:1]]), path)
+    with pytest.raises(InputError, match=r"claims\.parquet: row 3 stands for the same as row 1"):
         report(own, tmp_path / "report.html")
 
 
@@ -367,6 +492,63 @@ def test_flags_are_counted_and_coverage_is_never_rounded_up(own: Path, tmp_path:
     assert "rest on a single run" in page.text
 
 
+def test_what_no_node_has_a_sensor_of_is_no_doubt(own: Path, tmp_path: Path) -> None:
+    absent = json.dumps([{"code": "absent", "device": None, "detail": "gpu"}])
+    runs = made_runs(DEMO, lambda run: run | {"flags": absent})
+    page = report(write_results(own, DEMO, runs), tmp_path / "report.html")
+    assert "No run has a flag of doubt." in page.text
+
+
+def test_runs_without_energy_are_no_kind_of_energy(page: Page) -> None:
+    assert "All energies that are known are of one origin and scope: estimated, cpu." in page.text
+    assert not any("scopes" in name for name in page.downloads)
+
+
+def test_texts_with_units_are_sorted_by_what_they_stand_for() -> None:
+    runs = [
+        run | {"energy_kwh": None, "recorded_energy_kwh": kwh, "coverage": share}
+        for run, kwh, share in zip(made_runs(DEMO), (1.2, 0.042), (0.999, 0.9985), strict=False)
+    ]
+    parts = {part.heading: part.grid for part in quality(definition(), runs, [])}
+    lost, covered = parts["Runs without energy"], parts["Coverage"]
+    assert lost and [row[2] for row in lost.rows] == [Cell("1.2 kWh", 1.2), Cell("42 Wh", 0.042)]
+    assert covered and [row[2] for row in covered.rows] == [
+        Cell("99.85 %", 0.9985), Cell("99.9 %", 0.999),
+    ]  # fmt: skip
+
+
+def idle_power(**changes: Any) -> dict[str, Any]:
+    return dict.fromkeys(IDLE.names) | {
+        "campaign": "demo", "device": "local", "device_kind": "cpu", "devices": 1, "repeats": 2,
+        "mean_w": 40.0, "mean_per_device_w": 40.0, "energy_origin": "estimated", "flags": "[]",
+    } | changes  # fmt: skip
+
+
+def test_idle_powers_stand_with_their_doubts(own: Path, tmp_path: Path) -> None:
+    busy = {"code": "not_idle", "device": "CPU_BUSY", "detail": "repeat 1: n0: cpu 86 % busy"}
+    assert "No idle power was measured" in report(own, tmp_path / "a.html").text
+    rows = [idle_power(), idle_power(device_kind="ram", mean_w=None, mean_per_device_w=None)]
+    rows[1]["flags"] = json.dumps([busy])
+    pq.write_table(pa.Table.from_pylist(rows, schema=IDLE), own / "tables" / "idle.parquet")
+    page = report(own, tmp_path / "b.html")
+    assert "1 of 2 idle powers can be stated." in page.text
+    cpu, ram = page.rows("demo-idle.csv")
+    assert (cpu["W per device"], cpu["doubts"]) == ("40", "")
+    assert ram["W per device"] == "" and "busy during an idle probe" in ram["doubts"]
+    assert "cpu 86 % busy" in ram["doubts"]
+    assert "idle_probe" in page.text
+
+
+def test_runs_that_took_less_than_idle_devices_are_named() -> None:
+    runs = [run | {"net_energy_kwh": 0.1} for run in made_runs(DEMO)]
+    runs[3]["net_energy_kwh"] = -0.1
+    says = {part.heading: part.says for part in quality(definition(), runs, [idle_power()])}
+    name = f"{runs[3]['configuration']}/{runs[3]['repeat']}"
+    assert says["Idle baseline"].endswith(
+        f"1 run took less than idle devices would have used, so their baseline is too high: {name}."
+    )
+
+
 def test_what_nothing_is_wrong_with_is_said_so(own: Path, tmp_path: Path) -> None:
     page = report(own, tmp_path / "report.html")
     for sentence in (
@@ -374,8 +556,8 @@ def test_what_nothing_is_wrong_with_is_said_so(own: Path, tmp_path: Path) -> Non
         "No run is excluded.",
         "The energy of every run is known.",
         "Power is known for all device seconds of 22 of 22 runs.",
-        "No run has a flag.",
-        "All energies are of one origin and scope: estimated, cpu.",
+        "No run has a flag of doubt.",
+        "All energies that are known are of one origin and scope: estimated, cpu.",
     ):
         assert sentence in page.text
 
@@ -456,7 +638,7 @@ def spoiled(name: str, spoil: Callable[[pa.Table], pa.Table]) -> Callable[[Path]
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "complaint"),
     [
         (lambda r: (r / "tables/runs.parquet").write_bytes(b"no"), r"runs\.parquet: .*Parquet"),
         (spoiled("runs", lambda t: t.drop_columns(["energy_kwh"])), r"runs\.parquet.* energy_kwh"),
@@ -477,10 +659,10 @@ def spoiled(name: str, spoil: Callable[[pa.Table], pa.Table]) -> Callable[[Path]
     ],
 )
 def test_a_bad_table_is_named_with_the_row(
-    own: Path, tmp_path: Path, spoil: Callable[[Path], None], said: str
+    own: Path, tmp_path: Path, spoil: Callable[[Path], None], complaint: str
 ) -> None:
     spoil(own)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=complaint):
         report(own, tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
 
@@ -495,8 +677,6 @@ def test_captions_are_computed_from_the_tables() -> None:
     assert "Highest speed-up: 183.5 at 256 GPUs (LBS 256), 72 % of the ideal." in words
     assert "Panel B: No GPU power was measured" in caption("figure6", any_table(6, small=True))
     assert caption("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
-    for figure in range(1, 8):
-        assert caption(f"figure{figure}", any_table(figure))
 
 
 def test_published_points_are_counted_apart() -> None:
@@ -516,6 +696,8 @@ def test_missing_numbers_are_dashes_and_never_zero() -> None:
     assert number(1281167) == "1\u202f281\u202f167"
     assert with_interval(2.0, None, None) == "2"
     assert with_interval(2.0, 1.5, 2.5) == "2 ± 0.5"
+    assert with_interval(1.0, 0.5, 2.0) == "1 (0.5 to 2)", "± 0.75 would begin at 0.25"
+    assert with_interval(0.001, 0.0005, 0.002, 1000) == "1 (0.5 to 2)"
     assert with_interval(None, None, None) == "–"
     assert with_unit(None, "kWh") == "–"
 
@@ -543,6 +725,17 @@ def test_a_column_has_one_unit_and_sorts_by_its_numbers() -> None:
     made = grid("t", "T", rows, [stored("e", "energy", "kWh")])
     assert made.headings == ["energy (Wh)"]
     assert [row[0] for row in made.rows] == [Cell("0.5", 0.0005), Cell("50", 0.05), Cell("–")]
+
+
+def test_the_csv_of_a_grid_has_an_empty_cell_for_a_dash() -> None:
+    for made in (
+        texts("t", "T", ["a", "b"], [("x", "–"), ("y", Cell("1 h", 1.0))]),
+        grid("t", "T", [{"a": "x", "b": "–"}, {"a": "y", "b": "1 h"}],
+             [stored("a", "a"), said("b", lambda row: str(row["b"]))]),
+    ):  # fmt: skip
+        content = base64.b64decode(made.download.partition("base64,")[2]).decode()
+        assert list(csv.reader(io.StringIO(content))) == [["a", "b"], ["x", ""], ["y", "1 h"]]
+        assert [row[1].text for row in made.rows] == ["–", "1 h"]
 
 
 def test_an_optional_column_without_values_is_left_out() -> None:

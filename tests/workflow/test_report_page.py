@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser import Browser, chromium, headless
-from report_results import SVG, made_claims, made_runs, paper, write_results
+from report_results import SVG, made_runs, paper, write_claims, write_results
 from workspace import Workspace
 
 from scalewatt.campaign.cluster import load_cluster
+from scalewatt.claims.model import read_claims
 from scalewatt.report.definition import parse_definition, report_definition
 from scalewatt.report.report import write_report
 
@@ -32,8 +32,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, campaign = tmp_path_factory.mktemp("large"), paper()
     results = write_results(folder / "results", campaign, made_runs(campaign))
     verdicts = ("reproduced", "not_reproduced", "unresolved", "not_testable", "slip")
-    claims = made_claims((f"A{n:02d}", verdicts[n % 5]) for n in range(160))
-    (results / "tables" / "claims.json").write_text(json.dumps(claims))
+    claims = read_claims()
+    found = ("0.5", "0.45", "-3", "12", "none")
+    given_ = [(c.id, verdicts[n % 5], found[n // 5 % 5]) for n, c in enumerate(claims)]
+    write_claims(results, given_)
     wide = SVG.format("wide").replace("400", "2000")
     (results / "figures" / "figure2.svg").write_text(wide)
     cluster = load_cluster(Path(__file__).parents[2] / "profiles/horeka/cluster.yaml")
@@ -122,6 +124,15 @@ def test_missing_values_are_last_in_both_directions(browser: Browser) -> None:
         rows = "Array.from(document.querySelectorAll('#metrics tbody tr')"
         found = browser.evaluate(f"{rows}, r => {cells})")
         assert set(found[:25]) == {"240"} and set(found[25:]) == {"–"}
+
+
+def test_texts_with_decimals_and_signs_are_sorted_as_numbers(browser: Browser) -> None:
+    table = "document.querySelector('#claims-reproduced table')"
+    head = f"Array.from({table}.tHead.rows[0].cells).find(c => c.textContent === 'found')"
+    browser.evaluate(f"{head}.querySelector('button').click()")
+    cells = f"Array.from({table}.tBodies[0].rows, r => r.cells[3].textContent)"
+    order = list(dict.fromkeys(browser.evaluate(cells)))
+    assert order == ["-3", "0.45", "0.5", "12", "none"]
 
 
 def test_a_text_leaves_the_rows_that_hold_it(browser: Browser) -> None:

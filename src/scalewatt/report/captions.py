@@ -9,9 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.figures.points import gpu_word, has_value, metadata, series_labels
-from scalewatt.figures.words import counted, no_value_sentence
+from scalewatt.figures.words import KIND_WORDS, counted, no_value_sentence
 from scalewatt.report import more_captions
-from scalewatt.report.numbers import count, listed, number, unit_for, with_unit
+from scalewatt.report.more_captions import by_kind, unequal
+from scalewatt.report.numbers import count, number, unit_for, with_unit
+from scalewatt.results.text_tables import left_out_sentences
 
 Row = dict[str, Any]
 Captions = Callable[[Sequence[Row], str], list[str]]
@@ -43,7 +45,6 @@ _WITHOUT_MODEL = {
     "figure6": "power and throughput",
     "figure7": "power and throughput",
 }
-_MOST_NAMED = 4
 
 
 def label(name: str) -> str:
@@ -61,19 +62,16 @@ def title(name: str, table: pa.Table | None) -> str:
     return f"{', '.join(models)}: {_WITHOUT_MODEL[name]}"
 
 
-def caption(name: str, table: pa.Table, word: str | None = None) -> str:
-    """What the figure shows, its main numbers, and what it leaves out, in a few sentences.
-
-    `word`: what n counts; None: what the table says.
-    """
+def caption(name: str, table: pa.Table) -> str:
+    """What the figure shows, its main numbers, and what it leaves out, in a few sentences."""
     rows = table.to_pylist()
     own = [row for row in rows if row.get("energy_origin") != "published"]
     said = metadata(table)
     parts = ["No run of this figure has finished."]
     if own:
-        parts = _parts_of(name, said)(own, word or gpu_word(table))
+        parts = _parts_of(name, said)(own, gpu_word(table))
     notes = [str(note) for note in said.get("notes") or []]
-    return " ".join([*parts, *_published(rows), *notes, *_left_out(said)])
+    return " ".join([*parts, *_published(rows), *notes, *left_out_sentences(table)])
 
 
 def _parts_of(name: str, said: dict[str, Any]) -> Captions:
@@ -95,24 +93,6 @@ def _published(rows: Sequence[Row]) -> list[str]:
     return [f"{count(len(points), 'point')} as published beside ours."] if points else []
 
 
-def _left_out(said: dict[str, Any]) -> list[str]:
-    """What a table has no row of, by name."""
-    parts = []
-    missing = [str(one) for one in said.get("missing") or []]
-    if missing:
-        parts.append(
-            f"Without a finished run: {count(len(missing), 'configuration')} "
-            f"({listed(missing, _MOST_NAMED)})."
-        )
-    excluded = [
-        f"{e['configuration']}/{e['repeat']}: {e['reason']}" for e in said.get("excluded") or []
-    ]
-    if excluded:
-        reasons = "; ".join(excluded[:_MOST_NAMED]) + " …" * (len(excluded) > _MOST_NAMED)
-        parts.append(f"Excluded: {count(len(excluded), 'run')} ({reasons}).")
-    return parts
-
-
 def _procedures(rows: Sequence[Row], word: str) -> list[str]:
     names = {row["series"] for row in rows}
     counts = [row["gpus"] for row in rows]
@@ -127,11 +107,15 @@ def _power(rows: Sequence[Row], word: str) -> list[str]:
     parts = []
     for panel in dict.fromkeys(row["panel"] for row in rows):
         first = next(row for row in rows if row["panel"] == panel)
-        kind = first["device_kind"].upper()
+        mean, of_all = first["mean_power_w"], first["mean_power_all_w"]
+        # An estimate is of all sockets together.
+        every = (first["device_kind"], first["energy_origin"]) == ("cpu", "estimated")
+        kind = KIND_WORDS[first["device_kind"]]
         parts.append(
-            f"{panel}: one {kind} ({first['device']}) of a run on {counted(first['gpus'], word)}, "
-            f"LBS {first['local_batch_size']}, GBS {first['global_batch_size']}, mean "
-            f"{number(first['mean_power_w'])} W, of all such devices {number(first['mean_power_all_w'])} W."
+            f"{panel}: {'all ' + kind + 's' if every else 'one ' + kind} ({first['device']}) of a run "
+            f"on {counted(first['gpus'], word)}, LBS {first['local_batch_size']}, GBS "
+            f"{first['global_batch_size']}, mean {number(mean)} W"
+            + (f", of all such devices {number(of_all)} W." if of_all != mean else ".")
         )
     return parts
 
@@ -145,8 +129,8 @@ def _curves(rows: Sequence[Row], word: str, metric_name: str | None) -> list[str
         f"{count(len(configurations), 'configuration')}, "
         f"{counted(min(counts), word)} to {counted(max(counts), word)}.",
         _best_speedup(rows, labels, word),
-        _range(rows, "C", "energy_kwh", "Energy", "kWh"),
-        _range(rows, "A", "p_gpuh_kw", "Energy per hour of one " + _one(word), "kW"),
+        *_ranges(rows, "energy_kwh", "Energy", "kWh"),
+        *_ranges(rows, "p_gpuh_kw", "Energy per hour of one " + _one(word), "kW"),
     ]
     for panel in sorted({row["panel"] for row in rows}):
         inside = [row for row in rows if row["panel"] == panel]
@@ -188,14 +172,14 @@ def _best_speedup(rows: Sequence[Row], labels: dict[str, str], word: str) -> str
     )
 
 
-def _range(rows: Sequence[Row], panel: str, y_name: str, words: str, unit: str) -> str:
-    values = [
-        row["y"]
-        for row in rows
-        if (row["panel"], row["y_name"]) == (panel, y_name) and has_value(row)
-    ]
-    if not values:
-        return ""
-    suited = unit_for(values, unit)
-    low = number(min(values) * suited.factor)
-    return f"{words}: {low} to {with_unit(max(values), unit)}."
+def _ranges(rows: Sequence[Row], y_name: str, words: str, unit: str) -> list[str]:
+    """From which value to which, one sentence for each origin and scope."""
+    groups = by_kind([row for row in rows if row["y_name"] == y_name and has_value(row)])
+    said = []
+    for kind, own in groups.items():
+        values = [row["y"] for row in own]
+        suited = unit_for(values, unit)
+        least = f"{number(min(values) * suited.factor)} to " if len(set(values)) > 1 else ""
+        of = f", {kind}" if len(groups) > 1 else ""
+        said.append(f"{words}{of}: {least}{with_unit(max(values), unit)}.")
+    return [*said, *unequal(rows)]

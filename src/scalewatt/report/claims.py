@@ -1,4 +1,4 @@
-"""The paper's claims by verdict, with their words from reference/claims.csv."""
+"""The paper's claims by verdict, and its slips, as `scalewatt claims` found them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.claims.model import REFERENCE, read_claims
-from scalewatt.report.grids import Grid, texts
-from scalewatt.report.numbers import count, number
+import pyarrow as pa
+
+from scalewatt.claims.listing import FURTHER_WORDS, WORDS
+from scalewatt.claims.model import CHECKED_KINDS, SPECIFIED_KINDS
+from scalewatt.claims.slips import FURTHER
+from scalewatt.report.grids import Cell, Grid, texts
+from scalewatt.report.numbers import count
+from scalewatt.results.metadata import metadata
 
 Row = dict[str, Any]
-_VERDICTS = {
-    "reproduced": "reproduced",
-    "not_reproduced": "not reproduced",
-    "unresolved": "cannot be resolved",
-    "not_testable": "not testable here",
-    "slip": "slips of the paper",
+_DECIDED_BY = {
+    **dict.fromkeys((*CHECKED_KINDS, "hypothesis"), "results"),
+    **dict.fromkeys(SPECIFIED_KINDS, "specs and provenance"),
 }
 
 
@@ -31,50 +33,52 @@ class Verdicts:
     grid: Grid
 
 
-def claims_by_verdict(claims: Sequence[Row]) -> list[Verdicts]:
-    """Claims in the order of verdicts; one that is not known comes last, under its own name."""
-    words = _words()
-    verdicts = [
-        *_VERDICTS,
-        *dict.fromkeys(c["verdict"] for c in claims if c["verdict"] not in _VERDICTS),
-    ]
-    found = []
-    for verdict in verdicts:
-        own = [claim for claim in claims if claim["verdict"] == verdict]
-        if own:
-            heading = _VERDICTS.get(verdict, verdict)
-            found.append(
-                Verdicts(
-                    verdict,
-                    heading.capitalize(),
-                    count(len(own), "claim"),
-                    _grid(verdict, own, words),
-                )
-            )
-    return found
+@dataclass(frozen=True)
+class Claims:
+    """What the page says of the paper's claims."""
+
+    notes: tuple[str, ...]
+    """Whose results they were checked on, and how many have which verdict, by what decides them."""
+    verdicts: tuple[Verdicts, ...]
+    further_heading: str
+    further: tuple[str, ...]
+    """Slips that are no row of the table."""
 
 
-def _grid(verdict: str, claims: Sequence[Row], words: dict[str, str]) -> Grid:
-    rows = [
-        (
-            claim["id"],
-            words.get(claim["id"]),
-            _text(claim["value"]),
-            _text(claim["expected"]),
-            _text(claim["detail"]),
-        )
-        for claim in claims
-    ]
-    headings = ["claim", "in words", "found", "expected", "detail"]
-    return texts(f"claims-{verdict}", f"Claims: {verdict}", headings, rows)
+def claims_of(table: pa.Table) -> Claims:
+    """The claims in the order of verdicts; one that is not known comes last, under its own name."""
+    rows = table.to_pylist()
+    known = (*WORDS, *dict.fromkeys(r["verdict"] for r in rows if r["verdict"] not in WORDS))
+    there = {row["id"] for row in rows}
+    return Claims(
+        notes=tuple(map(str, metadata(table).get("notes") or [])),
+        verdicts=tuple(
+            _verdicts(verdict, own)
+            for verdict in known
+            if (own := [row for row in rows if row["verdict"] == verdict])
+        ),
+        further_heading=FURTHER_WORDS,
+        further=tuple(f"{s.id}: {s.says} {s.reading}" for s in FURTHER if s.id not in there),
+    )
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None or value == "" else number(value)
+def _verdicts(verdict: str, rows: Sequence[Row]) -> Verdicts:
+    heading = WORDS.get(verdict, verdict)
+    headings = ["claim", "in words", "decided by", "found", "expected", "detail"]
+    grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, map(_cells, rows))
+    return Verdicts(verdict, heading, count(len(rows), "claim"), grid)
 
 
-def _words() -> dict[str, str]:
-    """The claims in words, none where the reference is not there."""
-    if not (REFERENCE / "claims.csv").is_file():
-        return {}
-    return {claim.id: claim.text for claim in read_claims()}
+def _cells(row: Row) -> tuple[Any, ...]:
+    by = _DECIDED_BY.get(row["kind"])
+    return row["id"], row["claim"], by, _found(row["value"]), row["expected"], row["detail"]
+
+
+def _found(value: str | None) -> Cell | None:
+    """What was found, sorted by its number where it is one."""
+    if not value:
+        return None
+    try:
+        return Cell(value, float(value))
+    except ValueError:
+        return Cell(value)

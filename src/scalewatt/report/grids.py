@@ -110,7 +110,7 @@ def _shown(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:
     return pa.table(
         {
             f"{one.heading} ({one.unit})" if one.unit else one.heading: [
-                one.text(row) if one.text else row.get(one.name) for row in rows
+                _stored(one.text(row)) if one.text else row.get(one.name) for row in rows
             ]
             for one in columns
         }
@@ -118,12 +118,19 @@ def _shown(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:
 
 
 def texts(name: str, says: str, headings: list[str], rows: Iterable[Sequence[Any]]) -> Grid:
-    """A grid of plain values; it offers what it shows as CSV."""
+    """A grid of plain values and cells; it offers what it shows as CSV."""
     rows = [list(row) for row in rows]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in headings]
-    table = pa.table(dict(zip(headings, columns, strict=True)))
-    cells = [[_cell(value, number(value)) for value in row] for row in rows]
+    columns = [[_stored(v) for v in column] for column in zip(*rows, strict=True)]
+    table = pa.table(dict(zip(headings, columns or [[] for _ in headings], strict=True)))
+    cells = [[v if isinstance(v, Cell) else _cell(v, number(v)) for v in row] for row in rows]
     return Grid(name, says, headings, cells, csv_uri(table))
+
+
+def _stored(value: Any) -> Any:
+    """A value as the CSV has it: a cell's text, and null for the dash."""
+    if isinstance(value, Cell):
+        value = value.text
+    return None if value == MISSING else value
 
 
 def _column(column: Column, rows: Sequence[Row]) -> tuple[str, list[Cell]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 MISSING = "–"
 _SPACE = "\u202f"
+_MIDDLE = 0.02
+"""How far from the middle of its interval, in half widths, a mean may be to be printed with ±."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,20 @@ def with_unit(value: float | None, unit: str, digits: int = 4) -> str:
 def with_interval(
     mean: float | None, low: float | None, high: float | None, factor: float = 1.0
 ) -> str:
-    """`mean ± half the 95 % interval`, times `factor`; the mean alone where there is no interval."""
+    """`mean ± half the 95 % interval`, times `factor`, or `mean (low to high)` where the mean is not
+    in its middle, as of an interval in logarithms; the mean alone where there is no interval."""
     if mean is None or low is None or high is None:
         return number(None if mean is None else mean * factor)
-    return f"{number(mean * factor)} ± {number((high - low) / 2 * factor, 2)}"
+    half = (high - low) / 2
+    if abs((low + high) / 2 - mean) > _MIDDLE * half:
+        ends = f"{number(low * factor, 3)} to {number(high * factor, 3)}"
+        return f"{number(mean * factor)} ({ends})"
+    return f"{number(mean * factor)} ± {number(half * factor, 2)}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent that is never rounded up to 100."""
+    return f"{min(number(100 * share, 5), '99.999', key=float)} %" if share < 1 else "100 %"
 
 
 def count(n: int, word: str, plural: str | None = None) -> str:

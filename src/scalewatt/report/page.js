@@ -8,9 +8,11 @@ function valueOf(cell) {
   return text === "–" ? null : text;
 }
 
+// Numbers come before texts.
 function compare(one, other) {
-  if (typeof one === "number" && typeof other === "number") return one - other;
-  return String(one).localeCompare(String(other), "en", { numeric: true });
+  const numbers = [one, other].map((value) => typeof value === "number");
+  if (numbers[0] !== numbers[1]) return numbers[1] - numbers[0];
+  return numbers[0] ? one - other : one.localeCompare(other, "en", { numeric: true });
 }
 
 // Missing values are last in both directions; rows that are alike stay in their order.

@@ -9,8 +9,8 @@ from typing import Any
 
 from scalewatt.errors import InputError
 from scalewatt.report.definition import Definition
-from scalewatt.report.grids import Grid, texts
-from scalewatt.report.numbers import MISSING, count, listed, number, with_unit
+from scalewatt.report.grids import Cell, Grid, texts
+from scalewatt.report.numbers import MISSING, count, listed, percent, with_unit
 from scalewatt.report.summary import counting, missing_runs, scope_sentence
 from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
 
@@ -27,8 +27,11 @@ class Part:
     grid: Grid | None = None
 
 
-def quality(definition: Definition, runs: Sequence[Row]) -> list[Part]:
-    """All topics, also those without a finding: that is said. Without runs, what is missing alone."""
+def quality(definition: Definition, runs: Sequence[Row], idle: Sequence[Row]) -> list[Part]:
+    """All topics, also those without a finding: that is said. Without runs, what is missing alone.
+
+    `idle`: the rows of the table of idle powers, none without idle probes.
+    """
     if not runs:
         return [_missing(definition, runs)]
     return [
@@ -39,28 +42,38 @@ def quality(definition: Definition, runs: Sequence[Row]) -> list[Part]:
         _flags(runs),
         _single(runs),
         _scopes(counting(runs)),
+        _idle(idle, counting(runs)),
         _lost(counting(runs)),
     ]
 
 
 def parsed_flags(run: Row) -> list[Row]:
     """A run's flags; InputError where they are no JSON list of objects with a code."""
+    return _flags_of(run, f"runs.parquet: {_name(run)}")
+
+
+def _flags_of(row: Row, where: str) -> list[Row]:
     try:
-        found = json.loads(run["flags"] or "[]")
+        found = json.loads(row["flags"] or "[]")
         if all(one["code"] for one in found):
             return found
     except (ValueError, TypeError, KeyError):
         pass
     raise InputError(
-        f"report: tables/runs.parquet: {run['configuration']}/{run['repeat']}: column flags is "
-        f"{run['flags']!r}; expected a JSON list of objects with code, device and detail"
+        f"report: tables/{where}: column flags is {row['flags']!r}; expected a JSON list of objects "
+        "with code, device and detail"
     )
 
 
 def flags_in_words(run: Row) -> str:
-    """A run's kinds of flags; what no node has a sensor of is said by the scope."""
-    codes = dict.fromkeys(str(f["code"]) for f in parsed_flags(run) if f["code"] != "absent")
+    """A run's kinds of doubt."""
+    codes = dict.fromkeys(str(flag["code"]) for flag in _doubts(run))
     return "; ".join(FLAG_WORDS.get(code, code) for code in codes) or MISSING
+
+
+def _doubts(run: Row) -> list[Row]:
+    """A run's flags but `absent`: what no node has a sensor of is said by the scope."""
+    return [flag for flag in parsed_flags(run) if flag["code"] != "absent"]
 
 
 def _flag(flag: Row) -> str:
@@ -96,7 +109,7 @@ def _missing(definition: Definition, runs: Sequence[Row]) -> Part:
 
 def _excluded(runs: Sequence[Row]) -> Part:
     rows = [
-        (run["configuration"], run["repeat"], run["excluded"], with_unit(run["energy_kwh"], "kWh"))
+        (run["configuration"], run["repeat"], run["excluded"], _energy(run["energy_kwh"]))
         for run in runs
         if run["excluded"] is not None
     ]
@@ -115,7 +128,7 @@ def _unknown_energy(runs: Sequence[Row]) -> Part:
         (
             run["configuration"],
             run["repeat"],
-            with_unit(run["recorded_energy_kwh"], "kWh"),
+            _energy(run["recorded_energy_kwh"]),
             _why_unknown(run),
         )
         for run in runs
@@ -129,6 +142,10 @@ def _unknown_energy(runs: Sequence[Row]) -> Part:
         f"The energy of {count(len(rows), 'run')} is not stated; it is null, not 0.",
         texts("runs-without-energy", "Runs without energy", headings, rows),
     )
+
+
+def _energy(kwh: float | None) -> Cell:
+    return Cell(with_unit(kwh, "kWh"), kwh)
 
 
 def _why_unknown(run: Row) -> str:
@@ -147,9 +164,15 @@ def _coverage(runs: Sequence[Row]) -> Part:
     says = f"Power is known for all device seconds of {full} of {count(len(runs), 'run')}."
     if not part:
         return Part("Coverage", says)
-    says += f" The least is {_percent(part[0]['coverage'])} ({_name(part[0])})."
+    says += f" The least is {percent(part[0]['coverage'])} ({_name(part[0])})."
     rows = [
-        (run["configuration"], run["repeat"], _percent(run["coverage"]), _gaps(run)) for run in part
+        (
+            run["configuration"],
+            run["repeat"],
+            Cell(percent(run["coverage"]), run["coverage"]),
+            _gaps(run),
+        )
+        for run in part
     ]
     headings = ["configuration", "repeat", "coverage", "gaps and samples left out"]
     return Part("Coverage", says, texts("coverage", "Coverage below 100 %", headings, rows))
@@ -163,18 +186,13 @@ def _gaps(run: Row) -> str:
     return "; ".join(dict.fromkeys(found)) or MISSING
 
 
-def _percent(share: float) -> str:
-    """Per cent that are never rounded up to 100."""
-    return f"{min(number(100 * share, 5), '99.999', key=float)} %" if share < 1 else "100 %"
-
-
 def _flags(runs: Sequence[Row]) -> Part:
     found: dict[str, list[tuple[Row, Row]]] = {}
     for run in runs:
-        for flag in parsed_flags(run):
+        for flag in _doubts(run):
             found.setdefault(flag["code"], []).append((run, flag))
     if not found:
-        return Part("Flags", "No run has a flag.")
+        return Part("Flags", "No run has a flag of doubt.")
     rows = [
         (
             FLAG_WORDS.get(code, code),
@@ -215,11 +233,14 @@ def _single(runs: Iterable[Row]) -> Part:
 def _scopes(runs: Sequence[Row]) -> Part:
     groups: dict[tuple[str, str], list[Row]] = {}
     for run in runs:
-        key = run["energy_origin"] or "not known", run["energy_scope"] or "nothing"
-        groups.setdefault(key, []).append(run)
-    if len(groups) < 2:
-        of = "".join(f": {origin}, {scope}" for origin, scope in groups)
-        return Part("Origin and scope", f"All energies are of one origin and scope{of}.")
+        if run["energy_kwh"] is not None:
+            groups.setdefault((run["energy_origin"], run["energy_scope"]), []).append(run)
+    if not groups:
+        return Part("Origin and scope", "No energy is known.")
+    if len(groups) == 1:
+        ((origin, scope),) = groups
+        says = f"All energies that are known are of one origin and scope: {origin}, {scope}."
+        return Part("Origin and scope", says)
     rows = [
         (origin, scope, listed(dict.fromkeys(run["device"] for run in own)), len(own))
         for (origin, scope), own in sorted(groups.items())
@@ -227,6 +248,38 @@ def _scopes(runs: Sequence[Row]) -> Part:
     says = f"Energies of {len(groups)} kinds. {scope_sentence(runs)}".strip()
     headings = ["origin", "scope", "devices", "runs"]
     return Part("Origin and scope", says, texts("scopes", "Origin and scope", headings, rows))
+
+
+def _idle(idle: Sequence[Row], runs: Sequence[Row]) -> Part:
+    """What is known of idle devices, why not of others, and runs that took less than these."""
+    if not idle:
+        return Part("Idle baseline", "No idle power was measured, so no energy is net of it.")
+    known = [row for row in idle if row["mean_w"] is not None]
+    says = f"{len(known)} of {count(len(idle), 'idle power')} can be stated."
+    below = [r for r in runs if r["net_energy_kwh"] is not None and r["net_energy_kwh"] < 0]
+    if below:
+        says += (
+            f" {count(len(below), 'run')} took less than idle devices would have used, so their "
+            f"baseline is too high: {listed(map(_name, below), _SHOWN)}."
+        )
+    rows = [
+        (
+            row["device"],
+            row["device_kind"],
+            row["energy_origin"],
+            row["repeats"],
+            row["mean_per_device_w"],
+            row["sd_w"],
+            "; ".join(dict.fromkeys(map(_flag, _idle_flags(row)))) or None,
+        )
+        for row in idle
+    ]
+    headings = ["device", "kind", "origin", "probes", "W per device", "sd of a node (W)", "doubts"]
+    return Part("Idle baseline", says, texts("idle", "Idle powers", headings, rows))
+
+
+def _idle_flags(row: Row) -> list[Row]:
+    return _flags_of(row, f"idle.parquet: {row['device']} {row['device_kind']}")
 
 
 def _lost(runs: Sequence[Row]) -> Part:

@@ -12,7 +12,7 @@ from scalewatt.figures.points import gpu_word
 from scalewatt.files import write_text
 from scalewatt.report import provenance, summary, tables
 from scalewatt.report.captions import caption, label, title
-from scalewatt.report.claims import claims_by_verdict
+from scalewatt.report.claims import claims_of
 from scalewatt.report.definition import Definition
 from scalewatt.report.grids import csv_uri
 from scalewatt.report.quality import quality
@@ -69,9 +69,9 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     counting = summary.counting(runs)
     word = gpu_word(results.tables["runs"]) if "runs" in results.tables else "GPUs"
     hours = tables.hours_word(word)
-    figures = [_figure(name, results, word) for name in _ORDER if name in definition.figures]
+    figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
     shown = table_parts(results, definition, hours)
-    claims = claims_by_verdict(results.claims) if results.claims else []
+    claims = claims_of(results.tables["claims"]) if results.rows("claims") else None
     return {
         "campaign": definition.campaign,
         "maker": provenance.maker(),
@@ -89,18 +89,20 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "figures": figures,
         "tables": shown,
         "claims": claims,
-        "quality": quality(definition, runs),
+        "quality": quality(definition, runs, results.rows("idle")),
         "hardware": provenance.hardware(runs, results.provenance),
         "software": provenance.software(results.provenance),
         "silent": provenance.unknown_software(runs, results.provenance),
         "specifications": provenance.specifications(runs) if runs else None,
-        "commands": _commands(definition, figures, shown, bool(claims)),
+        "commands": _commands(
+            definition, figures, shown, claims is not None, "idle" in results.tables
+        ),
     }
 
 
-def _figure(name: str, results: Results, word: str) -> FigureEntry:
+def _figure(name: str, results: Results) -> FigureEntry:
     table = results.tables.get(name)
-    words = "Its table has not been made." if table is None else caption(name, table, word)
+    words = "Its table has not been made." if table is None else caption(name, table)
     points = None if table is None else csv_uri(table)
     return FigureEntry(name, label(name), title(name, table), words, results.image(name), points)
 
@@ -110,6 +112,7 @@ def _commands(
     figures: list[FigureEntry],
     shown: list[TablePart],
     has_claims: bool,
+    has_idle: bool,
 ) -> list[tuple[str, str, str, str]]:
     """What the page shows, its place on it, the files it is from, and the command that makes them."""
     rows = [
@@ -124,7 +127,11 @@ def _commands(
             rows.append((part.heading, name, f"tables/{name}.csv, .parquet", "tables"))
     if has_claims:
         rows.append(("Claims", "claims", "tables/claims.csv, .md, .json", "claims"))
-    pages = "figures/runs/<configuration>/<repeat>.pdf"
-    rows.append(("A page for each run: power of every device", "", pages, "run_pages"))
+    if has_idle:
+        rows.append(("Idle powers", "quality", "tables/idle.csv, .parquet", "idle_probe"))
+    pages = "figures/runs/<configuration>/<repeat>.pdf, .png"
+    rows.append(("A page for each run: power of every device", "runs", pages, "run_pages"))
     rows.append(("This page", "summary", "report.html", "report"))
+    own = "snakemake-report.html"
+    rows.append(("Snakemake's own report", "", own, f"all --report {own}"))
     return [(what, place, files, definition.command(target)) for what, place, files, target in rows]

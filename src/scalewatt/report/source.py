@@ -9,21 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.errors import InputError
+from scalewatt.claims import listing
 from scalewatt.files import read_json
 from scalewatt.results import figure_schema, schema
 from scalewatt.results.checked import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
+from scalewatt.results.idle import IDLE
 from scalewatt.results.metadata import metadata
 from scalewatt.results.more_tables import SCHEMAS
 
 Row = dict[str, Any]
-CLAIM_KEYS = ("id", "verdict", "value", "expected", "detail")
 _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     # Columns of a table, and those that name a row.
     "runs": (schema.RUNS, RUN_KEY),
     "configurations": (schema.CONFIGURATIONS, CONFIGURATION_KEY),
     "scaling": (schema.SCALING, ("series", "configuration")),
     "comparisons": (schema.COMPARISONS, ("configuration", "baseline", "quantity")),
+    "idle": (IDLE, ("device", "device_kind")),
+    "claims": (listing.TABLE, ("id",)),
     "table1": (figure_schema.TABLE1, ()),
     "variants": (figure_schema.VARIANTS, ()),
     "figure1": (figure_schema.OVERVIEW, ()),
@@ -42,7 +44,6 @@ class Results:
 
     folder: Path
     tables: dict[str, pa.Table] = field(default_factory=dict)
-    claims: list[Row] | None = None
     provenance: dict[tuple[str, int], Row] = field(default_factory=dict)
     """Of each run in the table of runs, by configuration and repeat."""
 
@@ -76,22 +77,7 @@ def read_results(folder: Path) -> Results:
         for name, path in paths.items()
         if path.is_file()
     }
-    claims = _claims(folder / "tables" / "claims.json")
-    return Results(folder, tables, claims, _provenance(folder, tables.get("runs")))
-
-
-def _claims(path: Path) -> list[Row] | None:
-    if not path.is_file():
-        return None
-    found = read_json(path)
-    rows: list[Any] = found if isinstance(found, list) else [None]
-    for place, row in enumerate(rows, 1):
-        if not isinstance(row, dict) or not set(CLAIM_KEYS) <= set(row):
-            raise InputError(
-                f"report: {path}: entry {place} is no claim; expected a list of objects with "
-                + ", ".join(CLAIM_KEYS)
-            )
-    return rows
+    return Results(folder, tables, _provenance(folder, tables.get("runs")))
 
 
 def _provenance(folder: Path, runs: pa.Table | None) -> dict[tuple[str, int], Row]:

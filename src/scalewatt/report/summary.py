@@ -8,6 +8,7 @@ from typing import Any
 from scalewatt.figures.words import counted, origin_phrase
 from scalewatt.report.definition import Definition
 from scalewatt.report.numbers import count, listed, number, with_unit
+from scalewatt.results.comparisons import MOST_REPEATS
 from scalewatt.results.text_tables import UNEQUAL_SCOPES
 
 Row = dict[str, Any]
@@ -50,7 +51,7 @@ def facts(definition: Definition, runs: Sequence[Row], hours: str) -> list[Fact]
     found += _energies(counted_runs)
     if _known(counted_runs, "idle_energy_kwh"):
         found.append(_sum(counted_runs, "energy above idle", "net_energy_kwh", "kWh"))
-    found.append(_sum(counted_runs, hours, "gpu_hours", "h"))
+    found += _hours(counted_runs, hours)
     columns = (*_OF_SUMS, ("cost", "cost", definition.currency))
     found += [_sum(counted_runs, *one) for one in columns if _known(counted_runs, one[1])]
     return found
@@ -84,11 +85,22 @@ def _energies(runs: Sequence[Row]) -> list[Fact]:
     return found
 
 
+def _hours(runs: Sequence[Row], hours: str) -> list[Fact]:
+    """One sum for each device: an hour of one is not an hour of another."""
+    devices = list(dict.fromkeys(run["device"] for run in runs))
+    if len(devices) < 2:
+        return [(hours, *_total(runs, "gpu_hours", "h"))]
+    return [
+        (f"{hours}, {one}", *_total([r for r in runs if r["device"] == one], "gpu_hours", "h"))
+        for one in devices
+    ]
+
+
 def _sum(runs: Sequence[Row], words: str, column: str, unit: str) -> Fact:
     text, note = _total(runs, column, unit)
     scopes = {run["energy_scope"] for run in runs if run[column] is not None}
     origins = {run["energy_origin"] for run in runs if run[column] is not None}
-    if column != "gpu_hours" and (len(scopes) > 1 or len(origins) > 1):
+    if len(scopes) > 1 or len(origins) > 1:
         note = ", ".join(filter(None, [note, "over unequal scopes or origins"]))
     return words, text, note
 
@@ -108,6 +120,8 @@ def _known(runs: Sequence[Row], column: str) -> list[float]:
 def origin_sentences(runs: Iterable[Row]) -> str:
     """Where the energies of runs come from, what they contain, and of how many runs there is none."""
     runs = list(runs)
+    if not runs:
+        return "No run counts, as all are excluded."
     groups: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         if run["energy_kwh"] is not None:
@@ -130,7 +144,7 @@ def what_ran(runs: Sequence[Row], word: str) -> list[str]:
     for device in dict.fromkeys(run["device"] for run in runs):
         own = [run for run in runs if run["device"] == device]
         names = [str(n) for n in dict.fromkeys(run["device_name"] for run in own) if n]
-        models = listed(dict.fromkeys(_model(run) for run in own))
+        models = listed(dict.fromkeys(model_words(run) for run in own))
         nodes = max((run["nodes"] or 1) for run in own)
         lines.append(
             f"{models} on {device}"
@@ -141,8 +155,9 @@ def what_ran(runs: Sequence[Row], word: str) -> list[str]:
     return lines
 
 
-def _model(run: Row) -> str:
-    return run["model"] if run["phase"] == "train" else f"{run['model']} ({run['phase']})"
+def model_words(row: Row) -> str:
+    """The model of a run or configuration, with its phase where that is not plain training."""
+    return row["model"] if row["phase"] == "train" else f"{row['model']} ({row['phase']})"
 
 
 def scaling_sentences(rows: Sequence[Row], word: str) -> list[str]:
@@ -151,43 +166,62 @@ def scaling_sentences(rows: Sequence[Row], word: str) -> list[str]:
     for row in rows:
         series.setdefault(row["series"], []).append(row)
     fixed = [own for own in series.values() if len({row["dataset_samples"] for row in own}) == 1]
-    larger = [row for own in fixed for row in own if row["gpus"] > row["smallest_gpus"]]
-    sentences = []
-    if known := [row for row in larger if row["speedup"] is not None]:
-        best = max(known, key=lambda row: (row["gpus"] / row["smallest_gpus"], row["speedup"]))
-        share = f"{100 * best['efficiency']:.0f} % of the ideal"
-        sentences.append(
-            f"The widest span, {best['smallest_gpus']} to {counted(best['gpus'], word)} "
-            f"({best['series']}): speed-up {_value(best, 'speedup')}, {share}{_of_energy(best)}."
-        )
     ends = [max(own, key=lambda row: row["gpus"]) for own in fixed]
-    ends = [r for r in ends if r["energy_ratio"] is not None and r["gpus"] > r["smallest_gpus"]]
-    if len(ends) > 1:
-        ends.sort(key=lambda row: row["energy_ratio"])
+    ends = [row for row in ends if row["gpus"] > row["smallest_gpus"]]
+    said: list[tuple[Row, str]] = []
+    """The ratios of the sentences: row and quantity."""
+    sentences = []
+    if known := [row for row in ends if row["speedup"] is not None]:
+        span = max(_span(row) for row in known)
+        widest = sorted((r for r in known if _span(r) == span), key=lambda row: row["speedup"])
+        sentences += [_speedups(widest, word)]
+        said += [(row, "speedup") for row in _outer(widest)]
+    if used := sorted((r for r in ends if r["energy_ratio"] is not None), key=_energy_ratio):
+        several = f", over {len(used)} series" if len(used) > 1 else ""
         sentences.append(
-            f"The largest n of a series with a fixed dataset took {_end(ends[0])} to "
-            f"{_end(ends[-1])} times the energy of its smallest n, over {len(ends)} series."
+            "The largest n of a series with a fixed dataset took "
+            f"{_ends(used, 'energy_ratio')} times the energy of its smallest n{several}."
         )
-    if any(row["speedup_low"] is None for row in larger):
+        said += [(row, "energy_ratio") for row in _outer(used)]
+    if any(row[f"{name}_low"] is None for row, name in said):
         sentences.append("A ratio without an interval rests on a single run.")
     return sentences
+
+
+def _span(row: Row) -> float:
+    return row["gpus"] / row["smallest_gpus"]
+
+
+def _energy_ratio(row: Row) -> float:
+    return row["energy_ratio"]
+
+
+def _speedups(rows: Sequence[Row], word: str) -> str:
+    """The least and the highest speed-up of the series with the widest span; `rows` by speed-up."""
+    spans = {(row["smallest_gpus"], row["gpus"]) for row in rows}
+    over = listed(f"{low} to {counted(high, word)}" for low, high in sorted(spans))
+    shares = [f"{100 * row['efficiency']:.0f}" for row in _outer(rows)]
+    return (
+        f"The widest span of a series, {over}: speed-up {_ends(rows, 'speedup')}, "
+        f"{' to '.join(dict.fromkeys(shares))} % of the ideal"
+        + (f", over {len(rows)} series." if len(rows) > 1 else ".")
+    )
+
+
+def _outer(rows: Sequence[Row]) -> Sequence[Row]:
+    return rows if len(rows) < 2 else (rows[0], rows[-1])
+
+
+def _ends(rows: Sequence[Row], name: str) -> str:
+    """The first and the last row's ratio, each with its interval and series."""
+    return " to ".join(f"{_value(row, name)} ({row['series']})" for row in _outer(rows))
 
 
 def _value(row: Row, name: str) -> str:
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     if low is None:
         return number(row[name], 3)
-    return f"{number(row[name], 3)} (95 % interval {number(low, 3)} to {number(high, 3)})"
-
-
-def _of_energy(row: Row) -> str:
-    if row["energy_ratio"] is None:
-        return ""
-    return f", with {_value(row, 'energy_ratio')} times the energy"
-
-
-def _end(row: Row) -> str:
-    return f"{number(row['energy_ratio'], 3)} ({row['series']})"
+    return f"{number(row[name], 3)} [95 % interval {number(low, 3)} to {number(high, 3)}]"
 
 
 _VERDICTS = {
@@ -199,28 +233,28 @@ _VERDICTS = {
 
 def comparison_sentences(rows: Sequence[Row]) -> list[str]:
     """For each pair of devices: how their energies and times for the same training compare."""
-    pairs: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        pairs.setdefault((row["device"], row["baseline_device"]), []).append(row)
-    return [sentence for pair, own in pairs.items() for sentence in _compared(pair, own)]
+        if row["quantity"] in _COMPARED:
+            key = tuple(row[name] for name in _ALIKE)
+            groups.setdefault(key, []).append(row)
+    return [_compared(own) for own in groups.values()]
 
 
-def _compared(pair: tuple[str, str], rows: Sequence[Row]) -> list[str]:
-    device, baseline = pair
-    sentences = []
-    for quantity, words in (("energy_kwh", "energy"), ("runtime_h", "run time")):
-        own = [row for row in rows if row["quantity"] == quantity]
-        if not own:
-            continue
-        ratios = sorted(row["ratio"] for row in own)
-        span = " to ".join(dict.fromkeys(number(one, 3) for one in (ratios[0], ratios[-1])))
-        over = f" over {own[0]['energy_scope']}" if own[0]["energy_scope"] else ""
-        sentences.append(
-            f"The same training on {device} and on {baseline} "
-            f"({count(len(own), 'pair')}): {words}{over} on {device} {span} times that on {baseline}; "
-            f"{_tally(own)}."
-        )
-    return sentences
+_COMPARED = {"energy_kwh": "energy", "runtime_h": "run time"}
+_ALIKE = ("device", "baseline_device", "quantity", "energy_scope", "energy_origin")
+"""What ratios have in common that stand in one sentence."""
+
+
+def _compared(rows: Sequence[Row]) -> str:
+    device, baseline, quantity, scope, origin = (rows[0][name] for name in _ALIKE)
+    ratios = sorted(row["ratio"] for row in rows)
+    span = " to ".join(dict.fromkeys(number(one, 3) for one in (ratios[0], ratios[-1])))
+    over = f" ({origin}, {scope})" if scope else ""
+    return (
+        f"The same training on {device} and on {baseline} ({count(len(rows), 'pair')}): "
+        f"{_COMPARED[quantity]}{over} on {device} {span} times that on {baseline}; {_tally(rows)}."
+    )
 
 
 def _tally(rows: Sequence[Row]) -> str:
@@ -234,11 +268,18 @@ def _tally(rows: Sequence[Row]) -> str:
 
 
 def _needed(verdict: str, rows: Sequence[Row]) -> str:
-    needed = [row["repeats_needed"] for row in rows if row["repeats_needed"] is not None]
-    if verdict != "unresolved" or not needed:
+    """How many repeats would give the unresolved pairs a verdict, were their ratios the true ones."""
+    if verdict != "unresolved":
         return ""
-    few = min(min(row["n_repeats"], row["baseline_n_repeats"]) for row in rows)
-    return f" (from {count(few, 'run')} of each; {max(needed)} would do)"
+    needed = [row["repeats_needed"] for row in rows if row["spread"] is not None]
+    least = sorted({min(row["n_repeats"], row["baseline_n_repeats"]) for row in rows})
+    runs = f"{least[0]} to {least[-1]} runs" if len(least) > 1 else count(least[0], "run")
+    if not needed:
+        return f" (from {runs} of each; no spread is known, so neither how many would do)"
+    enough = f"over {MOST_REPEATS}" if None in needed else f"{max(needed)}"
+    if len(needed) < len(rows):
+        enough += f" for {len(needed)} of them"
+    return f" (from {runs} of each; were these ratios the true ones, {enough} would do)"
 
 
 def scope_sentence(runs: Iterable[Row]) -> str:

@@ -9,6 +9,7 @@ from scalewatt.report.grids import Column, Grid, grid, said, stored, summed_up
 from scalewatt.report.numbers import MISSING, number
 from scalewatt.report.quality import flags_in_words
 from scalewatt.report.source import Results
+from scalewatt.results.comparisons import MOST_REPEATS
 
 Row = dict[str, Any]
 
@@ -45,8 +46,14 @@ def runs_grid(results: Results, hours: str) -> Grid:
         stored("segments", "segments"),
         stored("excluded", "excluded, because", optional=True),
         said("doubts", flags_in_words),
+        said("its page (target run_pages)", _page),
     )
     return grid("runs", "Runs", results.rows("runs"), columns, results.tables.get("runs"))
+
+
+def _page(row: Row) -> str:
+    """Where a run's page is, from the report."""
+    return f"figures/runs/{row['configuration']}/{row['repeat']}.pdf"
 
 
 def _metric(row: Row) -> str:
@@ -137,7 +144,9 @@ def comparisons_grid(results: Results, hours: str) -> Grid:
 
 
 def _needed(row: Row) -> str:
-    return number(row["repeats_needed"]) if row["repeats_needed"] is not None else "over 1000"
+    needed = row["repeats_needed"]
+    unknown = MISSING if row["spread"] is None else f"over {MOST_REPEATS}"
+    return unknown if needed is None else number(needed)
 
 
 def table1_grid(results: Results, hours: str) -> Grid:
