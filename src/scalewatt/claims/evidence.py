@@ -15,6 +15,7 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -130,12 +131,15 @@ class Line:
     points: tuple[Point, ...] = ()
     planned: tuple[int, ...] = ()
     """GPU counts of all its points, with results or without."""
+    alike: bool = False
+    """Whether another series has the same model, phase, device, mode and batch size."""
 
     @property
     def title(self) -> str:
-        """Words for details: model, phase, device and mode with the batch size."""
+        """Words for details: model, phase, device, mode and batch size; its name if others have them."""
         phase = "" if self.phase == "train" else f" {self.phase}"
-        return f"{self.model}{phase} {self.device} {self.mode} {self.constant or ''}".strip()
+        said = f"{self.model}{phase} {self.device} {self.mode} {self.constant or ''}".strip()
+        return f"{said} ({self.name})" if self.alike else said
 
     def at(self, gpus: int) -> Point | None:
         """The point at this GPU count, if it has results."""
@@ -165,7 +169,8 @@ class Evidence:
     """Everything that checks look at."""
 
     source: str
-    """The campaign's name, or `published`."""
+    """The campaign's name, or `published` for the paper's own numbers."""
+    published: bool = False
     points: tuple[Point, ...] = ()
     lines: tuple[Line, ...] = ()
     runs: tuple[Row, ...] = ()
@@ -181,11 +186,6 @@ class Evidence:
     campaign: Campaign | None = None
     table_metadata: Row = field(default_factory=dict)
     """What the table of configurations says of itself: missing, excluded, …"""
-
-    @property
-    def published(self) -> bool:
-        """Whether these are the paper's own numbers."""
-        return self.source == "published"
 
     def find(
         self,
@@ -210,14 +210,17 @@ class Evidence:
     def line(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
     ) -> Line:
-        """The line of this description that has most points; NotTestable where none has results."""
+        """The line of this description; NotTestable where none has results.
+
+        Of several that with most points as the paper trained, then with most points.
+        """
         found = self.find(model, phase, device, mode, constant)
         if not found:
             raise NotTestable(
                 f"No finished run of {_words(model, phase, device, mode, constant)}; "
                 f"{self._there(model)}."
             )
-        return max(found, key=lambda line: len(line.points))
+        return max(found, key=_closeness)
 
     def anywhere(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
@@ -233,11 +236,6 @@ class Evidence:
         if not others:
             return (self.line(model, phase, device, mode, constant),)
         return tuple(self.line(model, phase, other, mode) for other in others)
-
-    def select(self, model: str, phase: str, device: str, mode: str) -> tuple[Point, ...]:
-        """The points of `line`, by ascending n; empty where there is none."""
-        found = self.find(model, phase, device, mode)
-        return max(found, key=lambda line: len(line.points)).points if found else ()
 
     def gpus_per_node(self, device: str) -> int:
         """GPUs of a node: the paper's on its devices, else the most that one node held."""
@@ -285,7 +283,7 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
     for name, series in campaign.series.items():
         for id_ in series.points.values():
             of_point[id_] = (*of_point.get(id_, ()), modes[name])
-    return tuple(
+    lines = [
         Line(
             name,
             series.label,
@@ -302,7 +300,13 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
             tuple(sorted(series.points)),
         )
         for name, series in campaign.series.items()
-    )
+    ]
+    there = Counter(map(_key, lines))
+    return tuple(replace(line, alike=there[_key(line)] > 1) for line in lines)
+
+
+def _key(line: Line) -> tuple[Any, ...]:
+    return line.model, line.phase, line.device, line.mode, line.constant
 
 
 def modes_of(campaign: Campaign) -> dict[str, str]:
@@ -369,6 +373,10 @@ def with_points(evidence: Evidence) -> Evidence:
     """The same with `points`: those of all lines, each once."""
     there = {point.id: point for line in evidence.lines for point in line.points}
     return replace(evidence, points=tuple(there.values()))
+
+
+def _closeness(line: Line) -> tuple[int, int]:
+    return sum(not unlike_paper(point) for point in line.points), len(line.points)
 
 
 def _begins(mode: str, asked: str) -> bool:

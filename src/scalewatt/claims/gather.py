@@ -14,14 +14,13 @@ from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.claims.evidence import Evidence, Row, Trace, lines_of, with_points
 from scalewatt.errors import InputError
 from scalewatt.files import read_json
-from scalewatt.results.checked import CONFIGURATION_KEY, RUN_KEY, read_checked
+from scalewatt.results.checked import CONFIGURATION_KEY, PUBLISHED, RUN_KEY, read_checked
 from scalewatt.results.figure_schema import POWER
 from scalewatt.results.metadata import metadata
 from scalewatt.results.published import published_configurations
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS
 
 PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
-PUBLISHED = "published"
 
 
 def published_evidence() -> Evidence:
@@ -30,7 +29,11 @@ def published_evidence() -> Evidence:
     rows = published_configurations()
     return with_points(
         Evidence(
-            PUBLISHED, lines=lines_of(campaign, rows), specs=specs_of(campaign), campaign=campaign
+            PUBLISHED,
+            published=True,
+            lines=lines_of(campaign, rows),
+            specs=specs_of(campaign),
+            campaign=campaign,
         )
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import log2
 
 from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
@@ -55,7 +56,10 @@ def each(
             parts.append((mode, Outcome(NOT_TESTABLE, None, str(missing))))
             continue
         found = combine([attempt(line.title, of_line, line) for line in lines])
-        parts.append((lines[0].title if len(lines) == 1 else "", found))
+        (only, *more) = lines
+        if len(modes) == 1 and only.alike and not more:
+            found = replace(found, detail=f"{only.title}: {found.detail}")
+        parts.append(("" if more else only.title, found))
     return all_of(parts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import log, log2
 
+from scalewatt.claims.bands import band_of
 from scalewatt.claims.evidence import Evidence, Line, Point, is_full_size
 from scalewatt.claims.general_energy import linear_in_gpu_hours
 from scalewatt.claims.lines import (
@@ -16,13 +17,14 @@ from scalewatt.claims.lines import (
     per_sample,
     point_at,
     samples_of,
+    together,
     whole_nodes,
 )
 from scalewatt.claims.model import NotTestable, Outcome, Unresolved, check
 from scalewatt.claims.rules import (
     Number,
+    all_of,
     band,
-    combine,
     constant,
     decided,
     mean_of,
@@ -87,7 +89,7 @@ def _error_stagnates(evidence: Evidence) -> Outcome:
         first, last = _slope(points[:4]), _slope(points[-3:])
         half = Number(0.5 * first.value, 0.5 * first.half, 0.5 * first.spread, first.assumed)
         start = Number(-first.value, first.half, first.spread, first.assumed)
-        return combine(
+        return all_of(
             [
                 (
                     "start",
@@ -129,16 +131,15 @@ def _mean_per_sample(evidence: Evidence) -> Outcome:
         for p in known(line, "energy_kwh", at_least=4)
     ]
     mean = mean_of([per_sample(p) for p in points])
-    return band(
-        f"mean energy per dataset sample of {len(points)} points", mean, *_around(0.0235), "Wh"
-    )
+    what = f"mean energy per dataset sample of {len(points)} points"
+    return band(what, mean, *band_of("F06"), "Wh")
 
 
 @check("F07")
 def _proportional_to_hours(evidence: Evidence) -> Outcome:
     def of_line(line: Line) -> Outcome:
         points = known(line, "p_gpuh_kw", at_least=whole_nodes(evidence, line))
-        return combine(
+        return all_of(
             [
                 ("line", linear_in_gpu_hours(evidence)(line)),
                 ("factor", steady("P_GPUh (kW)", numbers(points, "p_gpuh_kw"), 0.03)),
@@ -155,21 +156,21 @@ def _more_data_better(evidence: Evidence) -> Outcome:
         errors = numbers(points, "metric_last")
         samples = [float(samples_of(p)) for p in points]
         ranks = ranked("top-1 error with samples", samples, errors, False, 0.9)
-        return combine([("rank", ranks), ("steps", monotone("top-1 errors", errors, False))])
+        return all_of([("rank", ranks), ("steps", monotone("top-1 errors", errors, False))])
 
     return each(evidence, *RESNET, ["sd_gbs_s", "sd_gbs_l"], of_line)
 
 
 @check("F11")
 def _regimes_at_equal_data(evidence: Evidence) -> Outcome:
-    small, large = (
-        known(evidence.anywhere(*RESNET, f"sd_gbs_{size}")[0], "metric_last", least=1)
-        for size in "sl"
-    )
+    return together(evidence, *RESNET, ["sd_gbs_s", "sd_gbs_l"], _at_equal_data)
+
+
+def _at_equal_data(small: Line, large: Line) -> Outcome:
     pairs = [
         (one, other)
-        for one in small
-        for other in large
+        for one in known(small, "metric_last", least=1)
+        for other in known(large, "metric_last", least=1)
         if abs(samples_of(one) / samples_of(other) - 1) <= SAME_SAMPLES
     ]
     if len(pairs) < 2:
@@ -180,7 +181,7 @@ def _regimes_at_equal_data(evidence: Evidence) -> Outcome:
     worse = over(quantity(other, "metric_last"), quantity(one, "metric_last"))
     slopes = [_slope([pair[side] for pair in pairs]) for side in (0, 1)]
     falls = [Number(-s.value, s.half, s.spread, s.assumed) for s in slopes]
-    return combine(
+    return all_of(
         [
             (
                 f"at {samples_of(one)} samples",
@@ -203,7 +204,7 @@ def _regimes_at_equal_data(evidence: Evidence) -> Outcome:
 def _time_grows(evidence: Evidence) -> Outcome:
     def of_line(line: Line) -> Outcome:
         times = {n: quantity(point_at(line, n), "runtime_h") for n in (1, 2, 4, 16)}
-        return combine(
+        return all_of(
             [
                 ("start", band("time at n = 2 over n = 1", over(times[2], times[1]), 0.9, 1.1)),
                 ("end", band("time at n = 16 over n = 4", over(times[16], times[4]), 1.15, None)),
@@ -213,24 +214,18 @@ def _time_grows(evidence: Evidence) -> Outcome:
     return each(evidence, *RESNET, ["sd_gbs_s"], of_line)
 
 
-def _around(value: float) -> tuple[float, float]:
-    return 0.95 * value, 1.05 * value
+def _per_sample_at(evidence: Evidence, id_: str, mode: str, gbs: int, gpus: int) -> Outcome:
+    own = per_sample(paper_point(evidence, *RESNET, mode, gpus, gbs))
+    return band(f"energy per dataset sample at n = {gpus}", own, *band_of(id_), "Wh")
 
 
-def _per_sample_at(evidence: Evidence, mode: str, gbs: int, gpus: int, value: float) -> Outcome:
-    point = paper_point(evidence, *RESNET, mode, gpus, gbs)
-    return band(
-        f"energy per dataset sample at n = {gpus}", per_sample(point), *_around(value), "Wh"
-    )
-
-
-for _id, _mode, _gbs, _gpus, _value in (
-    ("F14", "sd_gbs_s", 256, 4, 0.0221),
-    ("F15", "sd_gbs_s", 256, 16, 0.0260),
-    ("F16", "sd_gbs_l", 8192, 32, 0.0238),
-    ("F17", "sd_gbs_l", 8192, 256, 0.0260),
+for _id, _mode, _gbs, _gpus in (
+    ("F14", "sd_gbs_s", 256, 4),
+    ("F15", "sd_gbs_s", 256, 16),
+    ("F16", "sd_gbs_l", 8192, 32),
+    ("F17", "sd_gbs_l", 8192, 256),
 ):
-    check(_id)(partial(_per_sample_at, mode=_mode, gbs=_gbs, gpus=_gpus, value=_value))
+    check(_id)(partial(_per_sample_at, id_=_id, mode=_mode, gbs=_gbs, gpus=_gpus))
 
 
 @check("F18")
