@@ -46,8 +46,10 @@ from scalewatt.report.summary import (
     missing_runs,
     scaling_sentences,
 )
+from scalewatt.results.breakdown_table import BREAKDOWN
 from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
 from scalewatt.results.idle import IDLE
+from scalewatt.results.pareto_table import PARETO
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = demo()
@@ -627,6 +629,15 @@ def test_the_papers_campaign_fits_on_a_page_of_less_than_15_mb(tmp_path: Path) -
     assert "energy, measured (gpu+cpu+ram)" in page.text
     assert "The same training on h100 and on a100" in page.text
     assert "22 of 53 configurations rest on a single run" in page.text
+    captions = {str(image["alt"]).partition(":")[0]: str(image["alt"]) for image in page.images}
+    rows = pq.read_table(results / "tables/figure4.parquet").to_pylist()
+    rows = [row for row in rows if row["energy_origin"] == "measured"]
+    for scope in ("gpu+cpu", "gpu+cpu+ram"):
+        values = [r["y"] for r in rows if (r["y_name"], r["energy_scope"]) == ("energy_kwh", scope)]
+        ends = f"{number(min(values))} to {with_unit(max(values), 'kWh')}"
+        assert f"Energy, measured, {scope}: {ends}." in captions["Figure 4"]
+    assert "Totals of unequal scope are not comparable." in captions["Figure 4"]
+    assert "Totals of unequal scope" not in captions["Figure 2"], "all are of one scope"
 
 
 def spoiled(name: str, spoil: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
@@ -677,6 +688,66 @@ def test_captions_are_computed_from_the_tables() -> None:
     assert "Highest speed-up: 183.5 at 256 GPUs (LBS 256), 72 % of the ideal." in words
     assert "Panel B: No GPU power was measured" in caption("figure6", any_table(6, small=True))
     assert caption("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
+
+
+PART = dict.fromkeys(BREAKDOWN.names) | {
+    "energy_origin": "measured", "energy_scope": "gpu+cpu", "n_repeats": 1
+}  # fmt: skip
+
+
+def parts(configuration: str, scope: str, **energies: float) -> list[dict[str, Any]]:
+    """Rows of a breakdown: the energies of device kinds, of which idle devices would use half."""
+    return [
+        PART | {"configuration": configuration, "energy_scope": scope, "device_kind": kind}
+        | {"stage": "train", "energy_kwh": kwh, "idle_energy_kwh": kwh / 2}
+        for kind, kwh in energies.items()
+    ]  # fmt: skip
+
+
+def test_a_large_configuration_does_not_decide_for_others_nor_one_scope_for_another() -> None:
+    rows = [
+        *parts("large", "gpu+cpu", gpu=60.0, cpu=40.0),
+        *parts("small", "gpu+cpu", gpu=0.08, cpu=0.02),
+        *parts("other", "gpu+cpu+ram", gpu=3.0, cpu=6.0, ram=1.0),
+    ]
+    words = caption("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
+    assert words.startswith("Energy of 3 configurations by device kind and stage. ")
+    assert "Measured, gpu+cpu: most by GPU (60 to 80 % of a configuration)" in words
+    assert "Measured, gpu+cpu+ram: most by CPU (60 % of a configuration)" in words
+    assert words.count("idle devices would have used 50 % as much") == 2
+    assert words.endswith("Totals of unequal scope are not comparable.")
+
+
+def test_configurations_without_an_idle_baseline_are_counted() -> None:
+    rows = [*parts("known", "gpu", gpu=1.0), *parts("not", "gpu", gpu=1.0)]
+    rows[1]["idle_energy_kwh"] = None
+    words = caption("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
+    assert "used 50 % as much in the same time (not known of 1 configuration)" in words
+    words = caption("breakdown", pa.Table.from_pylist(rows[1:], schema=BREAKDOWN))
+    assert "what idle devices would have used is not known" in words
+
+
+def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_time() -> None:
+    def point(name: str, scope: str, x: float, y: float, x_name: str) -> dict[str, Any]:
+        panel = "A" if x_name == "energy_kwh" else "B"
+        row = dict.fromkeys(PARETO.names) | {"panel": panel, "model": "m", "phase": "train"}
+        row |= {"configuration": name, "energy_origin": "measured", "energy_scope": scope}
+        row |= {"metric_goal": "min", "non_dominated": True, "n_repeats": 1}
+        return row | {"x_name": x_name, "x": x, "y": y}
+
+    rows = [
+        point(*one, x_name)
+        for x_name in ("energy_kwh", "runtime_h")
+        for one in (("a", "gpu", 1.0, 30.0), ("b", "gpu", 2.0, 20.0), ("c", "gpu+cpu", 9.0, 10.0))
+    ]
+    words = caption("pareto", pa.Table.from_pylist(rows, schema=PARETO))
+    assert (
+        "A, m, measured, gpu: 2 configurations on the front, from 30 for 1 kWh (a) to 20 for"
+        in words
+    )
+    assert "A, m, measured, gpu+cpu: 1 configuration on the front, from 10 for 9 kWh (c)." in words
+    assert "B, m: 3 configurations on the front, from 30 for 1 h (a) to 10 for 9 h (c)." in words
+    assert words.endswith("Totals of unequal scope are not comparable.")
 
 
 def test_published_points_are_counted_apart() -> None:

@@ -73,7 +73,7 @@ def _idle(rows: Sequence[Row]) -> list[str]:
         return ["what idle devices would have used is not known"]
     shares = _span(_shares(known, known, "idle_energy_kwh"))
     some = f" (not known of {count(len(unknown), 'configuration')})" if unknown else ""
-    return [f"idle devices would have used {shares} of it in the same time{some}"]
+    return [f"idle devices would have used {shares} as much in the same time{some}"]
 
 
 def _discarded(rows: Sequence[Row]) -> list[str]:
