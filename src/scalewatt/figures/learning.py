@@ -15,83 +15,93 @@ from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
 from scalewatt.figures.blocks import (
+    Block,
     Label,
-    goal_sentence,
-    legend_above,
-    legend_columns,
-    metric_words,
+    Panels,
+    draw_blocks,
+    legible,
     paler,
-    small_print_mm,
-    width_of,
     write_labels,
 )
-from scalewatt.figures.points import Row, gpu_word, metadata, series_labels
+from scalewatt.figures.legends import entry, origin_entries, series_entry
+from scalewatt.figures.points import (
+    Row,
+    blocks_of,
+    drawn_origins,
+    gpu_word,
+    metadata,
+    options,
+    series_labels,
+)
 from scalewatt.figures.words import (
     Quantity,
     device_sentence,
     excluded_sentence,
+    goal_sentence,
+    metric_words,
     missing_sentence,
+    no_energy_sentence,
     nothing_sentence,
     origin_sentence,
     quantity,
 )
 from scalewatt.results.figure_schema import panel_letter
 
-PANEL_HEIGHT_MM = 58.0
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
 """The table's columns on the horizontal axes, and the quantities that they are."""
-MOST_LABELS = 12
-"""Of more curves in a panel only some are labelled."""
-PALEST = 0.55
+MOST_STRONG = 12
+"""Of a block with more curves only each series' smallest and largest n are in its colour."""
+PALEST = 0.35
 """How much white is in the colour of a series' smallest n; its largest has none."""
+BETWEEN: Any = {"color": "#b8b8b8", "linewidth": 0.5}
+
+Place = tuple[int, float, float]
+"""Epoch, cost, metric."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One configuration: its look, and the (x, y) of each of its runs."""
+    """One configuration: its look (None: one among many), and the known places of each of its runs."""
 
-    series: str
     gpus: int
-    look: dict[str, Any]
-    runs: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
+    look: dict[str, Any] | None
+    runs: tuple[tuple[Place, ...], ...]
 
     @property
-    def mean(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean over the runs, epoch by epoch, as far as all of them have a value."""
-        length = min((len(x) for x, _ in self.runs), default=0)
-        axes = [
-            tuple(sum(run[axis][k] for run in self.runs) / len(self.runs) for k in range(length))
-            for axis in (0, 1)
-        ]
-        return axes[0], axes[1]
+    def mean(self) -> list[tuple[float, float]]:
+        """Mean cost and metric over the runs, epoch by epoch; it ends where one of them lacks a value."""
+        known = [{epoch: (x, y) for epoch, x, y in run} for run in self.runs]
+        found = []
+        for epoch in sorted({epoch for run in known for epoch in run}):
+            places = [run[epoch] for run in known if epoch in run]
+            if len(places) < len(known):
+                break
+            x, y = (sum(values) / len(known) for values in zip(*places, strict=True))
+            found.append((x, y))
+        return found
 
 
 def draw(table: pa.Table) -> Figure:
     """A row of two panels for each model and phase: against energy, and against time."""
     rows = table.to_pylist()
-    width = width_of(table)
-    blocks = blocks_of(rows)
+    width = options(table).width_mm
+    word = gpu_word(table)
     sentences = _note_sentences(table, rows)
-    handles = _handles(rows)
-    in_line = legend_columns(handles, width)
-    columns = 1 if style.preset(width).narrow else len(COSTS)
-    panel_rows = max(1, len(blocks) * len(COSTS) // columns)
-    height = panel_rows * PANEL_HEIGHT_MM + small_print_mm(sentences, len(handles), in_line, width)
     with style.applied(width):
-        figure = style.new_figure(height, width)
-        if blocks:
-            grid = figure.subplots(panel_rows, columns, squeeze=False).ravel().tolist()
-            looks = _looks(rows, width)
-            size_mm = (width / columns - 18, PANEL_HEIGHT_MM - 14)
-            for index, axes in enumerate(grid):
-                own, cost = blocks[index // len(COSTS)], list(COSTS)[index % len(COSTS)]
-                style.panel_letter(axes, panel_letter(index))
-                _draw_panel(axes, own, cost, looks, gpu_word(table), size_mm)
-            legend_above(figure, handles, in_line, 4)
-        else:
+        if not rows:
+            figure = style.new_figure(60.0, width)
             style.say_instead(figure.subplots(), nothing_sentence(metadata(table)))
-        style.notes(figure, sentences)
-    return figure
+            style.notes(figure, sentences)
+            return figure
+        looks = {name: look for own in blocks_of(rows) for name, look in _looks(own, width).items()}
+        blocks = [Block(own, _handles(own, width, looks)) for own in blocks_of(rows)]
+
+        def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
+            style.panel_letter(axes, panel_letter(index))
+            cost = list(COSTS)[index % len(COSTS)]
+            _draw_panel(axes, block.rows, cost, looks, word, panels)
+
+        return draw_blocks(blocks, width, lambda: sentences, draw_panel)
 
 
 def plotted(table: pa.Table) -> pa.Table:
@@ -100,42 +110,38 @@ def plotted(table: pa.Table) -> pa.Table:
     return table.filter(pc.and_(pc.is_valid(table["metric"]), placed))
 
 
-def blocks_of(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each model and phase, in the table's order."""
-    kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
-    return [[r for r in rows if (r["model"], r["phase"]) == kind] for kind in kinds]
-
-
-def curves(rows: Sequence[Row], cost: str, looks: dict[str, dict[str, Any]]) -> Iterator[Curve]:
+def curves(
+    rows: Sequence[Row], cost: str, looks: dict[str, dict[str, Any] | None]
+) -> Iterator[Curve]:
     """The curves of one panel; runs without a single point have none."""
     for configuration in dict.fromkeys(row["configuration"] for row in rows):
         own = [row for row in rows if row["configuration"] == configuration]
-        runs = []
-        for repeat in dict.fromkeys(row["repeat"] for row in own):
-            points = [
-                (row[cost], row["metric"])
-                for row in sorted(own, key=lambda row: row["epoch"])
-                if row["repeat"] == repeat and None not in (row[cost], row["metric"])
-            ]
-            if points:
-                runs.append((tuple(x for x, _ in points), tuple(y for _, y in points)))
+        runs: dict[int, list[Place]] = {}
+        for row in own:
+            if row[cost] is not None and row["metric"] is not None:
+                place = (row["epoch"], row[cost], row["metric"])
+                runs.setdefault(row["repeat"], []).append(place)
         if runs:
-            yield Curve(own[0]["series"], own[0]["gpus"], looks[configuration], tuple(runs))
+            yield Curve(own[0]["gpus"], looks[configuration], tuple(map(tuple, runs.values())))
 
 
-def _looks(rows: Sequence[Row], width: float) -> dict[str, dict[str, Any]]:
-    """By configuration: the series' colour, marker and line, the paler the smaller n is."""
-    looks = {}
+def _looks(rows: Sequence[Row], width: float) -> dict[str, dict[str, Any] | None]:
+    """By configuration of a block the series' colour, marker and line, the paler the smaller n is.
+
+    None of those between a series' smallest and largest n where there are many curves.
+    """
+    origins = dict(zip((r["configuration"] for r in rows), drawn_origins(rows), strict=True))
+    crowded = len(origins) > MOST_STRONG
+    looks: dict[str, dict[str, Any] | None] = {}
     for index, series in enumerate(series_labels(rows)):
-        own = [row for row in rows if row["series"] == series]
-        ordered = sorted({(row["gpus"], row["configuration"]) for row in own})
+        own = {(r["gpus"], r["configuration"]) for r in rows if r["series"] == series}
         base = style.series_style(index, width)
-        for place, (_, configuration) in enumerate(ordered):
-            white = PALEST * (1 - place / (len(ordered) - 1)) if len(ordered) > 1 else 0.0
+        for place, (_, configuration) in enumerate(sorted(own)):
+            white = PALEST * (1 - place / (len(own) - 1)) if len(own) > 1 else 0.0
             colour = paler(base["color"], white)
-            origin = next(r["energy_origin"] for r in own if r["configuration"] == configuration)
-            look = base | {"color": colour, "markersize": 0.75 * base["markersize"]}
-            looks[configuration] = look | style.origin_style(origin, colour)
+            look = base | {"color": colour} | style.origin_style(origins[configuration], colour)
+            between = crowded and 0 < place < len(own) - 1
+            looks[configuration] = None if between else look
     return looks
 
 
@@ -143,49 +149,52 @@ def _draw_panel(
     axes: Axes,
     rows: Sequence[Row],
     cost: str,
-    looks: dict[str, dict[str, Any]],
+    looks: dict[str, dict[str, Any] | None],
     word: str,
-    size_mm: tuple[float, float],
+    panels: Panels,
 ) -> None:
     found = list(curves(rows, cost, looks))
     if not found:
         style.say_instead(axes, _why_empty(rows, cost))
         return
-    values = [value for curve in found for x, _ in curve.runs for value in x]
+    values = [x for curve in found for run in curve.runs for _, x, _ in run]
     shown = quantity(COSTS[cost], word, None).fitting(values)
-    for curve in found:
-        _draw_curve(axes, curve, shown)
-    axes.set(xlabel=shown.label, ylabel=metric_words(rows))
+    panels.set_labels(axes, shown.label, metric_words(rows))
     positive = [value * shown.factor for value in values if value > 0]
     if positive:
-        style.log_axis(axes, "x", positive, 10, dense=True)
-    style.linear_axis(axes, [v for curve in found for _, y in curve.runs for v in y], False)
-    _label_ends(axes, found, shown, size_mm)
+        style.log_axis(axes, "x", positive, 10, panels.dense)
+    style.linear_axis(axes, [y for curve in found for run in curve.runs for _, _, y in run], False)
+    for curve in found:
+        _draw_curve(axes, curve, shown)
+    _label_ends(axes, [curve for curve in found if curve.look], shown, panels.size_mm)
 
 
 def _label_ends(
     axes: Axes, found: Sequence[Curve], shown: Quantity, size_mm: tuple[float, float]
 ) -> None:
-    """n at the curves' ends; of many curves at those of each series' smallest and largest n."""
-    ends = [(curve.mean[0][-1] * shown.factor, curve.mean[1][-1]) for curve in found]
-    labels = []
-    for curve, end in zip(found, ends, strict=True):
-        counts = [other.gpus for other in found if other.series == curve.series]
-        if len(found) <= MOST_LABELS or curve.gpus in (min(counts), max(counts)):
-            labels.append(Label(*end, f"{curve.gpus}"))
-    write_labels(axes, labels, ends, size_mm)
+    """n at the ends of the curves that have a series' colour, in that colour."""
+    ends = [(curve.mean[-1][0] * shown.factor, curve.mean[-1][1]) for curve in found if curve.mean]
+    labels = [
+        Label(*end, f"{curve.gpus}", legible(curve.look["color"]))
+        for curve, end in zip((c for c in found if c.mean), ends, strict=True)
+        if curve.look
+    ]
+    write_labels(axes, labels, ends, (), size_mm)
 
 
 def _draw_curve(axes: Axes, curve: Curve, shown: Quantity) -> None:
-    """The mean, with a marker and n at its end; where there are repeats, each of them thin."""
-    x, y = curve.mean
-    x = tuple(value * shown.factor for value in x)
+    """The mean, its end marked; where there are repeats, each of them thin. One among many: a grey mean."""
+    mean = [(x * shown.factor, y) for x, y in curve.mean]
+    if curve.look is None:
+        axes.add_collection(LineCollection([mean], colors=BETWEEN["color"], linewidths=0.5))
+        return
     line = {key: curve.look[key] for key in ("color", "linestyle")}
     if len(curve.runs) > 1:
-        thin = [[(v * shown.factor, m) for v, m in zip(*run, strict=True)] for run in curve.runs]
+        thin = [[(x * shown.factor, y) for _, x, y in run] for run in curve.runs]
         axes.add_collection(LineCollection(thin, colors=line["color"], linewidths=0.4, alpha=0.6))
-    axes.plot(x, y, **line, zorder=3)
-    axes.plot(x[-1:], y[-1:], **(curve.look | {"linestyle": "none"}), zorder=4)
+    if mean:
+        axes.plot(*zip(*mean, strict=True), **line, zorder=3)
+        axes.plot(*mean[-1], **(curve.look | {"linestyle": "none"}), zorder=4)
 
 
 def _why_empty(rows: Sequence[Row], cost: str) -> str:
@@ -196,12 +205,17 @@ def _why_empty(rows: Sequence[Row], cost: str) -> str:
     return "When the epochs of these runs ended is not known."
 
 
-def _handles(rows: Sequence[Row]) -> list[Line2D]:
-    found = []
-    for index, label in enumerate(series_labels(rows).values()):
-        look = style.series_style(index)
-        found.append(Line2D([], [], label=label, **(look | {"markerfacecolor": "none"})))
-    return found
+def _handles(
+    rows: Sequence[Row], width: float, looks: dict[str, dict[str, Any] | None]
+) -> list[Line2D]:
+    """The series of a block, with the marker of their energies' origin."""
+    found = [
+        series_entry(rows, series, label, style.series_style(index, width))
+        for index, (series, label) in enumerate(series_labels(rows).items())
+    ]
+    if any(looks[row["configuration"]] is None for row in rows):
+        found.append(entry("n in between", **BETWEEN))
+    return found + origin_entries(rows, width)
 
 
 def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
@@ -210,6 +224,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         return [
             excluded_sentence(stored.get("excluded", [])),
             missing_sentence(stored.get("missing", [])),
+            *stored.get("notes", []),
         ]
     repeated = any(row["n_repeats"] > 1 for row in rows)
     return [
@@ -217,14 +232,16 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         "One line for each configuration, from the first epoch to the last; its end is marked, with n"
         " beside it as far as there is room. The darker, the larger n."
         + (
-            " Thick: mean over repeats; thin: each of them."
+            " Thick: mean over repeats, up to the epoch from which on one has no value; thin: each of"
+            " them."
             if repeated
             else " All are single runs."
         ),
         "Energy and time count from the start of the run, and hold what killed segments lost.",
         _unplaced_sentence(rows),
+        no_energy_sentence(stored, rows),
         "A configuration that several series share stands under the first of them.",
-        goal_sentence(rows),
+        goal_sentence(blocks_of(rows)),
         excluded_sentence(stored.get("excluded", [])),
         missing_sentence(stored.get("missing", [])),
         *stored.get("notes", []),

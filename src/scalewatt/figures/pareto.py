@@ -3,43 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
 from scalewatt.figures.blocks import (
+    Block,
     Label,
-    goal_sentence,
-    legend_above,
-    legend_columns,
-    metric_words,
-    small_print_mm,
-    width_of,
+    Panels,
+    draw_blocks,
+    room_for,
     write_labels,
 )
-from scalewatt.figures.points import Row, gpu_word, has_value, metadata, series_labels
+from scalewatt.figures.legends import entry, origin_entries, series_entry
+from scalewatt.figures.points import (
+    Row,
+    bar,
+    blocks_of,
+    drawn_origins,
+    gpu_word,
+    has_value,
+    is_single,
+    metadata,
+    options,
+    series_labels,
+)
+from scalewatt.figures.points import plotted as plotted
 from scalewatt.figures.words import (
-    BAR_WORDS,
-    FILL_WORDS,
-    ORIGINS,
     Quantity,
+    bar_sentence,
     device_sentence,
     excluded_sentence,
+    goal_sentence,
+    metric_words,
     missing_sentence,
+    no_energy_sentence,
     no_value_sentence,
     nothing_sentence,
+    null_sentence,
     origin_sentence,
     quantity,
 )
 
-PANEL_HEIGHT_MM = 62.0
-FRONT: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "zorder": 2}
+FRONT: Any = {"color": style.INK, "linewidth": 0.8, "zorder": 2}
+DASHES: tuple[Any, ...] = (
+    (0, (4, 2)),
+    (0, (1.2, 1.4)),
+    (0, (7, 1.5, 1.2, 1.5)),
+    (0, (2, 3)),
+)
+"""Of the only front of a panel, and of its first, second, third where it has several."""
 
 
 @dataclass(frozen=True)
@@ -47,45 +65,41 @@ class _Context:
     """What all panels of one figure share."""
 
     looks: dict[str, dict[str, Any]]
+    """By series; they begin anew in each block."""
     word: str
     bars: str
-    size_mm: tuple[float, float]
-    """About the size of a panel's axes."""
+    cut: list[str] = field(default_factory=list)
+    """Panels beyond whose axes error bars reach, as far as they are drawn."""
 
 
 def draw(table: pa.Table) -> Figure:
     """A row of two panels for each model and phase; the non-dominated points are joined."""
-    rows = table.to_pylist()
-    width = width_of(table)
-    labels = series_labels(rows)
-    looks = {name: style.series_style(i, width) for i, name in enumerate(labels)}
-    bars = metadata(table).get("options", {}).get("error_bars", "interval")
-    columns = 1 if style.preset(width).narrow else 2
-    size_mm = (width / columns - 18, PANEL_HEIGHT_MM - 14)
-    context = _Context(looks, gpu_word(table), bars, size_mm)
-    panels = list(dict.fromkeys(row["panel"] for row in rows))
-    sentences = _note_sentences(table, rows, context)
-    handles = _handles(rows, labels, context)
-    in_line = legend_columns(handles, width)
-    panel_rows = max(1, -(-len(panels) // columns))
-    height = panel_rows * PANEL_HEIGHT_MM + small_print_mm(sentences, len(handles), in_line, width)
+    stored, chosen = metadata(table), options(table)
+    found = table.to_pylist()
+    rows = [r | {"drawn_origin": o} for r, o in zip(found, drawn_origins(found), strict=True)]
+    width = chosen.width_mm
+    own = blocks_of(rows)
+    looks = {s: style.series_style(i, width) for b in own for i, s in enumerate(series_labels(b))}
+    context = _Context(looks, gpu_word(table), chosen.error_bars)
     with style.applied(width):
-        figure = style.new_figure(height, width)
-        if panels:
-            grid = figure.subplots(panel_rows, columns, squeeze=False).ravel().tolist()
-            for letter, axes in zip(panels, grid, strict=True):
-                style.panel_letter(axes, letter)
-                _draw_panel(axes, [row for row in rows if row["panel"] == letter], context)
-            legend_above(figure, handles, in_line, 3)
-        else:
-            style.say_instead(figure.subplots(), nothing_sentence(metadata(table)))
-        style.notes(figure, sentences)
-    return figure
+        if not rows:
+            figure = style.new_figure(60.0, width)
+            style.say_instead(figure.subplots(), nothing_sentence(stored))
+            style.notes(figure, _note_sentences(stored, rows, context))
+            return figure
 
+        def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
+            letter = sorted({row["panel"] for row in block.rows})[index % 2]
+            style.panel_letter(axes, letter)
+            points = [row for row in block.rows if row["panel"] == letter]
+            _draw_panel(axes, points, context, panels)
 
-def plotted(table: pa.Table) -> pa.Table:
-    """The rows that are drawn as points."""
-    return table.filter(pc.and_(pc.is_valid(table["x"]), pc.is_valid(table["y"])))
+        return draw_blocks(
+            [Block(rows, _handles(rows, context, width)) for rows in own],
+            width,
+            lambda: _note_sentences(stored, rows, context),
+            draw_panel,
+        )
 
 
 def fronts(points: Sequence[Row]) -> list[list[Row]]:
@@ -99,10 +113,28 @@ def fronts(points: Sequence[Row]) -> list[list[Row]]:
     return list(sets.values())
 
 
-def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context) -> None:
+def named_fronts(points: Sequence[Row]) -> list[tuple[str, Any, list[Row]]]:
+    """The fronts of one panel, each with words for the legend and dashes.
+
+    Where there are several the words tell them apart: by scope, origin or both.
+    """
+    found = fronts(points)
+    if len(found) < 2:
+        return [("not dominated (n, LBS)", DASHES[0], front) for front in found]
+    columns = [
+        column
+        for column in ("energy_scope", "energy_origin")
+        if len({front[0][column] for front in found}) > 1
+    ]
+    names = [", ".join(str(front[0][column]) for column in columns) for front in found]
+    dashes = [DASHES[1 + index % (len(DASHES) - 1)] for index in range(len(found))]
+    words = [f"not dominated, {name}" for name in names]
+    return list(zip(words, dashes, found, strict=True))
+
+
+def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context, panels: Panels) -> None:
     points = [row for row in rows if has_value(row)]
     first = rows[0]
-    metric = metric_words(rows)
     cost = quantity(first["x_name"], context.word, first["model"])
     if not points:
         lacking = first["x_name"] if all(row["x"] is None for row in rows) else first["y_name"]
@@ -110,32 +142,49 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context) -> None:
         style.say_instead(axes, sentence)
         return
     cost = cost.fitting([point["x"] for point in points])
-    axes.set(xlabel=cost.label, ylabel=metric)
+    panels.set_labels(axes, cost.label, metric_words(rows))
     for point in points:
         _draw_point(axes, point, cost, context)
-    for front in fronts(points):
-        axes.plot([p["x"] * cost.factor for p in front], [p["y"] for p in front], **FRONT)
-    costs = [point["x"] for point in points]
-    costs += [end for point in points for end in _bar(point, "x", context.bars) or ()]
-    positive = [value * cost.factor for value in costs if value > 0]
+    ends = {a: [e for p in points for e in bar(p, context.bars, a) or ()] for a in "xy"}
+    costs = [x * cost.factor for x in room_for([p["x"] for p in points], ends["x"], log=True)]
+    positive = [value for value in costs if value > 0]
     if positive:
-        style.log_axis(axes, "x", positive, 10, dense=True)
-    ends = [end for point in points for end in _bar(point, "y", context.bars) or ()]
-    style.linear_axis(axes, [point["y"] for point in points] + ends, from_zero=False)
-    labels = [
-        Label(p["x"] * cost.factor, p["y"], f"{p['gpus']}, {p['local_batch_size']}")
-        for front in fronts(points)
-        for p in front
-    ]
+        style.log_axis(axes, "x", positive, 10, panels.dense)
+    style.linear_axis(axes, room_for([p["y"] for p in points], ends["y"], log=False), False)
+    if _is_cut(axes, [x * cost.factor for x in ends["x"]], ends["y"]):
+        context.cut.append(first["panel"])
+    _draw_fronts(axes, points, cost, panels)
+
+
+def _draw_fronts(axes: Axes, points: Sequence[Row], cost: Quantity, panels: Panels) -> None:
+    """Join the points of each front, and name them by n and local batch size."""
+    labels, lines = [], []
+    for _, dashes, front in named_fronts(points):
+        places = [(p["x"] * cost.factor, p["y"]) for p in front]
+        axes.plot(*zip(*places, strict=True), **FRONT, linestyle=dashes, gid="front")
+        lines.append(places)
+        labels += [
+            Label(*place, f"{p['gpus']}, {p['local_batch_size']}")
+            for place, p in zip(places, front, strict=True)
+        ]
     marks = [(point["x"] * cost.factor, point["y"]) for point in points]
-    write_labels(axes, labels, marks, context.size_mm)
+    write_labels(axes, labels, marks, lines, panels.size_mm)
+
+
+def _is_cut(axes: Axes, across: Sequence[float], upright: Sequence[float]) -> bool:
+    """Whether an end of an error bar is beyond what its axis shows."""
+    return any(
+        not limits[0] <= end <= limits[1]
+        for limits, ends in ((axes.get_xlim(), across), (axes.get_ylim(), upright))
+        for end in ends
+    )
 
 
 def _draw_point(axes: Axes, point: Row, cost: Quantity, context: _Context) -> None:
     look = context.looks[point["series"]] | {"linestyle": "none"}
-    look |= style.origin_style(point["energy_origin"], look["color"])
+    look |= style.origin_style(point["drawn_origin"], look["color"])
     axes.plot([point["x"] * cost.factor], [point["y"]], **look, zorder=3)
-    across, upright = (_bar(point, axis, context.bars) for axis in "xy")
+    across, upright = (bar(point, context.bars, axis) for axis in "xy")
     if across is None and upright is None:
         return
     axes.errorbar(
@@ -146,19 +195,10 @@ def _draw_point(axes: Axes, point: Row, cost: Quantity, context: _Context) -> No
         fmt="none",
         ecolor=look["color"],
         elinewidth=0.7,
+        capsize=0.4 * look["markersize"],
+        capthick=0.7,
         zorder=2,
     )
-
-
-def _bar(point: Row, axis: str, bars: str) -> tuple[float, float] | None:
-    """The ends of a point's error bar; None without one, as of a single run."""
-    middle = point[axis]
-    if bars == "interval":
-        low, high = point[f"{axis}_low"], point[f"{axis}_high"]
-    else:
-        half = point.get(f"{axis}_{bars}")
-        low, high = (None, None) if half is None else (middle - half, middle + half)
-    return None if low is None or high is None else (low, high)
 
 
 def _errors(
@@ -169,36 +209,31 @@ def _errors(
     return [[(middle - ends[0]) * factor], [(ends[1] - middle) * factor]]
 
 
-def _handles(rows: Sequence[Row], labels: dict[str, str], context: _Context) -> list[Line2D]:
-    handles = []
-    for series, label in labels.items():
-        origins = [row["energy_origin"] for row in rows if row["series"] == series]
-        own = next((origin for origin in origins if origin != "published"), "published")
-        look = context.looks[series] | {"linestyle": "none"}
-        look |= style.origin_style(own, look["color"])
-        handles.append(Line2D([], [], label=label, **look))
-    if any(row["non_dominated"] for row in rows):
-        handles.append(Line2D([], [], label="not dominated (n, LBS)", **FRONT))
-    origins = [o for o in ORIGINS if any(row["energy_origin"] == o for row in rows)]
-    if len(origins) > 1:
-        for origin in origins:
-            look = {"color": style.GREY, "marker": "o", "linestyle": "none", "markersize": 5}
-            look |= style.origin_style(origin, style.GREY)
-            handles.append(Line2D([], [], label=f"{FILL_WORDS[origin]}: {origin}", **look))
-    return handles
+def _handles(rows: Sequence[Row], context: _Context, width: float) -> list[Line2D]:
+    """The series of a block, its fronts, and what origins look like where there are several."""
+    handles = [
+        series_entry(rows, series, label, context.looks[series], linestyle="none")
+        for series, label in series_labels(rows).items()
+    ]
+    named: dict[str, Any] = {}
+    for panel in dict.fromkeys(row["panel"] for row in rows):
+        own = [row for row in rows if row["panel"] == panel]
+        named |= {words: dashes for words, dashes, _ in named_fronts(own)}
+    handles += [entry(words, **FRONT, linestyle=dashes) for words, dashes in named.items()]
+    return handles + origin_entries(rows, width)
 
 
-def _note_sentences(table: pa.Table, rows: Sequence[Row], context: _Context) -> list[str]:
-    stored = metadata(table)
+def _note_sentences(stored: Row, rows: Sequence[Row], context: _Context) -> list[str]:
     said = [
-        f"{origin_sentence(rows)} n counts {gpu_word(table)}. {device_sentence(rows)}",
-        "Dashed: points that no other is as good and as cheap as, with n and local batch size as far as"
-        " there is room. Energies are"
-        " compared within one origin and scope only. A configuration that several series share stands under"
-        " the first of them.",
-        _bar_sentence(rows, context.bars),
-        goal_sentence(rows),
+        f"{origin_sentence(rows)} n counts {context.word}. {device_sentence(rows)}",
+        "Dashed: points that no other beats, by their means: none is at least as good and as cheap, and"
+        " better in one; with n and local batch size as far as there is room. Energies are compared"
+        " within one origin and scope only. A configuration that several series share stands under the"
+        " first of them.",
+        _bar_sentence(rows, context),
+        goal_sentence(blocks_of(rows)),
         _null_sentence(rows),
+        no_energy_sentence(stored, rows),
     ]
     return [
         *(said if rows else []),
@@ -208,23 +243,26 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row], context: _Context) -> 
     ]
 
 
-def _bar_sentence(rows: Sequence[Row], bars: str) -> str:
-    if bars == "none":
-        return "Error bars are not drawn."
+def _bar_sentence(rows: Sequence[Row], context: _Context) -> str:
+    """Which error bars are drawn, which points have none and why, which are cut."""
     points = [row for row in rows if has_value(row)]
-    barred = [row for row in points if _bar(row, "x", bars) or _bar(row, "y", bars)]
-    if not barred:
-        return "No error bars: each point is a single run." if points else ""
-    bare = len(barred) < len(points)
-    return f"Error bars: {BAR_WORDS[bars]}" + ("; points without are single runs." if bare else ".")
+    singles = sum(map(is_single, points))
+    barred = sum(any(bar(row, context.bars, axis) for axis in "xy") for row in points)
+    said = "; points without are single runs" if singles else ""
+    if barred + singles < len(points):
+        said += "; of some points not known"
+    if context.cut:
+        said += f"; in {', '.join(context.cut)} some reach beyond the axis"
+    return bar_sentence(context.bars, len(points), singles, barred, said)
 
 
 def _null_sentence(rows: Sequence[Row]) -> str:
     """Configurations without a place in a panel that has other points."""
     drawn = {row["panel"] for row in rows if has_value(row)}
-    lacking: dict[str, list[str]] = {}
-    for row in rows:
-        if not has_value(row) and row["panel"] in drawn:
-            lacking.setdefault(row["panel"], []).append(row["configuration"])
-    parts = [f"{panel}: {', '.join(names)}" for panel, names in lacking.items()]
-    return f"Runs without a value – {'; '.join(parts)}." if parts else ""
+    return null_sentence(
+        [
+            (row["panel"], row["configuration"])
+            for row in rows
+            if not has_value(row) and row["panel"] in drawn
+        ]
+    )
