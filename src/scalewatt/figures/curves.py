@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
 from scalewatt.figures.legends import (
+    LEGEND_EXTRA,
     entry,
     legend_above,
     legend_columns,
@@ -40,6 +41,7 @@ from scalewatt.figures.words import (
     device_sentence,
     excluded_sentence,
     missing_sentence,
+    no_energy_sentence,
     no_value_sentence,
     nothing_sentence,
     null_sentence,
@@ -284,7 +286,7 @@ def _scale(axes: Axes, which: str, shown: Quantity, values: list[float], dense: 
 
 def _handles(rows: Sequence[Row], context: _Context, preset: style.Preset) -> list[Line2D]:
     """The legend's entries: all series once, the ideal line, and what origins look like."""
-    widest = preset.legend_characters - 9
+    widest = preset.legend_characters - LEGEND_EXTRA
     handles = [
         series_entry(rows, s, textwrap.fill(label, widest), context.styles[s])
         for s, label in context.labels.items()
@@ -298,12 +300,12 @@ def _note_sentences(
     table: pa.Table, rows: Sequence[Row], context: _Context, cut: Sequence[str]
 ) -> list[str]:
     stored = metadata(table)
-    counts = "n counts processes." if context.word == "processes" else "n counts GPUs."
     return [
-        f"{origin_sentence(rows)} {counts} {device_sentence(rows)}",
+        f"{origin_sentence(rows)} n counts {context.word}. {device_sentence(rows)}",
         _bar_sentence(rows, context, cut),
         _shared_sentence(rows),
         _null_sentence(rows, context.labels),
+        no_energy_sentence(stored, rows),
         missing_sentence(stored.get("missing", [])),
         excluded_sentence(stored.get("excluded", [])),
         *stored.get("notes", []),

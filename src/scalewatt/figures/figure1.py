@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from scalewatt.figures import style
 from scalewatt.figures.points import Row, gpu_word, options
-from scalewatt.figures.words import abbreviated, trend
+from scalewatt.figures.words import abbreviated, singular, trend
 
 DATASET_RULES = ("fixed", "scaled")
 BATCH_RULES = ("constant LBS", "constant GBS")
@@ -105,7 +105,7 @@ def _draw_cell(
     quantities = (
         ("LBS", "local_batch_size"),
         ("GBS", "global_batch_size"),
-        ("samples per " + ("process" if word == "processes" else "GPU"), "samples_per_gpu"),
+        (f"samples per {singular(word)}", "samples_per_gpu"),
         ("updates N", "updates"),
     )
     for index, (name, column) in enumerate(quantities, start=1):
@@ -163,8 +163,7 @@ def _centres(count: int) -> list[float]:
 def _draw_gpus(axes: Axes, rows: Sequence[Row], centres: Sequence[float], word: str) -> None:
     """One small square per GPU, as many as there are."""
     counts = [row["gpus"] for row in rows]
-    name = word if word == "processes" else "GPUs"
-    axes.text(2, GPUS_BASE + 2.0, f"{name} n", va="center")
+    axes.text(2, GPUS_BASE + 2.0, f"{word} n", va="center")
     side = min(6.2 / math.ceil(math.sqrt(max(counts))), 1.8)
     squares = []
     for count, centre in zip(counts, centres, strict=True):

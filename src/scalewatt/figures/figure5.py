@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,16 +15,16 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.figures import style
 from scalewatt.figures.points import Row, gpu_word, metadata, options
 from scalewatt.figures.words import (
+    KIND_WORDS,
     counted,
     device_sentence,
     excluded_sentence,
     missing_sentence,
+    nothing_sentence,
     origin_phrase,
     sensor_sentence,
 )
 from scalewatt.results.figure_schema import panel_letter
-
-KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
 
 
 def draw(table: pa.Table) -> Figure:
@@ -31,9 +32,9 @@ def draw(table: pa.Table) -> Figure:
     rows = table.to_pylist()
     chosen = options(table)
     preset = style.preset(chosen.width_mm)
-    letters = _letters(rows, len(metadata(table).get("missing", [])))
-    columns = 1 if preset.narrow else min(len(letters), 2)
-    n_rows = -(-len(letters) // columns)
+    panels = _panels(table, rows)
+    columns = 1 if preset.narrow else min(len(panels), 2)
+    n_rows = -(-len(panels) // columns)
     sentences = _note_sentences(table, rows)
     panel_mm = 42.0 if preset.narrow else 56.0
     lines = len(style.note_lines(sentences, chosen.width_mm)) + 1
@@ -41,24 +42,33 @@ def draw(table: pa.Table) -> Figure:
         height = n_rows * panel_mm + style.lines_mm(lines, preset.note_size)
         figure = style.new_figure(height, chosen.width_mm)
         grid = figure.subplots(n_rows, columns, squeeze=False).ravel().tolist()
-        for letter, axes in zip(letters, grid, strict=False):
+        for (letter, configuration), axes in zip(panels.items(), grid, strict=False):
             style.panel_letter(axes, letter, above=3.4 * preset.text_size)
             own = [r for r in rows if r["panel"] == letter]
-            _draw_panel(axes, own, gpu_word(table), _time_label(table, own))
-        for axes in grid[len(letters) :]:
+            if own:
+                _draw_panel(axes, own, gpu_word(table), _time_label(table, own))
+            else:
+                style.say_instead(axes, _nothing(metadata(table), configuration))
+        for axes in grid[len(panels) :]:
             axes.set_axis_off()
         _share_limits(grid, rows)
         style.notes(figure, sentences)
     return figure
 
 
-def _letters(rows: Sequence[Row], missing: int) -> list[str]:
-    """The letters of all panels, those of runs that have not finished among them."""
-    present = {row["panel"] for row in rows}
-    count = max(len(present) + missing, 1)
-    while not present <= {panel_letter(place) for place in range(count)}:
-        count += 1
-    return [panel_letter(place) for place in range(count)]
+def _panels(table: pa.Table, rows: Sequence[Row]) -> dict[str, str]:
+    """Letter and configuration of each panel, those without a run among them."""
+    drawn = {row["panel"]: row["configuration"] for row in rows}
+    panels: dict[str, str] = metadata(table).get("panels") or drawn
+    return panels or {panel_letter(0): ""}
+
+
+def _nothing(stored: Mapping[str, Any], configuration: str) -> str:
+    """Why a panel has no run."""
+    left_out = [e for e in stored.get("excluded", []) if e["configuration"] == configuration]
+    missing = [c for c in stored.get("missing", []) if c == configuration]
+    sentence = nothing_sentence({"excluded": left_out, "missing": missing}, "this panel")
+    return f"{configuration}: {sentence}" if configuration else sentence
 
 
 def _time_label(table: pa.Table, rows: Sequence[Row]) -> str:
@@ -69,9 +79,6 @@ def _time_label(table: pa.Table, rows: Sequence[Row]) -> str:
 
 
 def _draw_panel(axes: Axes, rows: Sequence[Row], word: str, time_label: str) -> None:
-    if not rows:
-        style.say_instead(axes, "No run of this panel has finished.")
-        return
     first = rows[0]
     kind = KIND_WORDS[first["device_kind"]]
     setting = (
@@ -146,7 +153,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     power = "; ".join(f"Power {origin_phrase(origin, scope)}" for origin in origins)
     instead = "No GPU power is known here: these panels show CPU power." if kinds == {"cpu"} else ""
     runs = {row["panel"]: row["configuration"] for row in rows}
-    said = [f"{panel}:\u00a0{configuration}" for panel, configuration in sorted(runs.items())]
+    said = [f"{panel}:\u00a0{configuration}" for panel, configuration in runs.items()]
     counts = f"n counts {gpu_word(table)}."
     return [
         " ".join(filter(None, [f"{power}; scope: {scope}." if power else "", instead, counts])),

@@ -13,6 +13,9 @@ from scalewatt.figures import style
 from scalewatt.figures.points import Row, drawn_origins, series_origins
 from scalewatt.figures.words import FILL_WORDS, ORIGINS
 
+LEGEND_EXTRA = 12
+"""Characters that an entry takes besides its words: its line, and the gaps."""
+
 
 def entry(label: str, **look: Any) -> Line2D:
     """An entry that shows a line of this look."""
@@ -51,8 +54,8 @@ def legend_above(figure: Figure, handles: Sequence[Artist], columns: int, length
 
 
 def legend_columns(handles: Sequence[Artist], characters: int) -> int:
-    """Into how many columns entries can go; each takes 9 characters besides its words."""
-    lengths = [len(str(handle.get_label())) + 9 for handle in handles]
+    """Into how many columns entries can go."""
+    lengths = [len(str(handle.get_label())) + LEGEND_EXTRA for handle in handles]
     for columns in range(len(lengths), 1, -1):
         # As matplotlib fills them: the first ones get one more.
         each, more = divmod(len(lengths), columns)

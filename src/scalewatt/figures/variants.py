@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.points import Row, gpu_word, metadata, options
+from scalewatt.figures.points import Row, blocks_of, gpu_word, metadata, options
 from scalewatt.figures.words import (
-    SEVERAL,
     counted,
     device_sentence,
     excluded_sentence,
-    metric_label,
+    goal_sentence,
+    metric_words,
     missing_sentence,
     nothing_sentence,
     origin_sentence,
@@ -91,16 +91,10 @@ def draw(table: pa.Table) -> Figure:
                 letters = letters_of(index, len(axes))
                 _draw_block(axes, own, slots, letters, gpu_word(table), columns)
         else:
-            sentence = nothing_sentence(metadata(table), "variants")
+            sentence = nothing_sentence(metadata(table), "these variants")
             style.say_instead(figure.subplots(), sentence)
         style.notes(figure, sentences)
     return figure
-
-
-def blocks_of(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each model and phase, in the table's order."""
-    kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
-    return [[r for r in rows if (r["model"], r["phase"]) == kind] for kind in kinds]
 
 
 def letters_of(block: int, count: int) -> list[str]:
@@ -120,7 +114,7 @@ def panels_of(rows: Sequence[Row]) -> list[Shown]:
         Shown("energy_per_sample_j", "Energy per sample (J)"),
         Shown(power, f"Power per {of} (W)"),
         Shown("step_data_share", "Waiting for data (%)", 100.0),
-        Shown("metric_last", _metric_words(rows)),
+        Shown("metric_last", metric_words(rows)),
     ]
 
 
@@ -286,19 +280,6 @@ def _is_baseline(row: Row) -> bool:
     return bool(row["configuration"] == row["baseline"])
 
 
-def _metric_words(rows: Sequence[Row]) -> str:
-    """The metric's axis label; where no row names it, by the model."""
-    named = {row["metric_name"] for row in rows if row["metric_name"]}
-    return metric_label(rows[0]["model"], SEVERAL if len(named) > 1 else next(iter(named), None))
-
-
-def _goal_sentence(rows: Sequence[Row]) -> str:
-    """Which metrics are better the larger they are; usually none is."""
-    larger = [own for own in blocks_of(rows) if any(row["metric_goal"] == "max" for row in own)]
-    named = dict.fromkeys(f"{_metric_words(own)} of {own[0]['model']}" for own in larger)
-    return f"Larger is better: {', '.join(named)}." if named else ""
-
-
 def _title(rows: Sequence[Row], word: str) -> str:
     first = rows[0]
     phase = "" if first["phase"] == "train" else f" {first['phase']}"
@@ -333,7 +314,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         "error, and shows the cost without loading."
         if any(row["loader"] == NO_ERROR for row in rows)
         else "",
-        _goal_sentence(rows),
+        goal_sentence(blocks_of(rows)),
         missing_sentence(stored.get("missing", [])),
         excluded_sentence(stored.get("excluded", [])),
         *stored.get("notes", []),

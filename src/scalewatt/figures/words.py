@@ -101,15 +101,12 @@ def quantity(
     name: str, gpu_word: str, model: str | None, metric_name: str | None = None
 ) -> Quantity:
     """The quantity in column `name`; unknown columns are shown under their own name."""
-    one = "process" if gpu_word == "processes" else "GPU"
+    one = singular(gpu_word)
+    first = f"{one[0].upper()}{one[1:]}"
     known = {
-        "gpus": Quantity(
-            "Number of processes n" if one == "process" else "Number of GPUs n", "log2"
-        ),
+        "gpus": Quantity(f"Number of {gpu_word} n", "log2"),
         "gpu_hours": Quantity(
-            f"{one[0].upper()}{one[1:]} hours (h)",
-            "log",
-            smaller=_in_units(f"{one[0].upper()}{one[1:]} time n·T", "min", "s"),
+            f"{first} hours (h)", "log", smaller=_in_units(f"{first} time n·T", "min", "s")
         ),
         "dataset_samples": Quantity("Training samples", "log"),
         "speedup": Quantity("Speed-up n0·T(n0)/T(n)", "log2"),
@@ -158,7 +155,8 @@ def origin_phrase(origin: str | None, scope: str | None) -> str:
 def origin_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     """Origin and scope of the energy of `rows` (keys energy_origin, energy_scope, device)."""
     scopes: dict[str | None, dict[str | None, list[str]]] = {}
-    for row in rows:
+    # What is not known comes last.
+    for row in sorted(rows, key=lambda row: row["energy_origin"] is None):
         devices = scopes.setdefault(row["energy_origin"], {}).setdefault(row["energy_scope"], [])
         if row["device"] not in devices:
             devices.append(row["device"])
@@ -212,14 +210,14 @@ def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
     return f"Excluded: {'; '.join(said)}." if said else ""
 
 
-def nothing_sentence(stored: Mapping[str, Any], what: str = "series") -> str:
-    """Why a panel has no run at all, from the table's metadata."""
+def nothing_sentence(stored: Mapping[str, Any], what: str = "these series") -> str:
+    """Why a panel has no run at all, from the table's metadata (keys missing, excluded)."""
     if stored.get("missing"):
         # Without results_only a table waits for all of its configurations.
-        return f"No run of these {what} has finished; with results_only none is started."
+        return f"No run of {what} has finished; with results_only none is started."
     if stored.get("excluded"):
-        return f"All finished runs of these {what} are excluded."
-    return f"No run of these {what} has finished."
+        return f"All finished runs of {what} are excluded."
+    return f"No run of {what} has finished."
 
 
 def bar_sentence(kind: str, points: int, singles: int, barred: int, said: str = "") -> str:
@@ -247,8 +245,18 @@ def null_sentence(lacking: Sequence[tuple[str, str]]) -> str:
     panels: dict[tuple[str, ...], list[str]] = {}
     for panel, found in by_panel.items():
         panels.setdefault(tuple(dict.fromkeys(found)), []).append(panel)
-    parts = [f"{', '.join(letters)}: {', '.join(found)}" for found, letters in panels.items()]
-    return f"Runs without a value – {'; '.join(parts)}." if parts else ""
+    parts = [f"{', '.join(letters)}: {'; '.join(found)}" for found, letters in panels.items()]
+    return f"Runs without a value – {' – '.join(parts)}." if parts else ""
+
+
+def no_energy_sentence(stored: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Why the energy of configurations in `rows` is not known, from the table's metadata (no_energy)."""
+    reasons: dict[str, list[str]] = {}
+    for configuration in dict.fromkeys(row["configuration"] for row in rows):
+        if why := stored.get("no_energy", {}).get(configuration):
+            reasons.setdefault(why, []).append(configuration)
+    said = [f"{', '.join(shortened_ids(ids))} ({why})" for why, ids in reasons.items()]
+    return f"Energy not known: {'; '.join(said)}." if said else ""
 
 
 # Averaged from Ampere on, but for GA100.
@@ -281,8 +289,12 @@ def sensor_sentence(device_name: str | None, device_kind: str, origin: str | Non
 
 def counted(count: int, gpu_word: str) -> str:
     """`1 GPU`, `4 GPUs`, `1 process`, `2 processes`."""
-    one = "process" if gpu_word == "processes" else "GPU"
-    return f"{count} {one if count == 1 else gpu_word}"
+    return f"{count} {singular(gpu_word) if count == 1 else gpu_word}"
+
+
+def singular(gpu_word: str) -> str:
+    """One of what n counts: `GPU` of `GPUs`, `process`, `rank`."""
+    return {"processes": "process"}.get(gpu_word, gpu_word.removesuffix("s"))
 
 
 def abbreviated(value: float) -> str:

@@ -53,15 +53,19 @@ def power(definition: dict[str, Any], configurations: list[Row], results: Path) 
     by_id = {row["configuration"]: row for row in configurations}
     runs = _first_runs(definition)
     window_s = definition.get("options", {}).get("power_window_s")
-    labels: dict[str, str] = {}
-    for point in definition["points"]:
-        labels.setdefault(point["configuration"], point["label"])
+    labels = {point["configuration"]: point["label"] for point in reversed(definition["points"])}
     tables = [
-        _panel(panel_letter(place), label, by_id[id_], RunFiles(results, id_, runs[id_]), window_s)
-        for place, (id_, label) in enumerate(labels.items())
+        _panel(letter, labels[id_], by_id[id_], RunFiles(results, id_, runs[id_]), window_s)
+        for letter, id_ in panels(definition).items()
         if id_ in by_id
     ]
     return pa.concat_tables(tables) if tables else POWER.empty_table()
+
+
+def panels(definition: dict[str, Any]) -> dict[str, str]:
+    """The letter of each panel, whether there is a run for it or not, and its configuration."""
+    ids = dict.fromkeys(point["configuration"] for point in definition["points"])
+    return {panel_letter(place): id_ for place, id_ in enumerate(ids)}
 
 
 def _first_runs(definition: dict[str, Any]) -> dict[str, int]:
