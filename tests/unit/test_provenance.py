@@ -1,14 +1,17 @@
-"""The GPUs that a run held: known by their own identity, or not known."""
+"""The GPUs that a run held, known by their own identity or not known; the commit of the code."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from scalewatt.energy import provenance
 from scalewatt.energy.provenance import Gpu, gpu_identity, held_gpus, joined_gpus
 
 UUIDS = ["aa", "bb", "cc", "dd"]
@@ -89,3 +92,32 @@ def test_what_one_segment_does_not_know_is_not_known(segments: list[Any], joined
 
 def test_what_an_older_version_did_not_write_is_not_known() -> None:
     assert joined_gpus([{"gpus": {"n1": [0]}}]) == {"gpus": {"n1": [0]}, "gpu_uuids": None}
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    done = subprocess.run(["git", "-C", str(folder), *who, *words], capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+def test_the_commit_of_a_clone_says_whether_its_files_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path)
+    git(tmp_path, "init")
+    (tmp_path / "file").write_text("one")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-m", "One")
+    commit = git(tmp_path, "rev-parse", "HEAD")[:12]
+    assert provenance.source_commit() == commit
+    (tmp_path / "file").write_text("two")
+    assert provenance.source_commit() == f"{commit}-dirty"
+
+
+def test_a_copy_without_git_has_no_commit_nor_that_of_a_clone_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "init")
+    (tmp_path / "copy").mkdir()
+    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path / "copy")
+    assert provenance.source_commit() is None

@@ -105,6 +105,14 @@ def test_every_output_is_there_and_nothing_else(work: WorkDir, out: Path) -> Non
     assert (out / "perun" / "segment-001.hdf5").read_bytes() == b"hdf5"
 
 
+def test_the_provenance_names_the_commit_of_the_code(
+    work: WorkDir, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish_module, "source_commit", lambda: "0123456789ab")
+    publish(work, out)
+    assert read_json(out / "provenance.json")["commit"] == "0123456789ab"
+
+
 def test_the_history_has_its_schema_and_the_models_own_results(work: WorkDir, out: Path) -> None:
     publish(work, out)
     history = pq.read_table(out / "history.parquet")

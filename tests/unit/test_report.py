@@ -589,10 +589,22 @@ def test_provenance_counts_the_versions_of_all_runs(own: Path, tmp_path: Path) -
     assert found["the run", "torch", "2.7.0"] == "21"
     assert found["the recorder", "torch", "2.8.0"] == "1"
     assert found["the run", "cudnn_benchmark", "off"] == "21"
+    assert "22 runs without a note of scalewatt's commit." in page.text
     (hardware,) = page.rows("demo-hardware.csv")
     assert (hardware["hardware"], hardware["nodes"], hardware["runs"]) == ("made local", "1", "22")
     assert hardware["first start"] == "2023-11-14 22:13 UTC"
     assert first["spec_sha256"] in page.text
+
+
+def test_runs_are_told_apart_by_the_commit_that_made_them(own: Path, tmp_path: Path) -> None:
+    for run, dirty in zip(made_runs(DEMO), ("", "", "-dirty"), strict=False):
+        write_provenance(own, run, commit=f"0123456789ab{dirty}")
+    page = report(own, tmp_path / "report.html")
+    found = {r["version or value"]: r["runs"] for r in page.rows("demo-software.csv")
+             if r["what"] == "scalewatt's commit"}  # fmt: skip
+    assert found == {"0123456789ab": "2", "0123456789ab-dirty": "1"}
+    assert "19 runs without a note of scalewatt's commit." in page.text
+    assert "This page was made by scalewatt " in page.text
 
 
 def test_runs_that_say_nothing_of_their_packages_are_counted(own: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.command import is_command_spec
 from scalewatt.energy.journal import last_sample_s
-from scalewatt.energy.provenance import joined_gpus
+from scalewatt.energy.provenance import joined_gpus, source_commit
 from scalewatt.energy.script_marks import joined_events
 from scalewatt.energy.workdir import COMPILED, WorkDir, description_path
 from scalewatt.files import atomic_path, read_json, write_json, write_table
@@ -83,6 +83,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
     return {
         "spec_sha256": work.spec_sha256,
         "dataset_sha256": work.dataset_sha256,
+        "commit": source_commit(),
         **last,
         **joined_gpus(described),
         "hostnames": sorted({host for d in described for host in d["hostnames"]}),

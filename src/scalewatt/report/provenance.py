@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from scalewatt import __version__
-from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.energy.provenance import source_commit
 from scalewatt.report.grids import Grid, grid, stored, texts
 from scalewatt.report.numbers import count, listed
 
@@ -33,7 +32,7 @@ def hardware(runs: Sequence[Row], provenance: Provenance) -> Grid | None:
     rows = []
     for device in dict.fromkeys(run["device"] for run in runs):
         own = [run for run in runs if run["device"] == device]
-        of = [provenance.get((run["configuration"], run["repeat"]), {}) for run in own]
+        of = [_of(run, provenance) for run in own]
         names = dict.fromkeys(str(run["device_name"]) for run in own if run["device_name"])
         hosts = sorted({str(host) for one in of for host in one.get("hostnames") or ()})
         first, last = _times(of)
@@ -72,6 +71,8 @@ def _software_of(provenance: Row) -> Iterable[tuple[str, str, str]]:
     for name, version in (provenance.get("packages") or {}).items():
         if version is not None:
             yield whose, str(name), str(version)
+    if provenance.get("commit"):
+        yield "the run", "scalewatt's commit", str(provenance["commit"])
     for name in (*_VERSIONS, *_SETTINGS):
         if provenance.get(name) is not None:
             yield whose, name, _said(provenance[name])
@@ -83,11 +84,7 @@ def _said(value: Any) -> str:
 
 def unknown_software(runs: Sequence[Row], provenance: Provenance) -> str:
     """How many runs do not say what they were done with; empty where all do."""
-    silent = [
-        run
-        for run in runs
-        if not provenance.get((run["configuration"], run["repeat"]), {}).get("packages")
-    ]
+    silent = [run for run in runs if not _of(run, provenance).get("packages")]
     return f"{count(len(silent), 'run')} without a note of its packages." if silent else ""
 
 
@@ -106,16 +103,17 @@ def specifications(runs: Sequence[Row]) -> Grid:
     return grid("specifications", "Specifications of the runs", runs, columns)
 
 
+def unknown_commits(runs: Sequence[Row], provenance: Provenance) -> str:
+    """How many runs do not say which commit of scalewatt made them; empty where all do."""
+    silent = sum(not _of(run, provenance).get("commit") for run in runs)
+    return f"{count(silent, 'run')} without a note of scalewatt's commit." if silent else ""
+
+
+def _of(run: Row, provenance: Provenance) -> Row:
+    return provenance.get((run["configuration"], run["repeat"]), {})
+
+
 def maker() -> str:
-    """What made the page: scalewatt's version and, in a clone, its commit."""
-    return f"scalewatt {__version__}{_commit()}"
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(PROJECT_ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    said = done.stdout.strip()
-    return f", commit {said}" if done.returncode == 0 and said else ""
+    """What made the page, which need not be what made its runs: scalewatt's version and commit."""
+    commit = source_commit()
+    return f"scalewatt {__version__}" + (f", commit {commit}" if commit else "")

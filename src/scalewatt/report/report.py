@@ -92,7 +92,10 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "quality": quality(definition, runs, results.rows("idle")),
         "hardware": provenance.hardware(runs, results.provenance),
         "software": provenance.software(results.provenance),
-        "silent": provenance.unknown_software(runs, results.provenance),
+        "silent": [
+            provenance.unknown_software(runs, results.provenance),
+            provenance.unknown_commits(runs, results.provenance),
+        ],
         "specifications": provenance.specifications(runs) if runs else None,
         "commands": _commands(
             definition, figures, shown, claims is not None, "idle" in results.tables
