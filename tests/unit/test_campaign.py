@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paper_campaign import BATCHES, DOUBLING, FOURCASTNET_SETTINGS, RESNET50_SETTINGS, SHARED
 
-from scalewatt.campaign.cluster import known_devices, load_cluster
+from scalewatt.campaign.cluster import cluster_of_run, known_devices, load_cluster
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign, Configuration, Device
+from scalewatt.errors import InputError
 
 RESNET50 = [
     f"resnet50-{data}-{batch}"
@@ -420,3 +421,15 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
     assert set(known_devices()) == {"local"}
     assert "scalewatt: passed over: " in (said := capsys.readouterr().err)
     assert "bad/cluster.yaml" in said
+
+
+def test_a_cluster_that_is_no_json_is_named_in_one_line() -> None:
+    with pytest.raises(InputError, match=r"--cluster: '\{bad' is no JSON object") as caught:
+        cluster_of_run("{bad", {})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_series_is_scaled_where_its_dataset_grows_with_n() -> None:
+    for series in demo().series.values():
+        samples = {demo().configurations[id_].dataset_samples for id_ in series.points.values()}
+        assert series.is_scaled == (len(samples) > 1)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, submitted
 
+from scalewatt.campaign.definitions import runs_definition
 from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.results import remeasure as remeasuring
@@ -187,6 +188,19 @@ def test_a_row_without_a_measurement_counts_for_any(place: Made) -> None:
     for seed in (3, 4):
         place.publish(TWO, 1, seed=seed)
         assert [one["reason"] for one in excluded(place)] == ["always bad"]
+
+
+def test_an_unfinished_run_is_not_left_out_where_none_is_trained(place: Made) -> None:
+    """It is not there: its configuration is missing, and not only left out."""
+    table(place).write_text(
+        HEAD + f"{ONE},1,exclude,bad,2026-01-31,\n{TWO},1,exclude,bad,2026-01-31,\n"
+    )
+    rows = read_exclusions(place.campaign)
+    both = [one["configuration"] for one in excluded_runs(rows, place.results)]
+    there = excluded_runs(rows, place.results, finished=True)
+    assert (both, [one["configuration"] for one in there]) == ([ONE, TWO], [TWO])
+    missing = runs_definition(place.campaign, [[TWO, 1]], there)["missing"]
+    assert ONE in missing and TWO not in missing
 
 
 def test_a_run_is_excluded_once_and_in_an_order_of_its_own(place: Made) -> None:

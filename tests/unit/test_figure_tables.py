@@ -20,10 +20,13 @@ from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.energy.tables import ENERGY_SCHEMA
+from scalewatt.files import write_table
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figure_tables import overview, points
 from scalewatt.results.notes import notes
+from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import IDENTITY, QUANTITIES
 
 Row = dict[str, Any]
@@ -272,6 +275,25 @@ def test_along_the_overviews_rules_updates_do_what_the_paper_says() -> None:
     assert abs(second - 2 * first) <= 5  # the last, partial batch of each of five epochs
 
 
+@pytest.mark.parametrize(
+    ("kinds", "word"),
+    [
+        (["cuda"], "GPUs"),
+        (["cpu"], "processes"),
+        (["auto"], "ranks"),
+        (["None"], "ranks"),
+        (["cpu", "cuda"], "ranks"),
+    ],
+)
+def test_the_overview_says_what_n_counts_as_far_as_the_campaign_settles_it(
+    tmp_path: Path, kinds: list[str], word: str
+) -> None:
+    made = table_definition(demo(), "figure1", [])
+    assert made["torch_devices"] == ["auto"]  # as profiles/local has it
+    write_figure_table(made | {"torch_devices": kinds}, tmp_path, tmp_path / "figure1.parquet")
+    assert metadata_of(tmp_path / "figure1.parquet")["gpu_word"] == word
+
+
 # --- from runs to a written table ---------------------------------------------------------------
 
 
@@ -332,6 +354,22 @@ def test_a_run_that_is_left_out_is_named_and_its_configuration_is_not_missing(
     assert alone not in found["configuration"].to_pylist()
 
 
+def metadata_of(path: Path) -> Row:
+    return json.loads(pq.read_schema(path).metadata[b"scalewatt"])  # type: ignore[no-any-return]
+
+
+def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -> None:
+    made, runs = finished_demo_runs(tmp_path, "figure2")
+    unknown = [part("cpu", "train", 3600, None, flags=("node_shared",))]
+    for id_ in (runs[0][0], runs[-1][0]):
+        energy = RunFiles(tmp_path, id_, 1).energy
+        write_table(pa.Table.from_pylist(unknown, ENERGY_SCHEMA), energy)
+    made["excluded"] = [{"configuration": runs[-1][0], "repeat": 1, "reason": "busy"}]
+    write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
+    said = metadata_of(tmp_path / "figure2.parquet")["no_energy"]
+    assert said == {runs[0][0]: "other runs measured on the node at the same time"}
+
+
 def test_how_a_figure_is_to_be_drawn_is_stored_with_its_table(tmp_path: Path) -> None:
     content = read_yaml(PROJECT_ROOT / "campaigns" / "demo.yaml")
     content["figures"]["figure2"] |= {"overlay": "published", "width_mm": 88}
@@ -360,5 +398,5 @@ def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
     schema: pa.Schema = pq.read_schema(out)
     assert set(json.loads(schema.metadata[b"scalewatt"])) == {
         "figure", "campaign", "missing", "notes", "gpu_word", "metric_name",
-        "excluded", "options",
+        "excluded", "options", "no_energy",
     }  # fmt: skip

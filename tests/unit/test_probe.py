@@ -28,6 +28,7 @@ from scalewatt.results.idle import (
     device_rows,
     idle_energies_j,
     probe_powers,
+    without_baseline,
     write_idle,
 )
 from scalewatt.training.world import Ranks
@@ -313,10 +314,52 @@ def test_idle_energy_is_unknown_where_a_kind_is_or_differs_in_origin(idle_table:
     assert idle_energies_j(idle_table, "box", {}, {}) == {}
 
 
+def run_of(device: str, idle: float | None = None, **more: Any) -> dict[str, Any]:
+    return {"device": device, "energy_kwh": 1.0, "idle_energy_kwh": idle} | more
+
+
+def idle_of(tmp_path: Path, *nodes: Sensors) -> Path:
+    """The table of probes of `box` that found these nodes."""
+    for repeat, one in enumerate(nodes, 1):
+        make_probe(tmp_path / "idle" / "box", one, repeat)
+    repeats = list(range(1, len(nodes) + 1))
+    out = tmp_path / "tables" / "idle.parquet"
+    devices = {"box": {"repeats": repeats, "powers": NOTHING}}
+    write_idle({"campaign": "study", "devices": devices}, tmp_path, out)
+    return out
+
+
+def test_the_power_of_a_node_that_was_busy_is_no_idle_power(tmp_path: Path) -> None:
+    busy = node() | {"CPU_BUSY": np.full(60, 86.0)}
+    path = idle_of(tmp_path, node(), busy)
+    assert pq.read_table(path)["mean_w"].null_count == 0
+    kinds = dict.fromkeys(("gpu", "cpu"), 1.0)
+    found = idle_energies_j(path, "box", kinds, dict.fromkeys(kinds, "measured"))
+    assert found == {"gpu": None, "cpu": None}
+    why = without_baseline(path, [run_of("box")])
+    assert why == {"box": "its nodes were not idle: repeat 2: n1: cpu 86 % busy, so not idle"}
+
+
+def test_why_runs_have_no_idle_energy_is_said_by_device(tmp_path: Path) -> None:
+    fewer = node()
+    del fewer["CUDA:1_POWER"]
+    path = idle_of(tmp_path, node(), fewer)
+    runs = [run_of("box"), run_of("new"), run_of("old", idle=0.5), run_of("off", energy_kwh=None)]
+    why = without_baseline(path, runs)
+    assert sorted(why) == ["box", "new"]
+    assert why["new"] == "no idle probe of it has finished"
+    assert "do not state the power of gpu" in why["box"]
+
+
+def test_probes_of_another_origin_than_the_runs_are_no_baseline(idle_table: Path) -> None:
+    why = without_baseline(idle_table, [run_of("box")])
+    assert "of another origin than the runs' energy" in why["box"]
+
+
 def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "idle.parquet"
     path.write_bytes(b"no Parquet")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"idle\.parquet: is no readable Parquet file"):
         idle_energies_j(path, "box", {"cpu": 1.0}, {"cpu": "measured"})
 
 

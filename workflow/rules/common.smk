@@ -7,7 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-from scalewatt.campaign.cluster import basis, known_devices, parse_cluster, powers
+from scalewatt.campaign.cluster import (
+    basis,
+    is_results_only,
+    known_devices,
+    parse_cluster,
+    powers,
+)
 from scalewatt.campaign.command import check_commands, command_models
 from scalewatt.campaign.definitions import runs_definition, table_definition
 from scalewatt.campaign.expand import check_devices, load_campaign
@@ -42,13 +48,10 @@ CLUSTER_FILE = " ".join(map(os.path.relpath, workflow.configfiles))
 CLUSTER = checked(parse_cluster, config, CLUSTER_FILE or "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
 DEVICES = checked(known_devices, CLUSTER)
-RESULTS_ONLY = CLUSTER.results_only
+RESULTS_ONLY = is_results_only(CAMPAIGN, CLUSTER)
 if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is trained
     CLUSTER = registered_cluster(CAMPAIGN, CLUSTER)
     DEVICES = registered_devices(CAMPAIGN, CLUSTER)
-    RESULTS_ONLY = True
-elif RESULTS_ONLY is None:
-    RESULTS_ONLY = not (CAMPAIGN.devices() & set(CLUSTER.devices))
 if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_devices, CAMPAIGN, CLUSTER)
     checked(check_requests, CAMPAIGN, CLUSTER, CLUSTER_FILE)
@@ -59,7 +62,9 @@ RESULTS = f"results/{CAMPAIGN.name}"
 EXCLUDED = (
     []
     if workflow.remote_exec
-    else excluded_runs(checked(read_exclusions, CAMPAIGN), Path(RESULTS))
+    else excluded_runs(
+        checked(read_exclusions, CAMPAIGN), Path(RESULTS), finished=RESULTS_ONLY
+    )
 )
 SET_ASIDE = set_aside_notes(Path(RESULTS))
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"

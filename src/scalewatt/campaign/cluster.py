@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.model import Cluster, Device
+from scalewatt.campaign.model import Campaign, Cluster, Device
 from scalewatt.campaign.validation import PROJECT_ROOT, check, one_of, read_yaml, schema
 from scalewatt.errors import InputError
 
@@ -119,12 +120,31 @@ def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
     return devices
 
 
-def cluster_of_run(given: str, spec: dict[str, Any]) -> tuple[Cluster, Device]:
+def given_cluster(given: str) -> Cluster:
+    """The cluster of an option `--cluster`: its file, or its content as JSON."""
+    if not given.lstrip().startswith("{"):
+        return load_cluster(given)
+    try:
+        content = json.loads(given)
+    except ValueError as error:
+        raise InputError(
+            f"--cluster: {given!r} is no JSON object ({error}); expected one, or a cluster file"
+        ) from error
+    return parse_cluster(content, "cluster")
+
+
+def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
+    """Whether finished runs are used as they are, and none is trained."""
+    if campaign.registered:
+        return True
+    if cluster.results_only is not None:
+        return cluster.results_only
+    return not campaign.devices() & set(cluster.devices)
+
+
+def cluster_of_run(given: str, spec: Mapping[str, Any]) -> tuple[Cluster, Device]:
     """The cluster from its file, or its content as JSON, and the device of the run in `spec`."""
-    if given.lstrip().startswith("{"):
-        cluster = parse_cluster(json.loads(given), "cluster")
-    else:
-        cluster = load_cluster(given)
+    cluster = given_cluster(given)
     name = spec["device"]
     if name not in cluster.devices:
         raise InputError(

@@ -42,6 +42,9 @@ def table_definition(
         **_content(campaign, campaign.figure_configurations(figure), runs, excluded),
         "options": {k: v for k, v in content.items() if k not in _CONTENT},
     }
+    if figure == "figure1":  # drawn before there are runs to tell what n counts
+        shown = {str(campaign.series[name].torch_device) for name in content["series"]}
+        definition["torch_devices"] = sorted(shown)
     if figure == "variants":
         definition["variants"] = variants_definition(campaign)
     elif "series" in content:
@@ -84,7 +87,7 @@ def _series(campaign: Campaign, name: str) -> dict[str, Any]:
         "model": series.model,
         "phase": series.phase,
         "device": series.device,
-        "dataset_rule": "scaled" if "n" in series.fraction_rule else "fixed",
+        "dataset_rule": "scaled" if series.is_scaled else "fixed",
         "batch_rule": _BATCH_RULES[series.constant],
         "points": [_point(campaign.configurations[id_]) for id_ in series.points.values()],
     }

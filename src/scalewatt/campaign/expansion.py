@@ -286,6 +286,7 @@ class Expansion:
             fraction_rule=_fraction_rule(self.entry),
             repeats=self.entry.get("repeats", 1),
             points=points,
+            torch_device=self.device.torch_device,
         )
 
 

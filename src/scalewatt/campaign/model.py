@@ -150,6 +150,13 @@ class Series:
     repeats: int
     points: dict[int, str]
     """Configuration id of each GPU count, ascending."""
+    torch_device: str | None = None
+    """As the cluster file has it: cuda, cpu, auto; None of registered runs."""
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether its dataset grows with n."""
+        return "n" in self.fraction_rule
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ from scalewatt.results import variants
 from scalewatt.results.comparisons import comparison_rows
 from scalewatt.results.derived import Facility, with_model_energies
 from scalewatt.results.figure_tables import builder
+from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
+from scalewatt.results.idle import without_baseline
 from scalewatt.results.metadata import METADATA_KEY as METADATA_KEY
 from scalewatt.results.metadata import with_metadata
 from scalewatt.results.notes import notes
+from scalewatt.results.power_table import panels
 from scalewatt.results.runs import RunFiles, run_row
 from scalewatt.results.scaling import scaling_rows
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
@@ -22,7 +26,7 @@ from scalewatt.results.text_tables import latex, markdown
 
 def _rows(definition: dict[str, Any], results: Path) -> list[dict[str, Any]]:
     facility = Facility(**definition.get("facility", {}))
-    idle = results / "tables" / "idle.parquet" if definition.get("idle") else None
+    idle = _idle(definition, results)
     reasons = {
         (e["configuration"], e["repeat"]): e["reason"] for e in definition.get("excluded", [])
     }
@@ -34,10 +38,15 @@ def _rows(definition: dict[str, Any], results: Path) -> list[dict[str, Any]]:
     return with_model_energies(rows)
 
 
+def _idle(definition: dict[str, Any], results: Path) -> Path | None:
+    """The table of idle probes, where the campaign has them and they count for this table."""
+    return results / "tables" / "idle.parquet" if definition.get("idle") else None
+
+
 def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
     """Write `out`/runs, configurations, scaling and comparisons (Parquet and CSV) of a campaign's runs."""
     rows = _rows(definition, results)
-    metadata = _metadata(definition, rows)
+    metadata = _metadata(definition, rows, results)
     configurations = configuration_rows(rows)
     tables = {
         "runs": table(rows, RUNS),
@@ -55,7 +64,7 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
     # The overview is of the campaign, not of its results.
     rows = [] if figure == "figure1" else _rows(definition, results)
     built = builder(figure, results)(definition, configuration_rows(rows))
-    built = with_metadata(built, _metadata(definition, rows))
+    built = with_metadata(built, _metadata(definition, rows, results))
     write_table_with_csv(built, out)
     if figure == "table1":
         write_text(out.with_suffix(".md"), markdown(built))
@@ -64,22 +73,53 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
         write_text(out.with_suffix(".md"), variants.markdown(built))
 
 
-def _metadata(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    counts_processes = any(
-        row["torch_device"] == "cpu" or '"gpus_shared"' in row["flags"] for row in rows
-    )
+def _metadata(
+    definition: dict[str, Any], rows: list[dict[str, Any]], results: Path
+) -> dict[str, Any]:
     of_runs = definition.get("figure") != "figure1"
+    idle = _idle(definition, results)
+    no_idle = without_baseline(idle, rows) if idle else {}
+    of_idle = no_idle if definition.get("figure") == "breakdown" else {}
     return {
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
         "missing": definition["missing"] if of_runs else [],
         "excluded": definition.get("excluded", []) if of_runs else [],
         "options": definition.get("options", {}),
-        "notes": notes(definition, rows),
-        "gpu_word": "processes" if counts_processes else "GPUs",
+        "notes": [
+            *notes(definition, rows),
+            *(f"No idle baseline of {device}: {why}." for device, why in of_idle.items()),
+        ],
+        "gpu_word": _gpu_word(definition, rows),
         "metric_name": _metric_name(rows),
-        **_without_stages(definition, rows),
+        "no_energy": _without_energy(rows),
+        **({"no_idle": no_idle} if idle else {}),
+        **_of_figure5(definition, rows),
     }
+
+
+def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """What n counts; by the campaign's devices where there are no runs to tell, if those settle it."""
+    if "torch_devices" in definition:
+        words = {"cpu": "processes", "cuda": "GPUs"}
+        said = {words.get(device, "ranks") for device in definition["torch_devices"]}
+        return said.pop() if len(said) == 1 else "ranks"
+    processes = any(row["torch_device"] == "cpu" or '"gpus_shared"' in row["flags"] for row in rows)
+    return "processes" if processes else "GPUs"
+
+
+def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Why the energy of a configuration is not known, by the flags of its runs that count."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["energy_kwh"] is None and row["excluded"] is None:
+            codes = [flag["code"] for flag in json.loads(row["flags"])]
+            words = [FLAG_WORDS[code] for code in NULL_ENERGY if code in codes]
+            nothing = "absent" if row["energy_scope"] is None else "unknown_power"
+            found.setdefault(row["configuration"], {}).update(
+                dict.fromkeys(words or [FLAG_WORDS[nothing]])
+            )
+    return {configuration: "; ".join(words) for configuration, words in found.items()}
 
 
 def _metric_name(rows: list[dict[str, Any]]) -> str | None:
@@ -90,7 +130,9 @@ def _metric_name(rows: list[dict[str, Any]]) -> str | None:
     return names.pop() or "several" if len(names) == 1 else "several"
 
 
-def _without_stages(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Figure 5's configurations whose runs do not say when training began, where there are such."""
+def _of_figure5(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Figure 5's panels, and its configurations whose runs do not say when training began."""
+    if definition.get("figure") != "figure5":
+        return {}
     without = sorted({r["configuration"] for r in rows if '"no_events"' in r["flags"]})
-    return {"no_stages": without} if definition.get("figure") == "figure5" and without else {}
+    return {"panels": panels(definition)} | ({"no_stages": without} if without else {})

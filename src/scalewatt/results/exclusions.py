@@ -120,14 +120,19 @@ def measurement_of(results: Path, configuration: str, repeat: int) -> str | None
         return None
 
 
-def excluded_runs(exclusions: Iterable[Exclusion], results: Path) -> list[dict[str, Any]]:
+def excluded_runs(
+    exclusions: Iterable[Exclusion], results: Path, finished: bool = False
+) -> list[dict[str, Any]]:
     """Return {configuration, repeat, reason} of the runs that are left out, in order, each once.
 
-    `results` is the campaign's own folder.
+    `results` is the campaign's own folder. `finished`: of the finished runs alone, where no other
+    will ever be one.
     """
     found: dict[tuple[str, int], str] = {}
     for one in exclusions:
-        if one.action == EXCLUDE and one.excludes(measurement_of(results, *one.run)):
+        measurement = measurement_of(results, *one.run)
+        there = measurement is not None or not finished
+        if one.action == EXCLUDE and there and one.excludes(measurement):
             found.setdefault(one.run, one.reason)
     return [{"configuration": c, "repeat": r, "reason": found[c, r]} for c, r in sorted(found)]
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.cluster import is_results_only
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec, spec_sha256
 from scalewatt.errors import InputError
@@ -108,8 +109,7 @@ def _check_trainable(place: Place, run: tuple[str, int]) -> None:
             f"{name}: {campaign.path} is of registered runs, which nothing trains; measure it where "
             "it was measured and register it again, or leave it out: scalewatt exclude"
         )
-    only = cluster.results_only
-    if only or (only is None and not campaign.devices() & set(cluster.devices)):
+    if is_results_only(campaign, cluster):
         raise InputError(
             f"{name}: on the cluster '{cluster.name}' finished runs are used as they are "
             "(results_only), so nothing would train it again; give the profile that does, e.g. "
