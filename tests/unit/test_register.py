@@ -429,7 +429,7 @@ def test_a_metric_is_named_wherever_it_is_shown() -> None:
         with_metadata(TABLE1.empty_table(), {"metric_name": name})
         for name in ("loss_nats", "top1_error_percent")
     )
-    assert "| loss_nats |" in markdown(own).splitlines()[0]
+    assert "| Loss nats |" in markdown(own).splitlines()[0]
     assert "loss\\_nats" in latex(own)
     assert "{Top-1\\\\error (\\%)}" in latex(known)
 

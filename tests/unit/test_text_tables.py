@@ -162,7 +162,7 @@ def test_n_on_a_cpu_counts_processes(form: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "head"),
-    [("top1_error_percent", "Top-1 error (%)"), ("hits", "hits"), ("several", "Metric")],
+    [("top1_error_percent", "Top-1 error (%)"), ("hits", "Hits"), ("several", "Metric")],
 )
 def test_the_metric_has_its_own_head(name: str, head: str) -> None:
     assert cells(markdown(made(row(), metric_name=name)).splitlines()[0])[8] == head

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scalewatt.results.metric_words import SEVERAL
+from scalewatt.results.metric_words import metric_label as metric_label
 from scalewatt.results.text_tables import UNEQUAL_SCOPES, shortened_ids
 
 ORIGINS = ("measured", "estimated", "simulated", "published", "mixed")
@@ -60,28 +62,6 @@ class Quantity:
 def _in_units(words: str, *units: str) -> tuple[tuple[str, float], ...]:
     factors = {"Wh": 1e3, "mWh": 1e6, "min": 60.0, "s": 3600.0, "W": 1e3, "mW": 1e6}
     return tuple((f"{words} ({unit})", factors[unit]) for unit in units)
-
-
-METRIC_LABELS = {
-    "top1_error_percent": "Top-1 error (%)",
-    "z500_rmse_m2_s2": "Z500 RMSE (m²/s²)",
-}
-METRIC_OF_MODEL = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
-
-
-SEVERAL = "several"
-"""Stands for the metric of runs that have different ones."""
-
-
-def metric_label(model: str | None, metric_name: str | None = None) -> str:
-    """The axis label of a quality metric, by its name or, where that is not known, by the model."""
-    name = metric_name or METRIC_OF_MODEL.get(model or "", SEVERAL)
-    if name == SEVERAL:
-        return "Metric after the last epoch"
-    if name in METRIC_LABELS:
-        return METRIC_LABELS[name]
-    words = name.removesuffix("_percent").replace("_", " ")
-    return words[:1].upper() + words[1:] + (" (%)" if name.endswith("_percent") else "")
 
 
 def metric_words(rows: Sequence[Mapping[str, Any]]) -> str:

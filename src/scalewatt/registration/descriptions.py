@@ -12,8 +12,8 @@ from scalewatt.campaign.known_models import PHASES
 from scalewatt.campaign.registered import OTHER_PROTOCOL, Point
 from scalewatt.campaign.validation import check, one_of, read_yaml, schema
 from scalewatt.errors import InputError
-from scalewatt.figures.words import METRIC_OF_MODEL
 from scalewatt.registration.tables import shared_rows, table_rows
+from scalewatt.results.metric_words import METRIC_OF_MODEL
 
 _POINT_KEYS = ("gpus", "precision", "variant")
 _LONGEST = 10**20

@@ -10,16 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.results.metadata import metadata
+from scalewatt.results.metric_words import SEVERAL, metric_label
 
 Row = dict[str, Any]
 
 _COUNTS = ("gpus", "local_batch_size", "global_batch_size", "n_repeats")
-_METRIC_HEADS = {
-    None: "Z500 RMSE (m²/s²)",  # no run: the paper's
-    "z500_rmse_m2_s2": "Z500 RMSE (m²/s²)",
-    "top1_error_percent": "Top-1 error (%)",
-    "several": "Metric",
-}
 UNKNOWN = "–"
 UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
 
@@ -81,7 +76,7 @@ def _columns(table: pa.Table) -> dict[str, str]:
         "energy_per_node_kwh": "Energy per node (kWh)",
         "runtime_h": "Run time (h)",
         "gpu_hours": "Process hours (h)" if processes else "GPUh (h)",
-        "metric_last": _METRIC_HEADS.get(name, name) or "",
+        "metric_last": "Metric" if name == SEVERAL else metric_label("fourcastnet", name),
     }
     if len({row["n_repeats"] for row in rows}) > 1:
         columns["n_repeats"] = "Runs"
