@@ -430,7 +430,7 @@ def test_a_metric_is_named_wherever_it_is_shown() -> None:
         for name in ("loss_nats", "top1_error_percent")
     )
     assert "| Loss nats |" in markdown(own).splitlines()[0]
-    assert "loss\\_nats" in latex(own)
+    assert "{Loss\\\\nats}" in latex(own)
     assert "{Top-1\\\\error (\\%)}" in latex(known)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from scalewatt.results.metric_words import SEVERAL
 from scalewatt.results.metric_words import metric_label as metric_label
 from scalewatt.results.text_tables import UNEQUAL_SCOPES, shortened_ids
+from scalewatt.results.text_tables import excluded_sentence as excluded_sentence
 
 ORIGINS = ("measured", "estimated", "simulated", "published", "mixed")
 FILL_WORDS = {
@@ -178,16 +179,6 @@ def device_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
 def missing_sentence(missing: Sequence[str]) -> str:
     """The configurations without a finished run; ids that differ only in n share one entry."""
     return f"No finished run, so no point: {', '.join(shortened_ids(missing))}." if missing else ""
-
-
-def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
-    """The runs that are left out and why (keys configuration, repeat, reason); runs that share a
-    reason share an entry."""
-    reasons: dict[str, list[str]] = {}
-    for one in excluded:
-        reasons.setdefault(one["reason"], []).append(f"{one['configuration']}/{one['repeat']}")
-    said = [f"{', '.join(runs)} ({reason.rstrip('.')})" for reason, runs in reasons.items()]
-    return f"Excluded: {'; '.join(said)}." if said else ""
 
 
 def nothing_sentence(stored: Mapping[str, Any], what: str = "these series") -> str:

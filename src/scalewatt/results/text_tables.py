@@ -136,13 +136,19 @@ def left_out_sentences(table: pa.Table) -> list[str]:
     found = []
     if said.get("missing"):
         found.append(f"No finished run of {_enumerated(shortened_ids(said['missing']))}.")
-    reasons: dict[str, list[str]] = {}
-    for one in said.get("excluded", []):
-        reasons.setdefault(one["reason"], []).append(f"{one['configuration']}/{one['repeat']}")
-    if reasons:
-        parts = [f"{_enumerated(runs)} ({why.rstrip('.')})" for why, runs in reasons.items()]
-        found.append(f"Excluded: {'; '.join(parts)}.")
+    if said.get("excluded"):
+        found.append(excluded_sentence(said["excluded"]))
     return found
+
+
+def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
+    """The runs that are left out and why (keys configuration, repeat, reason); runs that share a
+    reason share an entry."""
+    reasons: dict[str, list[str]] = {}
+    for one in excluded:
+        reasons.setdefault(one["reason"], []).append(f"{one['configuration']}/{one['repeat']}")
+    said = [f"{', '.join(runs)} ({why.rstrip('.')})" for why, runs in reasons.items()]
+    return f"Excluded: {'; '.join(said)}." if said else ""
 
 
 def shortened_ids(configurations: Sequence[str]) -> list[str]:
