@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scalewatt.energy.curve import EnergyCurve, bridge_s, cumulate, sampling_period
-from scalewatt.energy.doubts import GAP_PERIODS
 from scalewatt.energy.samples import Floats
 from scalewatt.results.figure_schema import POWER, panel_letter
 from scalewatt.results.runs import RunFiles
@@ -94,10 +93,12 @@ def _panel(letter: str, label: str, row: Row, files: RunFiles, window_s: float |
         kind = "cpu" if row["torch_device"] == "cpu" else "gpu"
         return table([fixed | unknown | {"time_s": 0.0, "device_kind": kind}], POWER)
     kind = traces["device_kind"][0].as_py()
-    chosen = _chosen(traces)
-    if chosen is None:
-        return table([fixed | unknown | {"time_s": None, "device_kind": kind}], POWER)
-    own, start_s = chosen
+    begun = _begun(traces)
+    own = _own(traces, begun)
+    if own is None:
+        time_s = 0.0 if len(begun) else None
+        return table([fixed | unknown | {"time_s": time_s, "device_kind": kind}], POWER)
+    start_s = _start_s(own)
     fixed |= {
         "mean_power_w": _mean_w(own, _of_device(traces, own)),
         "mean_power_all_w": _mean_w(own, traces),
@@ -123,26 +124,35 @@ def _of_kind(traces: pa.Table) -> pa.Table | None:
     return None
 
 
-def _chosen(traces: pa.Table) -> tuple[pa.Table, float] | None:
-    """The shown device's samples of one segment, and when training began in it (Unix time in s).
-
-    None where there are stages, but none of training.
-    """
+def _begun(traces: pa.Table) -> pa.Table:
+    """The samples from training, none where a run never trained; all of a recording without stages."""
     training = traces.filter(pc.equal(traces["stage"], "train"))
-    if not len(training) and pc.any(pc.not_equal(traces["stage"], NO_STAGE)).as_py():
+    if not len(training) and not pc.any(pc.not_equal(traces["stage"], NO_STAGE)).as_py():
+        return traces
+    return training
+
+
+def _own(traces: pa.Table, begun: pa.Table) -> pa.Table | None:
+    """The shown device's samples of the first segment that trained; None where no power is known."""
+    trained = traces.filter(pc.is_in(traces["segment"], pc.unique(begun["segment"])))
+    for samples in (begun, trained):
+        known = samples.filter(pc.is_valid(samples["power_w"]))
+        if len(known):
+            break
+    else:
         return None
-    # A run made elsewhere may not say when training began: all of its recording is shown.
-    begun = training if len(training) else traces
-    known = begun.filter(pc.is_valid(begun["power_w"]))
-    known = known if len(known) else traces.filter(pc.is_valid(traces["power_w"]))
-    own = traces
+    own = trained
     for name in ("segment", "node", "device_index"):
         first = pc.min(known[name])
         known = known.filter(pc.equal(known[name], first))
         own = own.filter(pc.equal(own[name], first))
-    own = own.sort_by("time")
-    of_training = own.filter(pc.equal(own["stage"], "train")) if len(training) else own
-    return own, float(_seconds(of_training)[0])
+    return own.sort_by("time")
+
+
+def _start_s(own: pa.Table) -> float:
+    """When training began, or the recording where that is not known (Unix time in s)."""
+    begun = _begun(own)
+    return float(_seconds(begun if len(begun) else own)[0])
 
 
 def _of_device(traces: pa.Table, own: pa.Table) -> pa.Table:
@@ -172,8 +182,8 @@ def _shown(
         time_s, power_w = time_s[shown], power_w[shown]
     else:
         known = np.isfinite(power_w)
-        period = sampling_period(time_s)
-        curve = power_curve(time_s[known], power_w[known], GAP_PERIODS * period, is_mean(own))
+        longest_s = bridge_s(sampling_period(time_s))
+        curve = power_curve(time_s[known], power_w[known], longest_s, is_mean(own))
         time_s, power_w = windows(curve, window_s, min(POWER_TRACE_S, float(time_s[-1])))
     return time_s.tolist(), [None if np.isnan(w) else float(w) for w in power_w]
 
