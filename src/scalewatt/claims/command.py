@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from scalewatt.campaign.cluster import load_cluster, parse_cluster
-from scalewatt.campaign.model import Cluster
+from scalewatt.campaign.cluster import given_cluster
 from scalewatt.claims.evidence import Evidence
 from scalewatt.claims.gather import campaign_evidence, find_campaign, published_evidence
 from scalewatt.claims.listing import as_json, as_markdown, as_table, as_text, verdicts
-from scalewatt.claims.model import read_claims
+from scalewatt.claims.model import REFERENCE, listed_claims
 from scalewatt.errors import InputError
 from scalewatt.files import write_json, write_table_with_csv, write_text
-
-PUBLISHED = "reference"
 
 
 def check_claims(
@@ -26,7 +23,7 @@ def check_claims(
     verdicts as text and as JSON. InputError for what is missing or wrong.
     """
     evidence = _evidence(results, campaign, cluster)
-    claims = read_claims()
+    claims = listed_claims()
     found = verdicts(evidence, claims)
     if out is not None:
         write_table_with_csv(
@@ -38,20 +35,13 @@ def check_claims(
 
 
 def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evidence:
-    if str(results) == PUBLISHED or (results / "published_results.csv").exists():
+    if str(results) == REFERENCE.name or results.resolve() == REFERENCE.resolve():
         return published_evidence()
     tables = results / "tables"
     if not tables.is_dir():
         raise InputError(
             f"--results {results}: has no folder tables; expected results/<campaign> (`snakemake "
-            f"tables` writes them) or {PUBLISHED}"
+            f"tables` writes them) or {REFERENCE.name}"
         )
-    return campaign_evidence(find_campaign(results, campaign, _cluster(cluster)), tables)
-
-
-def _cluster(given: str | None) -> Cluster | None:
-    if given is None:
-        return None
-    if given.lstrip().startswith("{"):
-        return parse_cluster(json.loads(given), "cluster")
-    return load_cluster(given)
+    given = None if cluster is None else given_cluster(cluster)
+    return campaign_evidence(find_campaign(results, campaign, given), tables)

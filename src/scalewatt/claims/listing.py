@@ -21,7 +21,7 @@ from scalewatt.claims.model import (
     Claim,
     Value,
     Verdict,
-    read_claims,
+    listed_claims,
     verdict_of,
 )
 from scalewatt.claims.rules import shown
@@ -52,9 +52,9 @@ def load_checks() -> None:
 
 
 def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
-    """The verdict on every claim, in their order."""
+    """The verdict on every claim, in their order; by default on all `listed_claims`."""
     load_checks()
-    return [verdict_of(claim, evidence) for claim in claims or read_claims()]
+    return [verdict_of(claim, evidence) for claim in claims or listed_claims()]
 
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -87,7 +87,8 @@ def basis(evidence: Evidence) -> str:
     """One sentence: whose results they are, and of which origin their energies."""
     if evidence.published:
         return (
-            "Checked on the paper's own published numbers; their energies are of origin published."
+            "Checked on the paper's own published numbers; their energies are of origin published. "
+            "Claims on configurations and definitions are checked on the specs of config.yaml."
         )
     counts = Counter(
         point.origin for point in evidence.points if point.mean("energy_kwh") is not None
@@ -108,18 +109,21 @@ def _left_out(evidence: Evidence) -> str:
 
 
 def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
-    """One line with the number of each verdict, and of those that results decide, and specs."""
+    """One line: how many have each verdict, of those that results decide, or specs; and further slips."""
     of_kind = {claim.id: claim.kind for claim in claims}
+    further = {slip.id for slip in FURTHER}
+    own = [v for v in found if v.id not in further]
 
     def number_of(kinds: Sequence[str] | None) -> str:
-        chosen = [v for v in found if kinds is None or of_kind[v.id] in kinds]
+        chosen = [v for v in own if kinds is None or of_kind[v.id] in kinds]
         each = Counter(v.verdict for v in chosen)
         said = ", ".join(f"{each[v]} {v.replace('_', ' ')}" for v in VERDICTS if each[v])
         return f"{len(chosen)} ({said})" if said else "0"
 
     return (
         f"{number_of(None)} claims; by results {number_of((*CHECKED_KINDS, 'hypothesis'))}; "
-        f"by specs and provenance {number_of(SPECIFIED_KINDS)}."
+        f"by specs and provenance {number_of(SPECIFIED_KINDS)}. "
+        f"{FURTHER_WORDS}: {len(found) - len(own)}."
     )
 
 
@@ -137,9 +141,6 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
                 *_wrapped(f"{one.id:<4} {of_id[one.id].text}"),
                 *_wrapped(f"     {one.detail}"),
             ]
-    lines += ["", f"{FURTHER_WORDS} ({len(FURTHER)})"]
-    for slip in FURTHER:
-        lines += [*_wrapped(f"{slip.id:<4} {slip.says}"), *_wrapped(f"     {slip.reading}")]
     return "\n".join(lines)
 
 
@@ -162,8 +163,6 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
                 one.detail,
             )
             lines.append("| " + " | ".join(map(_cell, cells)) + " |")
-    lines += ["", f"## {FURTHER_WORDS} ({len(FURTHER)})", ""]
-    lines += [f"- {slip.id}: {_cell(slip.says)} {_cell(slip.reading)}" for slip in FURTHER]
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.claims.origins import origins_looked_at
-from scalewatt.claims.slips import SLIPS
+from scalewatt.claims.slips import FURTHER, SLIPS, Slip
 from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def check(*ids: str) -> Callable[[Check], Check]:
     return register
 
 
-_READINGS = {slip.id: slip for slip in SLIPS}
+_READINGS = {slip.id: slip for slip in (*SLIPS, *FURTHER)}
 _COLUMNS = {
     "id": "id",
     "section": "section",
@@ -160,6 +160,16 @@ def read_claims(path: Path | None = None) -> tuple[Claim, ...]:
             raise InputError(f"{path}: row {number}: id {claim.id} is there twice")
         seen.add(claim.id)
     return claims
+
+
+def listed_claims() -> tuple[Claim, ...]:
+    """The claims of claims.csv, and after them the slips that have no row there."""
+    return (*read_claims(), *map(_as_claim, FURTHER))
+
+
+def _as_claim(slip: Slip) -> Claim:
+    blank = dict.fromkeys(_COLUMNS, "")
+    return Claim(**blank | {"id": slip.id, "kind": "inconsistency", "text": slip.says})
 
 
 def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:

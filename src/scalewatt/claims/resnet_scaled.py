@@ -253,4 +253,6 @@ def _elasticity(evidence: Evidence) -> Outcome:
 
 def _logarithms(points: Sequence[Point]) -> list[Number]:
     energies = numbers(points, "energy_kwh")
+    if not all(e.value for e in energies):
+        raise NotTestable("An energy of 0 kWh has no logarithm.")
     return [Number(log(e.value), e.half / e.value, e.spread / e.value, e.assumed) for e in energies]

@@ -34,7 +34,8 @@ from scalewatt.claims.model import (
     Unresolved,
 )
 from scalewatt.claims.words import word
-from scalewatt.results.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
+from scalewatt.results.comparisons import MOST_REPEATS as MOST_REPEATS
+from scalewatt.results.comparisons import PUBLISHED_SPREAD
 from scalewatt.results.statistics import CONFIDENCE, Summary
 
 MINIMUM_POINTS = 3
@@ -244,7 +245,7 @@ def monotone(what: str, numbers: Sequence[Number], rises: bool) -> Outcome:
         return Outcome(REPRODUCED, worst.value, f"{said}: {way}.")
     open_ = max(back, key=lambda step: -step.value) if whole.low > 0 else whole
     return Outcome(
-        UNRESOLVED, worst.value, f"{said}: {way} or not within their spread; {_told(open_)}."
+        UNRESOLVED, worst.value, f"{said}: {way} or not within their spread; {told(open_)}."
     )
 
 
@@ -256,7 +257,7 @@ def ranked(
     Unresolved where the slope against the ranks is within its interval, or no pair that goes the other
     way is further apart than its interval.
     """
-    rho = spearman(x, [one.value for one in numbers])
+    rho = round(spearman(x, [one.value for one in numbers]), 9)
     bound = f"at least {least:g}" if rises else f"at most {-least:g}"
     said = f"Spearman's correlation of {what} is {rho:.2f}, expected {bound}"
     whole = _way(ranks(x), numbers, rises)
@@ -270,7 +271,7 @@ def ranked(
         return Outcome(REPRODUCED, rho, f"{said}.")
     else:
         open_ = whole
-    return Outcome(UNRESOLVED, rho, f"{said}, which their spread may make; {_told(open_)}.")
+    return Outcome(UNRESOLVED, rho, f"{said}, which their spread may make; {told(open_)}.")
 
 
 def _way(x: Sequence[float], numbers: Sequence[Number], rises: bool) -> Number:
@@ -382,7 +383,7 @@ def linear(
         if abs(own.value) > own.half:
             return Outcome(REPRODUCED, fit.r2, f"{said}.")
         return Outcome(
-            UNRESOLVED, fit.r2, f"{said}; the slope is within its interval, {_told(own)}."
+            UNRESOLVED, fit.r2, f"{said}; the slope is within its interval, {told(own)}."
         )
     rests = [
         Number(one.value - fit.slope * a - fit.intercept, one.half, one.spread)
@@ -390,7 +391,7 @@ def linear(
     ]
     if all(abs(rest.value) <= rest.half for rest in rests):
         furthest = max(rests, key=lambda rest: abs(rest.value) / (rest.half or math.ulp(1.0)))
-        more = f"all lie on the line within their intervals, {_told(furthest)}"
+        more = f"all lie on the line within their intervals, {told(furthest)}"
         return Outcome(UNRESOLVED, fit.r2, f"{said}; {more}.")
     return Outcome(NOT_REPRODUCED, fit.r2, f"{said}.")
 
@@ -432,6 +433,6 @@ def _repeats(repeats: int | None) -> str:
     return f"about {repeats} repeats of each point would tell"
 
 
-def _told(own: Number) -> str:
+def told(own: Number) -> str:
     """The repeats that would tell a number from 0."""
     return _needed(own, abs(own.value))
