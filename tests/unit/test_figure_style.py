@@ -12,15 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from figure_tables import any_table, as_table, curve_table, power_table, procedure_table
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 from scalewatt.figures import style
-from scalewatt.figures.points import bar, series_labels
+from scalewatt.figures.points import bar, drawn_origins, series_labels, series_origins
 from scalewatt.figures.words import Quantity, excluded_sentence, quantity, sensor_sentence
-from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
+from scalewatt.results.figure_schema import OVERVIEW, PANELS, POINTS, POWER
 from scalewatt.results.notes import notes
 
 WIDTHS = sorted(style.PRESETS)
@@ -32,10 +33,10 @@ def with_options(table: pa.Table, schema: pa.Schema, **options: Any) -> pa.Table
 
 
 @cache
-def drawn(number: int, width_mm: int) -> Any:
-    """The figure of the paper's size, laid out, with the box of every text that is seen."""
+def drawn(number: int, width_mm: int, small: bool = False) -> Any:
+    """The figure of the paper's or the demo's size, laid out, with the box of every text that is seen."""
     schema = {1: OVERVIEW, 5: POWER}.get(number, POINTS)
-    table = with_options(any_table(number), schema, width_mm=width_mm)
+    table = with_options(any_table(number, small), schema, width_mm=width_mm)
     figure = import_module(f"scalewatt.figures.figure{number}").draw(table)
     canvas = FigureCanvasAgg(figure)
     with style.applied(width_mm):
@@ -116,6 +117,22 @@ def test_series_that_share_a_colour_differ_in_marker_and_line() -> None:
         assert one["linestyle"] != other["linestyle"] and one["marker"] != other["marker"]
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("index", range(14))
+def test_a_markers_fill_can_be_told_from_its_edge(index: int, width: int) -> None:
+    look = style.series_style(index, width) | {"linestyle": "none", "color": "black"}
+    dark = {}
+    for origin in ("measured", "estimated"):
+        figure = Figure(figsize=(0.2, 0.2), dpi=600)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        axes.plot([0], [0], **(look | style.origin_style(origin, "black")))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        dark[origin] = float(np.sum(np.asarray(canvas.buffer_rgba())[:, :, 0] < 128))
+    assert dark["estimated"] < 0.75 * dark["measured"]
+
+
 # --- both widths ----------------------------------------------------------------------------------
 
 
@@ -128,6 +145,14 @@ def test_every_text_is_on_the_page_and_at_least_6_points(number: int, width: int
         assert text.get_fontsize() >= 6, text.get_text()
         assert box.x0 > -1 and box.x1 < figure.bbox.width + 1, text.get_text()
         assert box.y0 > -1 and box.y1 < figure.bbox.height + 1, text.get_text()
+
+
+@pytest.mark.parametrize("number", [2, 6])
+def test_a_legend_of_short_words_is_on_the_page(number: int) -> None:
+    figure, _ = drawn(number, 88, small=True)
+    for legend in figure.legends:
+        box = legend.get_window_extent()
+        assert box.x0 > -1 and box.x1 < figure.bbox.width + 1
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -231,6 +256,63 @@ def test_single_runs_among_others_are_ringed_and_the_note_says_so() -> None:
     assert "Ringed" not in words(draw(curve_table(2)))
 
 
+def test_single_series_among_repeated_ones_are_ringed_as_the_note_says() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    single = rows[0]["series"]
+    for row in rows:
+        if row["series"] == single:
+            row |= {"n_repeats": 1, "y_low": None, "y_high": None, "y_sd": None}
+    figure = draw(as_table(rows, POINTS, figure=2))
+    assert "Ringed: single runs." in words(figure)
+    for axes, panel in zip(figure.axes, "ABCD", strict=True):
+        rings = [line for line in axes.lines if line.get_gid() == "single-runs"]
+        (own,) = [r for r in axes.lines if r.get_gid() == f"points-{panel}-{single}-measured"]
+        assert len(rings) == 1
+        assert rings[0].get_xydata().tolist() == own.get_xydata().tolist()
+
+
+def with_bar(low: float, high: float) -> Any:
+    """Figure 2 with one interval of panel B that reaches so far below and above its point."""
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    for row in rows:
+        if row["panel"] == "B":
+            changed = row["gpus"] == 2
+            row["y_low"] = row["y"] - (low if changed else 0.1)
+            row["y_high"] = row["y"] + (high if changed else 0.1)
+    return draw(as_table(rows, POINTS, figure=2))
+
+
+@given(st.floats(0, 60), st.floats(0, 60))
+@settings(max_examples=12, deadline=None)
+@example(0.1, 0.1)
+@example(0.1, 50)
+def test_only_bars_beyond_the_axis_are_said_to_be_cut(low: float, high: float) -> None:
+    figure = with_bar(low, high)
+    bottom, top = figure.axes[1].get_ylim()
+    ends = segments(figure, 1)
+    beyond = min(ends) < bottom or max(ends) > top
+    assert ("in panel B some reach beyond the axis" in words(figure)) == beyond
+
+
+def test_a_bar_that_ends_in_the_room_around_the_points_is_not_said_to_be_cut() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    own = [row for row in rows if row["panel"] == "C"]
+    least, most = min(r["y"] for r in own), max(r["y"] for r in own)
+    for row in own:
+        # The lowest end that is allowed for, and a little more: still inside of the axis.
+        row["y_low"] = 0.99 * least / max(most / least, 1.5) if row["y"] == least else row["y"]
+        row["y_high"] = row["y"]
+    figure = draw(as_table(rows, POINTS, figure=2))
+    assert figure.axes[2].get_ylim()[0] < min(segments(figure, 2))
+    assert "beyond the axis" not in words(figure)
+
+
 def test_a_bar_that_would_squeeze_the_points_is_cut_and_the_note_says_so() -> None:
     from scalewatt.figures.figure2 import draw
 
@@ -264,6 +346,62 @@ def test_published_points_have_their_series_colour_and_one_entry_in_the_legend()
         own = lines[f"points-C-{series}-measured"]
         theirs = lines[f"points-C-{series}-published"]
         assert own.get_color() == theirs.get_color() and theirs.get_marker() == "x"
+
+
+# --- origins of unknown energies ------------------------------------------------------------------
+
+
+def rows_of(**origins: list[str | None]) -> list[dict[str, Any]]:
+    return [{"series": s, "energy_origin": o} for s, found in origins.items() for o in found]
+
+
+def test_an_unknown_energy_takes_the_look_of_its_series_only_origin() -> None:
+    rows = rows_of(
+        a=[None, "measured", "published"], b=[None, None], c=["estimated", "mixed", None]
+    )
+    assert drawn_origins(rows) == [
+        *("measured", "measured", "published"),
+        *(None, None),
+        *("estimated", "mixed", None),
+    ]
+    assert series_origins(rows) == {"a": "measured", "b": None, "c": "estimated"}
+    assert series_origins(rows_of(a=["published", None], b=["published"])) == {
+        "a": None,
+        "b": "published",
+    }
+
+
+def test_the_legend_of_a_series_is_that_of_its_energies_also_where_the_first_has_none() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    for row in rows:
+        if row["gpus"] == 1:
+            row |= {"energy_origin": None, "energy_scope": None}
+    figure = draw(as_table(rows, POINTS, figure=2))
+    for entry in figure.legends[0].legend_handles[:3]:
+        assert entry.get_markerfacecolor() == entry.get_color()
+    assert "Some points have no energy." in words(figure)
+    assert "grey markers" not in words(figure)
+
+
+def test_a_series_without_any_energy_looks_neither_measured_nor_estimated() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    lost = rows[0]["series"]
+    for row in rows:
+        if row["series"] == lost:
+            row |= {"energy_origin": None, "energy_scope": None}
+    figure = draw(as_table(rows, POINTS, figure=2))
+    faces = {
+        line.get_gid(): line.get_markerfacecolor()
+        for line in figure.axes[1].lines
+        if (line.get_gid() or "").startswith("points")
+    }
+    assert faces[f"points-B-{lost}-None"] == style.NOT_KNOWN
+    assert len(set(faces.values())) == len(faces)
+    assert "grey markers: energy not known" in words(figure)
 
 
 # --- words and units --------------------------------------------------------------------------------
@@ -350,14 +488,74 @@ def test_the_first_speed_up_lacks_no_error_bar() -> None:
     assert "not known for all points of panel A" in words(draw(as_table(rows, POINTS, figure=2)))
 
 
+def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unknown_values() -> (
+    None
+):
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    series = rows[0]["series"]
+    lost = [r for r in rows if r["panel"] in "CD" and r["series"] == series and r["gpus"] in (1, 8)]
+    for row in lost:
+        row |= {"y": None, "y_low": None, "y_high": None, "energy_origin": None}
+    why = {r["configuration"]: "other runs measured on the node" for r in lost}
+    figure = draw(as_table(rows, POINTS, figure=2, no_energy=why))
+    limits = [axes.get_xlim() for axes in figure.axes[:3]]
+    assert limits[0] == limits[1] == limits[2] and limits[2][0] < 1
+    for axes in figure.axes[2:4]:
+        (line,) = [
+            r for r in axes.lines if (r.get_gid() or "").split("-", 2)[2:] == [f"{series}-measured"]
+        ]
+        assert [bool(np.isnan(y)) for _, y in line.get_xydata()] == [False, False, True] + 5 * [
+            False
+        ]
+    said = words(figure)
+    assert "Runs without a value – C, D: LBS 256 at n = 1, 8." in said
+    assert "Energy not known: resnet50-a100-n{001,008}-lbs0256-full (other runs measured" in said
+
+
+def test_the_note_says_where_markers_cover_each_other() -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = curve_table(2).to_pylist()
+    said = "A configuration that several series share has a marker of each, one upon the other."
+    assert said in words(draw(as_table(rows, POINTS, figure=2)))  # LBS 256 and GBS 256 at n = 1
+    apart = [r for r in rows if r["series"] == rows[0]["series"]]
+    theirs = [r | {"energy_origin": "published", "series": "other"} for r in apart]
+    assert said not in words(draw(as_table(apart + theirs, POINTS, figure=2)))
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 6, 7])
+def test_a_figure_shows_the_panels_that_its_table_has(number: int) -> None:
+    figure, _ = drawn(number, 180)
+    letters = [
+        text.get_text()
+        for axes in figure.axes
+        for text in axes.texts
+        if text.get_weight() == "bold"
+    ]
+    assert letters == [panel.letter for panel in PANELS[f"figure{number}"]]
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_an_empty_panel_says_that_results_only_trains_nothing(number: int) -> None:
+    draw = import_module(f"scalewatt.figures.figure{number}").draw
+    schema = POWER if number == 5 else POINTS
+    said = {"missing": ["a"], "panels": {"A": "a"}}
+    assert "with results_only none is started." in words(
+        draw(as_table([], schema, figure=number, **said))
+    )
+
+
 @pytest.mark.parametrize("number", [2, 5])
 def test_a_figure_whose_runs_are_all_excluded_says_so(number: int) -> None:
     draw = import_module(f"scalewatt.figures.figure{number}").draw
     excluded = [{"configuration": "a", "repeat": 2, "reason": "lost sensor"}]
     schema = POWER if number == 5 else POINTS
-    said = words(draw(as_table([], schema, figure=number, excluded=excluded)))
+    said = words(draw(as_table([], schema, figure=number, excluded=excluded, panels={"A": "a"})))
     assert "Excluded: a/2 (lost sensor)." in said
-    assert number == 5 or "All finished runs of these series are excluded." in said
+    what = {2: "these series", 5: "this panel"}[number]
+    assert f"All finished runs of {what} are excluded." in said
 
 
 @pytest.mark.parametrize(
@@ -365,6 +563,11 @@ def test_a_figure_whose_runs_are_all_excluded_says_so(number: int) -> None:
     [
         ("NVIDIA A100-SXM4-40GB", "the power of a moment."),
         ("Tesla V100-SXM2-32GB", "the power of a moment."),
+        ("Tesla V100S-PCIE-32GB", "the power of a moment."),
+        ("Quadro RTX 6000", "the power of a moment."),
+        ("NVIDIA TITAN RTX", "the power of a moment."),
+        ("NVIDIA RTX A6000", "the mean over the second before."),
+        ("NVIDIA RTX 4000 SFF Ada Generation", "the mean over the second before."),
         ("NVIDIA H100", "the mean over the second before."),
         ("NVIDIA GH200 480GB", "the mean over the second before."),
         ("NVIDIA A40", "the mean over the second before."),
@@ -393,6 +596,17 @@ def test_figure1_of_one_series_is_low_where_there_is_nothing() -> None:
         table = as_table(rows, OVERVIEW, figure=1, options={"width_mm": width})
         heights = [axes.get_ylim()[1] for axes in draw(table).axes]
         assert heights[0] > 3 * heights[-1]
+
+
+@pytest.mark.parametrize(
+    ("word", "one"), [("GPUs", "GPU"), ("processes", "process"), ("ranks", "rank")]
+)
+def test_figure1_counts_what_the_campaign_counts(word: str, one: str) -> None:
+    from scalewatt.figures.figure1 import draw
+
+    said = words(draw(as_table(procedure_table().to_pylist(), OVERVIEW, figure=1, gpu_word=word)))
+    assert f"{word} n" in said and f"samples per {one}" in said and f"n counts {word}." in said
+    assert ("GPU" in said) == (word == "GPUs")
 
 
 def test_figure1_names_series_that_scale_neither_way() -> None:
@@ -426,6 +640,22 @@ def test_figure5_says_which_run_has_no_power_and_which_never_trained() -> None:
     said = words(draw(as_table(rows, POWER, figure=5)))
     assert "No GPU power was measured or estimated on this device." in said
     assert "This run never came to training." in said
+
+
+def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is_empty() -> None:
+    from scalewatt.figures.figure5 import draw
+
+    rows = [row for row in power_table(panels="AB").to_pylist() if row["panel"] == "B"]
+    said = {
+        "panels": {"A": "gone", "B": rows[0]["configuration"], "C": "excluded-one"},
+        "missing": ["gone"],
+        "excluded": [{"configuration": "excluded-one", "repeat": 1, "reason": "lost sensor"}],
+    }
+    figure = draw(as_table(rows, POWER, figure=5, **said))
+    texts = [" ".join(t.get_text() for t in axes.texts).split() for axes in figure.axes]
+    assert [text[0] for text in texts if text] == ["A", "B", "C"]
+    assert " ".join(texts[0]).startswith("A gone: No run of this panel has finished; with")
+    assert " ".join(texts[2]) == "C excluded-one: All finished runs of this panel are excluded."
 
 
 def test_figure5_draws_one_mean_where_the_device_is_the_only_one() -> None:

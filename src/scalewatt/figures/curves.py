@@ -350,7 +350,7 @@ def _null_sentence(rows: Sequence[Row], labels: dict[str, str]) -> str:
             lacking.setdefault((row["panel"], row["series"]), []).append(row["gpus"])
     return null_sentence(
         [
-            (panel, f"{labels[series]} at n = {', '.join(map(str, sorted(counts)))}")
+            (panel, f"{labels[series]} at n\u00a0=\u00a0{', '.join(map(str, sorted(counts)))}")
             for (panel, series), counts in lacking.items()
         ]
     )
