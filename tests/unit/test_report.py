@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from figure_tables import any_table
+from fontTools.ttLib import TTFont
 from hypothesis import given
 from hypothesis import strategies as st
 from report_results import (
@@ -35,6 +36,7 @@ from scalewatt.errors import InputError
 from scalewatt.report.captions import caption
 from scalewatt.report.claims import claims_of
 from scalewatt.report.definition import Definition, parse_definition, report_definition
+from scalewatt.report.fonts import with_fonts
 from scalewatt.report.grids import Cell, Column, grid, said, stored, texts
 from scalewatt.report.numbers import number, unit_for, with_interval, with_unit
 from scalewatt.report.quality import quality
@@ -372,6 +374,46 @@ def test_a_large_svg_gives_way_to_a_smaller_png(tmp_path: Path) -> None:
     assert str(Results(tmp_path).image("pareto")).startswith("data:image/png")
 
 
+def drawing(path: Path, text: str = "Energy (kWh), Z500 RMSE (m²/s²)") -> Path:
+    style = "font-size: 7px; font-family: 'DejaVu Sans', sans-serif"
+    path.write_text(
+        '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">'
+        f'<text style="{style}">{text}</text><text style="{style}; font-weight: 700">A</text></svg>'
+    )
+    return path
+
+
+def test_drawings_bring_their_font_with_the_characters_that_they_have(tmp_path: Path) -> None:
+    path = drawing(tmp_path / "figure.svg", "σ ≥ 3 &#956;m")
+    written = with_fonts(path).decode()
+    faces = re.findall(r"font-weight:(\d+);src:url\(data:font/woff;base64,([^)]+)\)", written)
+    assert [weight for weight, _ in faces] == ["400", "700"]
+    regular, bold = (TTFont(io.BytesIO(base64.b64decode(font))).getBestCmap() for _, font in faces)
+    assert {ord(one) for one in "σ≥3μm"} <= set(regular)
+    assert ord("A") in bold and ord("σ") not in bold
+    assert written.index("<style>") > written.index("<svg")
+    assert re.sub("<style>.*</style>", "", written) == path.read_text()
+    assert written == with_fonts(path).decode()
+    assert len(written) < 50_000
+
+
+def test_a_drawing_in_another_font_stays_as_it_is_and_a_damaged_one_is_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><text>a</text></svg>')
+    assert with_fonts(tmp_path / "a.svg") == (tmp_path / "a.svg").read_bytes()
+    (tmp_path / "b.svg").write_text("<svg><g>")
+    with pytest.raises(InputError, match=r"b\.svg: is no SVG \(.*\); draw the figure again"):
+        with_fonts(tmp_path / "b.svg")
+
+
+def test_the_page_has_the_drawings_with_their_font(own: Path, tmp_path: Path) -> None:
+    drawing(own / "figures" / "figure2.svg")
+    page = report(own, tmp_path / "report.html", figures=["figure2"])
+    image = base64.b64decode(str(page.images[0]["src"]).partition("base64,")[2]).decode()
+    assert "@font-face{font-family:'DejaVu Sans'" in image
+
+
 def test_downloads_hold_whole_tables_in_their_own_units(results: Path, page: Page) -> None:
     written = pq.read_table(results / "tables/runs.parquet")
     rows = page.rows("demo-runs.csv")
@@ -433,7 +475,7 @@ def test_claims_say_on_what_they_were_checked_and_what_decides_them(
     page = report(own, tmp_path / "report.html")
     assert "Checked on campaign demo. 3 claims; by results 1; by specs 1." in page.text
     by = {row["claim"]: row["decided by"] for row in page.rows("demo-claims-reproduced.csv")}
-    assert by == {"A01": "results", "B01": "specs and provenance"}
+    assert by == {"A01": "results", "B01": "specs"}
     (slip,) = page.rows("demo-claims-slip.csv")
     assert slip["decided by"] == ""
 

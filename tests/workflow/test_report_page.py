@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib
 import pytest
 from browser import Browser, chromium, headless
 from report_results import SVG, made_runs, paper, write_claims, write_results
@@ -15,6 +17,7 @@ from workspace import Workspace
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.model import read_claims
 from scalewatt.report.definition import parse_definition, report_definition
+from scalewatt.report.fonts import with_fonts
 from scalewatt.report.report import write_report
 
 pytestmark = [
@@ -133,6 +136,51 @@ def test_texts_with_decimals_and_signs_are_sorted_as_numbers(browser: Browser) -
     cells = f"Array.from({table}.tBodies[0].rows, r => r.cells[3].textContent)"
     order = list(dict.fromkeys(browser.evaluate(cells)))
     assert order == ["-3", "0.45", "0.5", "12", "none"]
+
+
+def drawn_px(page: Browser, image: Path) -> int:
+    """How far to the right an image's ink reaches, in pixels."""
+    return page.evaluate(f"""(async () => {{
+      const image = new Image(); image.src = {_uri(image)!r}; await image.decode();
+      const canvas = document.createElement('canvas');
+      canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+      const context = canvas.getContext('2d'); context.drawImage(image, 0, 0);
+      const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+      let right = 0;
+      for (let i = 3; i < data.length; i += 4)
+        if (data[i] > 128) right = Math.max(right, (i >> 2) % canvas.width);
+      return right;
+    }})()""")
+
+
+def _uri(svg: Path) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.read_bytes()).decode()}"
+
+
+def test_drawings_look_alike_where_their_font_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    font = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSansMono.ttf")
+    (tmp_path / "fonts").mkdir()
+    shutil.copy(font, tmp_path / "fonts")
+    (tmp_path / "fonts.conf").write_text(
+        '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>'
+        f"<dir>{tmp_path}/fonts</dir><cachedir>{tmp_path}/cache</cachedir></fontconfig>"
+    )
+    monkeypatch.setenv("FONTCONFIG_FILE", str(tmp_path / "fonts.conf"))
+    style = "font-size: 20px; font-family: 'DejaVu Sans', sans-serif"
+    (tmp_path / "bare.svg").write_text(
+        SVG.format("i" * 20).replace("<text", f'<text style="{style}"')
+    )
+    (tmp_path / "whole.svg").write_bytes(with_fonts(tmp_path / "bare.svg"))
+    (tmp_path / "page.html").write_text("<!DOCTYPE html><title>fonts</title>")
+    (tmp_path / "profile").mkdir()
+    with headless(tmp_path / "profile") as page:
+        page.open((tmp_path / "page.html").as_uri())
+        widths = [drawn_px(page, tmp_path / f"{name}.svg") for name in ("whole", "bare")]
+    # An i is 0.278 em wide in DejaVu Sans, and 0.602 em in its monospaced sister.
+    assert widths[0] == pytest.approx(20 * 20 * 0.278, abs=6)
+    assert widths[1] == pytest.approx(20 * 20 * 0.602, abs=12), "the font is installed all the same"
 
 
 def test_a_text_leaves_the_rows_that_hold_it(browser: Browser) -> None:

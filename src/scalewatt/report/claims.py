@@ -18,7 +18,7 @@ from scalewatt.results.metadata import metadata
 Row = dict[str, Any]
 _DECIDED_BY = {
     **dict.fromkeys((*CHECKED_KINDS, "hypothesis"), "results"),
-    **dict.fromkeys(SPECIFIED_KINDS, "specs and provenance"),
+    **dict.fromkeys(SPECIFIED_KINDS, "specs"),
 }
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from scalewatt.claims import listing
 from scalewatt.files import read_json
+from scalewatt.report.fonts import with_fonts
 from scalewatt.results import figure_schema, schema
 from scalewatt.results.checked import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
 from scalewatt.results.idle import IDLE
@@ -66,7 +67,8 @@ class Results:
         if not there:
             return None
         path, kind = there[0]
-        return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+        content = with_fonts(path) if kind == "svg+xml" else path.read_bytes()
+        return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def read_results(folder: Path) -> Results:
