@@ -464,7 +464,7 @@ def test_an_onset_between_far_points_names_the_points_that_are_needed() -> None:
     own = numbers([28, 28, 42], 0.1)
     found = rules.onset("error", [256, 1024, 65536], own, 2.0, 8192, 32768)
     assert found.verdict == "unresolved"
-    assert "points at GBS 8192 and 32768 needed" in found.detail
+    assert "points at GBS 8192 and 32768 are needed" in found.detail
 
 
 def test_points_off_a_line_within_their_intervals_say_how_many_repeats_would_tell() -> None:

@@ -150,7 +150,7 @@ UNRESOLVED: dict[str, Change] = {
     "F20": times("sd_gbs_s", 16, energy_kwh=1.1, spread=0.3),
 }
 NEEDED = re.compile(
-    r"\d+ (repeats|points)|\d+ more needed|GBS \d+ needed|\d+ are needed|needs? \d+"
+    r"\d+ (repeats|points)|\d+ more needed|GBS [0-9 and]+ are needed|\d+ are needed|needs? \d+"
 )
 """How many repeats or points would do."""
 NEVER_UNRESOLVED = {"F02"}

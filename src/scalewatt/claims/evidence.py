@@ -334,14 +334,8 @@ def _mode(campaign: Campaign, series: Series, longest: Mapping[tuple[str, str], 
         return "probe"
     if series.constant == "neither":
         return "other"
-    data = "sd" if _is_scaled(campaign, series) else "fd"
+    data = "sd" if series.is_scaled else "fd"
     return data + ("_gbs" if series.constant == "global_batch_size" else "_lbs")
-
-
-def _is_scaled(campaign: Campaign, series: Series) -> bool:
-    """By its rule; a series of registered runs has none."""
-    samples = {campaign.configurations[id_].dataset_samples for id_ in series.points.values()}
-    return "n" in series.fraction_rule or len(samples) > 1
 
 
 def _epochs(campaign: Campaign, series: Series) -> int:

@@ -19,14 +19,16 @@ from scalewatt.claims.model import (
 )
 from scalewatt.claims.rules import (
     MINIMUM_POINTS,
-    MOST_REPEATS,
-    Number,
     all_of,
     attempt,
     band,
     combine,
     enough,
     linear,
+    within_noise,
+)
+from scalewatt.claims.uncertain import (
+    Number,
     mean_of,
     minus,
     over,
@@ -35,8 +37,8 @@ from scalewatt.claims.rules import (
     shown,
     text,
     told,
-    within_noise,
 )
+from scalewatt.results.comparisons import MOST_REPEATS
 from scalewatt.results.statistics import summarise
 
 RESNET = ("resnet50", "train", "a100")

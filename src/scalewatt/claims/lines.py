@@ -9,7 +9,8 @@ from math import log2
 from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.model import NOT_TESTABLE, NotTestable, Outcome
 from scalewatt.claims.origins import is_of_energy
-from scalewatt.claims.rules import Number, all_of, attempt, combine, enough, over, quantity
+from scalewatt.claims.rules import all_of, attempt, combine, enough
+from scalewatt.claims.uncertain import Number, over, quantity
 from scalewatt.claims.words import word
 
 

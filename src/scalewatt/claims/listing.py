@@ -24,8 +24,8 @@ from scalewatt.claims.model import (
     listed_claims,
     verdict_of,
 )
-from scalewatt.claims.rules import shown
 from scalewatt.claims.slips import FURTHER
+from scalewatt.claims.uncertain import shown
 from scalewatt.results.metadata import with_metadata
 
 TABLE = pa.schema(

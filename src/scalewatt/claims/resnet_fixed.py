@@ -22,19 +22,15 @@ from scalewatt.claims.model import NotTestable, Outcome, Unresolved, check
 from scalewatt.claims.rules import (
     all_of,
     band,
-    mean_of,
-    minus,
     monotone,
     onset,
-    over,
     positive,
-    quantity,
     ranked,
-    shown,
     sign,
     slope,
     span,
 )
+from scalewatt.claims.uncertain import mean_of, minus, over, quantity, shown
 from scalewatt.claims.words import word
 
 RESNET = ("resnet50", "train", "a100")

@@ -22,23 +22,18 @@ from scalewatt.claims.lines import (
 )
 from scalewatt.claims.model import NotTestable, Outcome, Unresolved, check
 from scalewatt.claims.rules import (
-    Number,
     all_of,
     band,
     constant,
     decided,
-    mean_of,
-    minus,
     monotone,
-    over,
     positive,
-    quantity,
     ranked,
-    shown,
     sign,
     slope,
     steady,
 )
+from scalewatt.claims.uncertain import Number, mean_of, minus, over, quantity, shown
 
 RESNET = ("resnet50", "train", "a100")
 PAPER_UPDATES = 20

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise, takewhile
 
 from scalewatt.claims.evidence import Point
-from scalewatt.claims.fits import Fit as Fit
-from scalewatt.claims.fits import line_fit, ranks, spearman, variation
+from scalewatt.claims.fits import line_fit as line_fit
+from scalewatt.claims.fits import ranks, spearman
+from scalewatt.claims.fits import variation as variation
 from scalewatt.claims.model import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -33,87 +33,19 @@ from scalewatt.claims.model import (
     Outcome,
     Unresolved,
 )
-from scalewatt.claims.words import word
-from scalewatt.results.comparisons import MOST_REPEATS as MOST_REPEATS
-from scalewatt.results.comparisons import PUBLISHED_SPREAD
-from scalewatt.results.statistics import CONFIDENCE, Summary
+from scalewatt.claims.uncertain import Number as Number
+from scalewatt.claims.uncertain import mean_of as mean_of
+from scalewatt.claims.uncertain import minus as minus
+from scalewatt.claims.uncertain import needed, repeats_text, text, told
+from scalewatt.claims.uncertain import number as number
+from scalewatt.claims.uncertain import over as over
+from scalewatt.claims.uncertain import quantity as quantity
+from scalewatt.claims.uncertain import repeats_needed as repeats_needed
+from scalewatt.claims.uncertain import shown as shown
 
 MINIMUM_POINTS = 3
-ASSUMED_HALF = 2 * PUBLISHED_SPREAD
 LINEAR_R2 = 0.98
 """Claim A01: from which R² a line with intercept counts as linear."""
-
-
-@dataclass(frozen=True)
-class Number:
-    """A value with half its interval."""
-
-    value: float
-    half: float
-    """Half the 95 % interval; of a single run ASSUMED_HALF of the value."""
-    spread: float
-    """Standard deviation of a single run, in the value's unit."""
-    assumed: bool = False
-    """Whether the interval rests on the paper's spread, as there are no repeats."""
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval; likewise `high`."""
-        return self.value - self.half
-
-    @property
-    def high(self) -> float:
-        return self.value + self.half
-
-
-def number(summary: Summary) -> Number:
-    """A quantity's mean with its interval; NotTestable where the mean is unknown."""
-    if summary.mean is None:
-        raise NotTestable("A quantity is not known.")
-    if summary.sd is None or summary.high is None:
-        size = abs(summary.mean)
-        return Number(summary.mean, ASSUMED_HALF * size, PUBLISHED_SPREAD * size, True)
-    return Number(summary.mean, summary.high - summary.mean, summary.sd)
-
-
-def quantity(point: Point, name: str) -> Number:
-    """A point's quantity as a number; NotTestable names what is unknown of which configuration."""
-    summary = point.stat(name)
-    if summary.mean is None:
-        raise NotTestable(f"The {word(name)} of {point.id} is not known.")
-    return number(summary)
-
-
-def over(top: Number, bottom: Number, factor: float = 1.0) -> Number:
-    """factor · top / bottom of independent numbers; NotTestable for a divisor of 0."""
-    if not bottom.value:
-        raise NotTestable("A quantity that is divided by is 0.")
-    value = factor * top.value / bottom.value
-    own = (top.half / top.value, top.spread / top.value) if top.value else (0.0, 0.0)
-    other = (bottom.half / bottom.value, bottom.spread / bottom.value)
-    half, spread = (abs(value) * math.hypot(*both) for both in zip(own, other, strict=True))
-    return Number(value, half, spread, top.assumed or bottom.assumed)
-
-
-def minus(one: Number, other: Number) -> Number:
-    """The difference of independent numbers."""
-    return Number(
-        one.value - other.value,
-        math.hypot(one.half, other.half),
-        math.hypot(one.spread, other.spread),
-        one.assumed or other.assumed,
-    )
-
-
-def mean_of(numbers: Sequence[Number]) -> Number:
-    """The mean of independent numbers."""
-    n = len(numbers)
-    return Number(
-        math.fsum(one.value for one in numbers) / n,
-        math.hypot(*(one.half for one in numbers)) / n,
-        math.hypot(*(one.spread for one in numbers)) / n,
-        any(one.assumed for one in numbers),
-    )
 
 
 def band(what: str, own: Number, low: float | None, high: float | None, unit: str = "") -> Outcome:
@@ -128,7 +60,7 @@ def band(what: str, own: Number, low: float | None, high: float | None, unit: st
     distance = abs(own.value - bound)
     if own.half < distance:
         return Outcome(NOT_REPRODUCED, own.value, f"{said}.")
-    return Outcome(UNRESOLVED, own.value, f"{said}; {_needed(own, distance)}.")
+    return Outcome(UNRESOLVED, own.value, f"{said}; {needed(own, distance)}.")
 
 
 def sign(what: str, ratio: Number, rises: bool) -> Outcome:
@@ -139,7 +71,7 @@ def sign(what: str, ratio: Number, rises: bool) -> Outcome:
     if distance > ratio.half:
         right = (ratio.value > 1) == rises
         return Outcome(REPRODUCED if right else NOT_REPRODUCED, ratio.value, f"{said}.")
-    return Outcome(UNRESOLVED, ratio.value, f"{said}; {_needed(ratio, distance)}.")
+    return Outcome(UNRESOLVED, ratio.value, f"{said}; {needed(ratio, distance)}.")
 
 
 def positive(what: str, own: Number, unit: str = "") -> Outcome:
@@ -147,17 +79,7 @@ def positive(what: str, own: Number, unit: str = "") -> Outcome:
     said = f"{what} is {text(own, unit)}, expected above 0"
     if abs(own.value) > own.half:
         return Outcome(REPRODUCED if own.value > 0 else NOT_REPRODUCED, own.value, f"{said}.")
-    return Outcome(UNRESOLVED, own.value, f"{said}; {_needed(own, abs(own.value))}.")
-
-
-def repeats_needed(distance: float, spread: float) -> int | None:
-    """From how many repeats half a 95 % interval is less than `distance`; null beyond 1000."""
-    from scipy.special import stdtrit
-
-    for n in range(2, MOST_REPEATS + 1):
-        if float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(n) < distance:
-            return n
-    return None
+    return Outcome(UNRESOLVED, own.value, f"{said}; {needed(own, abs(own.value))}.")
 
 
 def combine(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
@@ -299,7 +221,8 @@ def onset(
     calm = [size for size, _ in takewhile(lambda one: one[1].high <= margin, known)]
     last = max([sizes[0], *calm])
     first = next((size for size, rise in known if rise.low > margin), None)
-    between = [(s, rise) for s, rise in known if last < s < (math.inf if first is None else first)]
+    end = math.inf if first is None else first
+    between = [(size, rise) for size, rise in known if last < size < end]
     where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
     said = (
         f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than {shown(margin)} "
@@ -310,13 +233,12 @@ def onset(
         return Outcome(REPRODUCED, value, f"{said}.")
     if last >= high or (first is not None and first <= low):
         return Outcome(NOT_REPRODUCED, value, f"{said}.")
+    wanted = [g for g in (low, high) if last < g < end and g not in sizes]
+    more = [f"points at GBS {' and '.join(map(str, wanted))} are needed"] if wanted else []
     if between:
         size, rise = between[0]
-        return Outcome(
-            UNRESOLVED, value, f"{said}; at GBS {size} {_needed(rise, abs(rise.value - margin))}."
-        )
-    wanted = [str(g) for g in (low, high) if last < g < (math.inf if first is None else first)]
-    return Outcome(UNRESOLVED, value, f"{said}; points at GBS {' and '.join(wanted)} needed.")
+        more.append(f"at GBS {size} {needed(rise, abs(rise.value - margin))}")
+    return Outcome(UNRESOLVED, value, f"{said}; {'; '.join(more)}.")
 
 
 def constant(what: str, numbers: Sequence[Number], most: float) -> Outcome:
@@ -339,7 +261,7 @@ def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
         return Outcome(
             UNRESOLVED,
             cv,
-            f"{said}; all are within their spread, {_repeats(repeats_needed(most, spread))}.",
+            f"{said}; all are within their spread, {repeats_text(repeats_needed(most, spread))}.",
         )
     return Outcome(NOT_REPRODUCED, cv, f"{said}.")
 
@@ -396,22 +318,6 @@ def linear(
     return Outcome(NOT_REPRODUCED, fit.r2, f"{said}.")
 
 
-def text(own: Number, unit: str = "") -> str:
-    """A number with its interval, and on what it rests."""
-    unit = f" {unit}" if unit else ""
-    if not own.half:
-        return f"{shown(own.value)}{unit}"
-    basis = " (by the published spread)" if own.assumed else ""
-    return f"{shown(own.value)} ± {shown(own.half)}{unit}{basis}"
-
-
-def shown(value: float) -> str:
-    """A value with four significant digits, without an exponent up to ten digits."""
-    if 1e4 <= abs(value) < 1e10:
-        return f"{float(f'{value:.4g}'):.0f}"
-    return f"{value:.4g}"
-
-
 def _band_text(low: float | None, high: float | None, unit: str) -> str:
     unit = f" {unit}" if unit else ""
     if low is None:
@@ -419,20 +325,3 @@ def _band_text(low: float | None, high: float | None, unit: str) -> str:
     if high is None:
         return f"at least {shown(low)}{unit}"
     return f"{shown(low)} to {shown(high)}{unit}"
-
-
-def _needed(own: Number, distance: float) -> str:
-    if not distance:
-        return "it lies on the bound, where no number of repeats would tell"
-    return _repeats(repeats_needed(distance, own.spread))
-
-
-def _repeats(repeats: int | None) -> str:
-    if repeats is None:
-        return f"more than {MOST_REPEATS} repeats of each point would tell"
-    return f"about {repeats} repeats of each point would tell"
-
-
-def told(own: Number) -> str:
-    """The repeats that would tell a number from 0."""
-    return _needed(own, abs(own.value))

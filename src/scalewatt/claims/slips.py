@@ -140,7 +140,7 @@ SLIPS: tuple[Slip, ...] = (
     ),
     Slip(
         "X20",
-        "The memory's share is checked run by run; n ≥ 4 by its own limit.",
+        "The share of RAM is checked run by run; n ≥ 4 by its own limit.",
         "runs (ram_energy_share)",
         ("B03", "K06"),
     ),
