@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -140,10 +141,16 @@ def _values(numbers: Numbers, device: str) -> dict[int, dict[str, float | None]]
 def fourcastnet(
     mode: str, constant: int, numbers: Numbers, device: str = "a100", phase: str = "pretrain"
 ) -> Line:
-    """A line of FourCastNet."""
+    """A line of FourCastNet, its configurations named as campaigns name them."""
     values = _values(numbers, device)
     columns = {"protocol": "paper", "precision": "fp16", "loader": "hdf5"}
-    return line("fourcastnet", phase, device, mode, constant, values, **columns)
+    found = line("fourcastnet", phase, device, mode, constant, values, **columns)
+    return replace(found, points=tuple(map(_named, found.points)))
+
+
+def _named(point: Point) -> Point:
+    id_ = f"fourcastnet.{point.phase}-{point.device}-n{point.gpus:03d}-lbs{point.lbs:04d}-full"
+    return replace(point, row={**point.row, "configuration": id_})
 
 
 def resnet50(mode: str, constant: int, numbers: Numbers) -> Line:
@@ -157,7 +164,10 @@ def resnet50(mode: str, constant: int, numbers: Numbers) -> Line:
 def probe() -> Line:
     """The probe of 20 epochs."""
     found = fourcastnet("probe", 1, {64: (280.5, 52, 145, None)})
-    points = tuple(replace(p, row={**p.row, "epochs": 20}) for p in found.points)
+    points = tuple(
+        replace(p, row={**p.row, "epochs": 20, "configuration": f"{p.id}-epochs20"})
+        for p in found.points
+    )
     return replace(found, points=points)
 
 
@@ -199,6 +209,13 @@ def trace(
         **more,
     }
     return Trace(row, tuple(float(second) for second in range(len(powers))), tuple(powers))
+
+
+NEEDED = re.compile(
+    r"about \d+ repeats|more than \d+ repeats|\d+ more|points at GBS \d|no number of repeats|"
+    r"\d+ are needed|needs about \d+|needs more than \d+|\d+ samples a second"
+)
+"""How a detail says how many repeats or points would resolve a claim."""
 
 
 def select(**wanted: Any) -> Callable[[Point], bool]:

@@ -102,7 +102,7 @@ def run(**changes: Any) -> dict[str, Any]:
     own |= {"dataset_samples": 1281167, "epochs": 100, "updates": 100 * 5005}
     own |= {"energy_kwh": 38.6, "gpu_energy_kwh": 17.6, "cpu_energy_kwh": 18.9}
     own |= {"ram_energy_kwh": 2.1, "energy_scope": "gpu+cpu+ram", "runtime_h": 90.0}
-    own |= {"mean_cpu_socket_power_w": 105.0, "p_gpuh_kw": 0.43}
+    own |= {"mean_cpu_socket_power_w": 105.0, "p_gpuh_kw": 0.43, "energy_origin": "measured"}
     return own | changes
 
 
@@ -267,7 +267,30 @@ def test_what_a_provenance_does_not_say_is_not_testable() -> None:
     old = provenance(cuda=None, mpi=None, parallelism=None, optimizer=None)()
     found = judged("B05", old)
     assert found.verdict == "not_testable" and "Open MPI, CUDA" in found.detail
+    assert judged("B05", provenances(MADE, {**MADE, "cuda": None})).verdict == "not_testable"
     assert judged("B06", old).verdict == judged("G05", old).verdict == "not_testable"
+
+
+def provenances(*given: dict[str, Any]) -> Evidence:
+    """Several finished runs of FourCastNet, with these provenances."""
+    id_ = next(i for i, spec in paper().specs.items() if spec["model"] == "fourcastnet")
+    made = {(id_, repeat): one for repeat, one in enumerate(given, 1)}
+    return replace(paper(), provenance=made)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_another_version_in_any_run_is_a_recorded_deviation(first: bool) -> None:
+    other = MADE | {"packages": PACKAGES | {"torch": "2.8.0"}}
+    found = judged("B05", provenances(*((other, MADE) if first else (MADE, other))))
+    assert found.verdict == "not_reproduced" and "torch 2.8.0 in place of 2.7.0" in found.detail
+
+
+@pytest.mark.parametrize("id_", ["B02", "B04", "C10", "C12"])
+def test_checks_of_runs_say_that_their_energy_is_estimated(id_: str) -> None:
+    given = CASES[id_].satisfied()
+    runs = tuple({**one, "energy_origin": "estimated"} for one in given.runs)
+    found = judged(id_, replace(given, runs=runs))
+    assert found.detail.endswith("Origin of the energy: estimated.")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from claims_study import Case, Cases, edited, ids, judged, select, short, study, times
+from claims_made import stat
+from claims_study import NEEDED, Case, Cases, edited, ids, judged, select, short, study, times
 
-from scalewatt.claims.evidence import Evidence, Point
+from scalewatt.claims.evidence import Evidence, Point, with_points
 from scalewatt.claims.gather import published_evidence
 from scalewatt.claims.model import CHECKED_KINDS
 from scalewatt.results.schema import COMPARISONS
@@ -58,7 +61,8 @@ def _key(point: Point) -> tuple[int, ...]:
 
 def _pretraining(name: str, factor: float, single: bool = False) -> Case:
     """Fine-tuning with pre-training's value at the same n, times a factor."""
-    before = {p.gpus: p.mean(name) or 0.0 for p in study().points if PRE(p)}
+    line = study().line("fourcastnet", "pretrain", "a100", "fd_lbs")
+    before = {p.gpus: p.mean(name) or 0.0 for p in line.points}
     return edited(FINE, single=single, **{name: lambda p: factor * before[p.gpus]})
 
 
@@ -123,8 +127,8 @@ CASES: dict[str, Cases] = {
     "T8": Cases(_like_a100(1.01), _like_a100(1.4), _like_a100(1.0, single=True)),
     "T9": Cases(
         study,
-        edited(H100, p_gpuh_kw=times("p_gpuh_kw", 0.7)),
-        edited(H100, single=True, p_gpuh_kw=times("p_gpuh_kw", 1.1)),
+        edited(H100, energy_kwh=times("energy_kwh", 0.7)),
+        edited(H100, single=True, energy_kwh=times("energy_kwh", 1.1)),
     ),
 }
 
@@ -162,6 +166,7 @@ def test_a_study_gets_the_verdict_it_was_made_for(id_: str, verdict: str, case: 
     found = judged(id_, case())
     assert found.verdict == verdict, found.detail
     assert found.detail.endswith(".") and "None" not in found.detail
+    assert verdict != "unresolved" or NEEDED.search(found.detail), found.detail
 
 
 @pytest.mark.parametrize("id_", CASES)
@@ -174,6 +179,7 @@ def test_without_results_nothing_can_be_tested(id_: str) -> None:
 def test_the_published_rows_say_what_was_thought_through(id_: str, published: Evidence) -> None:
     found = judged(id_, published)
     assert found.verdict == PUBLISHED[id_], found.detail
+    assert found.verdict != "unresolved" or NEEDED.search(found.detail), found.detail
 
 
 def test_the_published_savings_and_powers_are_those_of_table_1(published: Evidence) -> None:
@@ -186,7 +192,9 @@ def test_the_equivalence_of_published_energies_needs_repeats_and_names_the_scope
     published: Evidence,
 ) -> None:
     found = judged("T8", published)
-    assert "12 repeats on each device" in found.detail
+    # One run spreads by 4.71 %, a ratio by 6.7 %: ± 4.7 % from about 10 runs on, ± 0.6 % from about 500.
+    needed = [int(n) for n in re.findall(r"about (\d+) repeats", found.detail)]
+    assert len(needed) == 3 and needed[0] > 450 and needed[1] < 15 and needed[2] < 15
     assert "gpu+cpu; gpu+cpu+ram" in found.detail
 
 
@@ -198,7 +206,7 @@ def _compared(verdict: str, ratio: float, low: float | None, high: float | None)
     row: dict[str, Any] = dict.fromkeys(COMPARISONS.names)
     row |= {"model": "fourcastnet", "phase": "pretrain", "quantity": "energy_kwh", "gpus": 4}
     row |= {"device": "h100", "configuration": h100.id, "energy_scope": "gpu+cpu"}
-    row |= {"baseline_device": "a100", "baseline": a100.id, "repeats_needed": 12}
+    row |= {"baseline_device": "a100", "baseline": a100.id, "spread": 0.02}
     row |= {"ratio": ratio, "ratio_low": low, "ratio_high": high, "verdict": verdict}
     return replace(study(), comparisons=(row,))
 
@@ -218,11 +226,19 @@ def test_the_test_of_equivalence_decides_where_there_are_runs(
     found = judged("T8", _compared(*given))
     assert found.verdict == expected
     assert "over gpu+cpu, which both have" in found.detail
+    assert expected != "unresolved" or NEEDED.search(found.detail)
+
+
+def test_a_comparison_of_estimated_energies_says_so() -> None:
+    given = _compared("equivalent", 1.01, 0.98, 1.04)
+    row = {**given.comparisons[0], "energy_origin": "estimated"}
+    found = judged("T8", replace(given, comparisons=(row,)))
+    assert found.detail.endswith("Origin of the energy: estimated.")
 
 
 def test_an_onset_beyond_the_last_point_cannot_be_told() -> None:
     found = judged("H05", short(PRE, 4)())
-    assert found.verdict == "unresolved" and "beyond GBS 64 is needed" in found.detail
+    assert found.verdict == "unresolved" and "points at GBS 64" in found.detail
 
 
 def test_an_error_that_never_leaves_its_base_contradicts_an_onset() -> None:
@@ -239,6 +255,137 @@ def test_numbers_of_a_smaller_dataset_are_not_the_papers() -> None:
     small = replace(study(), points=points, lines=lines)
     for id_ in ("G10", "T1", "T7", "T8", "H17", "H05"):
         assert judged(id_, small).verdict == "not_testable"
+
+
+def _everywhere(change: Callable[[Point], dict[str, Any]]) -> Evidence:
+    """The study with other columns at its points."""
+
+    def one(point: Point) -> Point:
+        return replace(point, row={**point.row, **change(point)})
+
+    lines = (replace(ln, points=tuple(map(one, ln.points))) for ln in study().lines)
+    return with_points(replace(study(), lines=tuple(lines)))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"epochs": 19}, "19 epochs"),
+        ({"protocol": "corrected"}, "protocol corrected"),
+        ({"loader": "synthetic"}, "synthetic data"),
+        ({"precision": "fp32"}, "precision fp32"),
+    ],
+)
+@pytest.mark.parametrize("id_", ["G10", "T1", "H17", "H05", "H04", "H16"])
+def test_numbers_of_other_trainings_are_not_the_papers(
+    id_: str, columns: dict[str, Any], said: str
+) -> None:
+    found = judged(id_, _everywhere(lambda _: columns))
+    assert found.verdict == "not_testable" and said in found.detail
+
+
+@pytest.mark.parametrize("id_", ["T7", "T8", "T9"])
+def test_devices_are_compared_by_the_papers_trainings_alone(id_: str) -> None:
+    found = judged(id_, _everywhere(lambda _: {"protocol": "corrected"}))
+    assert found.verdict == "not_testable" and "as in the paper" in found.detail
+
+
+def test_of_several_settings_at_the_papers_sizes_all_decide() -> None:
+    one = next(p for p in study().points if _key(p) == (4, 4, 16) and p.device == "h100")
+    other = replace(one, row={**one.row, "configuration": f"{one.id}-loader_workers8"})
+    far = replace(other, row=other.row | stat("energy_kwh", 300.0))
+    points = study().points
+    for given, expected in (((*points, other), "reproduced"), ((*points, far), "not_reproduced")):
+        found = judged("T1", replace(study(), points=given))
+        assert found.verdict == expected and "loader_workers8" in found.detail
+    # The A100's run has no such setting: it is no pair of it.
+    assert "0.9" not in judged("T7", replace(study(), points=(*points, far))).detail
+
+
+def _with_parts(memory: float) -> Evidence:
+    """The study with energy by device kind, of memory (the A100's alone) a share."""
+
+    def parts(point: Point) -> dict[str, Any]:
+        total = point.mean("energy_kwh") or 0.0
+        ram = memory * total if point.device == "a100" else None
+        own = total - (ram or 0.0)
+        found = {**stat("gpu_energy_kwh", 0.7 * own), **stat("cpu_energy_kwh", 0.3 * own)}
+        return found | (
+            {"ram_energy_kwh_mean": None} if ram is None else stat("ram_energy_kwh", ram)
+        )
+
+    return _everywhere(parts)
+
+
+def test_the_powers_of_two_devices_are_compared_without_the_memory_of_one() -> None:
+    # 0.2745/0.2157 kW is 1.27 of the totals; without a memory of 20 % of the A100's it is 1.59.
+    found = judged("T9", _with_parts(0.2))
+    assert found.verdict == "not_reproduced" and "over gpu+cpu, which all have" in found.detail
+    assert "1.591" in found.detail
+    assert judged("T9", _with_parts(0.03)).verdict == "reproduced"
+
+
+def test_powers_whose_parts_are_unknown_say_that_their_scopes_differ(published: Evidence) -> None:
+    for id_ in ("T9", "H16"):
+        assert "of unequal scope, gpu+cpu; gpu+cpu+ram" in judged(id_, published).detail
+
+
+def test_the_slopes_of_two_devices_are_compared_without_the_memory_of_one() -> None:
+    totals, parts = judged("H16", study()), judged("H16", _with_parts(0.2))
+    assert isinstance(totals.value, float) and isinstance(parts.value, float)
+    assert parts.value == pytest.approx(totals.value / 0.8)
+    assert "over gpu+cpu, which all have" in parts.detail
+
+
+def test_slopes_of_two_phases_with_energies_of_two_origins_are_not_compared() -> None:
+    mixed = _everywhere(
+        lambda p: {"energy_origin": "estimated" if p.phase == "finetune" else "measured"}
+    )
+    found = judged("H11", mixed)
+    assert found.verdict == "not_testable" and "estimated, measured" in found.detail
+
+
+def test_times_of_two_phases_are_compared_whatever_their_energies_origin() -> None:
+    mixed = _everywhere(
+        lambda p: {"energy_origin": "estimated" if p.phase == "finetune" else "measured"}
+    )
+    assert judged("H10", mixed).verdict == "reproduced"
+
+
+@pytest.mark.parametrize("sizes", [(4, 16, 256), (4, 8, 128, 256), (4, 128, 256)])
+def test_an_onset_between_points_that_are_far_apart_cannot_be_told(sizes: tuple[int, ...]) -> None:
+    errors = edited(PRE, metric_last=lambda p: 700.0 if p.gbs <= 16 else 900.0)()
+    found = judged("H05", _at(errors, sizes))
+    assert found.verdict == "unresolved" and "points at GBS" in found.detail
+
+
+def _at(given: Evidence, sizes: tuple[int, ...]) -> Evidence:
+    """Evidence with points of pre-training at constant LBS at these GBS alone."""
+    lines = tuple(
+        replace(ln, points=tuple(p for p in ln.points if p.gbs in sizes))
+        if ln.points and PRE(ln.points[0])
+        else ln
+        for ln in given.lines
+    )
+    return with_points(replace(given, lines=lines))
+
+
+@pytest.mark.parametrize(("id_", "where"), [("H05", PRE), ("H06", FINE), ("H04", PRE)])
+def test_onsets_of_single_runs_are_in_doubt(id_: str, where: Any) -> None:
+    found = judged(id_, edited(where, single=True, metric_last=times("metric_last", 1))())
+    assert found.verdict == "unresolved" and NEEDED.search(found.detail), found.detail
+
+
+def test_a_knee_outside_of_the_range_is_none_that_was_claimed() -> None:
+    early = edited(PRE, metric_last=lambda p: 700.0 + 60 * max(0, p.gbs.bit_length() - 4))()
+    found = judged("H04", early)
+    assert found.verdict == "not_reproduced" and "knee at GBS 8" in found.detail
+
+
+def test_a_knee_that_points_within_their_intervals_may_have_elsewhere_is_in_doubt() -> None:
+    slight = edited(PRE, metric_last=lambda p: 700.0 + 4 * max(0, p.gbs.bit_length() - 6))()
+    found = judged("H04", slight)
+    assert found.verdict == "unresolved" and "distance from lines with a knee" in found.detail
 
 
 def test_a_portable_claim_is_checked_on_other_devices() -> None:

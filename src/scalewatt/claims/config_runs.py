@@ -18,9 +18,9 @@ from scalewatt.claims.model import (
     Outcome,
     check,
 )
+from scalewatt.claims.origins import look_at
 from scalewatt.claims.power_factors import SOCKETS, counted_sockets
-from scalewatt.claims.power_rules import all_of
-from scalewatt.claims.rules import attempt, decided
+from scalewatt.claims.rules import all_of, attempt, decided
 from scalewatt.energy.samples import DEVICE_KINDS
 
 PERIOD = 0.05
@@ -91,6 +91,7 @@ def sum_of_parts(evidence: Evidence) -> Outcome:
         kinds = [kind for kind in DEVICE_KINDS if kind in row["energy_scope"].split("+")]
         parts = [row[f"{kind}_energy_kwh"] for kind in kinds]
         if None not in parts and row["energy_kwh"]:
+            look_at(row["energy_origin"])
             off = abs(math.fsum(parts) / row["energy_kwh"] - 1)
             counted += 1
             if off >= worst:
@@ -111,6 +112,7 @@ def _means(evidence: Evidence) -> list[Row]:
         {
             "configuration": point.id,
             "energy_scope": point.scope,
+            "energy_origin": point.origin,
             **{name: point.mean(name) for name in names},
         }
         for point in evidence.points
@@ -178,28 +180,30 @@ def versions(evidence: Evidence) -> Outcome:
     """The paper's versions in every run's provenance; deviations are named."""
     if not evidence.provenance:
         raise NotTestable("No finished run says which software it was made with.")
-    said: dict[str, dict[str, str | None]] = {}
+    said: dict[str, dict[str, set[str | None]]] = {}
     for (id_, _), provenance in evidence.provenance.items():
-        model = str(evidence.specs.get(id_, {}).get("model", ""))
-        said.setdefault(model, {}).update(_software(provenance))
+        of_model = said.setdefault(str(evidence.specs.get(id_, {}).get("model", "")), {})
+        for name, version in _software(provenance).items():
+            of_model.setdefault(name, set()).add(version)
     deviating, unknown = [], []
     for model, software in said.items():
         wanted = {**VERSIONS, "Open MPI": OPEN_MPI, "CUDA": CUDA.get(model, "")}
         for name, version in wanted.items():
-            own = software.get(name)
-            if own is None:
+            if None in software[name]:
                 unknown.append(name)
-            elif version and not _is_version(own, version):
-                is_it = own[:1].isdigit()  # the version of that, not of another MPI
-                told = f"{name} {own} in place of" if is_it else f"{own} in place of {name}"
-                deviating.append(f"{told} {version}")
+            for own in sorted(one for one in software[name] if one is not None):
+                if version and not _is_version(own, version):
+                    is_it = own[:1].isdigit()  # the version of that, not of another MPI
+                    told = f"{name} {own} in place of" if is_it else f"{own} in place of {name}"
+                    deviating.append(f"{told} {version}")
     if deviating:
         detail = f"Recorded deviations: {', '.join(dict.fromkeys(deviating))}."
         return Outcome(NOT_REPRODUCED, ", ".join(dict.fromkeys(deviating)), detail)
     if unknown:
         names = ", ".join(dict.fromkeys(unknown))
-        return Outcome(NOT_TESTABLE, None, f"Provenance does not say the version of {names}.")
-    return Outcome(REPRODUCED, None, f"All versions are the paper's in {len(said)} models.")
+        return Outcome(NOT_TESTABLE, None, f"Not every provenance says the version of {names}.")
+    runs = len(evidence.provenance)
+    return Outcome(REPRODUCED, None, f"All versions are the paper's in {runs} runs.")
 
 
 def _software(provenance: Row) -> dict[str, str | None]:
@@ -255,6 +259,7 @@ def spread(evidence: Evidence) -> Outcome:
     repeats: dict[str, list[float]] = {}
     for run in evidence.runs:
         if run["energy_kwh"] is not None:
+            look_at(run["energy_origin"])
             repeats.setdefault(run["configuration"], []).append(run["energy_kwh"])
     worst, counted = 0.0, 0
     for point in evidence.points:
@@ -276,7 +281,7 @@ def spread(evidence: Evidence) -> Outcome:
 
 @check("C11")
 def error(evidence: Evidence) -> Outcome:
-    """The metric of ResNet50 is an error in percent: smaller is better, 0 to 100."""
+    """The metric of ResNet50 is the top-1 error in percent."""
     known = [
         point
         for point in evidence.points
@@ -284,11 +289,6 @@ def error(evidence: Evidence) -> Outcome:
     ]
     if not known:
         raise NotTestable("No finished run of ResNet50 has a metric.")
-    outside = [p.id for p in known if not 0 <= (p.mean("metric_last") or 0.0) <= 100]
-    if outside:
-        return Outcome(
-            NOT_REPRODUCED, None, f"The metric of {outside[0]} is outside of 0 to 100 %."
-        )
     found = [(point.id, point.row["metric_name"]) for point in known]
     return exactly("metric", "top1_error_percent", found)
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.fourcastnet_points import MODEL, NAMES, UNITS, full_size, near, point_at
-from scalewatt.claims.lines import like
-from scalewatt.claims.model import NOT_REPRODUCED, NotTestable, Outcome, check
-from scalewatt.claims.power_rules import (
-    all_of,
-    each_line,
-    efficiency_within,
-    portable,
+from scalewatt.claims.fourcastnet_points import (
+    MODEL,
+    NAMES,
+    PROBE_EPOCHS,
+    UNITS,
+    energies_alike,
+    in_paper,
+    near,
 )
+from scalewatt.claims.lines import as_in_paper, doublings, like, numbers
+from scalewatt.claims.model import NotTestable, Outcome, check
+from scalewatt.claims.power_rules import each_line, efficiency_within
 from scalewatt.claims.rules import (
     LINEAR_R2,
     MINIMUM_POINTS,
-    Fit,
     Number,
+    all_of,
+    attempt,
     band,
     combine,
     enough,
@@ -32,6 +36,7 @@ from scalewatt.claims.rules import (
     positive,
     quantity,
     sign,
+    slope,
 )
 
 QUADRUPLED = 0.9
@@ -51,10 +56,11 @@ PROBE = {
 
 def _probe(id_: str, evidence: Evidence) -> Outcome:
     name, value = PROBE[id_]
-    points = full_size(evidence.line(MODEL, "pretrain", "a100", "probe")).points
-    probe = next((p for p in points if (p.gpus, p.lbs, p.epochs) == (64, 1, 20)), None)
+    points = evidence.line(MODEL, "pretrain", "a100", "probe").points
+    probe = next((p for p in points if (p.gpus, p.lbs) == (64, 1)), None)
     if probe is None:
-        raise NotTestable("No finished probe of 20 epochs at 64 GPUs, LBS 1.")
+        raise NotTestable("No finished probe at 64 GPUs, LBS 1.")
+    as_in_paper(probe, PROBE_EPOCHS)
     return band(NAMES[name], quantity(probe, name), 0.9 * value, 1.1 * value, UNITS[name])
 
 
@@ -66,20 +72,20 @@ for _id in PROBE:
 def sixteen_gpus(evidence: Evidence) -> Outcome:
     """GBS 64 on 16 A100."""
     wanted = {"gpu_hours": 651.0, "energy_kwh": 136.0, "runtime_h": 41.0}
-    return near(point_at(evidence, "a100", 16, 4, 64), wanted)
+    return near(evidence, "a100", (16, 4, 64), wanted)
 
 
 @check("H18")
 def sixty_four_gpus(evidence: Evidence) -> Outcome:
     """GBS 64 on 64 A100."""
     wanted = {"gpu_hours": 1034.0, "energy_kwh": 195.0, "runtime_h": 16.0}
-    return near(point_at(evidence, "a100", 64, 1, 64), wanted)
+    return near(evidence, "a100", (64, 1, 64), wanted)
 
 
 @check("H03")
 def diverges_early(evidence: Evidence) -> Outcome:
     """Efficiency at four times the smallest n of the LBS series is below 0.9."""
-    lines = portable(evidence, MODEL, "pretrain", "fd_lbs")
+    lines = evidence.anywhere(MODEL, "pretrain", "a100", "fd_lbs")
     check_line = partial(efficiency_within, low=None, high=QUADRUPLED)
     return each_line(lines, ["gpu_hours"], check_line, least=2)
 
@@ -96,12 +102,14 @@ def energy_per_doubling(evidence: Evidence) -> Outcome:
     """Energy of the LBS series of pre-training is a rising line of log2 n."""
 
     def check_line(line: Line, points: Sequence[Point]) -> Outcome:
-        doublings, energies = _energies(points)
-        found = linear("Energy (kWh) against log2 n", doublings, energies, PER_DOUBLING_R2)
-        falls = line_fit(doublings, energies).slope <= 0
-        return Outcome(NOT_REPRODUCED if falls else found.verdict, found.value, found.detail)
+        energies = numbers(points, "energy_kwh")
+        found = linear("Energy (kWh) against log2 n", doublings(points), energies, PER_DOUBLING_R2)
+        rises = positive("Its slope", slope(doublings(points), energies), "kWh per doubling")
+        return all_of([("", found), ("", rises)])
 
-    return each_line(portable(evidence, MODEL, "pretrain", "fd_lbs"), ["energy_kwh"], check_line)
+    return each_line(
+        evidence.anywhere(MODEL, "pretrain", "a100", "fd_lbs"), ["energy_kwh"], check_line
+    )
 
 
 @check("H08")
@@ -120,7 +128,9 @@ def convex_energy(evidence: Evidence) -> Outcome:
             ]
         )
 
-    return each_line(portable(evidence, MODEL, "finetune", "fd_lbs"), ["energy_kwh"], check_line)
+    return each_line(
+        evidence.anywhere(MODEL, "finetune", "a100", "fd_lbs"), ["energy_kwh"], check_line
+    )
 
 
 def _bend(first: Point, middle: Point, last: Point) -> Number:
@@ -156,7 +166,8 @@ def _fine_over_pre(evidence: Evidence, name: str, what: str, by_epoch: bool) -> 
         for point in fine.having(name):
             before = pre.at(point.gpus)
             if before is not None and before.mean(name) is not None:
-                like([point, before])
+                if not by_epoch:
+                    like([point, before])
                 epochs = (before.epochs or 1) / (point.epochs or 1) if by_epoch else 1.0
                 ratio = over(quantity(point, name), quantity(before, name), epochs)
                 parts.append((f"{point.device}, n = {point.gpus}", sign(what, ratio, rises=True)))
@@ -168,35 +179,48 @@ def _fine_over_pre(evidence: Evidence, name: str, what: str, by_epoch: bool) -> 
 @check("H11")
 def same_factor(evidence: Evidence) -> Outcome:
     """The slopes of energy against GPU hours of both phases are equal within 15 %."""
-    parts = []
-    for fine, pre in _phases(evidence):
-        ratio = over(_slope(pre.title, pre.points), _slope(fine.title, fine.points))
+
+    def compare(fine: Line, pre: Line) -> Outcome:
+        both = [_known_energies(line.points) for line in (pre, fine)]
+        like([point for points in both for point in points])
+        ratio = over(_slope(pre.title, both[0]), _slope(fine.title, both[1]))
         what = "Slope of pre-training over fine-tuning"
-        low, high = 1 - SAME_SLOPE, 1 + SAME_SLOPE
-        parts.append((fine.device, band(what, ratio, low, high)))
-    return combine(parts)
+        return band(what, ratio, 1 - SAME_SLOPE, 1 + SAME_SLOPE)
+
+    return combine([attempt(fine.device, compare, fine, pre) for fine, pre in _phases(evidence)])
 
 
 @check("H16")
 def steeper_on_h100(evidence: Evidence) -> Outcome:
     """Energy is linear in GPU hours at constant GBS, and the slopes on H100 are steeper.
 
-    Where no series of a device has three points, all its points at constant GBS are one.
+    Where no series of a device has three points, all its points at constant GBS are one. The slopes are
+    of the energy of the device kinds that both measured, where these are known apart.
     """
-    slopes, parts = {}, []
-    every: list[Point] = []
-    for device in ("h100", "a100"):
-        groups = _groups(evidence, device)
-        slopes[device] = mean_of([_slope(name, points) for name, points in groups.items()])
-        for name, points in groups.items():
-            x, y = _against_gpu_hours(points)
-            parts.append((name, linear(f"{name}, energy (kWh) against GPU hours", x, y, LINEAR_R2)))
-            every += points
-    if len({point.origin for point in every}) > 1:
-        raise NotTestable("Energies of several origins are not compared.")
+    groups = {device: _groups(evidence, device) for device in ("h100", "a100")}
+    parts = [
+        (
+            "",
+            linear(
+                f"{name}, energy (kWh) against GPU hours",
+                [one.value for one in numbers(points, "gpu_hours")],
+                numbers(points, "energy_kwh"),
+                LINEAR_R2,
+            ),
+        )
+        for of_device in groups.values()
+        for name, points in of_device.items()
+    ]
+    every = {p.id: p for own in groups.values() for points in own.values() for p in points}
+    energies, scope = energies_alike(list(every.values()))
+    of_id = dict(zip(every, energies, strict=True))
+    slopes = {
+        device: mean_of([_slope(name, points, of_id) for name, points in of_device.items()])
+        for device, of_device in groups.items()
+    }
     ratio = over(slopes["h100"], slopes["a100"])
-    steeper = band("Slope of h100 (without memory) over a100", ratio, STEEPER, None)
-    return all_of([("ratio", steeper), *parts])
+    steeper = band(f"Slope of h100 over a100{scope}", ratio, STEEPER, None)
+    return all_of([("", steeper), *parts])
 
 
 def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
@@ -204,28 +228,30 @@ def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
     found = evidence.find(MODEL, "pretrain", device, "fd_gbs")
     if not found:
         raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
-    lines = {line.title: full_size(line).having("energy_kwh", "gpu_hours") for line in found}
+    lines = {line.title: _known_energies(in_paper(line).points) for line in found}
     long = {title: points for title, points in lines.items() if len(points) >= MINIMUM_POINTS}
     together = tuple({p.id: p for points in lines.values() for p in points}.values())
-    return dict(long) or {f"{device}, all GBS": together}
+    groups = dict(long) or {f"{device}, all GBS": together}
+    for name, points in groups.items():
+        enough(points, f"{name}, energy against GPU hours")
+        like(points)
+    return groups
 
 
-def _slope(name: str, points: Sequence[Point]) -> Number:
-    known = [p for p in points if p.mean("energy_kwh") is not None and p.mean("gpu_hours")]
-    enough(known, f"{name}, energy against GPU hours")
-    like(known)
-    fit: Fit = line_fit(*_against_gpu_hours(known))
+def _known_energies(points: Sequence[Point]) -> Sequence[Point]:
+    return [p for p in points if p.mean("energy_kwh") is not None and p.mean("gpu_hours")]
+
+
+def _slope(
+    name: str, points: Sequence[Point], energies: Mapping[str, Number] | None = None
+) -> Number:
+    """Slope of the total energy, or of these of the points' ids, against GPU hours."""
+    enough(points, f"{name}, energy against GPU hours")
+    hours = [one.value for one in numbers(points, "gpu_hours")]
+    kwh = [energies[p.id] for p in points] if energies else numbers(points, "energy_kwh")
+    fit = line_fit(hours, [one.value for one in kwh])
     half = fit.slope_half or 0.0
     return Number(fit.slope, half, half / 2)
-
-
-def _against_gpu_hours(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    pairs = [(quantity(p, "gpu_hours").value, quantity(p, "energy_kwh").value) for p in points]
-    return [x for x, _ in pairs], [y for _, y in pairs]
-
-
-def _energies(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    return [math.log2(p.gpus) for p in points], [quantity(p, "energy_kwh").value for p in points]
 
 
 @check("H15")
@@ -233,9 +259,9 @@ def constant_error(evidence: Evidence) -> Outcome:
     """The range of the error over its mean is at most 5 % in every GBS series."""
 
     def check_line(line: Line, points: Sequence[Point]) -> Outcome:
-        numbers = [quantity(point, "metric_last") for point in points]
-        ordered = sorted(numbers, key=lambda one: one.value)
-        spread = over(minus(ordered[-1], ordered[0]), mean_of(numbers))
+        errors = numbers(points, "metric_last")
+        ordered = sorted(errors, key=lambda one: one.value)
+        spread = over(minus(ordered[-1], ordered[0]), mean_of(errors))
         return band("Range over mean of the Z500 RMSE", spread, None, CONSTANT_ERROR)
 
     return each_line(_constant_gbs(evidence), ["metric_last"], check_line)

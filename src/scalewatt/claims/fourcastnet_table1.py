@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 from scalewatt.claims.evidence import Evidence, Point, Row
-from scalewatt.claims.fourcastnet_points import near, point_at, trained
+from scalewatt.claims.fourcastnet_points import energies_alike, near, pretrained
 from scalewatt.claims.model import (
     NOT_REPRODUCED,
     REPRODUCED,
@@ -15,8 +16,9 @@ from scalewatt.claims.model import (
     Outcome,
     check,
 )
-from scalewatt.claims.rules import Number, band, combine, minus, over, quantity, text
-from scalewatt.results.comparisons import MARGIN, PUBLISHED_SPREAD, repeats_needed
+from scalewatt.claims.origins import look_at
+from scalewatt.claims.rules import Number, band, combine, minus, over, quantity, text, told
+from scalewatt.results.comparisons import MARGIN, same_training
 
 _EXACT = Number(1.0, 0.0, 0.0)
 
@@ -34,7 +36,7 @@ ROWS: dict[str, tuple[str, int, int, int, float, float, float]] = {
 def _row(id_: str, evidence: Evidence) -> Outcome:
     device, gpus, lbs, gbs, energy, runtime, gpu_hours = ROWS[id_]
     wanted = {"energy_kwh": energy, "runtime_h": runtime, "gpu_hours": gpu_hours}
-    return near(point_at(evidence, device, gpus, lbs, gbs), wanted)
+    return near(evidence, device, (gpus, lbs, gbs), wanted)
 
 
 for _id in ROWS:
@@ -66,7 +68,7 @@ def same_energy(evidence: Evidence) -> Outcome:
         and row["quantity"] == "energy_kwh"
         and {row["device"], row["baseline_device"]} == {"a100", "h100"}
     ]
-    known = {point.id for point in [*trained(evidence, "a100"), *trained(evidence, "h100")]}
+    known = {p.id for device in ("a100", "h100") for p in pretrained(evidence, device)}
     rows = [row for row in rows if row["configuration"] in known and row["baseline"] in known]
     if rows:
         return combine([(f"{row['gpus']} GPUs", _compared(row)) for row in rows])
@@ -74,6 +76,7 @@ def same_energy(evidence: Evidence) -> Outcome:
 
 
 def _compared(row: Row) -> Outcome:
+    look_at(row["energy_origin"])
     ratio, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
     interval = "" if low is None else f" ({low:.3f} to {high:.3f})"
     said = (
@@ -84,52 +87,55 @@ def _compared(row: Row) -> Outcome:
         return Outcome(REPRODUCED, ratio, f"{said}: equivalent within 5 %.")
     if low is not None and (low > 1 + MARGIN or high < 1 / (1 + MARGIN)):
         return Outcome(NOT_REPRODUCED, ratio, f"{said}: they differ by more than 5 %.")
-    return Outcome(UNRESOLVED, ratio, f"{said}; {_repeats(row['repeats_needed'])}.")
+    spread = math.sqrt(2) * (row["spread"] or 0.0) * ratio
+    return Outcome(UNRESOLVED, ratio, f"{said}; {_repeats(Number(ratio, 0.0, spread))}.")
 
 
 def _alike(h100: Point, a100: Point) -> Outcome:
-    ratio = over(quantity(h100, "energy_kwh"), quantity(a100, "energy_kwh"))
-    scopes = (
-        ""
-        if h100.scope == a100.scope
-        else f", of unequal scope ({h100.scope}; {a100.scope}): parts are not known"
-    )
-    said = f"Energy of h100 over a100 is {text(ratio)}{scopes}"
+    (own, other), scope = energies_alike([h100, a100])
+    ratio = over(own, other)
+    said = f"Energy of h100 over a100{scope} is {text(ratio)}"
     low, high = 1 / (1 + MARGIN), 1 + MARGIN
     if low < ratio.low and ratio.high < high:
         return Outcome(REPRODUCED, ratio.value, f"{said}: within 5 %.")
     if ratio.low > high or ratio.high < low:
         return Outcome(NOT_REPRODUCED, ratio.value, f"{said}: they differ by more than 5 %.")
-    needed = repeats_needed(PUBLISHED_SPREAD, MARGIN)
-    return Outcome(UNRESOLVED, ratio.value, f"{said}; {_repeats(needed)}.")
+    return Outcome(UNRESOLVED, ratio.value, f"{said}; {_repeats(ratio)}.")
 
 
-def _repeats(needed: int | None) -> str:
-    count = "more than a thousand" if needed is None else str(needed)
-    return f"an equivalence test within 5 % needs {count} repeats on each device"
+def _repeats(ratio: Number) -> str:
+    """How many would put the ratio's interval on one side of the margin's end that is nearest."""
+    distance = min(abs(ratio.value - end) for end in (1 / (1 + MARGIN), 1 + MARGIN))
+    return told(Number(distance, ratio.half, ratio.spread))
 
 
 @check("T9")
 def higher_power(evidence: Evidence) -> Outcome:
-    """Energy per GPU hour is 1.2 to 1.45 times as high on H100, whose memory is not even counted."""
+    """Energy per GPU hour is 1.2 to 1.45 times as high on H100, over the devices that both measured."""
 
     def compare(h100: Point, a100: Point) -> Outcome:
-        ratio = over(quantity(h100, "p_gpuh_kw"), quantity(a100, "p_gpuh_kw"))
-        return band("Energy per GPU hour of h100 over a100", ratio, 1.2, 1.45)
+        energies, scope = energies_alike([h100, a100])
+        # The spread of the hours is in that of the energies.
+        hours = [Number(quantity(p, "gpu_hours").value, 0.0, 0.0) for p in (h100, a100)]
+        own, other = (over(*both) for both in zip(energies, hours, strict=True))
+        return band(f"Energy per GPU hour of h100 over a100{scope}", over(own, other), 1.2, 1.45)
 
     return _each_pair(evidence, compare)
 
 
 def _each_pair(evidence: Evidence, compare: Callable[[Point, Point], Outcome]) -> Outcome:
     """Combine a comparison of every pre-training that has results on both devices."""
-    others = {_key(point): point for point in trained(evidence, "a100")}
     pairs = [
-        (point, others[_key(point)]) for point in trained(evidence, "h100") if _key(point) in others
+        (h100, a100)
+        for h100 in pretrained(evidence, "h100")
+        for a100 in pretrained(evidence, "a100")
+        if same_training(dict(h100.row)) == same_training(dict(a100.row))
+        and h100.origin == a100.origin
     ]
     if not pairs:
         raise NotTestable(
-            "No pre-training with the full ERA5 has finished with the same GPUs, LBS, GBS and origin of "
-            "energy on both a100 and h100."
+            "No pre-training as in the paper has finished with the same GPUs, LBS, GBS, settings and origin "
+            "of energy on both a100 and h100."
         )
     return combine(
         [
@@ -137,8 +143,3 @@ def _each_pair(evidence: Evidence, compare: Callable[[Point, Point], Outcome]) -
             for h100, a100 in sorted(pairs, key=lambda pair: pair[0].gpus)
         ]
     )
-
-
-def _key(point: Point) -> tuple[object, ...]:
-    kept = ("gpus", "local_batch_size", "global_batch_size", "epochs", "protocol", "precision")
-    return (*(point.row[name] for name in (*kept, "loader", "energy_origin")),)

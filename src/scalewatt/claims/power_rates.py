@@ -6,23 +6,28 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.fourcastnet_points import full_size
+from scalewatt.claims.fourcastnet_points import in_paper
 from scalewatt.claims.model import CHECKS, NotTestable, Outcome, check
-from scalewatt.claims.power_rules import (
+from scalewatt.claims.power_rules import each_line, efficiency_within, named, numbers_of
+from scalewatt.claims.rules import (
     all_of,
-    each_line,
-    efficiency_within,
-    named,
-    numbers_of,
-    portable,
+    attempt,
+    combine,
+    enough,
+    monotone,
+    over,
+    ranked,
+    sign,
     steady,
 )
-from scalewatt.claims.rules import attempt, combine, enough, monotone, over, ranked, sign
 
+RESNET = ("resnet50", "train", "a100")
 SAMPLES, PASSES, POWER = "samples_per_gpuh", "passes_per_gpuh", "mean_gpu_power_w"
 FALLS, RISES, STEADY = "falls", "rises", "constant"
 RANK = 0.9
 """From which Spearman correlation with n a quantity goes with it (claims K07, K09)."""
+CONSTANT_CV = 0.05
+"""Up to which coefficient of variation a quantity counts as constant (claim K13)."""
 POWER_RANK = 0.5
 """The same of GPU power with samples per GPU hour over all points (claim K16)."""
 Rule = Callable[[str, Sequence[Point]], Outcome]
@@ -44,7 +49,9 @@ SIGNS = {
 def _goes(way: str) -> Rule:
     def rule(name: str, points: Sequence[Point]) -> Outcome:
         numbers, what = numbers_of(points, name), named(name)
-        return steady(what, numbers) if way == STEADY else monotone(what, numbers, way == RISES)
+        if way == STEADY:
+            return steady(what, numbers, CONSTANT_CV)
+        return monotone(what, numbers, way == RISES)
 
     return rule
 
@@ -56,7 +63,7 @@ def _falls_by_rank(name: str, points: Sequence[Point]) -> Outcome:
 
 def _all(rules: dict[str, Rule], line: Line, points: Sequence[Point]) -> Outcome:
     """Every quantity of a line by its rule."""
-    return all_of([attempt(named(name), rule, name, points) for name, rule in rules.items()])
+    return all_of([attempt("", rule, name, points) for name, rule in rules.items()])
 
 
 def _ways(ways: dict[str, str]) -> dict[str, Rule]:
@@ -65,7 +72,7 @@ def _ways(ways: dict[str, str]) -> dict[str, Rule]:
 
 def _trend(id_: str, evidence: Evidence) -> Outcome:
     mode, ways = TRENDS[id_]
-    lines = portable(evidence, "resnet50", "train", mode)
+    lines = evidence.anywhere(*RESNET, mode)
     return each_line(lines, [SAMPLES], partial(_all, _ways(ways)))
 
 
@@ -76,39 +83,40 @@ for _id in TRENDS:
 @check("K07")
 def all_fall(evidence: Evidence) -> Outcome:
     """Samples and passes per GPU hour and GPU power fall with n at constant LBS, of both models."""
-    rules: dict[str, Rule] = dict.fromkeys((SAMPLES, PASSES, POWER), _falls_by_rank)
-    return each_line(_both_models(evidence, "fd_lbs"), [SAMPLES], partial(_all, rules))
+    return _both_models(evidence, "fd_lbs", dict.fromkeys((SAMPLES, PASSES, POWER), _falls_by_rank))
 
 
 @check("K08")
 def passes_rise(evidence: Evidence) -> Outcome:
     """Samples per GPU hour fall and passes rise with n at constant GBS, of both models."""
-    rules = _ways({SAMPLES: FALLS, PASSES: RISES})
-    return each_line(_both_models(evidence, "fd_gbs"), [SAMPLES], partial(_all, rules))
+    return _both_models(evidence, "fd_gbs", _ways({SAMPLES: FALLS, PASSES: RISES}))
 
 
-def _both_models(evidence: Evidence, mode: str) -> list[Line]:
-    lines = [
-        line
-        for model in ("resnet50", "fourcastnet")
-        for line in evidence.find(model, None, None, mode)
-        if len(line.planned) > 1
-    ]
-    if not lines:
-        raise NotTestable(f"No finished run of ResNet50 or FourCastNet in mode {mode}.")
-    return lines
+def _both_models(evidence: Evidence, mode: str, rules: dict[str, Rule]) -> Outcome:
+    def of_model(model: str) -> Outcome:
+        found = evidence.find(model, None, None, mode)
+        lines = [line for line in found if len(line.planned) > 1]
+        if not lines:
+            raise NotTestable(f"No finished run of {model} in a series of mode {mode}.")
+        return each_line(lines, [SAMPLES], partial(_all, rules))
+
+    return all_of([attempt(model, of_model, model) for model in ("resnet50", "fourcastnet")])
 
 
 @check("K09")
 def power_falls(evidence: Evidence) -> Outcome:
     """GPU power of ResNet50 falls with n at constant GBS, in both regimes."""
-    lines = portable(evidence, "resnet50", "train", "fd_gbs")
-    return each_line(lines, [POWER], partial(_all, {POWER: _falls_by_rank}))
+
+    def in_regime(mode: str) -> Outcome:
+        lines = evidence.anywhere(*RESNET, mode)
+        return each_line(lines, [POWER], partial(_all, {POWER: _falls_by_rank}))
+
+    return all_of([attempt(mode, in_regime, mode) for mode in ("fd_gbs_s", "fd_gbs_l")])
 
 
 def _sign(id_: str, evidence: Evidence) -> Outcome:
     device, gbs, rises = SIGNS[id_]
-    line = full_size(evidence.line("fourcastnet", "pretrain", device, "fd_gbs", gbs))
+    line = in_paper(evidence.line("fourcastnet", "pretrain", device, "fd_gbs", gbs))
     numbers = numbers_of(line.points, POWER)
     enough(line.points, line.title)
     what = f"GPU power at n = {line.points[-1].gpus} over that at n = {line.points[0].gpus}"
@@ -157,7 +165,7 @@ def resnet_scales_better(evidence: Evidence) -> Outcome:
 def _quadrupled(
     evidence: Evidence, model: str, phase: str, low: float | None, high: float | None
 ) -> Outcome:
-    lines = portable(evidence, model, phase, "fd_lbs")
+    lines = evidence.anywhere(model, phase, "a100", "fd_lbs")
     within = partial(efficiency_within, low=low, high=high)
     return each_line(lines, ["gpu_hours"], within, least=2)
 
@@ -165,9 +173,4 @@ def _quadrupled(
 @check("L05")
 def mostly_constant_time(evidence: Evidence) -> Outcome:
     """Claims F03, F12 and F13 together."""
-    return all_of([_of_claim(id_, evidence) for id_ in ("F03", "F12", "F13")])
-
-
-def _of_claim(id_: str, evidence: Evidence) -> tuple[str, Outcome]:
-    name, found = attempt(id_, CHECKS[id_], evidence)
-    return name, Outcome(found.verdict, found.value, f"{id_}: {found.detail}")
+    return all_of([attempt(id_, CHECKS[id_], evidence) for id_ in ("F03", "F12", "F13")])

@@ -1,43 +1,29 @@
-"""Rules beside those of `rules`: several quantities of a line, all points of a device, lines alike.
+"""Rules beside those of `rules`: a check of every line, all points of a device, rates and efficiencies.
 
-- A claim of several quantities is not reproduced if one is not; it is reproduced only if all are known
-  and are.
-- Lines with fewer points than a trend needs are named; they decide nothing where another has enough.
+Lines with fewer points than a trend needs are named; they decide nothing where another has enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.lines import like
-from scalewatt.claims.model import (
-    NOT_REPRODUCED,
-    NOT_TESTABLE,
-    REPRODUCED,
-    UNRESOLVED,
-    NotTestable,
-    Outcome,
-)
+from scalewatt.claims.evidence import Line, Point
+from scalewatt.claims.lines import efficiency, like
+from scalewatt.claims.model import REPRODUCED, NotTestable, Outcome
+from scalewatt.claims.origins import is_of_energy
 from scalewatt.claims.rules import (
     MINIMUM_POINTS,
     Number,
     attempt,
     band,
     combine,
-    decided,
     enough,
-    over,
     quantity,
     shown,
-    variation,
-    within_noise,
 )
 from scalewatt.claims.words import word
 
 OfLine = Callable[[Line, Sequence[Point]], Outcome]
-CONSTANT_CV = 0.05
-"""Up to which coefficient of variation a rate counts as constant (claim K13)."""
 BOUNDS = 0.05
 """Room at both bounds of an interval of P (claims K01 to K03, L01 to L03)."""
 NAMED = 3
@@ -47,16 +33,6 @@ NAMED = 3
 def named(name: str) -> str:
     """A quantity in words, a power with its unit."""
     return f"{word(name)} (W)" if name.endswith("_w") else word(name)
-
-
-def all_of(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
-    """One outcome of all parts of a claim: a part that is not testable leaves it so."""
-    for verdict in (NOT_REPRODUCED, NOT_TESTABLE, UNRESOLVED, REPRODUCED):
-        deciding = [outcome for _, outcome in parts if outcome.verdict == verdict]
-        if deciding:
-            break
-    detail = " ".join(one.detail for _, one in parts)
-    return Outcome(deciding[0].verdict, deciding[0].value, detail)
 
 
 def each_line(
@@ -75,7 +51,7 @@ def each_line(
         lacking = [named(name) for name in names]
         enough(counted[0][1] if counted else (), f"{title} ({', '.join(lacking)})", least)
     ready = [(line, points) for line, points in counted if len(points) >= least]
-    if any("energy" in name for name in names):
+    if any(map(is_of_energy, names)):
         function = _of_one_kind(function)
     found = combine([attempt(line.title, function, line, points) for line, points in ready])
     few = [f"{line.title} ({len(points)})" for line, points in counted if len(points) < least]
@@ -122,22 +98,13 @@ def _ends(values: Sequence[float]) -> str:
     return f"{shown(values[0])}-{shown(values[-1])}"
 
 
-def steady(what: str, numbers: Sequence[Number], most: float = CONSTANT_CV) -> Outcome:
-    """Whether the coefficient of variation is small; unresolved if it is not but all are within noise."""
-    cv = variation([one.value for one in numbers])
-    said = f"Coefficient of variation of {what} is {cv:.1%} (expected at most {most:.0%})."
-    if cv > most and within_noise(numbers):
-        return Outcome(UNRESOLVED, cv, f"{said} All are within the spread of their runs.")
-    return decided(cv <= most, cv, said)
-
-
 def numbers_of(points: Sequence[Point], name: str) -> list[Number]:
     """The quantity of each point; NotTestable names what is unknown, and what P does instead."""
     missing = [point.gpus for point in points if point.mean(name) is None]
     if missing:
         at = ", ".join(str(n) for n in missing)
         raise NotTestable(f"{named(name)} is not known at n = {at}.{_instead(points)}")
-    if "power" in name or "energy" in name or name == "p_gpuh_kw":
+    if is_of_energy(name):
         like(points)
     return [quantity(point, name) for point in points]
 
@@ -150,34 +117,16 @@ def _instead(points: Sequence[Point]) -> str:
     return f" (Energy per GPU hour, CPU and memory included, is {values} kW.)"
 
 
-def efficiency(points: Sequence[Point]) -> tuple[Point, Number]:
-    """GPUh(n0)/GPUh(4·n0) and the point at n0, the smallest n with a point at 4·n.
+def efficiency_within(
+    _: Line, points: Sequence[Point], low: float | None, high: float | None
+) -> Outcome:
+    """Whether the efficiency lies in a band after quadrupling the smallest n that has a point at 4·n.
 
     NotTestable without such a pair.
     """
     for first in points:
         fourth = next((p for p in points if p.gpus == 4 * first.gpus), None)
         if fourth is not None:
-            return first, over(quantity(first, "gpu_hours"), quantity(fourth, "gpu_hours"))
+            what = f"Efficiency from {first.gpus} to {fourth.gpus} GPUs"
+            return band(what, efficiency(first, fourth), low, high)
     raise NotTestable("No two points at n and 4·n have a known run time.")
-
-
-def efficiency_within(
-    _: Line, points: Sequence[Point], low: float | None, high: float | None
-) -> Outcome:
-    """Whether the efficiency after quadrupling the GPUs lies in a band."""
-    first, own = efficiency(points)
-    return band(f"Efficiency from {first.gpus} to {4 * first.gpus} GPUs", own, low, high)
-
-
-def portable(evidence: Evidence, model: str, phase: str, mode: str) -> tuple[Line, ...]:
-    """All lines of a mode on the A100; where there are none, on every other device.
-
-    NotTestable where there is none at all.
-    """
-    own = evidence.find(model, phase, "a100", mode)
-    return (
-        own
-        or evidence.find(model, phase, None, mode)
-        or evidence.anywhere(model, phase, "a100", mode)
-    )
