@@ -15,7 +15,7 @@ from scalewatt.campaign.definitions import runs_definition, table_definition
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Campaign, Configuration
 from scalewatt.claims.listing import TABLE as CLAIMS
-from scalewatt.claims.model import read_claims
+from scalewatt.claims.model import listed_claims
 from scalewatt.results.comparisons import comparison_rows
 from scalewatt.results.derived import with_model_energies
 from scalewatt.results.figure_tables import builder
@@ -165,7 +165,7 @@ def write_provenance(folder: Path, run: Row, **more: Any) -> None:
 
 def claims_table(verdicts: Iterable[Sequence[str]]) -> pa.Table:
     """The table of claims with these ids and verdicts, and values where given."""
-    of_id = {claim.id: claim for claim in read_claims()}
+    of_id = {claim.id: claim for claim in listed_claims()}
     rows = [
         {"id": id_, "verdict": verdict, "value": value[0] if value else "1"}
         | {"expected": "1 (±5 %)", "detail": "It is 1."}

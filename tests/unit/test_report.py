@@ -481,10 +481,13 @@ def test_claims_say_on_what_they_were_checked_and_what_decides_them(
 
 
 def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_path: Path) -> None:
-    write_claims(own, [("A01", "reproduced")])
+    write_claims(own, [("X01", "slip"), *((slip.id, "slip") for slip in FURTHER)])
     page = report(own, tmp_path / "report.html")
-    for slip in FURTHER:
-        assert page.text.count(f"{slip.says} {slip.reading}") == 1
+    assert f"Slips without a row among the claims : {len(FURTHER)} slips" in page.text
+    assert [row["claim"] for row in page.rows("demo-claims-slip.csv")] == ["X01"]
+    assert [row["in words"] for row in page.rows("demo-claims-further.csv")] == [
+        slip.says for slip in FURTHER
+    ]
 
 
 def test_what_was_found_is_sorted_by_its_number() -> None:
@@ -553,7 +556,7 @@ def test_texts_with_units_are_sorted_by_what_they_stand_for() -> None:
         run | {"energy_kwh": None, "recorded_energy_kwh": kwh, "coverage": share}
         for run, kwh, share in zip(made_runs(DEMO), (1.2, 0.042), (0.999, 0.9985), strict=False)
     ]
-    parts = {part.heading: part.grid for part in quality(definition(), runs, [])}
+    parts = {part.heading: part.grid for part in quality(definition(), runs)}
     lost, covered = parts["Runs without energy"], parts["Coverage"]
     assert lost and [row[2] for row in lost.rows] == [Cell("1.2 kWh", 1.2), Cell("42 Wh", 0.042)]
     assert covered and [row[2] for row in covered.rows] == [
@@ -575,12 +578,23 @@ def test_idle_powers_stand_with_their_doubts(own: Path, tmp_path: Path) -> None:
     rows[1]["flags"] = json.dumps([busy])
     pq.write_table(pa.Table.from_pylist(rows, schema=IDLE), own / "tables" / "idle.parquet")
     page = report(own, tmp_path / "b.html")
-    assert "1 of 2 idle powers can be stated." in page.text
+    assert "1 of 2 idle powers can be taken for a baseline." in page.text
     cpu, ram = page.rows("demo-idle.csv")
     assert (cpu["W per device"], cpu["doubts"]) == ("40", "")
     assert ram["W per device"] == "" and "busy during an idle probe" in ram["doubts"]
     assert "cpu 86 % busy" in ram["doubts"]
     assert "idle_probe" in page.text
+
+
+def test_a_busy_probe_is_no_baseline_and_its_device_is_named_with_the_reason() -> None:
+    flags = json.dumps([{"code": "not_idle", "device": "CPU_BUSY", "detail": "cpu 86 % busy"}])
+    why = {"local": "its nodes were not idle: cpu 86 % busy"}
+    parts = quality(definition(), made_runs(DEMO), [idle_power(flags=flags)], why)
+    (part,) = (one for one in parts if one.heading == "Idle baseline")
+    assert part.says == (
+        "0 of 1 idle power can be taken for a baseline. "
+        "No baseline of local: its nodes were not idle: cpu 86 % busy."
+    )
 
 
 def test_runs_that_took_less_than_idle_devices_are_named() -> None:

@@ -40,33 +40,33 @@ class Claims:
     notes: tuple[str, ...]
     """Whose results they were checked on, and how many have which verdict, by what decides them."""
     verdicts: tuple[Verdicts, ...]
-    further_heading: str
-    further: tuple[str, ...]
-    """Slips that are no row of the table."""
+
+
+_FURTHER = "further"
 
 
 def claims_of(table: pa.Table) -> Claims:
-    """The claims in the order of verdicts; one that is not known comes last, under its own name."""
-    rows = table.to_pylist()
-    known = (*WORDS, *dict.fromkeys(r["verdict"] for r in rows if r["verdict"] not in WORDS))
-    there = {row["id"] for row in rows}
+    """The claims in the order of verdicts; one that is not known comes last, under its own name.
+
+    Slips that are no claims of the paper's list stand apart.
+    """
+    groups: dict[str, list[Row]] = {verdict: [] for verdict in (*WORDS, _FURTHER)}
+    slips = {slip.id for slip in FURTHER}
+    for row in table.to_pylist():
+        group = _FURTHER if row["id"] in slips else row["verdict"]
+        groups.setdefault(group, []).append(row)
     return Claims(
-        notes=tuple(map(str, metadata(table).get("notes") or [])),
-        verdicts=tuple(
-            _verdicts(verdict, own)
-            for verdict in known
-            if (own := [row for row in rows if row["verdict"] == verdict])
-        ),
-        further_heading=FURTHER_WORDS,
-        further=tuple(f"{s.id}: {s.says} {s.reading}" for s in FURTHER if s.id not in there),
+        tuple(map(str, metadata(table).get("notes") or [])),
+        tuple(_verdicts(verdict, own) for verdict, own in groups.items() if own),
     )
 
 
 def _verdicts(verdict: str, rows: Sequence[Row]) -> Verdicts:
-    heading = WORDS.get(verdict, verdict)
+    heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
+    one = "slip" if verdict == _FURTHER else "claim"
     headings = ["claim", "in words", "decided by", "found", "expected", "detail"]
     grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, map(_cells, rows))
-    return Verdicts(verdict, heading, count(len(rows), "claim"), grid)
+    return Verdicts(verdict, heading, count(len(rows), one), grid)
 
 
 def _cells(row: Row) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +27,16 @@ class Part:
     grid: Grid | None = None
 
 
-def quality(definition: Definition, runs: Sequence[Row], idle: Sequence[Row]) -> list[Part]:
+def quality(
+    definition: Definition,
+    runs: Sequence[Row],
+    idle: Sequence[Row] = (),
+    no_idle: Mapping[str, str] | None = None,
+) -> list[Part]:
     """All topics, also those without a finding: that is said. Without runs, what is missing alone.
 
-    `idle`: the rows of the table of idle powers, none without idle probes.
+    `idle`: the rows of the table of idle powers, none without idle probes. `no_idle`: by device, why
+    its runs have no idle energy although there are probes.
     """
     if not runs:
         return [_missing(definition, runs)]
@@ -42,7 +48,7 @@ def quality(definition: Definition, runs: Sequence[Row], idle: Sequence[Row]) ->
         _flags(runs),
         _single(runs),
         _scopes(counting(runs)),
-        _idle(idle, counting(runs)),
+        _idle(idle, counting(runs), no_idle or {}),
         _lost(counting(runs)),
     ]
 
@@ -250,18 +256,21 @@ def _scopes(runs: Sequence[Row]) -> Part:
     return Part("Origin and scope", says, texts("scopes", "Origin and scope", headings, rows))
 
 
-def _idle(idle: Sequence[Row], runs: Sequence[Row]) -> Part:
-    """What is known of idle devices, why not of others, and runs that took less than these."""
+def _idle(idle: Sequence[Row], runs: Sequence[Row], why: Mapping[str, str]) -> Part:
+    """What is known of idle devices, why others have no baseline, and runs that took less than it."""
+    known = [row for row in idle if row["mean_w"] is not None and not _is_busy(row)]
+    says = f"{len(known)} of {count(len(idle), 'idle power')} can be taken for a baseline."
     if not idle:
-        return Part("Idle baseline", "No idle power was measured, so no energy is net of it.")
-    known = [row for row in idle if row["mean_w"] is not None]
-    says = f"{len(known)} of {count(len(idle), 'idle power')} can be stated."
+        says = "No idle power was measured, so no energy is net of it."
+    says += "".join(f" No baseline of {device}: {reason}." for device, reason in why.items())
     below = [r for r in runs if r["net_energy_kwh"] is not None and r["net_energy_kwh"] < 0]
     if below:
         says += (
             f" {count(len(below), 'run')} took less than idle devices would have used, so their "
             f"baseline is too high: {listed(map(_name, below), _SHOWN)}."
         )
+    if not idle:
+        return Part("Idle baseline", says)
     rows = [
         (
             row["device"],
@@ -275,7 +284,11 @@ def _idle(idle: Sequence[Row], runs: Sequence[Row]) -> Part:
         for row in idle
     ]
     headings = ["device", "kind", "origin", "probes", "W per device", "sd of a node (W)", "doubts"]
-    return Part("Idle baseline", says, texts("idle", "Idle powers", headings, rows))
+    return Part("Idle baseline", says, texts("idle", "Powers by idle probes", headings, rows))
+
+
+def _is_busy(row: Row) -> bool:
+    return any(flag["code"] == "not_idle" for flag in _idle_flags(row))
 
 
 def _idle_flags(row: Row) -> list[Row]:

@@ -89,7 +89,9 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "figures": figures,
         "tables": shown,
         "claims": claims,
-        "quality": quality(definition, runs, results.rows("idle")),
+        "quality": quality(
+            definition, runs, results.rows("idle"), results.metadata("runs").get("no_idle")
+        ),
         "hardware": provenance.hardware(runs, results.provenance),
         "software": provenance.software(results.provenance),
         "silent": [
