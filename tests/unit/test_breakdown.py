@@ -174,12 +174,21 @@ def texts(figure: Figure) -> list[str]:
     return [*found, figure._supxlabel.get_text().replace("\n", " ")]  # type: ignore[attr-defined]
 
 
-def test_every_stage_and_kind_has_a_colour_of_its_own() -> None:
-    colours = {
-        figure_module.colour(kind, stage) for kind in figure_module.KINDS for stage in STAGES
-    }
-    assert len(colours) == 3 * len(STAGES)
+ALL = figure_module.shades([{"stage": stage, "energy_kwh": 1.0} for stage in STAGES])
+
+
+def test_every_stage_has_a_shade_and_shades_differ_clearly_in_each_kind() -> None:
     assert set(figure_module.STAGES) == set(STAGES)
+    for kind in figure_module.KINDS:
+        found = list(dict.fromkeys(figure_module.colour(kind, s, ALL) for s in STAGES))
+        assert len(found) == len(ALL) == 5
+        greys = sorted(grey(colour) for colour in found)
+        assert min(b - a for a, b in pairwise(greys)) > 0.07
+
+
+def test_few_stages_share_all_the_shades() -> None:
+    few = [{"stage": stage, "energy_kwh": 1.0} for stage in ("train", "validate", "startup")]
+    assert list(figure_module.shades(few).values()) == pytest.approx([0, 0.41, 0.82])
 
 
 def grey(colour: str) -> float:
@@ -188,11 +197,19 @@ def grey(colour: str) -> float:
 
 
 def test_kinds_differ_in_grey_and_stages_get_paler() -> None:
-    kinds = [grey(figure_module.colour(kind, "train")) for kind in figure_module.KINDS]
+    kinds = [grey(figure_module.colour(kind, "train", ALL)) for kind in figure_module.KINDS]
     assert min(b - a for a, b in pairwise(kinds)) > 0.08
     for kind in figure_module.KINDS:
-        shades = [grey(figure_module.colour(kind, stage)) for stage in figure_module.STAGES]
-        assert shades == sorted(shades) and len(set(shades)) == len(shades)
+        greys = [grey(figure_module.colour(kind, s, ALL)) for s in figure_module.STAGES]
+        assert greys == sorted(greys)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.0398, "0.0398"), (6.0, "6.00"), (13.0, "13.0"), (102.4, "102"), (9.999, "10.0")],
+)
+def test_numbers_have_three_digits(value: float, words: str) -> None:
+    assert figure_module.three_digits(value) == words
 
 
 @pytest.mark.parametrize("width", [180, 88])
@@ -225,7 +242,7 @@ def test_pieces_of_a_bar_lie_end_to_end() -> None:
 def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
     rows = [change(row) for row in table.to_pylist()]
     made = {"figure": "breakdown", "campaign": "made", "missing": [], "excluded": [], "options": {}}
-    return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made | metadata)
+    return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made, **metadata)
 
 
 def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> None:
@@ -248,6 +265,62 @@ def test_origin_scope_idle_discarded_missing_and_excluded_are_said_in_words() ->
 def test_without_idle_probes_the_figure_says_so() -> None:
     table = changed(breakdown_table(), lambda row: row | {"idle_energy_kwh": None})
     assert "no idle probe" in texts(figure_module.draw(table))[-1]
+    note = "No idle baseline of a100: its nodes were not idle: 96 % busy."
+    busy = changed(table, dict, no_idle={"a100": "busy"}, notes=[note])
+    said = texts(figure_module.draw(busy))[-1]
+    assert "no idle probe" not in said and note in said
+
+
+def lines_of(figure: Figure, gid: str) -> Any:
+    (found,) = [c for c in figure.axes[0].collections if c.get_gid() == gid]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["interval", "sd", "population_sd", "none"])
+def test_a_repeated_total_has_the_error_bar_that_was_asked_for(kind: str) -> None:
+    table = changed(breakdown_table(), dict, options={"error_bars": kind})
+    rows = {row["configuration"]: row for row in table.to_pylist()}
+    figure = figure_module.draw(table)
+    spans = [s for s in lines_of(figure, "spreads").get_segments() if s[0][1] == s[1][1]]
+    assert len(spans) == (0 if kind == "none" else sum(r["n_repeats"] > 1 for r in rows.values()))
+    words = {"none": "are not drawn", "interval": "95 % t interval", "sd": "sample standard"}
+    assert words.get(kind, "population standard deviation") in texts(figure)[-1]
+    if kind == "sd":
+        widths = sorted(float(s[1][0] - s[0][0]) for s in spans)
+        sds = [r["total_kwh_sd"] for r in rows.values() if r["total_kwh_sd"] is not None]
+        assert widths == pytest.approx(sorted(2 * sd for sd in sds))
+
+
+def test_an_error_bar_that_would_squeeze_the_bars_is_cut_and_named() -> None:
+    def wide(row: Row) -> Row:
+        ends = {"total_kwh_low": -900.0, "total_kwh_high": 900.0}
+        return row | ends if row["configuration"] == "resnet50-a100-n256-lbs0256-full" else row
+
+    figure = figure_module.draw(changed(breakdown_table(), wide))
+    assert figure.axes[0].get_xlim()[1] < 40
+    assert "beyond the axis: resnet50-a100-n256-lbs0256-full" in texts(figure)[-1]
+
+
+def test_idle_energy_is_hatched_in_white_on_dark_shades_and_in_grey_on_pale_ones() -> None:
+    def mostly_idle(row: Row) -> Row:
+        return row | {"idle_energy_kwh": 0.99 * row["energy_kwh"]}
+
+    table = changed(breakdown_table(), mostly_idle)
+    figure = figure_module.draw(table)
+    drawn = {gid: lines_of(figure, f"idle-{gid}").get_paths() for gid in ("white", style.GREY)}
+    assert all(drawn.values())
+    hatched = sum(path.get_extents().width for paths in drawn.values() for path in paths)
+    assert hatched == pytest.approx(sum(table["idle_energy_kwh"].to_pylist()))
+
+
+def test_a_configuration_that_used_less_than_idle_devices_is_named() -> None:
+    def below(row: Row) -> Row:
+        less = row["device_kind"] == "cpu" and row["gpus"] == 256 and row["phase"] == "finetune"
+        return row | {"idle_energy_kwh": 2 * row["energy_kwh"]} if less else row
+
+    said = texts(figure_module.draw(changed(breakdown_table(), below)))[-1]
+    assert "They used less than idle ones, so that all is hatched: CPU of fourcastnet." in said
+    assert "less than idle" not in texts(figure_module.draw(breakdown_table()))[-1]
 
 
 def test_several_origins_are_named_at_the_bars() -> None:
@@ -263,7 +336,9 @@ def test_several_origins_are_named_at_the_bars() -> None:
 def test_without_a_finished_run_the_figure_says_why() -> None:
     made = {"figure": "breakdown", "campaign": "made", "missing": ["a-n001"], "options": {}}
     figure = figure_module.draw(with_metadata(BREAKDOWN.empty_table(), made))
-    assert "No run of these series has finished." in " ".join(texts(figure)).replace("\n", " ")
+    assert "No run of these series has finished; with results_only none is started." in " ".join(
+        texts(figure)
+    ).replace("\n", " ")
     assert "a-n001" in texts(figure)[-1]
 
 

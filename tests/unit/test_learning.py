@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from paper_rows import learning_table, with_metadata
-from run_files import NAME, epochs, make_run, make_spec, part
+from run_files import NAME, absent, epochs, make_run, make_spec, part
 
+from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.tables import EPOCHS_SCHEMA
+from scalewatt.errors import InputError
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
+from scalewatt.figures.learning import Curve
 from scalewatt.files import write_table
 from scalewatt.results.learning_table import LEARNING, Spent, cumulated, learning, run_epochs
 from scalewatt.results.runs import Facility, RunFiles, run_row
@@ -135,6 +138,52 @@ def test_epochs_that_the_recording_does_not_place_have_neither(tmp_path: Path) -
     assert {row["energy_kwh"] for row in rows} == {row["time_h"] for row in rows} == {None}
 
 
+def test_what_a_stage_spent_outside_of_its_epochs_is_counted(tmp_path: Path) -> None:
+    """A script of one's own: stage("train") to warm up, then stage("train", epoch)."""
+    energy = [part("gpu", "train", 300, 6 * KWH), part("gpu", "shutdown", 100, 1 * KWH)]
+    parts = [
+        epoch_part(None, "train", 100, 1 * KWH),
+        epoch_part(0, "train", 100, 2 * KWH),
+        epoch_part(1, "train", 100, 3 * KWH),
+        epoch_part(None, "shutdown", 100, 1 * KWH),
+    ]
+    rows = run_epochs(made_run(tmp_path, energy, parts, epochs([2.0, 1.0])))
+    assert [row["energy_kwh"] for row in rows] == pytest.approx([3.0, 6.0])
+    assert [row["time_h"] * 3600 for row in rows] == pytest.approx([200.0, 300.0])
+
+
+def test_without_any_power_the_time_is_that_of_the_stages(tmp_path: Path) -> None:
+    history = epochs([2.0, 1.0])
+    history[1]["segment"] = 1
+    files = made_run(tmp_path, [absent("cpu", "train", 100)], [], history, protocol="paper")
+    events = [
+        (0, "startup", None, 0.0, 10.0),
+        (0, "stage_data", None, 10.0, 15.0),
+        (0, "train", 0, 15.0, 40.0),
+        (0, "checkpoint", 1, 40.0, 42.0),
+        (0, "train", 1, 42.0, 52.0),  # killed here
+        (1, "startup", None, 1000.0, 1010.0),
+        (1, "train", 1, 1010.0, 1040.0),
+        (1, "validate", 1, 1040.0, 1050.0),
+        (1, "shutdown", None, 1050.0, 1055.0),
+    ]
+    names = EVENTS_SCHEMA.names
+    made = pa.Table.from_pylist([dict(zip(names, e, strict=True)) for e in events], EVENTS_SCHEMA)
+    write_table(made, files.folder / "events.parquet")
+    rows = run_epochs(files)
+    assert {row["energy_kwh"] for row in rows} == {None}
+    assert [row["time_h"] * 3600 for row in rows] == pytest.approx([35.0, 35 + 12 + 50])
+
+
+@pytest.mark.parametrize("name", ["energy", "epochs"])
+def test_a_damaged_table_is_named(tmp_path: Path, name: str) -> None:
+    files = simple(tmp_path)
+    path = getattr(files, name)
+    path.write_bytes(b"no Parquet")
+    with pytest.raises(InputError, match=f"{path.name}: is no readable Parquet file"):
+        run_epochs(files)
+
+
 AMOUNT = st.floats(0, 1e9)
 
 
@@ -183,15 +232,14 @@ def texts(figure: Figure) -> str:
 def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
     rows = [change(row) for row in table.to_pylist()]
     made = {"figure": "learning", "campaign": "made", "missing": [], "excluded": [], "options": {}}
-    return with_metadata(pa.Table.from_pylist(rows, LEARNING), made | metadata)
+    return with_metadata(pa.Table.from_pylist(rows, LEARNING), made, **metadata)
 
 
-@pytest.mark.parametrize(("width", "columns"), [(180, 2), (88, 1)])
+@pytest.mark.parametrize("width", [180, 88])
 def test_each_model_and_phase_has_a_panel_against_energy_and_one_against_time(
-    width: int, columns: int
+    width: int,
 ) -> None:
     figure = figure_module.draw(learning_table(epochs=3, width_mm=width))
-    assert [axes.get_subplotspec().get_geometry()[1] for axes in figure.axes] == [columns] * 6  # type: ignore[union-attr]
     labels = [axes.get_xlabel().split(" (")[0] for axes in figure.axes]
     assert labels == ["Energy", "Run time"] * 3
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
@@ -200,10 +248,81 @@ def test_each_model_and_phase_has_a_panel_against_energy_and_one_against_time(
 def test_a_curve_ends_at_the_mean_of_its_runs() -> None:
     table = learning_table(epochs=4)
     rows = [row for row in table.to_pylist() if row["gpus"] == 8 and row["phase"] == "train"]
-    looks: dict[str, dict[str, Any]] = {row["configuration"]: {} for row in rows}
+    looks: dict[str, dict[str, Any] | None] = {row["configuration"]: {} for row in rows}
     for curve in figure_module.curves(rows, "energy_kwh", looks):
-        ends = [x[-1] for x, _ in curve.runs]
-        assert curve.mean[0][-1] == pytest.approx(sum(ends) / len(ends))
+        ends = [run[-1][1] for run in curve.runs]
+        assert curve.mean[-1][0] == pytest.approx(sum(ends) / len(ends))
+
+
+def test_the_mean_is_over_the_same_epochs_of_all_runs_and_ends_where_one_lacks_a_value() -> None:
+    full = tuple((epoch, float(epoch), 10.0 * epoch) for epoch in range(1, 6))
+    gap = tuple(place for place in full if place[0] != 3)
+    assert Curve(1, {}, (full, gap)).mean == [(1.0, 10.0), (2.0, 20.0)]
+    # Epochs of which no run has a value end nothing.
+    assert Curve(1, {}, (gap, gap)).mean == [(x, y) for _, x, y in gap]
+    assert Curve(1, {}, (full, full[1:])).mean == []
+
+
+def test_a_run_that_lacks_an_epoch_does_not_shift_the_curve() -> None:
+    def lost(row: Row) -> Row:
+        return row | {"metric": None} if (row["repeat"], row["epoch"]) == (2, 3) else row
+
+    table = changed(learning_table(epochs=6), lost)
+    rows = [row for row in table.to_pylist() if row["gpus"] == 8 and row["phase"] == "train"]
+    looks: dict[str, dict[str, Any] | None] = {row["configuration"]: {} for row in rows}
+    for curve in figure_module.curves(rows, "time_h", looks):
+        first = [run[:3] for run in curve.runs]
+        assert curve.mean == [
+            pytest.approx([sum(v) / len(first) for v in zip(*places, strict=True)][1:])
+            for places in zip(*first, strict=True)
+        ]
+
+
+def legend_of(figure: Figure, block: int) -> dict[str, Any]:
+    (legend,) = figure.subfigs[block].legends
+    return dict(zip((t.get_text() for t in legend.get_texts()), legend.legend_handles, strict=True))
+
+
+@pytest.mark.parametrize(("origin", "face"), [("measured", "colour"), ("estimated", "white")])
+def test_markers_of_the_legend_are_filled_by_origin_and_sized_as_those_of_the_curves(
+    origin: str, face: str
+) -> None:
+    def of_origin(row: Row) -> Row:
+        # The first configuration of a series without energy hides no origin.
+        known = None if row["gpus"] in (1, 4, 16) else origin
+        return row | {"energy_origin": known}
+
+    table = changed(learning_table(epochs=2), of_origin, options={"width_mm": 88})
+    for index, handle in enumerate(legend_of(figure_module.draw(table), 0).values()):
+        if handle.get_label() == "n in between" or not handle.get_marker().strip("None"):
+            continue
+        look = style.series_style(index, 88)
+        assert handle.get_markerfacecolor() == (look["color"] if face == "colour" else "white")
+        assert handle.get_markersize() == look["markersize"]
+
+
+def test_each_model_begins_with_the_first_colour_and_has_its_own_legend() -> None:
+    figure = figure_module.draw(learning_table(epochs=2))
+    for block in range(3):
+        handles = legend_of(figure, block)
+        colours = [h.get_color() for label, h in handles.items() if label != "n in between"]
+        assert colours == list(style.COLOURS[: len(colours)])
+
+
+def test_of_many_curves_only_the_smallest_and_largest_n_of_each_series_are_coloured() -> None:
+    table = learning_table(epochs=2)
+    figure = figure_module.draw(table)
+    rows = [row for row in table.to_pylist() if row["phase"] == "train"]
+    strong = {
+        one
+        for series in {row["series"] for row in rows}
+        for one in (min, max)
+        for one in [one((r["gpus"], r["configuration"]) for r in rows if r["series"] == series)]
+    }
+    ends = [line for line in figure.axes[0].lines if line.get_marker() not in ("None", "")]
+    assert len(ends) == len(strong) < len({row["configuration"] for row in rows})
+    assert "n in between" in legend_of(figure, 0)
+    assert "n in between" not in legend_of(figure, 2)
 
 
 def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
@@ -212,8 +331,8 @@ def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
 
     table = changed(learning_table(epochs=5), diverged)
     rows = [row for row in table.to_pylist() if row["gpus"] == 256]
-    looks: dict[str, dict[str, Any]] = {row["configuration"]: {} for row in rows}
-    assert {len(c.mean[0]) for c in figure_module.curves(rows, "time_h", looks)} == {2}
+    looks: dict[str, dict[str, Any] | None] = {row["configuration"]: {} for row in rows}
+    assert {len(c.mean) for c in figure_module.curves(rows, "time_h", looks)} == {2}
     assert figure_module.plotted(table).num_rows == table.num_rows * 2 / 5
 
 
@@ -237,7 +356,7 @@ def test_single_curves_that_are_missing_are_named() -> None:
 def test_without_a_finished_run_the_figure_says_why() -> None:
     made = {"figure": "learning", "campaign": "made", "missing": ["a-n001"], "options": {}}
     said = texts(figure_module.draw(with_metadata(LEARNING.empty_table(), made)))
-    assert "No run of these series has finished." in said and "a-n001" in said
+    assert "No run of these series has finished" in said and "a-n001" in said
 
 
 def test_origin_scope_and_excluded_runs_are_said_in_words() -> None:

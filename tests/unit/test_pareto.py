@@ -9,12 +9,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.path import Path as Path_
 from paper_rows import configurations, definition, pareto_table, with_metadata
 
 from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
+from scalewatt.figures.blocks import LABEL_SIZE
 from scalewatt.results.pareto_table import PARETO, pareto, with_front
 
 Row = dict[str, Any]
@@ -118,7 +121,7 @@ def texts(figure: Figure) -> str:
 def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
     rows = [change(row) for row in table.to_pylist()]
     made = {"figure": "pareto", "campaign": "made", "missing": [], "excluded": [], "options": {}}
-    return with_metadata(pa.Table.from_pylist(rows, PARETO), made | metadata)
+    return with_metadata(pa.Table.from_pylist(rows, PARETO), made, **metadata)
 
 
 def bars(figure: Figure) -> int:
@@ -139,11 +142,73 @@ def test_unequal_scopes_have_fronts_of_their_own_in_energy_and_one_in_time() -> 
     assert [len(figure_module.fronts(of_panel[p])) for p in "CD"] == [2, 1]
 
 
-@pytest.mark.parametrize(("width", "columns"), [(180, 2), (88, 1)])
-def test_panels_stand_beside_each_other_where_there_is_room(width: int, columns: int) -> None:
+@pytest.mark.parametrize("width", [180, 88])
+def test_the_figure_is_as_wide_as_was_asked_for(width: int) -> None:
     figure = figure_module.draw(pareto_table(width_mm=width))
-    assert figure.axes[0].get_subplotspec().get_geometry()[1] == columns  # type: ignore[union-attr]
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
+
+
+def legend_of(figure: Figure, block: int) -> dict[str, Any]:
+    (legend,) = figure.subfigs[block].legends
+    return dict(zip((t.get_text() for t in legend.get_texts()), legend.legend_handles, strict=True))
+
+
+def test_fronts_of_unequal_scope_have_dashes_and_entries_of_their_own() -> None:
+    figure = figure_module.draw(pareto_table())
+    named = {label for label in legend_of(figure, 1) if label.startswith("not dominated")}
+    assert named == {
+        "not dominated, gpu+cpu",
+        "not dominated, gpu+cpu+ram",
+        "not dominated (n, LBS)",
+    }
+    drawn = [line for line in figure.axes[2].lines if line.get_gid() == "front"]
+    assert len({str(line._unscaled_dash_pattern) for line in drawn}) == len(drawn) == 2  # type: ignore[attr-defined]
+
+
+def test_no_label_lies_on_a_front() -> None:
+    figure = figure_module.draw(pareto_table())
+    canvas = FigureCanvasAgg(figure)
+    with style.applied(180):
+        canvas.draw()
+    crossed = 0
+    for axes in figure.axes:
+        paths = [axes.transData.transform(x.get_xydata()) for x in axes.lines if x.get_gid()]
+        for text in axes.texts:
+            box = text.get_window_extent().padded(-1.5)
+            if text.get_fontsize() == LABEL_SIZE:
+                crossed += any(Path_(path).intersects_bbox(box, filled=False) for path in paths)
+    assert crossed == 0
+
+
+@pytest.mark.parametrize(("origin", "face"), [("measured", "colour"), ("estimated", "white")])
+def test_a_point_without_energy_looks_like_the_others_of_its_series(origin: str, face: str) -> None:
+    def unknown(row: Row) -> Row:
+        row = row | {"energy_origin": origin}
+        lost = row["gpus"] in (1, 4, 16)
+        cost = {"x": None} if row["x_name"] == "energy_kwh" else {}
+        return row | {"energy_origin": None} | cost if lost else row
+
+    figure = figure_module.draw(changed(pareto_table(), unknown))
+    marked = [line for line in figure.axes[1].lines if line.get_marker() in style.MARKERS]
+    handles = [h for h in legend_of(figure, 0).values() if h.get_marker() in style.MARKERS]
+    assert marked and handles
+    for one in (*marked, *handles):
+        assert one.get_markerfacecolor() == (one.get_color() if face == "colour" else "white")
+
+
+def test_error_bars_have_caps_and_a_wide_one_is_cut_and_said() -> None:
+    def wide(row: Row) -> Row:
+        ends = {"y_low": row["y"] - 900, "y_high": row["y"] + 900}
+        return row | ends if row["panel"] == "A" and row["gpus"] == 8 else row
+
+    figure = figure_module.draw(changed(pareto_table(), wide))
+    points = [r["y"] for r in pareto_table().to_pylist() if r["panel"] == "A"]
+    low, high = figure.axes[0].get_ylim()
+    assert high - low < 4 * (max(points) - min(points))
+    assert "in A some reach beyond the axis" in texts(figure)
+    bars = [c for c in figure.axes[0].containers if isinstance(c, ErrorbarContainer)]
+    assert bars and all(len(bar.lines[1]) == 4 for bar in bars)
+    assert "beyond the axis" not in texts(figure_module.draw(pareto_table()))
 
 
 def test_the_points_of_the_front_are_named_by_n_and_batch_size() -> None:
@@ -192,14 +257,14 @@ def test_runs_without_a_value_are_named_and_empty_panels_say_why() -> None:
 
 def test_a_metric_that_should_be_large_is_said_to_be() -> None:
     table = changed(pareto_table(), lambda row: row | {"metric_goal": "max"})
-    assert "Larger is better: resnet50, fourcastnet." in texts(figure_module.draw(table))
+    assert "Larger is better: Top-1 error (%) of resnet50" in texts(figure_module.draw(table))
 
 
 def test_without_a_finished_run_the_figure_says_why() -> None:
     out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
     made = {"figure": "pareto", "campaign": "made", "missing": ["a-n001"], "excluded": out}
     said = texts(figure_module.draw(with_metadata(PARETO.empty_table(), made)))
-    assert "No run of these series has finished." in said
+    assert "No run of these series has finished; with results_only none is started." in said
     assert "a-n001" in said and "x-n001/2 (the node was busy)" in said
 
 

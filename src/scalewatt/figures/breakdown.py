@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,42 +11,45 @@ import pyarrow.compute as pc
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.blocks import legend_above, paler, small_print_mm, width_of
-from scalewatt.figures.points import Row, gpu_word, metadata, series_labels
+from scalewatt.figures.blocks import TALLEST_MM, paler
+from scalewatt.figures.breakdown_words import (
+    KINDS,
+    STAGES,
+    idle_kwh,
+    note_sentences,
+    sum_of,
+    total_bar,
+)
+from scalewatt.figures.legends import legend_above, legend_columns
+from scalewatt.figures.points import (
+    Row,
+    metadata,
+    options,
+    series_labels,
+)
 from scalewatt.figures.words import (
+    KIND_WORDS,
     Quantity,
-    device_sentence,
-    excluded_sentence,
-    missing_sentence,
     nothing_sentence,
-    origin_sentence,
     quantity,
 )
 
-SLOT_MM = 3.5
-"""Height of one line: a series' heading, or one bar."""
-KINDS = {"gpu": ("GPU", 0), "cpu": ("CPU", 1), "ram": ("memory", 2)}
-"""Words and colour of each device kind, in the order of the bars."""
-STAGES = {
-    "train": 0.0,
-    "evaluate_train": 0.22,
-    "validate": 0.40,
-    "checkpoint": 0.54,
-    "stage_data": 0.64,
-    "startup": 0.73,
-    "shutdown": 0.81,
-    "unattributed": 0.88,
-}
-"""Stages in the order of the bars, each with how much white is in its colour."""
+SLOT_MM = (2.3, 3.5)
+"""Least and greatest height of one line: a series' heading, or one bar."""
+PALEST = 0.82
+"""How much white is in the last shade; the first has none."""
 BAR = 0.78
 """Height of a bar, in slots."""
-HATCH = "/////"
+HATCH = "////"
+LONGEST = 1.4
+"""How far an error bar may lengthen the axis, in parts of the longest bar."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +74,30 @@ class Piece:
 def draw(table: pa.Table) -> Figure:
     """A bar for each configuration, in energy (A) and in shares of its energy (B)."""
     rows = table.to_pylist()
-    width = width_of(table)
+    stored, chosen = metadata(table), options(table)
+    preset = style.preset(chosen.width_mm)
     slots = list(slots_of(rows))
-    handles = _handles(rows)
-    columns = max(1, style.preset(width).legend_characters // 24)
-    sentences = _note_sentences(table, rows)
-    height = max(len(slots), 6) * SLOT_MM + 12
-    with style.applied(width):
-        small = small_print_mm(sentences, len(handles), columns, width)
-        figure = style.new_figure(height + small, width)
+    whites = shades(rows)
+    handles = _handles(rows, whites)
+    columns = legend_columns(handles, preset.legend_characters)
+    cut: list[str] = []
+    sentences = note_sentences(stored, rows, chosen.error_bars, cut)
+    small = style.lines_mm(len(style.note_lines(sentences, chosen.width_mm)), preset.note_size)
+    small += style.lines_mm(-(-len(handles) // columns), 1.3 * preset.text_size) + 18.0
+    lines = max(len(slots), 6)
+    slot_mm = max(SLOT_MM[0], min(SLOT_MM[1], (TALLEST_MM - small) / lines))
+    with style.applied(chosen.width_mm):
+        figure = style.new_figure(lines * slot_mm + small, chosen.width_mm)
         if slots:
-            _draw_panels(figure.subplots(1, 2, sharey=True), slots)
+            grid = figure.subplots(1, 2, sharey=True)
+            cut += _draw_panels(grid, slots, whites, chosen.error_bars)
+            grid[0].tick_params(
+                axis="y", labelsize=max(6.0, min(preset.text_size, 2.0 * slot_mm + 0.6))
+            )
             legend_above(figure, handles, columns, 1.6)
         else:
-            style.say_instead(figure.subplots(), nothing_sentence(metadata(table)))
-        style.notes(figure, sentences)
+            style.say_instead(figure.subplots(), nothing_sentence(stored))
+        style.notes(figure, note_sentences(stored, rows, chosen.error_bars, cut))
     return figure
 
 
@@ -123,46 +135,75 @@ def pieces(rows: Sequence[Row], unit: float = 1.0) -> list[Piece]:
     return found
 
 
-def colour(kind: str, stage: str) -> str:
+def shades(rows: Sequence[Row]) -> dict[str, float]:
+    """How much white each shade of the stages in `rows` has, evenly from none to PALEST."""
+    there = {STAGES[row["stage"]] for row in rows if row["energy_kwh"]}
+    words = [name for name in dict.fromkeys(STAGES.values()) if name in there]
+    last = max(len(words) - 1, 1)
+    return {name: PALEST * place / last for place, name in enumerate(words)}
+
+
+def colour(kind: str, stage: str, whites: dict[str, float]) -> str:
     """A stage of a device kind: the kind's colour, the paler the less it is training."""
-    return paler(style.COLOURS[KINDS[kind][1]], STAGES[stage])
+    return paler(style.COLOURS[KINDS[kind]], whites[STAGES[stage]])
 
 
-def _draw_panels(grid: Sequence[Axes], slots: Sequence[Slot]) -> None:
-    bars = [slot for slot in slots if slot.rows]
-    totals = [total for slot in bars if (total := _sum(slot.rows, "energy_kwh")) is not None]
-    energy = quantity("energy_kwh", "", None).fitting(totals)
+def three_digits(value: float) -> str:
+    """A number with three digits: 0.0398, 2.50, 13.0, 1235."""
+    rounded = float(f"{value:.3g}")
+    if abs(rounded) >= 100:
+        return style.plain_number(round(value))
+    return f"{rounded:#.3g}" if abs(rounded) >= 1e-4 or not rounded else f"{rounded:.3g}"
+
+
+def _draw_panels(
+    grid: Sequence[Axes], slots: Sequence[Slot], whites: dict[str, float], bars: str
+) -> list[str]:
+    """Both panels; the configurations whose error bars reach beyond the axis."""
+    drawn = [slot for slot in slots if slot.rows]
+    totals = [total for slot in drawn if (total := sum_of(slot.rows, "energy_kwh")) is not None]
+    energy = quantity("energy_kwh", "GPUs", None).fitting(totals)
+    longest = max(totals, default=1.0)
+    ends = [end for slot in drawn for end in (total_bar(slot.rows, bars) or ())]
+    reach = min(max([longest, *ends]), LONGEST * longest)
     share = Quantity("Share of energy (%)", factor=100.0)
     for axes, letter, shown in ((grid[0], "A", energy), (grid[1], "B", share)):
         style.panel_letter(axes, letter)
         axes.set_xlabel(shown.label)
         axes.grid(visible=False, axis="y")
-        _draw_bars(axes, bars, energy if letter == "A" else None)
-        axes.set_xlim(0, 100 if letter == "B" else 1.22 * shown.factor * max(totals, default=1.0))
-        axes.xaxis.set_major_locator(
-            MaxNLocator(nbins=4 if letter == "A" else 5, steps=style.ROUND)
-        )
+        axes.set_xlim(0, 100 if letter == "B" else 1.22 * shown.factor * reach)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
         axes.tick_params(axis="y", length=0)
+        _draw_bars(axes, drawn, energy if letter == "A" else None, whites)
+    _draw_spreads(grid[0], drawn, energy, bars)
     grid[0].set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
-    grid[0].set_yticks([slot.y for slot in bars], [slot.text for slot in bars])
+    grid[0].set_yticks([slot.y for slot in drawn], [slot.text for slot in drawn])
     # Long headings reach over the second panel.
     grid[0].set_zorder(1)
     grid[0].patch.set_visible(False)
     for slot in slots:
         if not slot.rows:
             _write(grid[0], 0.0, slot.y, slot.text, weight="bold")
+    limit = grid[0].get_xlim()[1] / energy.factor
+    return [
+        slot.rows[0]["configuration"]
+        for slot in drawn
+        if (found := total_bar(slot.rows, bars)) and (found[0] < 0 or found[1] > limit)
+    ]
 
 
-def _draw_bars(axes: Axes, bars: Sequence[Slot], energy: Quantity | None) -> None:
+def _draw_bars(
+    axes: Axes, bars: Sequence[Slot], energy: Quantity | None, whites: dict[str, float]
+) -> None:
     """All bars of a panel: in energy, or without that in shares. Few artists, as there may be many bars."""
     parts: list[Box] = []
     colours: list[str] = []
-    idle: list[Box] = []
+    hatched: dict[str, list[Box]] = {"white": [], style.GREY: []}
     discarded: list[Box] = []
     borders: list[list[tuple[float, float]]] = []
     for slot in bars:
-        total = _sum(slot.rows, "energy_kwh")
+        total = sum_of(slot.rows, "energy_kwh")
         if not total:
             words = "energy not known" if total is None else "0"
             _write(axes, 0.0, slot.y, words, color=style.GREY)
@@ -171,24 +212,51 @@ def _draw_bars(axes: Axes, bars: Sequence[Slot], energy: Quantity | None) -> Non
         low, high = slot.y - BAR / 2, slot.y + BAR / 2
         found = pieces(slot.rows, unit)
         parts += [_box(one.start, one.start + one.length, low, high) for one in found]
-        colours += [colour(one.kind, one.stage) for one in found]
+        colours += [colour(one.kind, one.stage, whites) for one in found]
         for kind in dict.fromkeys(one.kind for one in found):
             own = [one for one in found if one.kind == kind]
-            start, end = own[0].start, own[-1].start + own[-1].length
+            end = own[-1].start + own[-1].length
             borders.append([(end, slot.y - 0.5), (end, slot.y + 0.5)])
-            own_idle = _sum([r for r in slot.rows if r["device_kind"] == kind], "idle_energy_kwh")
-            if own_idle:
-                idle.append(_box(start, min(start + own_idle * unit, end), low, high))
-        lost = _sum(slot.rows, "discarded_energy_kwh")
+            idle = own[0].start + (idle_kwh(slot.rows, kind) or 0.0) * unit
+            for one in own:
+                if one.start < idle:
+                    box = _box(one.start, min(one.start + one.length, idle), low, high)
+                    pale = _is_pale(colour(one.kind, one.stage, whites))
+                    hatched[style.GREY if pale else "white"].append(box)
+        lost = sum_of(slot.rows, "discarded_energy_kwh")
         if lost:
-            discarded.append(_box(0.0, lost * unit, low, low + 0.22))
-        if energy:
-            _write(axes, total * unit, slot.y, style.plain_number(float(f"{total * unit:.3g}")))
+            discarded.append(_box(0.0, lost * unit, low, low + 0.25))
     axes.add_collection(PolyCollection(parts, facecolors=colours, linewidths=0))
-    hatched: Any = {"facecolors": "none", "edgecolors": "white", "linewidths": 0, "hatch": HATCH}
-    axes.add_collection(PolyCollection(idle, **hatched))
-    axes.add_collection(PolyCollection(discarded, facecolors="black", linewidths=0))
+    for edge, boxes in hatched.items():
+        look: Any = {"facecolors": "none", "edgecolors": edge, "linewidths": 0, "hatch": HATCH}
+        axes.add_collection(PolyCollection(boxes, **look, gid=f"idle-{edge}"))
+    black: Any = {"facecolors": "black", "edgecolors": "white", "linewidths": 0.4}
+    axes.add_collection(PolyCollection(discarded, **black))
     axes.add_collection(LineCollection(borders, colors=style.INK, linewidths=0.7))
+
+
+def _is_pale(colour: str) -> bool:
+    red, green, blue = to_rgb(colour)
+    return 0.299 * red + 0.587 * green + 0.114 * blue > 0.6
+
+
+def _draw_spreads(axes: Axes, drawn: Sequence[Slot], energy: Quantity, bars: str) -> None:
+    """An error bar at the end of each bar whose spread is known, and the total beside it."""
+    lines: list[list[tuple[float, float]]] = []
+    for slot in drawn:
+        total = sum_of(slot.rows, "energy_kwh")
+        if not total:
+            continue
+        right = total * energy.factor
+        if ends := total_bar(slot.rows, bars):
+            low, high = (end * energy.factor for end in ends)
+            lines.append([(low, slot.y), (high, slot.y)])
+            lines += [[(end, slot.y - 0.2), (end, slot.y + 0.2)] for end in (low, high)]
+            right = min(max(right, high), axes.get_xlim()[1] / 1.22)
+        _write(axes, right, slot.y, three_digits(total * energy.factor))
+    axes.add_collection(
+        LineCollection(lines, colors="black", linewidths=0.8, zorder=3, gid="spreads")
+    )
 
 
 Box = list[tuple[float, float]]
@@ -204,30 +272,19 @@ def _write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     axes.annotate(text, (x, y), (3, 0), **(place | look)).set_in_layout(False)
 
 
-def _sum(rows: Iterable[Row], column: str) -> float | None:
-    """The sum over the parts; None where one is not known, or there is none."""
-    values = [row[column] for row in rows]
-    return None if not values or None in values else sum(values)
-
-
-def _handles(rows: Sequence[Row]) -> list[Artist]:
+def _handles(rows: Sequence[Row], whites: dict[str, float]) -> list[Artist]:
     """Legend entries of what is there: device kinds, stages, idle and discarded energy."""
     drawn = [row for row in rows if row["energy_kwh"]]
-    kinds, stages = ({row[name] for row in drawn} for name in ("device_kind", "stage"))
+    kinds = {row["device_kind"] for row in drawn}
     handles: list[Artist] = [
-        Patch(facecolor=colour(kind, "train"), label=words)
-        for kind, (words, _) in KINDS.items()
+        Patch(facecolor=style.COLOURS[index], label=KIND_WORDS[kind])
+        for kind, index in KINDS.items()
         if kind in kinds
     ]
+    edge: Any = {"edgecolor": style.GREY, "linewidth": 0.3}
     handles += [
-        Patch(
-            facecolor=paler("#404040", white),
-            edgecolor=style.GREY,
-            linewidth=0.3,
-            label=stage.replace("_", " "),
-        )
-        for stage, white in STAGES.items()
-        if stage in stages
+        Patch(facecolor=paler("#404040", white), label=words, **edge)
+        for words, white in whites.items()
     ]
     if any(row["idle_energy_kwh"] for row in drawn):
         idle: Any = {"facecolor": style.GREY, "edgecolor": "white", "hatch": HATCH, "linewidth": 0}
@@ -235,41 +292,3 @@ def _handles(rows: Sequence[Row]) -> list[Artist]:
     if any(row["discarded_energy_kwh"] for row in drawn):
         handles.append(Line2D([], [], color="black", linewidth=1.8, label="discarded"))
     return handles
-
-
-def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
-    stored = metadata(table)
-    counts = f"n counts {gpu_word(table)}."
-    return [
-        f"{_origin_sentences(rows)} {counts} {device_sentence(rows)}",
-        "Colour: device kind; the paler, the less it is training. Means over repeats; numbers: totals."
-        if rows
-        else "",
-        _idle_sentence(rows),
-        "Discarded: spent by killed segments after their last checkpoint, and part of the total."
-        if any(row["discarded_energy_kwh"] for row in rows)
-        else "",
-        "A configuration that several series share stands under the first of them." if rows else "",
-        excluded_sentence(stored.get("excluded", [])),
-        missing_sentence(stored.get("missing", [])),
-        *stored.get("notes", []),
-    ]
-
-
-def _origin_sentences(rows: Sequence[Row]) -> str:
-    """Origin and scope of the energies that are known; bars have no markers that could say it."""
-    known = [row for row in rows if row["energy_kwh"] is not None]
-    origins = dict.fromkeys(row["energy_origin"] for row in known)
-    said = [origin_sentence([r for r in known if r["energy_origin"] == o]) for o in origins]
-    return " ".join(said) or "No energy is known for these runs."
-
-
-def _idle_sentence(rows: Sequence[Row]) -> str:
-    known = [row for row in rows if row["energy_kwh"] is not None]
-    if not known:
-        return ""
-    if all(row["idle_energy_kwh"] is None for row in known):
-        return "The idle baseline is not known: the campaign has no idle probe of these devices."
-    said = "Hatched: what the devices would have used idle over the same time."
-    some = any(row["idle_energy_kwh"] is None for row in known)
-    return said + (" Bars without hatching: not known." if some else "")

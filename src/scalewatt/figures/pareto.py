@@ -104,7 +104,8 @@ def draw(table: pa.Table) -> Figure:
 
 def fronts(points: Sequence[Row]) -> list[list[Row]]:
     """The non-dominated points of one panel from the cheapest on, one list for each comparable set."""
-    best = sorted((p for p in points if p["non_dominated"]), key=lambda p: (p["x"], p["y"]))
+    found = [point for point in points if point["non_dominated"] and has_value(point)]
+    best = sorted(found, key=lambda point: (point["x"], point["y"]))
     energy = bool(best) and best[0]["x_name"] == "energy_kwh"
     sets: dict[Any, list[Row]] = {}
     for point in best:
