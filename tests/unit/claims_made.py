@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,12 @@ Values = Mapping[str, float | None]
 REPEATS = 5
 SPREAD = 0.003
 """Relative standard deviation between repeats, where a test does not say."""
+
+
+NEEDED = re.compile(
+    r"\d+ (repeats|points)|\d+ more needed|GBS [0-9 and]+ are needed|\d+ are needed|needs? \d+"
+)
+"""How many repeats or points would do."""
 
 
 def row(n_repeats: int = REPEATS, spread: float = SPREAD, **given: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from campaign_files import DEMO, PAPER, ROOT
-from claims_made import evidence, line, row
+from claims_made import NEEDED, evidence, line, row
 from claims_resnet_made import resnet_world
 from hypothesis import given
 from hypothesis import strategies as st
@@ -569,6 +569,14 @@ def test_every_claim_gets_one_verdict_with_a_sentence(of_published: list[Verdict
     assert [one.id for one in of_published] == [claim.id for claim in LISTED]
     assert {one.verdict for one in of_published} <= set(VERDICTS)
     assert all(one.detail.strip() and one.expected.strip() for one in of_published)
+
+
+def test_what_the_published_rows_leave_open_says_how_many_points_or_repeats_are_needed(
+    of_published: list[Verdict],
+) -> None:
+    left_open = [one for one in of_published if one.verdict == "unresolved"]
+    assert left_open
+    assert [one for one in left_open if not NEEDED.search(one.detail)] == []
 
 
 def test_the_papers_contradictions_are_slips_and_nothing_else_is(

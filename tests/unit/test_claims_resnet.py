@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
-from claims_made import changed, evidence, without
+from claims_made import NEEDED, changed, evidence, without
 from claims_resnet_made import (
     DOUBLING,
     Change,
@@ -149,10 +148,6 @@ UNRESOLVED: dict[str, Change] = {
     "F19": _few_points,
     "F20": times("sd_gbs_s", 16, energy_kwh=1.1, spread=0.3),
 }
-NEEDED = re.compile(
-    r"\d+ (repeats|points)|\d+ more needed|GBS [0-9 and]+ are needed|\d+ are needed|needs? \d+"
-)
-"""How many repeats or points would do."""
 NEVER_UNRESOLVED = {"F02"}
 """Its counts are exact."""
 OF_THE_PAPERS_DEVICE = {"D08", "D09", "D11", "D12", "D13", "D14", "F06", "F14", "F15", "F16", "F17"}
