@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.figures.points import gpu_word, has_value, metadata, series_labels
-from scalewatt.figures.words import KIND_WORDS, counted, no_value_sentence
+from scalewatt.figures.words import KIND_WORDS, counted, no_value_sentence, singular
 from scalewatt.report import more_captions
 from scalewatt.report.more_captions import by_kind, unequal
 from scalewatt.report.numbers import count, number, unit_for, with_unit
@@ -130,7 +130,7 @@ def _curves(rows: Sequence[Row], word: str, metric_name: str | None) -> list[str
         f"{counted(min(counts), word)} to {counted(max(counts), word)}.",
         _best_speedup(rows, labels, word),
         *_ranges(rows, "energy_kwh", "Energy", "kWh"),
-        *_ranges(rows, "p_gpuh_kw", "Energy per hour of one " + _one(word), "kW"),
+        *_ranges(rows, "p_gpuh_kw", f"Energy per hour of one {singular(word)}", "kW"),
     ]
     for panel in sorted({row["panel"] for row in rows}):
         inside = [row for row in rows if row["panel"] == panel]
@@ -149,10 +149,6 @@ def _singles(rows: Sequence[Row]) -> list[str]:
         return ["All are single runs, without an interval."]
     are = "is a single run" if single == 1 else "are single runs"
     return [f"{count(single, 'configuration')} {are}, without an interval."]
-
-
-def _one(word: str) -> str:
-    return counted(1, word).removeprefix("1 ")
 
 
 def _best_speedup(rows: Sequence[Row], labels: dict[str, str], word: str) -> str:
@@ -182,4 +178,4 @@ def _ranges(rows: Sequence[Row], y_name: str, words: str, unit: str) -> list[str
         least = f"{number(min(values) * suited.factor)} to " if len(set(values)) > 1 else ""
         of = f", {kind}" if len(groups) > 1 else ""
         said.append(f"{words}{of}: {least}{with_unit(max(values), unit)}.")
-    return [*said, *unequal(rows)]
+    return [*said, *(unequal(rows) if said else [])]
