@@ -22,7 +22,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from scalewatt.campaign.expand import load_campaign
-from scalewatt.claims import fourcastnet_results, fourcastnet_table1, power_factors, rules
+from scalewatt.claims import (
+    fits,
+    fourcastnet_results,
+    fourcastnet_table1,
+    power_factors,
+    rules,
+    uncertain,
+)
 from scalewatt.claims.bands import around
 from scalewatt.claims.evidence import Evidence, lines_of, modes_of, unlike_paper
 from scalewatt.claims.gather import find_campaign, published_evidence
@@ -50,7 +57,7 @@ from scalewatt.claims.model import (
     read_claims,
     verdict_of,
 )
-from scalewatt.claims.rules import Number
+from scalewatt.claims.uncertain import Number
 from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.files import write_table
@@ -326,7 +333,7 @@ def test_a_sign_needs_the_whole_interval_on_its_side(ratio: float, half: float) 
 
 @given(st.floats(0.02, 5), st.floats(0.1, 1))
 def test_the_repeats_said_are_the_first_that_would_tell(distance: float, spread: float) -> None:
-    n = rules.repeats_needed(distance, spread)
+    n = uncertain.repeats_needed(distance, spread)
 
     def half(count: int) -> float:
         return float(stats.t.ppf(0.975, count - 1)) * spread / math.sqrt(count)
@@ -339,14 +346,14 @@ def test_the_repeats_said_are_the_first_that_would_tell(distance: float, spread:
 
 
 def test_a_single_run_has_two_published_standard_deviations_and_says_so() -> None:
-    own = rules.number(Summary(1, 100.0))
+    own = uncertain.number(Summary(1, 100.0))
     assert own.half == pytest.approx(200 * math.sqrt(3 / 2) * 2 / 52)
     assert "published spread" in rules.band("x", own, 0, 50).detail
 
 
 def test_repeats_have_their_own_interval() -> None:
     summary = summarise([9.0, 10.0, 11.0])
-    own = rules.number(summary)
+    own = uncertain.number(summary)
     assert (own.low, own.high) == pytest.approx((summary.low, summary.high))
     assert not own.assumed
 
@@ -359,7 +366,7 @@ POINTS = st.lists(
 @given(POINTS)
 def test_a_line_is_that_of_least_squares(points: list[tuple[int, int]]) -> None:
     x, y = ([float(one[i]) for one in points] for i in (0, 1))
-    fit = rules.line_fit(x, y)
+    fit = fits.line_fit(x, y)
     expected = stats.linregress(x, y)
     assert fit.slope == pytest.approx(expected.slope, abs=1e-6)
     assert fit.intercept == pytest.approx(expected.intercept, abs=1e-6)
@@ -375,7 +382,7 @@ def test_a_line_is_that_of_least_squares(points: list[tuple[int, int]]) -> None:
 @given(POINTS)
 def test_rank_correlation_is_spearmans(points: list[tuple[int, int]]) -> None:
     x, y = ([float(one[i]) for one in points] for i in (0, 1))
-    assert rules.spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
+    assert fits.spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
 
 
 @given(POINTS, st.floats(0, 10))
@@ -477,7 +484,7 @@ def test_points_off_a_line_within_their_intervals_say_how_many_repeats_would_tel
 
 def test_values_around_0_have_no_coefficient_of_variation() -> None:
     with pytest.raises(NotTestable, match="mean that is not 0"):
-        rules.variation([0.0, 0.0, 0.0])
+        fits.variation([0.0, 0.0, 0.0])
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=3, max_size=8, unique=True))
@@ -491,7 +498,7 @@ def test_ordered_values_are_monotone_and_their_reverse_is_not(values: list[float
 def test_a_quotient_adds_relative_halves_in_quadrature(
     top: float, bottom: float, one: float, other: float
 ) -> None:
-    own = rules.over(Number(top, one * top, 0), Number(bottom, other * bottom, 0), factor=3)
+    own = uncertain.over(Number(top, one * top, 0), Number(bottom, other * bottom, 0), factor=3)
     assert own.value == pytest.approx(3 * top / bottom)
     assert own.half / own.value == pytest.approx(math.hypot(one, other))
 
@@ -525,7 +532,7 @@ def test_a_part_that_is_lacking_leaves_a_claim_on_all_parts_untested() -> None:
     ],
 )
 def test_values_are_shown_with_four_digits(value: float, text: str) -> None:
-    assert rules.shown(value) == text
+    assert uncertain.shown(value) == text
 
 
 def test_a_trend_says_how_many_points_are_missing() -> None:

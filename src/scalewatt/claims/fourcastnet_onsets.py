@@ -17,18 +17,8 @@ from functools import partial
 from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.fourcastnet_points import MODEL, in_paper
 from scalewatt.claims.model import UNRESOLVED, Outcome, check
-from scalewatt.claims.rules import (
-    Number,
-    all_of,
-    attempt,
-    band,
-    combine,
-    decided,
-    enough,
-    onset,
-    positive,
-    quantity,
-)
+from scalewatt.claims.rules import all_of, attempt, band, combine, decided, enough, onset, positive
+from scalewatt.claims.uncertain import Number, quantity
 
 LEAVES = 0.05
 KNEE_POINTS = 5

@@ -8,7 +8,8 @@ from dataclasses import replace
 from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.lines import as_in_paper
 from scalewatt.claims.model import NotTestable, Outcome
-from scalewatt.claims.rules import Number, all_of, attempt, band, combine, quantity
+from scalewatt.claims.rules import all_of, attempt, band, combine
+from scalewatt.claims.uncertain import Number, quantity
 from scalewatt.energy.samples import DEVICE_KINDS
 
 MODEL = "fourcastnet"

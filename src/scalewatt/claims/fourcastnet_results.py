@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from scalewatt.claims.evidence import Evidence, Line, Point
+from scalewatt.claims.fits import line_fit
 from scalewatt.claims.fourcastnet_points import (
     MODEL,
     NAMES,
@@ -22,22 +23,17 @@ from scalewatt.claims.power_rules import each_line, efficiency_within
 from scalewatt.claims.rules import (
     LINEAR_R2,
     MINIMUM_POINTS,
-    Number,
     all_of,
     attempt,
     band,
     combine,
     enough,
-    line_fit,
     linear,
-    mean_of,
-    minus,
-    over,
     positive,
-    quantity,
     sign,
     slope,
 )
+from scalewatt.claims.uncertain import Number, mean_of, minus, over, quantity
 
 QUADRUPLED = 0.9
 """Below which efficiency after quadrupling the GPUs a speed-up clearly diverges (claim H03)."""

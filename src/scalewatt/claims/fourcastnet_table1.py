@@ -17,7 +17,8 @@ from scalewatt.claims.model import (
     check,
 )
 from scalewatt.claims.origins import look_at
-from scalewatt.claims.rules import Number, band, combine, minus, over, quantity, text, told
+from scalewatt.claims.rules import band, combine
+from scalewatt.claims.uncertain import Number, minus, over, quantity, text, told
 from scalewatt.results.comparisons import MARGIN, same_training
 
 _EXACT = Number(1.0, 0.0, 0.0)

@@ -12,16 +12,8 @@ from scalewatt.claims.lines import like
 from scalewatt.claims.model import NotTestable, Outcome, check
 from scalewatt.claims.origins import look_at
 from scalewatt.claims.power_rules import BOUNDS, all_within
-from scalewatt.claims.rules import (
-    Number,
-    combine,
-    decided,
-    mean_of,
-    minus,
-    positive,
-    quantity,
-    shown,
-)
+from scalewatt.claims.rules import combine, decided, positive
+from scalewatt.claims.uncertain import Number, mean_of, minus, quantity, shown
 from scalewatt.results.published import SOCKETS_PER_NODE as SOCKETS
 
 POINTS = {

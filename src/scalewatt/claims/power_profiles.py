@@ -26,17 +26,9 @@ from scalewatt.claims.model import (
     Unresolved,
     check,
 )
-from scalewatt.claims.rules import (
-    Number,
-    all_of,
-    attempt,
-    combine,
-    decided,
-    over,
-    quantity,
-    text,
-)
+from scalewatt.claims.rules import all_of, attempt, combine, decided
 from scalewatt.claims.rules import sign as above_one
+from scalewatt.claims.uncertain import Number, over, quantity, text
 from scalewatt.results.comparisons import same_training
 
 WINDOW_S = 10.0

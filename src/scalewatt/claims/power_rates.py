@@ -9,17 +9,8 @@ from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.fourcastnet_points import in_paper
 from scalewatt.claims.model import CHECKS, NotTestable, Outcome, check
 from scalewatt.claims.power_rules import each_line, efficiency_within, named, numbers_of
-from scalewatt.claims.rules import (
-    all_of,
-    attempt,
-    combine,
-    enough,
-    monotone,
-    over,
-    ranked,
-    sign,
-    steady,
-)
+from scalewatt.claims.rules import all_of, attempt, combine, enough, monotone, ranked, sign, steady
+from scalewatt.claims.uncertain import over
 
 RESNET = ("resnet50", "train", "a100")
 SAMPLES, PASSES, POWER = "samples_per_gpuh", "passes_per_gpuh", "mean_gpu_power_w"

@@ -11,16 +11,8 @@ from scalewatt.claims.evidence import Line, Point
 from scalewatt.claims.lines import efficiency, like
 from scalewatt.claims.model import REPRODUCED, NotTestable, Outcome
 from scalewatt.claims.origins import is_of_energy
-from scalewatt.claims.rules import (
-    MINIMUM_POINTS,
-    Number,
-    attempt,
-    band,
-    combine,
-    enough,
-    quantity,
-    shown,
-)
+from scalewatt.claims.rules import MINIMUM_POINTS, attempt, band, combine, enough
+from scalewatt.claims.uncertain import Number, quantity, shown
 from scalewatt.claims.words import word
 
 OfLine = Callable[[Line, Sequence[Point]], Outcome]

@@ -21,9 +21,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise, takewhile
 
 from scalewatt.claims.evidence import Point
-from scalewatt.claims.fits import line_fit as line_fit
-from scalewatt.claims.fits import ranks, spearman
-from scalewatt.claims.fits import variation as variation
+from scalewatt.claims.fits import line_fit, ranks, spearman, variation
 from scalewatt.claims.model import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -33,15 +31,17 @@ from scalewatt.claims.model import (
     Outcome,
     Unresolved,
 )
-from scalewatt.claims.uncertain import Number as Number
-from scalewatt.claims.uncertain import mean_of as mean_of
-from scalewatt.claims.uncertain import minus as minus
-from scalewatt.claims.uncertain import needed, repeats_text, text, told
-from scalewatt.claims.uncertain import number as number
-from scalewatt.claims.uncertain import over as over
-from scalewatt.claims.uncertain import quantity as quantity
-from scalewatt.claims.uncertain import repeats_needed as repeats_needed
-from scalewatt.claims.uncertain import shown as shown
+from scalewatt.claims.uncertain import (
+    Number,
+    minus,
+    needed,
+    over,
+    repeats_needed,
+    repeats_text,
+    shown,
+    text,
+    told,
+)
 
 MINIMUM_POINTS = 3
 LINEAR_R2 = 0.98
