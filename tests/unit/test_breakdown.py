@@ -17,10 +17,11 @@ from paper_rows import breakdown_table, with_metadata
 from run_files import NAME, WHOLE, absent, make_run, make_spec, part
 
 from scalewatt.energy.stages import STAGES
+from scalewatt.errors import InputError
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.files import write_table
-from scalewatt.results.breakdown_table import BREAKDOWN, breakdown
+from scalewatt.results.breakdown_table import BREAKDOWN, breakdown, run_parts
 from scalewatt.results.idle import IDLE
 from scalewatt.results.runs import Facility, RunFiles, run_row
 from scalewatt.results.statistics import configuration_rows
@@ -349,3 +350,10 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_damaged_energy_table_is_named(tmp_path: Path) -> None:
+    files = run_of(tmp_path, 1, WHOLE)
+    files.energy.write_bytes(b"no Parquet")
+    with pytest.raises(InputError, match=r"1\.parquet: is no readable Parquet file"):
+        run_parts(files, None)

@@ -20,6 +20,7 @@ from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.cli import main
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.files import write_table
 from scalewatt.results.build import write_figure_table
@@ -400,3 +401,37 @@ def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
         "figure", "campaign", "missing", "notes", "gpu_word", "metric_name",
         "excluded", "options", "no_energy",
     }  # fmt: skip
+
+
+WRONG = {
+    "no object": (["figure2"], "should be of type object"),
+    "no runs": ({"campaign": "made", "missing": []}, "missing key 'runs'"),
+    "an unknown figure": (
+        {"figure": "figure8"},
+        'figure: "figure8" is not known; allowed: figure1',
+    ),
+    "runs that are no pairs": ({"runs": ["a"]}, 'runs[0]: "a" should be of type array'),
+    "a repeat in words": ({"runs": [["a", "one"]]}, 'runs[0][1]: "one" should be of type'),
+    "no series": ({"figure": "figure2"}, "missing key 'series'"),
+    "a series without points": (
+        {"figure": "figure2", "series": [{"name": "a", "label": "a"}]},
+        "series[0]: missing key 'points'",
+    ),
+    "a PUE in words": ({"facility": {"pue": "high"}, "series": []}, 'facility.pue: "high"'),
+    "exclusions without reason": (
+        {"excluded": [{"configuration": "a", "repeat": 1}], "series": []},
+        "excluded[0]: missing key 'reason'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), WRONG.values(), ids=WRONG)
+def test_a_definition_that_is_none_is_named(
+    tmp_path: Path, given: Any, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = {"campaign": "made", "runs": [], "missing": []}
+    given = whole | given if isinstance(given, dict) and "campaign" not in given else given
+    options = ("--results", str(tmp_path), "--out", str(tmp_path / "out"))
+    assert main(["table", "--definition", json.dumps(given), *options]) == 1
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1 and "--definition" in said

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_run, make_spec, trace, write_traces
 
+from scalewatt.errors import InputError
 from scalewatt.figures.figure5 import draw as draw_figure5
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_schema import POWER
@@ -230,3 +231,14 @@ def test_windows_bridge_what_the_mean_bridges(tmp_path: Path) -> None:
     traces = [trace("n1", "gpu", 0, t, 100.0) for t in seconds]
     rows = power_rows(tmp_path, traces, options={"power_window_s": 10.0})
     assert [row["power_w"] for row in rows] == [100.0] * 3
+
+
+@pytest.mark.parametrize("names", [["time", "power_w"], None])
+def test_traces_that_are_none_are_named(tmp_path: Path, names: list[str] | None) -> None:
+    files = make_run(tmp_path, WHOLE)
+    if names:
+        write_traces(files, [trace("n1", "gpu", 0, 0, 1.0)])
+        pq.write_table(pq.read_table(files.traces, columns=names), files.traces)
+    said = "lacks the columns segment, node" if names else "does not exist"
+    with pytest.raises(InputError, match=f"1\\.parquet: {said}"):
+        written(tmp_path, definition([NAME]))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from run_files import WHOLE, absent, make_run, make_spec, part, trace, write_traces
 
 from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.errors import InputError
 from scalewatt.figures import run_page as figure_module
 from scalewatt.files import write_table
 from scalewatt.results import run_page_table
@@ -263,3 +264,16 @@ def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: P
     figure_module.draw_pages(tmp_path, name, [1, 2], {"2": "no"})
     assert [path.read_bytes() for path in first] == before
     assert [path.name for path in sorted(folder.iterdir())] == ["1.pdf", "1.png", "2.pdf", "2.png"]
+
+
+@pytest.mark.parametrize("damaged", [b"no Parquet", None])
+@pytest.mark.parametrize("name", ["events", "traces"])
+def test_a_damaged_or_missing_file_of_the_run_is_named(
+    tmp_path: Path, name: str, damaged: bytes | None
+) -> None:
+    files = made(tmp_path, seconds(5))
+    path = files.traces if name == "traces" else files.folder / "events.parquet"
+    path.write_bytes(damaged) if damaged else path.unlink()
+    with pytest.raises(InputError) as caught:
+        read_page(files.results, files.configuration, files.repeat, None)
+    assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)

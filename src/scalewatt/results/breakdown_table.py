@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from scalewatt.campaign.spec import read_spec
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
 from scalewatt.energy.stages import STAGES
+from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.results.checked import read_checked
 from scalewatt.results.idle import idle_energies_j
 from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
@@ -98,7 +99,8 @@ def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
     table of the campaign's idle probes.
     """
     spec = read_spec(files.folder / "spec.json")
-    energy = EnergyTotals(pq.read_table(files.energy), with_staging=spec["protocol"] != "paper")
+    rows = read_checked(files.energy, ENERGY_SCHEMA)
+    energy = EnergyTotals(rows, with_staging=spec["protocol"] != "paper")
     known = energy.total_j is not None
     grouped: dict[Part, list[Row]] = {}
     for kind in energy.scope:

@@ -21,6 +21,7 @@ from scalewatt.results.runs import RunFiles, run_row
 from scalewatt.results.scaling import scaling_rows
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
 from scalewatt.results.statistics import configuration_rows
+from scalewatt.results.table_definition import check_definition
 from scalewatt.results.text_tables import latex, markdown
 
 
@@ -44,7 +45,11 @@ def _idle(definition: dict[str, Any], results: Path) -> Path | None:
 
 
 def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
-    """Write `out`/runs, configurations, scaling and comparisons (Parquet and CSV) of a campaign's runs."""
+    """Write `out`/runs, configurations, scaling and comparisons (Parquet and CSV) of a campaign's runs.
+
+    InputError where `definition` is none.
+    """
+    check_definition(definition)
     rows = _rows(definition, results)
     metadata = _metadata(definition, rows, results)
     configurations = configuration_rows(rows)
@@ -59,7 +64,11 @@ def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
 
 
 def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> None:
-    """Write the table of one figure (or Table 1), from its own runs and no others."""
+    """Write the table of one figure (or Table 1), from its own runs and no others.
+
+    InputError where `definition` is none.
+    """
+    check_definition(definition)
     figure = definition["figure"]
     # The overview is of the campaign, not of its results.
     rows = [] if figure == "figure1" else _rows(definition, results)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,33 @@ def check_table(path: Path | str, table: pa.Table, unique: Sequence[str] = ()) -
         _check_origins(path, table)
 
 
+def read_columns(path: Path | str, columns: Sequence[str]) -> pa.Table:
+    """Read some columns of a Parquet table that is too long to look at its values; InputError as above."""
+    with opened_parquet(path, columns) as file:
+        found: pa.Table = file.read(columns=list(columns))
+        return found
+
+
+@contextmanager
+def opened_parquet(path: Path | str, columns: Sequence[str]) -> Iterator[Any]:
+    """A Parquet file with these columns, for reading; InputError where it is, or proves, unreadable."""
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: does not exist; expected a table (Parquet)")
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_columns(path, file.schema_arrow.names, columns)
+            yield file
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path}: is no readable Parquet file ({' '.join(str(error).split())})")
+
+
 # --- columns and types ----------------------------------------------------------------------------
 
 
@@ -78,9 +106,8 @@ def _from_parquet(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.
     try:
         found = pq.read_table(path)
     except (OSError, ValueError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: is no readable Parquet file ({reason})") from error
-    _check_columns(path, found.column_names, schema, optional)
+        raise _unreadable(path, error) from error
+    _check_columns(path, found.column_names, schema.names, optional)
     for name in set(optional) - set(found.column_names):
         found = found.append_column(name, pa.nulls(len(found)))
     columns = [_cast(path, field, found[field.name]) for field in schema]
@@ -88,16 +115,16 @@ def _from_parquet(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.
 
 
 def _check_columns(
-    path: Path, found: Sequence[str], schema: pa.Schema, optional: Sequence[str]
+    path: Path, found: Sequence[str], wanted: Sequence[str], optional: Sequence[str] = ()
 ) -> None:
-    missing = [name for name in schema.names if name not in (*found, *optional)]
+    missing = [name for name in wanted if name not in (*found, *optional)]
     if not missing:
         return
-    extra = [name for name in found if name not in schema.names]
+    extra = [name for name in found if name not in wanted]
     similar = nearest(extra[0], missing) if extra else ""
     has = f"; it has {extra[0]}{similar}" if similar else ""
     raise InputError(
-        f"{path}: lacks the column{_s(missing)} {', '.join(missing)}{has}; "
+        f"{path}: lacks the column{_s(missing)} {_listed(missing, 3, 'columns')}{has}; "
         "expected: all columns of docs/tables.md"
     )
 
@@ -152,9 +179,9 @@ def _words(type_: pa.DataType) -> str:
 def _from_csv(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.Table:
     rows = [row for _, row in csv_rows(path)]
     if not rows:
-        _check_columns(path, _header(path), schema, optional)
+        _check_columns(path, _header(path), schema.names, optional)
         return schema.empty_table()
-    _check_columns(path, list(rows[0]), schema, optional)
+    _check_columns(path, list(rows[0]), schema.names, optional)
     columns = [_parsed(path, field, [row.get(field.name, "") for row in rows]) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -296,9 +323,9 @@ def _check_origins(path: Path | str, table: pa.Table) -> None:
             )
 
 
-def _listed(rows: Sequence[int], most: int = 6) -> str:
+def _listed(rows: Sequence[object], most: int = 6, word: str = "rows") -> str:
     shown = ", ".join(map(str, rows[:most]))
-    return shown if len(rows) <= most else f"{shown}, … ({len(rows)} rows)"
+    return shown if len(rows) <= most else f"{shown}, … ({len(rows)} {word})"
 
 
 def _s(several: Sequence[Any]) -> str:

@@ -2,7 +2,8 @@
 
 Energy and time count from the start of the run. An epoch's are all that was spent on it, what a
 killed segment lost and did again included; what belongs to no epoch is where its segment stands:
-start-up and staging before the segment's epochs, the rest after them.
+start-up and staging before the segment's epochs, the rest after them. What a stage spent outside of
+all epochs although it has some comes before the first epoch.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from scalewatt.campaign.spec import read_spec
+from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.energy.tables import ENERGY_SCHEMA, EPOCHS_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.results.breakdown_table import COPIED, chosen_runs
-from scalewatt.results.runs import RunFiles
+from scalewatt.results.checked import read_checked
+from scalewatt.results.runs import RunFiles, read_history
 from scalewatt.results.schema import CONFIGURATIONS, table
 
 Row = dict[str, Any]
@@ -65,16 +68,17 @@ def run_epochs(files: RunFiles) -> list[Row]:
     """Epoch, metric, and energy and time since the run's start at the end of each epoch of a run."""
     spec = read_spec(files.folder / "spec.json")
     with_staging = spec["protocol"] != "paper"
-    totals = EnergyTotals(pq.read_table(files.energy), with_staging)
-    history = pq.read_table(files.folder / "history.parquet").to_pylist()
+    totals = EnergyTotals(read_checked(files.energy, ENERGY_SCHEMA), with_staging)
+    history = read_history(files.folder / "history.parquet")
     parts = [
         row
-        for row in pq.read_table(files.epochs).to_pylist()
+        for row in read_checked(files.epochs, EPOCHS_SCHEMA).to_pylist()
         if row["device_kind"] in totals.scope and (with_staging or row["stage"] != "stage_data")
     ]
     energies = _energies(totals, parts)
     times = _times(totals, parts, spec["nodes"])
-    ends = (cumulated(history, energies), cumulated(history, times))
+    seconds = cumulated(history, times) if times else _clocked(history, files, with_staging)
+    ends = (cumulated(history, energies), seconds)
     return [
         {
             "epoch": row["epoch"],
@@ -143,13 +147,39 @@ def _spent(
         epochs[epoch] = None if total is None else total * factor
     outside = {r["stage"] for r in parts if r["epoch"] is None}
     inside = {r["stage"] for r in parts if r["epoch"] is not None}
-    spent = Spent(epochs, {}, {})
+    both = [r[name] or 0.0 for r in parts if r["epoch"] is None and r["stage"] in inside]
+    # Of a stage in both, no table says in which segment it was outside of epochs.
+    spent = Spent(epochs, {0: sum(both) * factor} if both else {}, {})
     for row in by_segment:
         if row["stage"] in outside - inside:
             place = spent.before if row["stage"] in _BEFORE else spent.after
             known = (value(row) or 0.0) * factor
             place[row["segment"]] = place.get(row["segment"], 0.0) + known
     return spent
+
+
+def _clocked(history: Sequence[Row], files: RunFiles, with_staging: bool) -> list[float | None]:
+    """Seconds to the end of each epoch by the stages' events, for a run without any power or estimate."""
+    events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pylist()
+    counted = [one for one in events if with_staging or one["stage"] != "stage_data"]
+    return [_seconds_until(row, counted) for row in history]
+
+
+def _seconds_until(row: Row, events: Sequence[Row]) -> float | None:
+    ends = [
+        one["end_s"]
+        for one in events
+        if (one["segment"], one["epoch"]) == (row["segment"], row["epoch"])
+        and one["stage"] != "checkpoint"
+    ]
+    if not ends:
+        return None
+    return sum(
+        min(one["end_s"], max(ends)) - one["start_s"]
+        for one in events
+        if one["segment"] < row["segment"]
+        or (one["segment"] == row["segment"] and one["start_s"] < max(ends))
+    )
 
 
 def _unrecorded(rows: Iterable[Row]) -> dict[int, float]:

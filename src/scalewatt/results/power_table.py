@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from scalewatt.energy.curve import EnergyCurve, bridge_s, cumulate, sampling_period
 from scalewatt.energy.samples import Floats
+from scalewatt.results.checked import read_columns
 from scalewatt.results.figure_schema import POWER, panel_letter
 from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import table
@@ -86,7 +86,7 @@ def _panel(letter: str, label: str, row: Row, files: RunFiles, window_s: float |
         "configuration": row["configuration"],
         **{name: row[name] for name in copied},
     }
-    traces = _of_kind(pq.read_table(files.traces, columns=list(_COLUMNS)))
+    traces = _of_kind(read_columns(files.traces, _COLUMNS))
     unknown: Row = {"power_w": None, "mean_power_w": None, "mean_power_all_w": None}
     unknown |= {"energy_origin": None}
     if traces is None:

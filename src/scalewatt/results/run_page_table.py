@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from scalewatt.energy.node import UNUSED_GPU
+from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.samples import DEVICE_KINDS, Floats
+from scalewatt.results.checked import opened_parquet, read_checked
 from scalewatt.results.derived import Facility
 from scalewatt.results.runs import RunFiles, run_row
 
@@ -93,7 +94,7 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
     """What the page of a run shows; `excluded` says why it is left out of everything else."""
     files = RunFiles(results, configuration, repeat)
     row = run_row(files, results.name, Facility(), excluded=excluded)
-    events = pq.read_table(files.folder / "events.parquet").to_pylist()
+    events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pylist()
     recorded = _recorded(files.traces)
     segments = _segments(recorded.spans, events)
     length = segments[-1].end_s if segments else 0.0
@@ -181,7 +182,7 @@ class _Piece:
 def _pieces(path: Path, columns: tuple[str, ...]) -> Iterator[_Piece]:
     """The samples device by device, as they lie in the file; a device may come in several pieces."""
     # Word columns stay dictionaries: a few words for millions of rows.
-    with pq.ParquetFile(path) as file:
+    with opened_parquet(path, columns) as file:
         for batch in file.iter_batches(_ROWS, columns=list(columns)):
             if batch.num_rows:
                 yield from _pieces_of(batch)

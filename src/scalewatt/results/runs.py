@@ -80,7 +80,7 @@ def run_row(
             f"{files.folder}: spec.json is not the spec this run was trained with; "
             "train it again, or restore the campaign"
         )
-    history = _history(files.folder / "history.parquet", provenance["metric_name"])
+    history = read_history(files.folder / "history.parquet", provenance["metric_name"])
     rows = read_checked(files.energy, ENERGY_SCHEMA)
     energy = EnergyTotals(rows, with_staging=spec["protocol"] != "paper")
     metrics = [row["metric"] for row in history]
@@ -148,8 +148,8 @@ _OF_EVERY_HISTORY = (
 )
 
 
-def _history(path: Path, metric_name: str | None) -> list[dict[str, Any]]:
-    """The rows of a history, which may be of an older version."""
+def read_history(path: Path, metric_name: str | None = None) -> list[dict[str, Any]]:
+    """The rows of a history, which may be of an older version; `metric_name` says its metric's range."""
     later = [name for name in HISTORY_SCHEMA.names if name not in _OF_EVERY_HISTORY]
     rows = read_checked(path, HISTORY_SCHEMA, unique=("epoch",), optional=later).to_pylist()
     for number, row in enumerate(rows, 1):
