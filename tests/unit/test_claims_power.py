@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -26,9 +27,10 @@ from claims_study import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalewatt.claims import power_factors, power_profiles, power_rates, power_rules
 from scalewatt.claims.evidence import Evidence, Line, Point, Trace, with_points
 from scalewatt.claims.gather import published_evidence
-from scalewatt.claims.model import CHECKED_KINDS, Unresolved
+from scalewatt.claims.model import CHECKED_KINDS, Unresolved, read_claims
 from scalewatt.claims.power_profiles import fifth, fluctuation, windows
 
 NET_A100 = select(model="fourcastnet", device="a100")
@@ -270,7 +272,7 @@ def test_where_gpu_power_is_unknown_the_total_is_told_but_decides_nothing(
     id_: str, published: Evidence
 ) -> None:
     found = judged(id_, published)
-    assert found.verdict == "not_testable" and "CPU and memory included" in found.detail
+    assert found.verdict == "not_testable" and "CPU and RAM included" in found.detail
 
 
 def test_memory_without_a_sensor_is_left_out_of_the_sum_of_powers() -> None:
@@ -479,3 +481,18 @@ def test_lost_samples_leave_a_window_out() -> None:
     assert windows(trace("one", "a100", 4, powers)) == [100.0] * 10 + [200.0]
     with pytest.raises(Unresolved, match="9 windows of 10 s have power; 1 more are needed"):
         windows(trace("one", "a100", 4, [100.0] * 90))
+
+
+def test_the_checks_expect_what_the_list_of_claims_says() -> None:
+    claims = {claim.id: claim for claim in read_claims()}
+    for id_, (_, _, low, high, _) in (power_factors.POINTS | power_factors.MEANS).items():
+        assert re.findall(r"\d\.\d+", claims[id_].value) == [f"{low:.2f}", f"{high:.2f}"]
+        assert claims[id_].tolerance.startswith("+-5 %") and power_rules.BOUNDS == 0.05
+    assert claims["K06"].tolerance == f"<{power_factors.RAM_SHARE:g}"
+    assert claims["K04"].tolerance == f"{power_factors.IDENTITY:.0%}".replace("%", " %")
+    for id_ in ("K07", "K09"):
+        assert claims[id_].tolerance == f"<=-{power_rates.RANK:g}"
+    assert claims["K13"].tolerance == f"CV<={power_rates.CONSTANT_CV:.0%}".replace("%", " %")
+    assert claims["K16"].tolerance.startswith(f">={power_rates.POWER_RANK:g}")
+    assert claims["J02"].value == f"<{power_profiles.FALLS_BACK:g}"
+    assert claims["J03"].value.startswith(f">{power_profiles.STAYS_UP:g}")

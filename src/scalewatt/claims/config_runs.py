@@ -83,7 +83,7 @@ def _sampled(trace: Trace) -> Outcome:
 
 @check("B02")
 def sum_of_parts(evidence: Evidence) -> Outcome:
-    """The total is the sum of the parts in scope, GPU, CPU and where it has a sensor memory."""
+    """The total is the sum of the parts in scope, GPU, CPU and where it has a sensor RAM."""
     worst, where, counted = 0.0, "", 0
     for row in evidence.runs or tuple(_means(evidence)):
         if row["energy_kwh"] is None or row["energy_scope"] is None:
@@ -294,8 +294,8 @@ def error(evidence: Evidence) -> Outcome:
 
 
 @check("G13")
-def no_memory(evidence: Evidence) -> Outcome:
-    """Memory energy is missing on H100, not 0, and the scope of the total says so."""
+def no_ram(evidence: Evidence) -> Outcome:
+    """RAM energy is missing on H100, not 0, and the scope of the total says so."""
     known = [p for p in evidence.points if p.device == "h100" and p.scope is not None]
     if not known:
         raise NotTestable("No finished run on h100.")
@@ -305,8 +305,8 @@ def no_memory(evidence: Evidence) -> Outcome:
         if p.mean("ram_energy_kwh") is not None or "ram" in (p.scope or "").split("+")
     ]
     if bad:
-        return Outcome(NOT_REPRODUCED, bad[0], f"{bad[0]} on h100 has energy of memory.")
-    detail = f"Energy of memory is null and outside of the scope in all {len(known)} on h100."
+        return Outcome(NOT_REPRODUCED, bad[0], f"{bad[0]} on h100 has energy of RAM.")
+    detail = f"Energy of RAM is null and outside of the scope in all {len(known)} on h100."
     return Outcome(REPRODUCED, None, detail)
 
 

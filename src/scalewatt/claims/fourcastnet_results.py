@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.fits import line_fit
 from scalewatt.claims.fourcastnet_points import (
     MODEL,
     NAMES,
@@ -15,7 +14,6 @@ from scalewatt.claims.fourcastnet_points import (
     UNITS,
     energies_alike,
     in_paper,
-    near,
 )
 from scalewatt.claims.lines import as_in_paper, doublings, like, numbers
 from scalewatt.claims.model import NotTestable, Outcome, check
@@ -62,20 +60,6 @@ def _probe(id_: str, evidence: Evidence) -> Outcome:
 
 for _id in PROBE:
     check(_id)(partial(_probe, _id))
-
-
-@check("H17")
-def sixteen_gpus(evidence: Evidence) -> Outcome:
-    """GBS 64 on 16 A100."""
-    wanted = {"gpu_hours": 651.0, "energy_kwh": 136.0, "runtime_h": 41.0}
-    return near(evidence, "a100", (16, 4, 64), wanted)
-
-
-@check("H18")
-def sixty_four_gpus(evidence: Evidence) -> Outcome:
-    """GBS 64 on 64 A100."""
-    wanted = {"gpu_hours": 1034.0, "energy_kwh": 195.0, "runtime_h": 16.0}
-    return near(evidence, "a100", (64, 1, 64), wanted)
 
 
 @check("H03")
@@ -214,9 +198,9 @@ def steeper_on_h100(evidence: Evidence) -> Outcome:
         device: mean_of([_slope(name, points, of_id) for name, points in of_device.items()])
         for device, of_device in groups.items()
     }
-    ratio = over(slopes["h100"], slopes["a100"])
-    steeper = band(f"Slope of h100 over a100{scope}", ratio, STEEPER, None)
-    return all_of([("", steeper), *parts])
+    ratio, what = over(slopes["h100"], slopes["a100"]), f"Slope of h100 over a100{scope}"
+    steeper = [("", band(what, ratio, STEEPER, None)), ("", sign(what, ratio, rises=True))]
+    return all_of([*steeper, *parts])
 
 
 def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
@@ -245,9 +229,7 @@ def _slope(
     enough(points, f"{name}, energy against GPU hours")
     hours = [one.value for one in numbers(points, "gpu_hours")]
     kwh = [energies[p.id] for p in points] if energies else numbers(points, "energy_kwh")
-    fit = line_fit(hours, [one.value for one in kwh])
-    half = fit.slope_half or 0.0
-    return Number(fit.slope, half, half / 2)
+    return slope(hours, kwh)
 
 
 @check("H15")

@@ -1,4 +1,4 @@
-"""Claims of Table 1: its rows, and H100 against A100."""
+"""Claims of Table 1: its rows, those of the text beside it, and H100 against A100."""
 
 from __future__ import annotations
 
@@ -30,8 +30,15 @@ ROWS: dict[str, tuple[str, int, int, int, float, float, float]] = {
     "T4": ("a100", 16, 1, 16, 144.87, 43.28, 692.55),
     "T5": ("h100", 32, 1, 32, 174.25, 20.72, 663.13),
     "T6": ("a100", 32, 1, 32, 175.72, 28.42, 909.31),
+    "H17": ("a100", 16, 4, 64, 136.0, 41.0, 651.0),
+    "H18": ("a100", 64, 1, 64, 195.0, 16.0, 1034.0),
 }
 """Device, GPUs, LBS, GBS, energy in kWh, run time in h, GPU hours."""
+
+SAVED = (0.20, 0.32)
+"""Part of the run time that H100 saves (claim T7)."""
+HIGHER = (1.2, 1.45)
+"""Energy per GPU hour of H100 over A100 (claim T9)."""
 
 
 def _row(id_: str, evidence: Evidence) -> Outcome:
@@ -52,8 +59,7 @@ def run_time_saved(evidence: Evidence) -> Outcome:
         lambda h100, a100: band(
             "Run time and GPU hours saved on H100",
             minus(_EXACT, over(quantity(h100, "gpu_hours"), quantity(a100, "gpu_hours"))),
-            0.20,
-            0.32,
+            *SAVED,
         ),
     )
 
@@ -119,7 +125,7 @@ def higher_power(evidence: Evidence) -> Outcome:
         # The spread of the hours is in that of the energies.
         hours = [Number(quantity(p, "gpu_hours").value, 0.0, 0.0) for p in (h100, a100)]
         own, other = (over(*both) for both in zip(energies, hours, strict=True))
-        return band(f"Energy per GPU hour of h100 over a100{scope}", over(own, other), 1.2, 1.45)
+        return band(f"Energy per GPU hour of h100 over a100{scope}", over(own, other), *HIGHER)
 
     return _each_pair(evidence, compare)
 

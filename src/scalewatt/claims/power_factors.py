@@ -1,4 +1,4 @@
-"""Claims on energy per GPU hour P and what it is made of: intervals, parts, the share of memory."""
+"""Claims on energy per GPU hour P and what it is made of: intervals, parts, the share of RAM."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEANS = {
     "L03": ("fourcastnet", "h100", 0.26, 0.28, 1),
 }
 """The same of the means of series."""
-MEMORY_SHARE = 0.045
+RAM_SHARE = 0.045
 """0.04 as claimed, with its tolerance (claim K06)."""
 IDENTITY = 0.01
 
@@ -90,8 +90,8 @@ def _nothing(evidence: Evidence, model: str, device: str, least: int) -> str:
     return f"No finished run of {model} on {device}{at} as in the paper with a known energy{other}."
 
 
-def with_memory(evidence: Evidence, least: int = 1) -> list[Point]:
-    """Points from `least` GPUs on with a measured (or published) share of memory, on A100 if any.
+def with_ram(evidence: Evidence, least: int = 1) -> list[Point]:
+    """Points from `least` GPUs on with a measured (or published) share of RAM, on A100 if any.
 
     An estimate from rated powers says nothing of a share. NotTestable where there are none.
     """
@@ -105,18 +105,18 @@ def with_memory(evidence: Evidence, least: int = 1) -> list[Point]:
         origins = ", ".join(sorted({str(point.origin) for point in known}))
         rest = f"; it is {origins} where there is one" if known else ""
         raise NotTestable(
-            f"No finished run at {least} GPUs or more has measured energy of memory (it needs the sensor "
+            f"No finished run at {least} GPUs or more has measured energy of RAM (it needs the sensor "
             f"of an Intel CPU){rest}."
         )
     return [point for point in sensed if point.device == "a100"] or sensed
 
 
 @check("K06")
-def little_memory(evidence: Evidence) -> Outcome:
-    """The memory's share of the energy is below 4 % (and 0.5 points of tolerance) from 4 GPUs on."""
-    counted = with_memory(evidence, 4)
+def little_ram(evidence: Evidence) -> Outcome:
+    """RAM's share of the energy is below 4 % (and 0.5 points of tolerance) from 4 GPUs on."""
+    counted = with_ram(evidence, 4)
     shares = [(f"share of {point.id}", quantity(point, "ram_energy_share")) for point in counted]
-    return all_within("Share of memory, points", shares, 0.0, MEMORY_SHARE)
+    return all_within("Share of RAM, points", shares, 0.0, RAM_SHARE)
 
 
 @check("K05")
@@ -172,7 +172,7 @@ def sum_of_powers(evidence: Evidence) -> Outcome:
     return decided(
         abs(worst) <= IDENTITY,
         worst,
-        f"The mean powers of a GPU and its part of CPU and memory add up to P within {worst:+.2%} at "
+        f"The mean powers of a GPU and its part of CPU and RAM add up to P within {worst:+.2%} at "
         f"most ({where}; {counted} runs), expected 1 %.{left}",
     )
 

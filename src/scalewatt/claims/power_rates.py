@@ -91,7 +91,7 @@ def _both_models(evidence: Evidence, mode: str, rules: dict[str, Rule]) -> Outco
             raise NotTestable(f"No finished run of {model} in a series of mode {mode}.")
         return each_line(lines, [SAMPLES], partial(_all, rules))
 
-    return all_of([attempt(model, of_model, model) for model in ("resnet50", "fourcastnet")])
+    return all_of([attempt("", of_model, model) for model in ("resnet50", "fourcastnet")])
 
 
 @check("K09")
@@ -102,7 +102,7 @@ def power_falls(evidence: Evidence) -> Outcome:
         lines = evidence.anywhere(*RESNET, mode)
         return each_line(lines, [POWER], partial(_all, {POWER: _falls_by_rank}))
 
-    return all_of([attempt(mode, in_regime, mode) for mode in ("fd_gbs_s", "fd_gbs_l")])
+    return all_of([attempt("", in_regime, mode) for mode in ("fd_gbs_s", "fd_gbs_l")])
 
 
 def _sign(id_: str, evidence: Evidence) -> Outcome:

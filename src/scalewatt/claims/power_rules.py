@@ -106,7 +106,7 @@ def _instead(points: Sequence[Point]) -> str:
     if not known:
         return ""
     values = ", ".join(shown(p.mean("p_gpuh_kw") or 0.0) for p in known)
-    return f" (Energy per GPU hour, CPU and memory included, is {values} kW.)"
+    return f" (Energy per GPU hour, CPU and RAM included, is {values} kW.)"
 
 
 def efficiency_within(
