@@ -117,6 +117,7 @@ def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
     assert (band.device_kind, band.devices) == ("gpu", 5)
     assert band.low_w.min() == 100.0 and band.high_w.max() == 146.0
     assert np.nanmean(band.mean_w) == pytest.approx(120 + 3, abs=1)
+    assert "Gaps shorter than 2.05 s are not seen." in figure_module.note_sentences(page)[0]
 
 
 def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> None:
@@ -124,9 +125,18 @@ def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> Non
     rows[4321]["power_w"], rows[77]["power_w"] = 999.0, 1.0
     page = page_of(made(tmp_path, rows, [event("train", 0, 9000)]))
     (one,) = page.traces
-    assert len(one.time_s) == 2 * BINS
+    assert len(one.time_s) == 2 * BINS and page.place_s == 7.5
+    assert "Gaps shorter than 7.5 s are not seen." in figure_module.note_sentences(page)[0]
     assert (np.nanmin(one.power_w), np.nanmax(one.power_w)) == (1.0, 999.0)
     assert one.time_s[np.nanargmax(one.power_w)] == pytest.approx(4321, abs=9000 / BINS)
+
+
+def test_a_whole_trace_of_as_many_samples_as_a_thinned_one_is_told_as_what_it_is(
+    tmp_path: Path,
+) -> None:
+    page = page_of(made(tmp_path, seconds(2 * BINS), [event("train", 0, 2 * BINS)]))
+    assert len(page.traces[0].time_s) == 2 * BINS
+    assert figure_module.note_sentences(page)[0] == "Every sample; gaps are gaps."
 
 
 def test_devices_that_come_in_several_pieces_are_put_together(
@@ -203,8 +213,15 @@ def test_flags_are_told_in_words_and_many_are_counted(tmp_path: Path) -> None:
     codes = tuple(f"flag_{k}" for k in range(12))
     files = made(tmp_path, seconds(10), energy=[part("gpu", "train", 10, 1.0, flags=codes)])
     said = figure_module.note_sentences(page_of(files))
-    assert "flag 0: flag_0" in said
+    assert "Flag 0: flag_0" in said
     assert said[-1] == "… and 4 more flags, in the energy table."
+
+
+def test_flags_that_the_project_knows_have_the_words_of_the_report(tmp_path: Path) -> None:
+    energy = [part("gpu", "train", 10, 1.0, flags=("node_shared",))]
+    said = figure_module.note_sentences(page_of(made(tmp_path, seconds(10), energy=energy)))
+    assert any(one.startswith("Other runs measured on the node at the same time") for one in said)
+    assert not any("node shared" in one or "node_shared:" in one for one in said)
 
 
 def test_each_node_and_kind_has_a_panel_and_unheld_gpus_too(tmp_path: Path) -> None:
@@ -259,11 +276,15 @@ def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: P
     name = make_spec()["configuration"]
     first = figure_module.draw_pages(tmp_path, name, [1, 2], {"2": "no"})
     folder = tmp_path / "figures" / "runs" / name
-    assert sorted(first) == sorted(folder / f"{r}.{s}" for r in (1, 2) for s in ("pdf", "png"))
+    assert sorted(first) == sorted(
+        folder / f"{r}.{s}" for r in (1, 2) for s in ("pdf", "svg", "png")
+    )
     before = [path.read_bytes() for path in first]
     figure_module.draw_pages(tmp_path, name, [1, 2], {"2": "no"})
     assert [path.read_bytes() for path in first] == before
-    assert [path.name for path in sorted(folder.iterdir())] == ["1.pdf", "1.png", "2.pdf", "2.png"]
+    assert [path.name for path in sorted(folder.iterdir())] == [
+        f"{repeat}.{suffix}" for repeat in (1, 2) for suffix in ("pdf", "png", "svg")
+    ]
 
 
 @pytest.mark.parametrize("damaged", [b"no Parquet", None])
@@ -277,3 +298,21 @@ def test_a_damaged_or_missing_file_of_the_run_is_named(
     with pytest.raises(InputError) as caught:
         read_page(files.results, files.configuration, files.repeat, None)
     assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+
+
+def test_reasons_that_are_no_object_are_refused_in_one_line(tmp_path: Path) -> None:
+    name = made(tmp_path, seconds(10)).configuration
+    with pytest.raises(InputError, match=r"--excluded: is \['x'\]; expected a JSON object"):
+        figure_module.draw_pages(tmp_path, name, [1], ["x"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lost", ["events.parquet", "traces"])
+def test_a_missing_or_damaged_file_is_named(tmp_path: Path, lost: str) -> None:
+    files = made(tmp_path, seconds(10))
+    path = files.traces if lost == "traces" else files.folder / lost
+    path.write_bytes(b"PAR1 no more")
+    with pytest.raises(InputError, match=path.name):
+        page_of(files)
+    path.unlink()
+    with pytest.raises(InputError, match=path.name):
+        page_of(files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,19 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
 from scalewatt.figures.blocks import paler
-from scalewatt.figures.words import counted, origin_phrase
-from scalewatt.files import atomic_path
-from scalewatt.results.run_page_table import BINS, Band, RunPage, Segment, Span, Trace, read_page
+from scalewatt.figures.words import KIND_WORDS, counted, origin_phrase
+from scalewatt.results.flag_words import FLAG_WORDS
+from scalewatt.results.run_page_table import (
+    BINS,
+    Band,
+    RunPage,
+    Segment,
+    Span,
+    Trace,
+    read_pages,
+)
 
-KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "Memory", "unused_gpu": "GPUs not held"}
+PANEL_WORDS = KIND_WORDS | {"ram": "Memory", "unused_gpu": "GPUs not held"}
 STAGES: dict[str, tuple[str, str]] = {
     "startup": ("#b0b0b0", ""),
     "stage_data": ("#8a1f4e", "xxx"),
@@ -34,10 +42,6 @@ STAGES: dict[str, tuple[str, str]] = {
 """Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
 TINT = 0.82
 MOST_FLAGS = 8
-_METADATA: dict[str, dict[str, Any]] = {
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    "png": {"Software": None},
-}
 # Where a run's page has its small words: its panels are lower than those of other figures.
 _SMALL = 6.0
 
@@ -45,24 +49,20 @@ _SMALL = 6.0
 def draw_pages(
     results: Path, configuration: str, repeats: Sequence[int], excluded: Mapping[str, str]
 ) -> list[Path]:
-    """Write figures/runs/<configuration>/<repeat>.pdf and .png below `results`, for each repeat.
+    """What `scalewatt run-pages` does; `excluded`: why repeats (as text) are left out elsewhere."""
+    return save_pages(read_pages(results, configuration, repeats, excluded), results)
 
-    `excluded`: why repeats (as text) are left out of everything else.
-    """
-    written = []
-    for repeat in repeats:
-        page = read_page(results, configuration, repeat, excluded.get(str(repeat)))
-        stem = results / "figures" / "runs" / configuration / str(repeat)
-        with style.applied():
-            figure = draw(page)
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")
-            for suffix, metadata in _METADATA.items():
-                path = stem.with_name(f"{stem.name}.{suffix}")
-                with atomic_path(path) as temporary:
-                    figure.savefig(temporary, format=suffix, metadata=metadata)
-                written.append(path)
-    return written
+
+def save_pages(pages: Iterable[RunPage], results: Path) -> list[Path]:
+    """Write figures/runs/<configuration>/<repeat>.pdf, .svg and .png below `results` for each page."""
+    folder = results / "figures" / "runs"
+    return [
+        path
+        for page in pages
+        for path in style.save(
+            draw(page), folder / page.row["configuration"] / str(page.row["repeat"])
+        )
+    ]
 
 
 def draw(page: RunPage) -> Figure:
@@ -117,14 +117,7 @@ def energy_words(row: Mapping[str, Any]) -> str:
 
 def note_sentences(page: RunPage) -> list[str]:
     """What is shown, waiting between segments, discarded energy, and the flags in words."""
-    thinned = any(len(trace.time_s) == 2 * BINS for trace in page.traces)
-    sentences = [
-        "Band: least to greatest power of a device; line: mean of the devices."
-        if page.bands
-        else "Strokes reach from the least to the greatest sample of their place."
-        if thinned
-        else "Every sample; gaps are gaps."
-    ]
+    sentences = [_shown_sentence(page)]
     waited = sum(one.waited_s for one in page.segments)
     if len(page.segments) > 1:
         sentences.append(
@@ -135,15 +128,27 @@ def note_sentences(page: RunPage) -> list[str]:
     if lost:
         sentences.append(f"{_energy(lost)} of it were discarded: that work was done again.")
     flags = json.loads(page.row["flags"])
-    said = [
-        f"{one['code'].replace('_', ' ')}: {one['device'] + ': ' if one['device'] else ''}{one['detail']}"
-        for one in flags
-        if one["code"] != "absent"
-    ]
+    said = [_flag_sentence(one) for one in flags if one["code"] != "absent"]
     sentences += said[:MOST_FLAGS]
     if len(said) > MOST_FLAGS:
         sentences.append(f"… and {len(said) - MOST_FLAGS} more flags, in the energy table.")
     return sentences if said else [*sentences, "No flags."]
+
+
+def _shown_sentence(page: RunPage) -> str:
+    """What lines and bands stand for, and what cannot be seen in them."""
+    if page.place_s is None:
+        return "Every sample; gaps are gaps."
+    unseen = f"Gaps shorter than {_duration(page.place_s)} are not seen."
+    if page.bands:
+        return f"Band: least to greatest power of a device; line: mean of the devices. {unseen}"
+    return f"Strokes reach from the least to the greatest sample of their place. {unseen}"
+
+
+def _flag_sentence(one: Mapping[str, str]) -> str:
+    words = FLAG_WORDS.get(one["code"], one["code"].replace("_", " "))
+    device = f" ({one['device']})" if one["device"] else ""
+    return f"{words[:1].upper()}{words[1:]}{device}: {one['detail']}"
 
 
 def visible_spans(spans: Sequence[Span], length_s: float) -> list[Span]:
@@ -180,14 +185,14 @@ def _panels(page: RunPage) -> list[tuple[str, Lines]]:
     if page.bands:
         nodes = len(page.nodes)
         return [
-            (f"{KIND_WORDS[one.device_kind]}\n({one.devices} on {nodes} nodes)", one)
+            (f"{PANEL_WORDS[one.device_kind]}\n({one.devices} on {nodes} nodes)", one)
             for one in page.bands
         ]
     groups: dict[tuple[str, str], list[Trace]] = {}
     for trace in page.traces:
         groups.setdefault(trace.device[:2], []).append(trace)
     return [
-        (KIND_WORDS[kind] + (f"\n{node}" if len(page.nodes) > 1 else ""), found)
+        (PANEL_WORDS[kind] + (f"\n{node}" if len(page.nodes) > 1 else ""), found)
         for (node, kind), found in groups.items()
     ]
 

@@ -7,7 +7,7 @@ and holds the extremes of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from scalewatt.energy.node import UNUSED_GPU
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.samples import DEVICE_KINDS, Floats
+from scalewatt.errors import InputError
 from scalewatt.results.checked import opened_parquet, read_checked
 from scalewatt.results.derived import Facility
 from scalewatt.results.runs import RunFiles, run_row
@@ -88,6 +89,20 @@ class RunPage:
     spans: tuple[Span, ...]
     traces: tuple[Trace, ...]
     bands: tuple[Band, ...]
+    place_s: float | None
+    """Length of the places that samples were put together in; None where each of them is there."""
+
+
+def read_pages(
+    results: Path, configuration: str, repeats: Iterable[int], excluded: Mapping[str, str]
+) -> Iterator[RunPage]:
+    """The pages of a configuration's runs; `excluded`: why repeats (as text) are left out elsewhere."""
+    if not isinstance(excluded, Mapping):
+        raise InputError(
+            f"--excluded: is {excluded!r}; expected a JSON object of repeats and reasons"
+        )
+    for repeat in repeats:
+        yield read_page(results, configuration, repeat, excluded.get(str(repeat)))
 
 
 def read_page(results: Path, configuration: str, repeat: int, excluded: str | None) -> RunPage:
@@ -99,19 +114,22 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
     segments = _segments(recorded.spans, events)
     length = segments[-1].end_s if segments else 0.0
     few = len(recorded.nodes) <= MOST_NODES
-    whole = length / BINS < 3 * recorded.period_s
-    if few and whole:
+    traces: tuple[Trace, ...] = ()
+    bands: tuple[Band, ...] = ()
+    place_s: float | None = None
+    if few and length / BINS < 3 * recorded.period_s:
         traces = _whole_traces(files.traces, segments)
     elif few:
+        place_s = length / BINS
         binned = _binned(files.traces, segments, length, BINS, lambda device: device)
         traces = tuple(
             _thinned(device, bins) for device, bins in sorted(binned.items(), key=_order)
         )
     else:
-        traces = ()
-    count = int(min(BINS, max(1.0, length / (2 * recorded.period_s or 1.0))))
-    bands = () if few else _bands(files.traces, segments, length, count)
-    return RunPage(row, recorded.nodes, segments, _spans(segments, events), traces, bands)
+        count = int(min(BINS, max(1.0, length / (2 * recorded.period_s or 1.0))))
+        place_s = length / count
+        bands = _bands(files.traces, segments, length, count)
+    return RunPage(row, recorded.nodes, segments, _spans(segments, events), traces, bands, place_s)
 
 
 # --- when -----------------------------------------------------------------------------------------
