@@ -162,6 +162,7 @@ def test_missing_columns_are_named(tmp_path: Path, name: str, rows: int) -> None
     path = written(tmp_path / name, *[row] * rows, schema=pa.schema(fields))
     said = refusal(path)
     assert said.startswith("lacks the columns repeat, energy_kwh; it has energy_kw")
+    assert "did you mean 'energy_kwh'?" in said
 
 
 @BOTH
@@ -172,7 +173,6 @@ def test_of_many_missing_columns_the_first_are_named_and_all_are_counted(
     said = refusal(path)
     first = ", ".join(RUNS.names[1:4])
     assert said.startswith(f"lacks the columns {first}, … ({len(RUNS.names) - 1} columns); ")
-    assert "did you mean 'energy_kwh'?" in said
 
 
 def test_a_line_with_too_few_cells_is_named(tmp_path: Path) -> None:

@@ -746,6 +746,11 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"metric": "good"}, ['metric: "good"', "number"]),
     ({"metric": float("nan")}, ["metric: NaN", "number"]),
     ({"model": "mine"}, ["missing key 'metric_name'"]),
+    ({"metric": 124.5}, ["metric is 124.5, but top1_error_percent is 0 to 100"]),
+    (
+        {"metric": -1.0, "metric_name": "z500_rmse_m2_s2"},
+        ["metric is -1, but z500_rmse_m2_s2 is 0 or more"],
+    ),
     ({"metric_name": "Top 1"}, ["metric_name", '"Top 1"', "lower-case"]),
     ({"model": "fourcastnet"}, ["phase", "allowed: pretrain, finetune"]),
     ({"phase": "finetune"}, ["phase: 'finetune' of resnet50", "allowed: train"]),

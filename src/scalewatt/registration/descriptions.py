@@ -13,6 +13,7 @@ from scalewatt.campaign.registered import OTHER_PROTOCOL, Point
 from scalewatt.campaign.validation import check, one_of, read_yaml, schema
 from scalewatt.errors import InputError
 from scalewatt.registration.tables import shared_rows, table_rows
+from scalewatt.results.checked import check_metric
 from scalewatt.results.metric_words import METRIC_OF_MODEL
 
 _POINT_KEYS = ("gpus", "precision", "variant")
@@ -140,6 +141,7 @@ def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
             f"{where}: missing key 'metric_name', which says what the metric is; allowed: a name with "
             "its unit, such as top1_error_percent"
         )
+    check_metric(f"{where}: metric", values.get("metric"), metric_name or "")
     entry = {"model": model, "device": values["device"]}
     if phase != "train":
         entry["phase"] = phase
