@@ -199,7 +199,7 @@ def steeper_on_h100(evidence: Evidence) -> Outcome:
         for device, of_device in groups.items()
     }
     ratio, what = over(slopes["h100"], slopes["a100"]), f"Slope of h100 over a100{scope}"
-    steeper = [("", band(what, ratio, STEEPER, None)), ("", sign(what, ratio, rises=True))]
+    steeper = [("", band(what, ratio, STEEPER, None)), ("", sign("That ratio", ratio, rises=True))]
     return all_of([*steeper, *parts])
 
 
