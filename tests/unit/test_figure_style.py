@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from itertools import combinations
@@ -33,10 +34,10 @@ def with_options(table: pa.Table, schema: pa.Schema, **options: Any) -> pa.Table
 
 
 @cache
-def drawn(number: int, width_mm: int, small: bool = False) -> Any:
-    """The figure of the paper's or the demo's size, laid out, with the box of every text that is seen."""
+def drawn(number: int, width_mm: int) -> Any:
+    """The figure of the paper's size, laid out, with the box of every text that is seen."""
     schema = {1: OVERVIEW, 5: POWER}.get(number, POINTS)
-    table = with_options(any_table(number, small), schema, width_mm=width_mm)
+    table = with_options(any_table(number), schema, width_mm=width_mm)
     figure = import_module(f"scalewatt.figures.figure{number}").draw(table)
     canvas = FigureCanvasAgg(figure)
     with style.applied(width_mm):
@@ -147,12 +148,19 @@ def test_every_text_is_on_the_page_and_at_least_6_points(number: int, width: int
         assert box.y0 > -1 and box.y1 < figure.bbox.height + 1, text.get_text()
 
 
-@pytest.mark.parametrize("number", [2, 6])
-def test_a_legend_of_short_words_is_on_the_page(number: int) -> None:
-    figure, _ = drawn(number, 88, small=True)
-    for legend in figure.legends:
-        box = legend.get_window_extent()
-        assert box.x0 > -1 and box.x1 < figure.bbox.width + 1
+@pytest.mark.parametrize("label", ["GBS 8", "GBS 128", "GBS 8192"])
+def test_a_legend_of_short_words_is_on_the_page(label: str) -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = [
+        row | {"label": row["label"].replace("GBS 8192", label)}
+        for row in curve_table(2, small=True).to_pylist()
+    ]
+    figure = draw(as_table(rows, POINTS, figure=2, options={"width_mm": 88}))
+    with style.applied(88):
+        FigureCanvasAgg(figure).draw()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 > -1 and box.x1 < figure.bbox.width + 1
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -271,6 +279,35 @@ def test_single_series_among_repeated_ones_are_ringed_as_the_note_says() -> None
         (own,) = [r for r in axes.lines if r.get_gid() == f"points-{panel}-{single}-measured"]
         assert len(rings) == 1
         assert rings[0].get_xydata().tolist() == own.get_xydata().tolist()
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "said"),
+    [
+        ({1: 1, 64: 3}, {64: 1}, ["Ringed: single runs.", "Published points are single runs."]),
+        ({1: 1, 64: 1}, {64: 3}, ["This campaign's points are single runs."]),
+        ({1: 3, 64: 3}, {1: 1, 64: 3}, ["Published single runs are not marked."]),
+        ({1: 1, 64: 1}, {64: 1}, ["No error bars: each point is a single run."]),
+        ({1: 3, 64: 3}, {64: 3}, []),
+    ],
+)
+def test_the_note_tells_single_runs_of_the_campaign_from_published_ones(
+    own: dict[int, int], theirs: dict[int, int], said: list[str]
+) -> None:
+    from scalewatt.figures.figure2 import draw
+
+    rows = [row for row in curve_table(2).to_pylist() if row["series"] == "resnet50-full-lbs256"]
+    ours = [row | {"n_repeats": own[row["gpus"]]} for row in rows if row["gpus"] in own]
+    published = [
+        row | {"n_repeats": theirs[row["gpus"]], "energy_origin": "published"}
+        for row in rows
+        if row["gpus"] in theirs
+    ]
+    figure = draw(as_table(ours + published, POINTS, figure=2))
+    found = re.findall(r"[^.]*single runs?[^.]*\.", words(figure))
+    assert [sentence.strip() for sentence in found] == said
+    rings = [line for line in figure.axes[1].lines if line.get_gid() == "single-runs"]
+    assert len(rings) == (said[:1] == ["Ringed: single runs."])
 
 
 def with_bar(low: float, high: float) -> Any:

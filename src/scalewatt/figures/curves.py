@@ -72,7 +72,7 @@ class _Context:
     places: dict[str, list[float]]
     """Where the points of all panels are on each quantity of an x axis."""
     ringed: bool
-    """Whether single runs are marked, as others are means over repeats."""
+    """Whether single runs are marked, as others of the campaign are means over repeats."""
 
     def quantity(self, name: str, values: Sequence[float]) -> Quantity:
         """The quantity in column `name` in units that suit its values."""
@@ -138,7 +138,7 @@ def _context(table: pa.Table, rows: Sequence[Row], panel_mm: float, dense: bool)
         places={
             n: [p["x"] for p in points if p["x_name"] == n] for n in {p["x_name"] for p in points}
         },
-        ringed=len({is_single(p) for p in points}) == 2,
+        ringed=len({is_single(p) for p in points if not _is_published(p)}) == 2,
     )
 
 
@@ -185,7 +185,7 @@ def _lines(rows: Sequence[Row]) -> dict[str | None, list[Row]]:
     for row, origin in zip(rows, drawn_origins(rows), strict=True):
         if has_value(row):
             found.setdefault(origin, []).append(row)
-    gaps = [row for row in rows if not has_value(row) and row["energy_origin"] != "published"]
+    gaps = [row for row in rows if not has_value(row) and not _is_published(row)]
     for origin, points in found.items():
         if points and origin != "published":
             first, last = min(p["gpus"] for p in points), max(p["gpus"] for p in points)
@@ -203,7 +203,7 @@ def _draw_line(
     context: _Context,
 ) -> Line2D:
     """One series of one origin: its line with markers, error bars, and rings around single runs."""
-    if rows[0]["energy_origin"] == "published":
+    if _is_published(rows[0]):
         look = look | {
             "markersize": look["markersize"] * style.preset(context.options.width_mm).scale
         }
@@ -228,9 +228,13 @@ def _draw_line(
             capthick=0.8,
             zorder=2,
         )
-    if context.ringed:
+    if context.ringed and not _is_published(rows[0]):
         _draw_rings(axes, [(x[i], y[i]) for i, p in enumerate(rows) if is_single(p)], look)
     return line
+
+
+def _is_published(point: Row) -> bool:
+    return bool(point["energy_origin"] == "published")
 
 
 def _exact(point: Row) -> bool:
@@ -322,7 +326,17 @@ def _bar_sentence(rows: Sequence[Row], context: _Context, cut: Sequence[str]) ->
     said += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
     singles = sum(map(is_single, points))
     sentence = bar_sentence(kind, len(points), singles, len(points) - len(bare), said)
-    return sentence + (" Ringed: single runs." if context.ringed else "")
+    return sentence + (_single_sentences(points, context) if singles < len(points) else "")
+
+
+def _single_sentences(points: Sequence[Row], context: _Context) -> str:
+    """Which points are single runs, where others are means over repeats."""
+    own = {is_single(p) for p in points if not _is_published(p)}
+    theirs = {is_single(p) for p in points if _is_published(p)}
+    said = " Ringed: single runs." if context.ringed else ""
+    said += " This campaign's points are single runs." if own == {True} else ""
+    said += " Published points are single runs." if theirs == {True} else ""
+    return said + (" Published single runs are not marked." if len(theirs) == 2 else "")
 
 
 def _panels(letters: Iterable[str]) -> str:
@@ -334,7 +348,7 @@ def _shared_sentence(rows: Sequence[Row]) -> str:
     """Whether markers cover each other, as series have a configuration in common."""
     owners: dict[str, set[str]] = {}
     for row in rows:
-        if has_value(row) and row["energy_origin"] != "published":
+        if has_value(row) and not _is_published(row):
             owners.setdefault(row["configuration"], set()).add(row["series"])
     if all(len(series) == 1 for series in owners.values()):
         return ""

@@ -21,6 +21,7 @@ from scalewatt.figures.words import (
     goal_sentence,
     metric_words,
     missing_sentence,
+    no_energy_sentence,
     nothing_sentence,
     origin_sentence,
 )
@@ -315,6 +316,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         if any(row["loader"] == NO_ERROR for row in rows)
         else "",
         goal_sentence(blocks_of(rows)),
+        no_energy_sentence(stored, rows),
         missing_sentence(stored.get("missing", [])),
         excluded_sentence(stored.get("excluded", [])),
         *stored.get("notes", []),
