@@ -24,9 +24,6 @@ from scipy import stats
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.claims import (
     fits,
-    fourcastnet_results,
-    fourcastnet_table1,
-    power_factors,
     rules,
     uncertain,
 )
@@ -185,20 +182,6 @@ def test_a_band_is_the_claims_value_and_tolerance(
 def test_a_claim_without_a_number_has_no_band(value: str, tolerance: str) -> None:
     with pytest.raises(InputError, match="A01"):
         around(replace(CLAIMS[0], value=value, tolerance=tolerance))
-
-
-def test_the_papers_numbers_in_the_checks_are_those_of_the_claims() -> None:
-    of_id = {claim.id: claim for claim in CLAIMS}
-
-    def said(id_: str) -> list[float]:
-        return [float(one) for one in re.findall(r"\d+(?:\.\d+)?", of_id[id_].value)]
-
-    for id_, of_table in fourcastnet_table1.ROWS.items():
-        assert said(id_) == list(of_table[4:])
-    for id_, interval in (power_factors.POINTS | power_factors.MEANS).items():
-        assert said(id_) == list(interval[2:4])
-    for id_, (_, value) in fourcastnet_results.PROBE.items():
-        assert said(id_)[0] == value
 
 
 # --- lines and modes ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.lines import each, known, numbers, whole_nodes
+from scalewatt.claims.lines import each, known, numbers, whole_nodes, with_ram
 from scalewatt.claims.model import (
     NOT_REPRODUCED,
     REPRODUCED,
@@ -45,8 +45,6 @@ RESNET = ("resnet50", "train", "a100")
 RAM_SHARE = 0.06
 RAM_SHARE_TOLERANCE = 0.01
 POINTS_PER_COEFFICIENT = 2
-SENSED = ("measured", "published")
-"""Origins of energy that say something of RAM."""
 
 
 def linear_in_gpu_hours(evidence: Evidence) -> Callable[[Line], Outcome]:
@@ -204,12 +202,7 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
 
 @check("B03")
 def _ram_share(evidence: Evidence) -> Outcome:
-    points = [p for p in evidence.points if p.mean("ram_energy_share") is not None]
-    sensed = [p for p in points if p.origin in SENSED]
-    own = [p for p in sensed if p.device == "a100"] or sensed
-    if not own:
-        rest = " (an estimate has it from the cluster file)" if points else ""
-        raise NotTestable(f"No finished run measured the energy of its RAM{rest}.")
+    own = with_ram(evidence)
     worst = max(own, key=lambda p: p.mean("ram_energy_share") or 0)
     outcome = band(
         f"the largest share of RAM in {len(own)} configurations ({worst.id})",

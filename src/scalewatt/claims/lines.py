@@ -13,6 +13,9 @@ from scalewatt.claims.rules import all_of, attempt, combine, enough
 from scalewatt.claims.uncertain import Number, over, quantity
 from scalewatt.claims.words import word
 
+SENSED = ("measured", "published")
+"""Origins of energy that say something of RAM."""
+
 
 def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequence[Point]:
     """At least `least` points of a line that know these quantities, with n ≥ `at_least`.
@@ -152,3 +155,24 @@ def per_sample(point: Point) -> Number:
     return over(
         quantity(point, "energy_kwh"), Number(float(samples_of(point)), 0.0, 0.0), factor=1000
     )
+
+
+def with_ram(evidence: Evidence, least: int = 1) -> list[Point]:
+    """Points from `least` GPUs on with a measured (or published) share of RAM, on A100 if any.
+
+    An estimate from rated powers says nothing of a share. NotTestable where there are none.
+    """
+    known = [
+        point
+        for point in evidence.points
+        if point.gpus >= least and point.mean("ram_energy_share") is not None
+    ]
+    sensed = [point for point in known if point.origin in SENSED]
+    if not sensed:
+        origins = ", ".join(sorted({str(point.origin) for point in known}))
+        rest = f"; it is {origins} where there is one" if known else ""
+        raise NotTestable(
+            f"No finished run at {least} GPUs or more has measured energy of RAM (it needs the sensor "
+            f"of an Intel CPU){rest}."
+        )
+    return [point for point in sensed if point.device == "a100"] or sensed

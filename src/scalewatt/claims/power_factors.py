@@ -7,8 +7,7 @@ from functools import partial
 
 from scalewatt.claims.evidence import PAPER_DEVICES, Evidence, Point, Row, unlike_paper
 from scalewatt.claims.fourcastnet_points import PROBE_EPOCHS
-from scalewatt.claims.general_energy import SENSED
-from scalewatt.claims.lines import like
+from scalewatt.claims.lines import like, with_ram
 from scalewatt.claims.model import NotTestable, Outcome, check
 from scalewatt.claims.origins import look_at
 from scalewatt.claims.power_rules import BOUNDS, all_within
@@ -88,27 +87,6 @@ def _nothing(evidence: Evidence, model: str, device: str, least: int) -> str:
     there = [p for p in evidence.points if (p.model, p.device) == (model, device) and _unlike(p)]
     other = f": {there[0].id} has {', '.join(_unlike(there[0]))}" if there else ""
     return f"No finished run of {model} on {device}{at} as in the paper with a known energy{other}."
-
-
-def with_ram(evidence: Evidence, least: int = 1) -> list[Point]:
-    """Points from `least` GPUs on with a measured (or published) share of RAM, on A100 if any.
-
-    An estimate from rated powers says nothing of a share. NotTestable where there are none.
-    """
-    known = [
-        point
-        for point in evidence.points
-        if point.gpus >= least and point.mean("ram_energy_share") is not None
-    ]
-    sensed = [point for point in known if point.origin in SENSED]
-    if not sensed:
-        origins = ", ".join(sorted({str(point.origin) for point in known}))
-        rest = f"; it is {origins} where there is one" if known else ""
-        raise NotTestable(
-            f"No finished run at {least} GPUs or more has measured energy of RAM (it needs the sensor "
-            f"of an Intel CPU){rest}."
-        )
-    return [point for point in sensed if point.device == "a100"] or sensed
 
 
 @check("K06")
