@@ -506,10 +506,13 @@ def test_a_series_without_any_run_is_named_where_others_have_some() -> None:
         | {"points": [{"configuration": f"{n}{gpus}", "gpus": gpus} for gpus in (1, 2)]}
         for n in ("a", "b", "c")
     ]
-    definition = {"figure": "figure6", "series": series}
+    left_out = [{"configuration": "b1", "repeat": 1, "reason": "why"}]
+    definition = {"figure": "figure6", "series": series, "excluded": left_out}
     row = {"configuration": "a2", "excluded": None, "protocol": "paper"}
-    said = "Series without a run (not finished, or excluded): B; C."
-    assert notes(definition, [row, row | {"configuration": "b1", "excluded": "why"}]) == [said]
+    assert notes(definition, [row]) == [
+        "Empty series (no run has finished; with results_only none is started): C.",
+        "Empty series (all finished runs are excluded): B.",
+    ]
     assert notes(definition, []) == []
 
 

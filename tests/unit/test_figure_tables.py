@@ -238,7 +238,7 @@ def test_empty_series_of_one_label_are_told_apart() -> None:
         for name in ("full", "scaled")
     ]
     (note,) = notes(said, [{"configuration": "c1", "excluded": None}])
-    assert "LBS 256 (full); LBS 256 (scaled)" in note
+    assert note.endswith("none is started): LBS 256 (full); LBS 256 (scaled).")
 
 
 # --- figure 1 -----------------------------------------------------------------------------------

@@ -39,14 +39,21 @@ def _empty_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
     present = {row["configuration"] for row in rows if row["excluded"] is None}
     if definition.get("figure") not in PANELS or not present:
         return []
-    labels = [
-        label
-        for label, series in _labelled(definition["series"])
-        if not any(point["configuration"] in present for point in series["points"])
-    ]
-    return (
-        [f"Series without a run (not finished, or excluded): {_listed(labels)}."] if labels else []
-    )
+    excluded = {one["configuration"] for one in definition.get("excluded", [])}
+    unfinished: list[str] = []
+    left_out: list[str] = []
+    for label, series in _labelled(definition["series"]):
+        shown = {point["configuration"] for point in series["points"]}
+        if not shown & present:
+            (left_out if shown & excluded else unfinished).append(label)
+    said = []
+    if unfinished:
+        # Without results_only a table waits for all of its configurations.
+        why = "no run has finished; with results_only none is started"
+        said.append(f"Empty series ({why}): {_listed(unfinished)}.")
+    if left_out:
+        said.append(f"Empty series (all finished runs are excluded): {_listed(left_out)}.")
+    return said
 
 
 def _has_speedup(definition: Row) -> bool:
