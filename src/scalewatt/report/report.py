@@ -131,11 +131,11 @@ def _commands(
         elif name in ("scaling", "comparisons", "configurations", "runs"):
             rows.append((part.heading, name, f"tables/{name}.csv, .parquet", "tables"))
     if has_claims:
-        rows.append(("Claims", "claims", "tables/claims.csv, .md, .json", "claims"))
+        rows.append(("Claims", "claims", "tables/claims.csv, .md, .json, .parquet", "claims"))
     if has_idle:
         rows.append(("Idle powers", "quality", "tables/idle.csv, .parquet", "idle_probe"))
     pages = "figures/runs/<configuration>/<repeat>.pdf, .png"
-    rows.append(("A page for each run: power of every device", "runs", pages, "run_pages"))
+    rows.append(("A page for each run", "runs", pages, "run_pages"))
     rows.append(("This page", "summary", "report.html", "report"))
     own = "snakemake-report.html"
     rows.append(("Snakemake's own report", "", own, f"all --report {own}"))
