@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace
@@ -54,7 +56,7 @@ def test_every_run_has_a_page(finished: Workspace) -> None:
     runs = [path.relative_to(results / "runs") for path in (results / "runs").glob("*/*")]
     assert len(runs) > 5
     for run in runs:
-        for suffix in ("pdf", "png"):
+        for suffix in ("pdf", "svg", "png"):
             assert (results / "figures" / "runs" / f"{run}.{suffix}").stat().st_size > 0
     assert finished.jobs("run_pages") == {}
 
@@ -66,6 +68,12 @@ def test_a_change_of_one_figures_module_draws_that_figure_alone(drawn: Workspace
     drawn.done("pareto")
 
 
+def test_a_change_of_what_makes_a_pages_title_draws_the_pages_again(drawn: Workspace) -> None:
+    module = drawn.path / "src" / "scalewatt" / "results" / "runs.py"
+    module.write_text(module.read_text() + "\n# changed\n")
+    assert any(rule.startswith("pages_of_runs") for rule in drawn.jobs("run_pages"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_that_the_campaign_does_not_name_is_refused_with_what_to_add(
     finished: Workspace, name: str
@@ -74,3 +82,18 @@ def test_a_figure_that_the_campaign_does_not_name_is_refused_with_what_to_add(
     assert code == 1
     assert f"has no key 'figures.{name}'" in output
     assert f"{name}: {{series: [images-full, images-scaled]}}" in output
+
+
+def test_a_figure_of_the_paper_that_the_campaign_does_not_name_is_refused_the_same_way(
+    finished: Workspace, tmp_path: Path
+) -> None:
+    workspace = finished.copy(tmp_path / "project")
+    file = workspace.path / "campaigns" / "tiny.yaml"
+    lines = [
+        line for line in file.read_text().splitlines() if not line.lstrip().startswith("figure5:")
+    ]
+    file.write_text("\n".join(lines) + "\n")
+    code, output = workspace.snakemake("figure5")
+    assert code == 1
+    assert "has no key 'figures.figure5'" in output
+    assert "figure5: {points: [{series: images-full, gpus: 1}]}" in output

@@ -47,6 +47,7 @@ def test_all_of_a_campaign_with_variants_makes_them(planned: Workspace) -> None:
     jobs = planned.jobs("all")
     assert {rule: jobs.get(rule) for rule in FILES} == FILES
     assert jobs["train"] == 3
+    assert planned.jobs("figures")["draw_variants"] == 1
 
 
 def test_variants_are_trained_compared_and_drawn(planned: Workspace) -> None:

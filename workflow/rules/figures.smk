@@ -9,7 +9,7 @@ NUMBERS = [n for n in range(1, 8) if f"figure{n}" in CAMPAIGN.figures]
 # What all figures share; a change of it redraws them all.
 DRAWING = [
     f"src/scalewatt/figures/{name}.py"
-    for name in ("style", "curves", "points", "words")
+    for name in ("style", "curves", "legends", "points", "words")
 ]
 
 
@@ -47,17 +47,21 @@ for number in NUMBERS:
         shell:
             "scalewatt figure {params.number} --table {input.table:q} --out {params.stem:q}"
 
+
+for number in range(1, 8):
+
     rule:
         name:
             f"figure{number}"
         input:
-            figure_files(number),
+            where_named(f"figure{number}", figure_files(number)),
 
 
 rule figures:
     input:
         [figure_files(number) for number in NUMBERS],
         MORE_FIGURES,
+        VARIANTS_FIGURE if VARIANTS else [],
 
 
 rule report:
@@ -69,8 +73,7 @@ rule report:
         tables=rules.tables.input,
         table1=rules.table1.input,
         figures=rules.figures.input,
-        variants=VARIANTS,
-        more=MORE_FIGURES,
+        variants=VARIANTS_TABLE if VARIANTS else [],
         claims=CLAIMS,
         code=code_of("report"),
     output:

@@ -10,6 +10,15 @@ MORE = [
 ]
 
 
+def drawn_with(name):
+    """The modules that draw a figure besides its own."""
+    own = ["breakdown_words"] if name == "breakdown" else []
+    return [
+        f"src/scalewatt/figures/{module}.py"
+        for module in ("style", "points", "legends", "words", "blocks", *own)
+    ]
+
+
 def more_files(name):
     return multiext(f"{RESULTS}/figures/{name}", ".svg", ".pdf", ".png", ".csv")
 
@@ -54,10 +63,7 @@ for name in MORE:
         input:
             table=f"{RESULTS}/tables/{name}.parquet",
             module=f"src/scalewatt/figures/{name}.py",
-            shared=[
-                f"src/scalewatt/figures/{module}.py"
-                for module in ("style", "points", "words", "blocks")
-            ],
+            shared=drawn_with(name),
         output:
             report(
                 more_files(name)[0],
@@ -78,33 +84,42 @@ for name in MORE:
             "scalewatt figure {params.figure} --table {input.table:q} --out {params.stem:q}"
 
 
-def more_figure(name):
-    """Input of a named figure's target, which ends Snakemake where the campaign has none."""
+def example_of(name):
+    """An entry of the campaign that would define a figure."""
+    series = list(CAMPAIGN.series)[:2]
+    if name != "figure5":
+        return f"{name}: {{series: [{', '.join(series)}]}}"
+    gpus = next(iter(CAMPAIGN.series[series[0]].points))
+    return f"figure5: {{points: [{{series: {series[0]}, gpus: {gpus}}}]}}"
 
-    def files(wildcards):
-        if name not in MORE:
+
+def where_named(name, files):
+    """Input of a figure's target, which ends Snakemake where the campaign does not name the figure."""
+
+    def found(wildcards):
+        if name not in CAMPAIGN.figures:
             refuse(
                 f"{CAMPAIGN.path}: has no key 'figures.{name}', so there is nothing to draw; add for"
-                f" example {name}: {{series: [{', '.join(list(CAMPAIGN.series)[:2])}]}}"
+                f" example {example_of(name)}"
             )
-        return more_files(name)
+        return files
 
-    return files
+    return found
 
 
 rule breakdown:
     input:
-        more_figure("breakdown"),
+        where_named("breakdown", more_files("breakdown")),
 
 
 rule learning:
     input:
-        more_figure("learning"),
+        where_named("learning", more_files("learning")),
 
 
 rule pareto:
     input:
-        more_figure("pareto"),
+        where_named("pareto", more_files("pareto")),
 
 
 MORE_FIGURES = [path for name in MORE for path in more_files(name)]
@@ -127,7 +142,7 @@ def page_files(configuration, repeats):
     return [
         f"{RESULTS}/figures/runs/{configuration}/{repeat}.{suffix}"
         for repeat in repeats
-        for suffix in ("pdf", "png")
+        for suffix in ("pdf", "svg", "png")
     ]
 
 
@@ -150,7 +165,17 @@ for numbers, repeats in PAGE_RULES.items():
                 f"src/scalewatt/figures/{module}.py"
                 for module in ("style", "words", "blocks")
             ],
-            code="src/scalewatt/results/run_page_table.py",
+            # Power and stages, and what the title says of the run.
+            code=[
+                f"src/scalewatt/{module}.py"
+                for module in (
+                    "energy/totals",
+                    "results/derived",
+                    "results/flag_words",
+                    "results/run_page_table",
+                    "results/runs",
+                )
+            ],
         output:
             page_files("{configuration}", repeats),
         wildcard_constraints:
