@@ -26,11 +26,10 @@ from scalewatt.files import write_json
 from scalewatt.results.idle import (
     IDLE,
     device_rows,
-    idle_energies_j,
     probe_powers,
-    without_baseline,
     write_idle,
 )
+from scalewatt.results.idle_baseline import idle_energies_j, without_baseline
 from scalewatt.training.world import Ranks
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
@@ -354,6 +353,22 @@ def test_why_runs_have_no_idle_energy_is_said_by_device(tmp_path: Path) -> None:
 def test_probes_of_another_origin_than_the_runs_are_no_baseline(idle_table: Path) -> None:
     why = without_baseline(idle_table, [run_of("box")])
     assert "of another origin than the runs' energy" in why["box"]
+
+
+@pytest.mark.parametrize(
+    ("definition", "words"),
+    [
+        ([], "should be of type object"),
+        ({"campaign": "made", "devices": {"box": {"powers": NOTHING}}}, "missing key 'repeats'"),
+        (
+            {"campaign": "made", "devices": {"box": {"repeats": ["1"], "powers": NOTHING}}},
+            "integer",
+        ),
+    ],
+)
+def test_a_definition_that_is_none_is_refused(tmp_path: Path, definition: Any, words: str) -> None:
+    with pytest.raises(InputError, match=rf"^--definition.*{words}"):
+        write_idle(definition, tmp_path, tmp_path / "idle.parquet")
 
 
 def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from scalewatt.energy.stages import STAGES
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.results.checked import read_checked
-from scalewatt.results.idle import idle_energies_j
+from scalewatt.results.idle_baseline import idle_energies_j
 from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
 

@@ -12,7 +12,7 @@ from scalewatt.results.comparisons import comparison_rows
 from scalewatt.results.derived import Facility, with_model_energies
 from scalewatt.results.figure_tables import builder
 from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
-from scalewatt.results.idle import without_baseline
+from scalewatt.results.idle_baseline import without_baseline
 from scalewatt.results.metadata import METADATA_KEY as METADATA_KEY
 from scalewatt.results.metadata import with_metadata
 from scalewatt.results.notes import notes

@@ -24,7 +24,7 @@ from scalewatt.results.derived import (
     ratio,
     with_model_energies,
 )
-from scalewatt.results.idle import idle_energies_j
+from scalewatt.results.idle_baseline import idle_energies_j
 from scalewatt.results.schema import STEP_PHASES
 from scalewatt.training.history import HISTORY_SCHEMA
 

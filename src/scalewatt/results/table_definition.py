@@ -1,6 +1,6 @@
-"""What `scalewatt table --definition` may be: the part of a campaign that one table depends on.
+"""What `--definition` of `scalewatt table` and `scalewatt idle` may be: what a table depends on.
 
-`campaign.definitions` makes it; by hand it may be anything.
+The workflow makes it; by hand it may be anything.
 """
 
 from __future__ import annotations
@@ -66,6 +66,31 @@ _DEFINITION: dict[str, Any] = {
         "torch_devices": {"type": "array", "items": _TEXT},
     },
 }
+
+
+_IDLE: dict[str, Any] = {
+    "type": "object",
+    "required": ["campaign", "devices"],
+    "properties": {
+        "campaign": _TEXT,
+        "devices": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["repeats", "powers"],
+                "properties": {
+                    "repeats": {"type": "array", "items": _REPEAT},
+                    "powers": {"type": "object", "required": ["cpu", "gpu", "ram"]},
+                },
+            },
+        },
+    },
+}
+
+
+def check_idle_definition(definition: Any) -> None:
+    """InputError where it is no definition of the table of idle powers."""
+    check(definition, _IDLE, "--definition", _IDLE)
 
 
 def check_definition(definition: Any) -> None:
