@@ -2,8 +2,10 @@
 
     python benchmarks/figures.py [--rounds 3] [--folder FOLDER] [--json FILE]
 
-Makes results of the 175 runs (benchmarks/paper_results.py), then times whole commands: a dry run of the
-same target, which is Snakemake's own time; figure 2 from its table's absence to its files; all figures.
+Makes results of the 175 runs (benchmarks/paper_results.py), with an idle baseline, the energy of each
+epoch, and traces as long as the runs of figure 5. Then times whole commands: a dry run of the same
+target, which is Snakemake's own time; single figures from their tables' absence to their files (figure 2;
+figure 5, which reads traces; learning and breakdown, which read every run's energy); all figures.
 The ratio is that of a figure to its dry run. Ends with 1 where the median of one figure is more than
 10 s, or that of all more than 60 s.
 """
@@ -24,7 +26,9 @@ from pathlib import Path
 from dry_run import NEEDED, PROJECT
 from paper_results import make
 
-TARGETS_S = {"figure2": 10.0, "figures": 60.0}
+ONE_S, ALL_S = 10.0, 60.0
+TARGETS_S = dict.fromkeys(("figure2", "figure5", "learning", "breakdown"), ONE_S)
+TARGETS_S |= {"figures": ALL_S}
 TRACED = {
     "fourcastnet.pretrain-a100-n004-lbs0004-full",
     "fourcastnet.pretrain-a100-n016-lbs0001-full",
@@ -43,9 +47,19 @@ def workspace(folder: Path) -> Path:
             PROJECT / name, folder / name, **({"ignore": ignore} if copy is shutil.copytree else {})
         )
     shutil.copytree(PROJECT / "reference", folder / "reference")
+    campaign = folder / "config.yaml"
+    campaign.write_text(f"{campaign.read_text().rstrip()}\nidle_probe: {{repeats: 1}}\n")
     made = make(folder / "results" / "paper", TRACED)
     print(f"{made} finished runs", flush=True)
     return folder
+
+
+def remove_made(results: Path) -> None:
+    """Remove figures and tables, but for that of the idle probes, which are there in name only."""
+    shutil.rmtree(results / "figures", ignore_errors=True)
+    for path in (results / "tables").iterdir():
+        if path.stem != "idle":
+            path.unlink()
 
 
 def run_s(folder: Path, target: str, *options: str) -> float:
@@ -85,8 +99,7 @@ def main() -> int:
         folder = workspace(Path(temporary) / "project")
         for _ in range(arguments.rounds):
             for target in TARGETS_S:
-                for made in ("tables", "figures"):
-                    shutil.rmtree(folder / "results" / "paper" / made, ignore_errors=True)
+                remove_made(folder / "results" / "paper")
                 times.setdefault(f"{target} -n", []).append(run_s(folder, target, "-n"))
                 times.setdefault(target, []).append(run_s(folder, target))
     missed = False

@@ -6,12 +6,13 @@ Times and energies follow a simple rule with noise, and are called simulated eve
 from __future__ import annotations
 
 import zlib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.expand import load_campaign
@@ -24,7 +25,8 @@ from scalewatt.energy.tables import (
     SECOND_OPINIONS_SCHEMA,
     TRACES_SCHEMA,
 )
-from scalewatt.files import write_json, write_table
+from scalewatt.files import write_json, write_table, write_table_with_csv
+from scalewatt.results.idle import IDLE
 from scalewatt.training.history import history_table
 
 ROOT = Path(__file__).parents[1]
@@ -36,19 +38,47 @@ SHARES = {
     "validate": 0.08,
     "shutdown": 0.01,
 }
+OF_EPOCHS = ("train", "evaluate_train", "validate")
+"""The stages that each epoch goes through; the others come before and after all of them."""
 WATTS = {"gpu": 240.0, "cpu": 150.0, "ram": 25.0}
+IDLE_WATTS = {"gpu": 55.0, "cpu": 70.0, "ram": 12.0}
 DEVICES = {"gpu": 4, "cpu": 2, "ram": 2}
+LEAST_SAMPLES = 1_000_000
+"""Of a traced run: a sample a second of every device, and more where that is less than this."""
 
 
 def make(results: Path, traced: set[str]) -> int:
-    """Make all runs below `results`, power traces of `traced` configurations; how many there are."""
+    """Make all runs below `results`, power traces of `traced` configurations, and what idle probes
+    leave; how many runs there are. The campaign that draws it needs the key idle_probe."""
     cluster = load_cluster(ROOT / "profiles/horeka/cluster.yaml")
     campaign = load_campaign(ROOT / "config.yaml", cluster)
     runs = list(campaign.runs())
     for run in runs:
         spec = run_spec(campaign, run.configuration.id, run.repeat)
         _make_run(results, spec, run.configuration.id in traced)
+    _make_idle(results, sorted(campaign.devices()))
     return len(runs)
+
+
+def _make_idle(results: Path, devices: list[str]) -> None:
+    """A finished probe of each device, and after these their table, which is not to be made again."""
+    for device in devices:
+        (results / "idle" / device / "1" / "perun").mkdir(parents=True)
+        write_json(results / "idle" / device / "1" / "probe.json", {})
+    rows = []
+    for device in devices:
+        write_json(results / "idle" / f"{device}.json", {})
+        for kind in _kinds(device):
+            each = dict.fromkeys(IDLE.names) | {"campaign": results.name, "device": device}
+            each |= {"device_kind": kind, "devices": DEVICES[kind], "repeats": 1}
+            each |= {"mean_w": IDLE_WATTS[kind] * DEVICES[kind], "energy_origin": "simulated"}
+            each |= {"mean_per_device_w": IDLE_WATTS[kind], "coverage": 1.0, "flags": "[]"}
+            rows.append(each)
+    write_table_with_csv(pa.Table.from_pylist(rows, IDLE), results / "tables" / "idle.parquet")
+
+
+def _kinds(device: str) -> list[str]:
+    return [kind for kind in WATTS if not (kind == "ram" and device == "h100")]
 
 
 def _make_run(results: Path, spec: dict[str, Any], traced: bool) -> None:
@@ -80,27 +110,57 @@ def _make_run(results: Path, spec: dict[str, Any], traced: bool) -> None:
         },
     )
     # The accounting comes after the run, or Snakemake would do it again.
-    table = pa.Table.from_pylist(list(_energy(spec, seconds, noise)), ENERGY_SCHEMA)
+    energy = list(_energy(spec, seconds, noise))
     path = results / "energy" / name / f"{repeat}.parquet"
-    write_table(table, path)
+    write_table(pa.Table.from_pylist(energy, ENERGY_SCHEMA), path)
     beside = {
-        "epochs": EPOCHS_SCHEMA,
-        "conditions": CONDITIONS_SCHEMA,
-        "second-opinions": SECOND_OPINIONS_SCHEMA,
+        "epochs": pa.Table.from_pylist(_epoch_energy(spec, energy), EPOCHS_SCHEMA),
+        "conditions": CONDITIONS_SCHEMA.empty_table(),
+        "second-opinions": SECOND_OPINIONS_SCHEMA.empty_table(),
     }
-    for word, schema in beside.items():
-        write_table(schema.empty_table(), path.with_suffix(f".{word}.parquet"))
-    traces = _traces(spec, noise) if traced else TRACES_SCHEMA.empty_table()
-    write_table(traces, results / "traces" / name / f"{repeat}.parquet")
+    for word, table in beside.items():
+        write_table(table, path.with_suffix(f".{word}.parquet"))
+    if traced:
+        _write_traces(results / "traces" / name / f"{repeat}.parquet", spec, seconds, noise)
+    else:
+        write_table(TRACES_SCHEMA.empty_table(), results / "traces" / name / f"{repeat}.parquet")
+
+
+def _stages(spec: dict[str, Any]) -> list[tuple[str, int | None, float]]:
+    """Stage, epoch and share of the run's time, in order."""
+    found: list[tuple[str, int | None, float]] = [("startup", None, SHARES["startup"])]
+    for epoch in range(spec["epochs"]):
+        found += [(stage, epoch, SHARES[stage] / spec["epochs"]) for stage in OF_EPOCHS]
+    return [*found, ("shutdown", None, SHARES["shutdown"])]
 
 
 def _events(spec: dict[str, Any], seconds: float) -> pa.Table:
     rows, at_s = [], BEGIN.timestamp()
-    for stage, share in SHARES.items():
-        rows.append({"segment": 0, "stage": stage, "epoch": None, "start_s": at_s})
+    for stage, epoch, share in _stages(spec):
+        rows.append({"segment": 0, "stage": stage, "epoch": epoch, "start_s": at_s})
         at_s += share * seconds
         rows[-1]["end_s"] = at_s
     return pa.Table.from_pylist(rows, EVENTS_SCHEMA)
+
+
+def _epoch_energy(spec: dict[str, Any], energy: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The energy's rows by epoch, over all nodes."""
+    kinds = list(dict.fromkeys(row["device_kind"] for row in energy))
+    rows = []
+    for stage, epoch, share in _stages(spec):
+        for kind in kinds:
+            own = [r for r in energy if (r["device_kind"], r["stage"]) == (kind, stage)]
+            part = share / SHARES[stage]
+            rows.append(
+                {
+                    **{"configuration": spec["configuration"], "repeat": spec["repeat"]},
+                    **{"epoch": epoch, "stage": stage, "device_kind": kind},
+                    "node_s": part * sum(row["duration_s"] for row in own),
+                    "energy_j": part * sum(row["energy_j"] for row in own),
+                    "energy_origin": "simulated",
+                }
+            )
+    return rows
 
 
 def _epochs(
@@ -129,9 +189,8 @@ _PHASES = ("data", "copy", "forward", "backward", "optimizer")
 
 
 def _energy(spec: dict[str, Any], seconds: float, noise: np.random.Generator) -> Any:
-    kinds = [kind for kind in WATTS if not (kind == "ram" and spec["device"] == "h100")]
     for node in range(spec["nodes"]):
-        for kind in kinds:
+        for kind in _kinds(spec["device"]):
             devices = spec["ranks_per_node"] if kind == "gpu" else DEVICES[kind]
             watts = WATTS[kind] * devices * (1 + 0.02 * noise.standard_normal())
             for stage, share in SHARES.items():
@@ -145,21 +204,43 @@ def _energy(spec: dict[str, Any], seconds: float, noise: np.random.Generator) ->
                 }
 
 
-def _traces(spec: dict[str, Any], noise: np.random.Generator) -> pa.Table:
-    seconds = 600
-    times = [BEGIN + timedelta(seconds=s) for s in range(seconds)]
-    parts = []
-    for node in range(spec["nodes"]):
-        for index in range(spec["ranks_per_node"]):
-            watts = np.where(noise.random(seconds) < 0.2, 90.0, 260 + 20 * noise.random(seconds))
-            fixed = {
-                **{"configuration": spec["configuration"], "repeat": spec["repeat"]},
-                **{"segment": 0, "node": f"n{node}", "device_kind": "gpu", "device_index": index},
-                **{"stage": "train", "energy_origin": "simulated", "flag": ""},
+def _write_traces(
+    path: Path, spec: dict[str, Any], seconds: float, noise: np.random.Generator
+) -> None:
+    """A sample a second of all devices over the whole run, oftener where that is too few."""
+    devices = [
+        (node, kind, index)
+        for node in range(spec["nodes"])
+        for kind in sorted(_kinds(spec["device"]))
+        for index in range(spec["ranks_per_node"] if kind == "gpu" else DEVICES[kind])
+    ]
+    count = max(int(seconds), LEAST_SAMPLES // len(devices))
+    at = np.arange(count) * seconds / count
+    times = pa.array((BEGIN.timestamp() * 1e6 + at * 1e6).astype(np.int64))
+    shares = _stages(spec)
+    ends = np.cumsum([share for *_, share in shares]) * seconds
+    names = list(SHARES)
+    codes = np.array([names.index(stage) for stage, *_ in shares])
+    stages = pa.array(codes[np.minimum(np.searchsorted(ends, at), len(ends) - 1)], pa.int8())
+
+    def word(text: str, codes: pa.DataType) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count), codes), pa.array([text]))
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(path, TRACES_SCHEMA, compression="zstd") as writer:
+        for node, kind, index in devices:
+            low = noise.random(count) < 0.2
+            watts = np.where(low, 0.4, 1.0 + 0.1 * noise.random(count)) * WATTS[kind]
+            columns = {
+                "segment": pa.array(np.zeros(count), pa.int32()),
+                "time": times.cast(pa.timestamp("us", "UTC")),
+                "node": word(f"n{node}", pa.int16()),
+                "device_kind": word(kind, pa.int8()),
+                "device_index": pa.array(np.full(count, index), pa.int16()),
+                "uuid": pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int16()), pa.array([""])),
+                "power_w": pa.array(watts, pa.float32()),
+                "energy_origin": word("simulated", pa.int8()),
+                "stage": pa.DictionaryArray.from_arrays(stages, pa.array(names)),
+                "flag": word("", pa.int8()),
             }
-            rows = [
-                {**fixed, "time": t, "power_w": float(w)} for t, w in zip(times, watts, strict=True)
-            ]
-            rows = [{n: row.get(n) for n in TRACES_SCHEMA.names} for row in rows]
-            parts.append(pa.Table.from_pylist(rows, TRACES_SCHEMA))
-    return pa.concat_tables(parts)
+            writer.write_table(pa.table(columns, schema=TRACES_SCHEMA))
