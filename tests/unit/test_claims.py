@@ -49,6 +49,7 @@ from scalewatt.claims.model import (
     Outcome,
     Unresolved,
     Verdict,
+    _sentence,
     check,
     listed_claims,
     read_claims,
@@ -559,6 +560,13 @@ def test_every_claim_gets_one_verdict_with_a_sentence(of_published: list[Verdict
     assert [one.id for one in of_published] == [claim.id for claim in LISTED]
     assert {one.verdict for one in of_published} <= set(VERDICTS)
     assert all(one.detail.strip() and one.expected.strip() for one in of_published)
+
+
+def test_a_detail_begins_with_a_capital_unless_it_begins_with_a_models_name() -> None:
+    names = {"resnet50", "fourcastnet"}
+    assert _sentence("two points", names) == "Two points"
+    for name in ("fourcastnet at n = 4", "fourcastnet.pretrain-local at n = 4"):
+        assert _sentence(name, names) == name
 
 
 def test_what_the_published_rows_leave_open_says_how_many_points_or_repeats_are_needed(

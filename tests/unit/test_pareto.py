@@ -255,6 +255,18 @@ def test_runs_without_a_value_are_named_and_empty_panels_say_why() -> None:
     assert figure_module.plotted(table).num_rows < table.num_rows
 
 
+def test_a_model_of_which_one_cost_has_no_row_at_all_is_drawn_against_the_other() -> None:
+    rows = [
+        row
+        for row in pareto_table().to_pylist()
+        if row["phase"] != "finetune" or row["x_name"] == "runtime_h"
+    ]
+    made = {"figure": "pareto", "campaign": "made"}
+    figure = figure_module.draw(with_metadata(pa.Table.from_pylist(rows, PARETO), made))
+    assert "None of these runs has a value for: Energy" in texts(figure)
+    assert figure.axes[5].get_xlabel().startswith("Run time")
+
+
 def test_a_metric_that_should_be_large_is_said_to_be() -> None:
     table = changed(pareto_table(), lambda row: row | {"metric_goal": "max"})
     assert "Larger is better: Top-1 error (%) of resnet50" in texts(figure_module.draw(table))

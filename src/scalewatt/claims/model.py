@@ -9,6 +9,7 @@ returning such an outcome.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,7 +190,7 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
 
 def _sentence(detail: str, names: set[str]) -> str:
     """Begun with a capital, unless it begins with a name."""
-    first = detail.split(" ", 1)[0]
+    first = re.split(r"[ .]", detail, maxsplit=1)[0]
     return detail if first in names else detail[:1].upper() + detail[1:]
 
 

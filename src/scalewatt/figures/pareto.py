@@ -49,7 +49,10 @@ from scalewatt.figures.words import (
     origin_sentence,
     quantity,
 )
+from scalewatt.results.figure_schema import panel_letter
 
+COSTS = ("energy_kwh", "runtime_h")
+"""On the horizontal axes of a block's panels."""
 FRONT: Any = {"color": style.INK, "linewidth": 0.8, "zorder": 2}
 DASHES: tuple[Any, ...] = (
     (0, (4, 2)),
@@ -89,10 +92,13 @@ def draw(table: pa.Table) -> Figure:
             return figure
 
         def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
-            letter = sorted({row["panel"] for row in block.rows})[index % 2]
-            style.panel_letter(axes, letter)
-            points = [row for row in block.rows if row["panel"] == letter]
-            _draw_panel(axes, points, context, panels)
+            cost = COSTS[index % len(COSTS)]
+            points = [row for row in block.rows if row["x_name"] == cost]
+            style.panel_letter(axes, points[0]["panel"] if points else panel_letter(index))
+            if any(map(has_value, points)):
+                _draw_panel(axes, points, context, panels)
+            else:
+                style.say_instead(axes, _why_empty(block.rows, cost, context.word))
 
         return draw_blocks(
             [Block(rows, _handles(rows, context, width)) for rows in own],
@@ -135,13 +141,8 @@ def named_fronts(points: Sequence[Row]) -> list[tuple[str, Any, list[Row]]]:
 
 def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context, panels: Panels) -> None:
     points = [row for row in rows if has_value(row)]
-    first = rows[0]
+    first = points[0]
     cost = quantity(first["x_name"], context.word, first["model"])
-    if not points:
-        lacking = first["x_name"] if all(row["x"] is None for row in rows) else first["y_name"]
-        sentence = no_value_sentence(lacking, context.word, first["model"], first["metric_name"])
-        style.say_instead(axes, sentence)
-        return
     cost = cost.fitting([point["x"] for point in points])
     panels.set_labels(axes, cost.label, metric_words(rows))
     for point in points:
@@ -155,6 +156,14 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context, panels: Pane
     if _is_cut(axes, [x * cost.factor for x in ends["x"]], ends["y"]):
         context.cut.append(first["panel"])
     _draw_fronts(axes, points, cost, panels)
+
+
+def _why_empty(rows: Sequence[Row], cost: str, word: str) -> str:
+    """Why a block has no point against a cost; `rows` are those of the block."""
+    first = rows[0]
+    lacks_cost = all(row["x"] is None for row in rows if row["x_name"] == cost)
+    lacking = cost if lacks_cost else first["y_name"]
+    return no_value_sentence(lacking, word, first["model"], first["metric_name"])
 
 
 def _draw_fronts(axes: Axes, points: Sequence[Row], cost: Quantity, panels: Panels) -> None:
