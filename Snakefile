@@ -31,7 +31,6 @@ rule all:
         rules.tables.input,
         rules.claims.input,
         VARIANTS,
-        MORE_FIGURES,
         RUN_PAGES,
         IDLE_TABLE,
         rules.report.output,

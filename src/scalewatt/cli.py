@@ -213,10 +213,11 @@ def _figure(arguments: argparse.Namespace) -> int:
 
 
 def _run_pages(arguments: argparse.Namespace) -> int:
-    from scalewatt.figures.run_page import draw_pages
+    from scalewatt.figures.run_page import save_pages
+    from scalewatt.results.run_page_table import read_pages
 
     given = arguments.results, arguments.configuration, arguments.repeats
-    draw_pages(*given, arguments.excluded)
+    save_pages(read_pages(*given, arguments.excluded), arguments.results)
     return 0
 
 

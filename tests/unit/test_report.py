@@ -38,7 +38,6 @@ from scalewatt.report.claims import claims_of
 from scalewatt.report.definition import Definition, parse_definition, report_definition
 from scalewatt.report.fonts import with_fonts
 from scalewatt.report.grids import Cell, Column, grid, said, stored, texts
-from scalewatt.report.numbers import number, unit_for, with_interval, with_unit
 from scalewatt.report.quality import quality
 from scalewatt.report.report import write_report
 from scalewatt.report.source import MOST_SVG_BYTES, Results
@@ -51,6 +50,7 @@ from scalewatt.report.summary import (
 from scalewatt.results.breakdown_table import BREAKDOWN
 from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
 from scalewatt.results.idle import IDLE
+from scalewatt.results.numbers import number, unit_for, with_interval, with_unit
 from scalewatt.results.pareto_table import PARETO
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from scalewatt.errors import InputError
 from scalewatt.figures import run_page as figure_module
 from scalewatt.files import write_table
 from scalewatt.results import run_page_table
-from scalewatt.results.run_page_table import BINS, RunPage, Span, _Bins, read_page
+from scalewatt.results.run_page_table import BINS, RunPage, Span, _Bins, read_page, read_pages
 from scalewatt.results.runs import RunFiles
 
 Row = dict[str, Any]
@@ -187,13 +187,13 @@ def test_the_title_says_energy_origin_scope_coverage_and_time(tmp_path: Path) ->
         "Energy 0.45 kWh measured by the devices' sensors, scope gpu+cpu+ram, coverage 100 %"
         in said
     )
-    assert "run time 60 min" in said
+    assert "run time 1 h" in said
 
 
 def test_unknown_energy_is_said_with_what_was_recorded(tmp_path: Path) -> None:
     parts = [part("gpu", "train", 10, None, coverage=0.9996) | {"recorded_j": 3.6e6}]
     said = figure_module.title(page_of(made(tmp_path, seconds(10), energy=parts)))
-    assert "Energy not known (1 kWh recorded of gpu, coverage 99.9 %)" in said
+    assert "Energy not known (1 kWh recorded of gpu, coverage 99.96 %)" in said
 
 
 def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> None:
@@ -274,13 +274,13 @@ def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: P
     for repeat in (1, 2):
         made(tmp_path, seconds(10), repeat=repeat)
     name = make_spec()["configuration"]
-    first = figure_module.draw_pages(tmp_path, name, [1, 2], {"2": "no"})
+    first = figure_module.save_pages(read_pages(tmp_path, name, [1, 2], {"2": "no"}), tmp_path)
     folder = tmp_path / "figures" / "runs" / name
     assert sorted(first) == sorted(
         folder / f"{r}.{s}" for r in (1, 2) for s in ("pdf", "svg", "png")
     )
     before = [path.read_bytes() for path in first]
-    figure_module.draw_pages(tmp_path, name, [1, 2], {"2": "no"})
+    figure_module.save_pages(read_pages(tmp_path, name, [1, 2], {"2": "no"}), tmp_path)
     assert [path.read_bytes() for path in first] == before
     assert [path.name for path in sorted(folder.iterdir())] == [
         f"{repeat}.{suffix}" for repeat in (1, 2) for suffix in ("pdf", "png", "svg")
@@ -303,7 +303,7 @@ def test_a_damaged_or_missing_file_of_the_run_is_named(
 def test_reasons_that_are_no_object_are_refused_in_one_line(tmp_path: Path) -> None:
     name = made(tmp_path, seconds(10)).configuration
     with pytest.raises(InputError, match=r"--excluded: is \['x'\]; expected a JSON object"):
-        figure_module.draw_pages(tmp_path, name, [1], ["x"])  # type: ignore[arg-type]
+        list(read_pages(tmp_path, name, [1], ["x"]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("lost", ["events.parquet", "traces"])

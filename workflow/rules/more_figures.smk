@@ -172,6 +172,7 @@ for numbers, repeats in PAGE_RULES.items():
                     "energy/totals",
                     "results/derived",
                     "results/flag_words",
+                    "results/numbers",
                     "results/run_page_table",
                     "results/runs",
                 )

@@ -19,6 +19,7 @@ from scalewatt.figures import style
 from scalewatt.figures.blocks import paler
 from scalewatt.figures.words import KIND_WORDS, counted, origin_phrase
 from scalewatt.results.flag_words import FLAG_WORDS
+from scalewatt.results.numbers import percent, with_unit
 from scalewatt.results.run_page_table import (
     BINS,
     Band,
@@ -26,7 +27,6 @@ from scalewatt.results.run_page_table import (
     Segment,
     Span,
     Trace,
-    read_pages,
 )
 
 PANEL_WORDS = KIND_WORDS | {"ram": "Memory", "unused_gpu": "GPUs not held"}
@@ -44,13 +44,6 @@ TINT = 0.82
 MOST_FLAGS = 8
 # Where a run's page has its small words: its panels are lower than those of other figures.
 _SMALL = 6.0
-
-
-def draw_pages(
-    results: Path, configuration: str, repeats: Sequence[int], excluded: Mapping[str, str]
-) -> list[Path]:
-    """What `scalewatt run-pages` does; `excluded`: why repeats (as text) are left out elsewhere."""
-    return save_pages(read_pages(results, configuration, repeats, excluded), results)
 
 
 def save_pages(pages: Iterable[RunPage], results: Path) -> list[Path]:
@@ -95,7 +88,7 @@ def title(page: RunPage) -> str:
     lines = [
         f"{row['configuration']}, repeat {row['repeat']}: {ranks} on {nodes},"
         f" {row['device_name'] or row['device']}",
-        f"{energy_words(row)}; run time {_duration(row['runtime_s'])}",
+        f"{energy_words(row)}; run time {with_unit(row['runtime_s'] / 3600, 'h', 3)}",
     ]
     if row["excluded"] is not None:
         lines.append(f"Excluded from tables and figures: {row['excluded']}")
@@ -105,14 +98,14 @@ def title(page: RunPage) -> str:
 def energy_words(row: Mapping[str, Any]) -> str:
     """Energy with origin, scope and coverage; what was recorded where the energy is not known."""
     scope, coverage = row["energy_scope"], row["coverage"]
-    covered = "" if coverage is None else f", coverage {_percent(coverage)}"
+    covered = "" if coverage is None else f", coverage {percent(coverage)}"
     if scope is None:
         return "No device has a sensor or an estimate, so no energy"
     if row["energy_kwh"] is None:
-        recorded = _energy(row["recorded_energy_kwh"] or 0.0)
+        recorded = with_unit(row["recorded_energy_kwh"] or 0.0, "kWh")
         return f"Energy not known ({recorded} recorded of {scope}{covered})"
     phrase = origin_phrase(row["energy_origin"], scope)
-    return f"Energy {_energy(row['energy_kwh'])} {phrase}, scope {scope}{covered}"
+    return f"Energy {with_unit(row['energy_kwh'], 'kWh')} {phrase}, scope {scope}{covered}"
 
 
 def note_sentences(page: RunPage) -> list[str]:
@@ -122,11 +115,13 @@ def note_sentences(page: RunPage) -> list[str]:
     if len(page.segments) > 1:
         sentences.append(
             f"{len(page.segments)} segments, one after another; the waiting between them"
-            f" ({_duration(waited)}) is left out."
+            f" ({with_unit(waited / 3600, 'h', 3)}) is left out."
         )
     lost = page.row["discarded_energy_kwh"]
     if lost:
-        sentences.append(f"{_energy(lost)} of it were discarded: that work was done again.")
+        sentences.append(
+            f"{with_unit(lost, 'kWh')} of it were discarded: that work was done again."
+        )
     flags = json.loads(page.row["flags"])
     said = [_flag_sentence(one) for one in flags if one["code"] != "absent"]
     sentences += said[:MOST_FLAGS]
@@ -139,7 +134,7 @@ def _shown_sentence(page: RunPage) -> str:
     """What lines and bands stand for, and what cannot be seen in them."""
     if page.place_s is None:
         return "Every sample; gaps are gaps."
-    unseen = f"Gaps shorter than {_duration(page.place_s)} are not seen."
+    unseen = f"Gaps shorter than {with_unit(page.place_s / 3600, 'h', 3)} are not seen."
     if page.bands:
         return f"Band: least to greatest power of a device; line: mean of the devices. {unseen}"
     return f"Strokes reach from the least to the greatest sample of their place. {unseen}"
@@ -313,23 +308,3 @@ def _handles(page: RunPage) -> list[Any]:
 
 def _words(stage: str) -> str:
     return stage.replace("_", " ")
-
-
-def _energy(kwh: float) -> str:
-    """Energy in kWh, Wh or mWh, to four digits."""
-    for factor, unit in ((1.0, "kWh"), (1e3, "Wh")):
-        if kwh * factor >= 0.1:
-            return f"{style.plain_number(float(f'{kwh * factor:.4g}'))} {unit}"
-    return f"{style.plain_number(float(f'{kwh * 1e6:.4g}'))} mWh"
-
-
-def _duration(seconds: float) -> str:
-    for unit, words in ((3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.3g} {words}"
-    return f"{seconds:.3g} s"
-
-
-def _percent(share: float) -> str:
-    # 99.96 % is not 100 %.
-    return "100 %" if share >= 1 else f"{min(100 * share, 99.9):.1f} %"

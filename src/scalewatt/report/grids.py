@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.report.numbers import MISSING, number, unit_for, with_interval
+from scalewatt.results.numbers import MISSING, number, unit_for, with_interval
 
 Row = dict[str, Any]
 _LONG, _LONGEST = 40, 160

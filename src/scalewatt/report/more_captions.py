@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from scalewatt.figures.words import KIND_WORDS, metric_label
-from scalewatt.report.numbers import count, number, with_unit
 from scalewatt.report.summary import model_words
+from scalewatt.results.numbers import count, number, with_unit
 from scalewatt.results.text_tables import UNEQUAL_SCOPES
 
 Row = dict[str, Any]

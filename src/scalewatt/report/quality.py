@@ -10,9 +10,9 @@ from typing import Any
 from scalewatt.errors import InputError
 from scalewatt.report.definition import Definition
 from scalewatt.report.grids import Cell, Grid, texts
-from scalewatt.report.numbers import MISSING, count, listed, percent, with_unit
 from scalewatt.report.summary import counting, missing_runs, scope_sentence
 from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
+from scalewatt.results.numbers import MISSING, count, listed, percent, with_unit
 
 Row = dict[str, Any]
 _SHOWN = 8

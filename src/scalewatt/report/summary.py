@@ -7,8 +7,8 @@ from typing import Any
 
 from scalewatt.figures.words import counted, origin_phrase
 from scalewatt.report.definition import Definition
-from scalewatt.report.numbers import count, listed, number, with_unit
 from scalewatt.results.comparisons import MOST_REPEATS
+from scalewatt.results.numbers import count, listed, number, with_unit
 from scalewatt.results.text_tables import UNEQUAL_SCOPES
 
 Row = dict[str, Any]

@@ -6,10 +6,10 @@ from typing import Any
 
 from scalewatt.figures.words import metric_label
 from scalewatt.report.grids import Column, Grid, grid, said, stored, summed_up
-from scalewatt.report.numbers import MISSING, number
 from scalewatt.report.quality import flags_in_words
 from scalewatt.report.source import Results
 from scalewatt.results.comparisons import MOST_REPEATS
+from scalewatt.results.numbers import MISSING, number
 
 Row = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Numbers as the report prints them; what is missing is an en dash."""
+"""Numbers as pages print them; what is missing is an en dash."""
 
 from __future__ import annotations
 
