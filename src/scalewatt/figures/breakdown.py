@@ -215,8 +215,8 @@ def _draw_bars(
         colours += [colour(one.kind, one.stage, whites) for one in found]
         for kind in dict.fromkeys(one.kind for one in found):
             own = [one for one in found if one.kind == kind]
-            end = own[-1].start + own[-1].length
-            borders.append([(end, slot.y - 0.5), (end, slot.y + 0.5)])
+            if (start := own[0].start) > 0:
+                borders.append([(start, slot.y - 0.5), (start, slot.y + 0.5)])
             idle = own[0].start + (idle_kwh(slot.rows, kind) or 0.0) * unit
             for one in own:
                 if one.start < idle:
