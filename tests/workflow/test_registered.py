@@ -108,7 +108,7 @@ def test_figures_tables_and_report_are_there(registered: Workspace) -> None:
         for suffix in ("pdf", "svg", "png", "csv"):
             assert (results / "figures" / f"figure{figure}.{suffix}").stat().st_size > 100
     assert "Top5 error (%)" in (results / "figures" / "figure2.svg").read_text()
-    assert "top5_error_percent" in (results / "tables" / "table1.md").read_text()
+    assert "Top5 error (%)" in (results / "tables" / "table1.md").read_text()
     report = (results / "report.html").read_text()
     assert "vit: power and throughput" in report and "vit on gpu9000" in report
     assert "profiles/local figure2 --config campaign=campaigns/mine.yaml" in report
