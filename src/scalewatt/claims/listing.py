@@ -42,6 +42,7 @@ WORDS = {
     "slip": "Slips of the paper, with the reading chosen",
 }
 FURTHER_WORDS = "Slips without a row among the claims"
+_FURTHER_IDS = {slip.id for slip in FURTHER}
 _WIDTH = 100
 
 
@@ -58,8 +59,8 @@ def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[
 
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """A list of {id, verdict, value, expected, detail}."""
-    return [asdict(one) for one in found]
+    """A list of {id, verdict, value, expected, detail}, one for each row of reference/claims.csv."""
+    return [asdict(one) for one in found if one.id not in _FURTHER_IDS]
 
 
 def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> pa.Table:
@@ -111,8 +112,7 @@ def _left_out(evidence: Evidence) -> str:
 def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
     """One line: how many have each verdict, of those that results decide, or specs; and further slips."""
     of_kind = {claim.id: claim.kind for claim in claims}
-    further = {slip.id for slip in FURTHER}
-    own = [v for v in found if v.id not in further]
+    own = [v for v in found if v.id not in _FURTHER_IDS]
 
     def number_of(kinds: Sequence[str] | None) -> str:
         chosen = [v for v in own if kinds is None or of_kind[v.id] in kinds]
