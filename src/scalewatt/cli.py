@@ -197,10 +197,9 @@ def _account(arguments: argparse.Namespace) -> int:
 
 
 def _table(arguments: argparse.Namespace) -> int:
-    from scalewatt.results.build import write_figure_table, write_runs
+    from scalewatt.results.build import write_tables
 
-    write = write_figure_table if "figure" in arguments.definition else write_runs
-    write(arguments.definition, arguments.results, arguments.out)
+    write_tables(arguments.definition, arguments.results, arguments.out)
     return 0
 
 

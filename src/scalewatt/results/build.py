@@ -44,12 +44,18 @@ def _idle(definition: dict[str, Any], results: Path) -> Path | None:
     return results / "tables" / "idle.parquet" if definition.get("idle") else None
 
 
-def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
-    """Write `out`/runs, configurations, scaling and comparisons (Parquet and CSV) of a campaign's runs.
+def write_tables(definition: Any, results: Path, out: Path) -> None:
+    """Write what `definition` is of: a figure's table, or those of all runs.
 
-    InputError where `definition` is none.
+    InputError where it is no definition.
     """
     check_definition(definition)
+    write = write_figure_table if "figure" in definition else write_runs
+    write(definition, results, out)
+
+
+def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
+    """Write `out`/runs, configurations, scaling and comparisons (Parquet and CSV) of a campaign's runs."""
     rows = _rows(definition, results)
     metadata = _metadata(definition, rows, results)
     configurations = configuration_rows(rows)
@@ -64,11 +70,7 @@ def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
 
 
 def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> None:
-    """Write the table of one figure (or Table 1), from its own runs and no others.
-
-    InputError where `definition` is none.
-    """
-    check_definition(definition)
+    """Write the table of one figure (or Table 1), from its own runs and no others."""
     figure = definition["figure"]
     # The overview is of the campaign, not of its results.
     rows = [] if figure == "figure1" else _rows(definition, results)

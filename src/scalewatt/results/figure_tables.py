@@ -111,12 +111,8 @@ def overview(definition: dict[str, Any], _configurations: list[Row]) -> pa.Table
     rows = []
     for series in definition["series"]:
         for point in series["points"]:
-            row = {**point, "figure": definition["figure"], "series": series["name"]}
-            for key in ("configuration", "epochs"):
-                row.pop(key, None)
-            for key in ("label", "model", "phase", "device", "dataset_rule", "batch_rule"):
-                row[key] = series[key]
-            rows.append(row)
+            said = {**point, **series, "figure": definition["figure"], "series": series["name"]}
+            rows.append({name: said[name] for name in OVERVIEW.names})
     return table(rows, OVERVIEW)
 
 
