@@ -317,7 +317,7 @@ def test_a_sign_needs_the_whole_interval_on_its_side(ratio: float, half: float) 
 
 @given(st.floats(0.02, 5), st.floats(0.1, 1))
 def test_the_repeats_said_are_the_first_that_would_tell(distance: float, spread: float) -> None:
-    n = uncertain.repeats_needed(distance, spread)
+    n = uncertain.repeats_to_tell(distance, spread)
 
     def half(count: int) -> float:
         return float(stats.t.ppf(0.975, count - 1)) * spread / math.sqrt(count)
@@ -458,6 +458,17 @@ def test_an_onset_between_far_points_names_the_points_that_are_needed() -> None:
     assert "points at GBS 8192 and 32768 are needed" in found.detail
 
 
+@pytest.mark.parametrize("sizes", [[8192, 16384, 32768], [16384, 32768, 65536]])
+def test_an_onset_of_a_series_that_begins_in_the_range_has_no_base(sizes: list[int]) -> None:
+    with pytest.raises(Unresolved, match="1 more needed, at a GBS below 8192"):
+        rules.onset("error", sizes, numbers([40, 47, 50], 0.1), 2.0, 8192, 32768)
+
+
+def test_a_part_whose_detail_begins_with_its_name_gets_it_once() -> None:
+    parts = [(name, Outcome("reproduced", None, f"{name.title()}: x.")) for name in ("one", "two")]
+    assert rules.all_of(parts).detail == "One: x. Two: x."
+
+
 def test_points_off_a_line_within_their_intervals_say_how_many_repeats_would_tell() -> None:
     own = numbers([1.0, 3.0, 2.0, 4.0], 2.0)
     found = rules.linear("x", [1, 2, 3, 4], own)
@@ -562,11 +573,28 @@ def test_every_claim_gets_one_verdict_with_a_sentence(of_published: list[Verdict
     assert all(one.detail.strip() and one.expected.strip() for one in of_published)
 
 
-def test_a_detail_begins_with_a_capital_unless_it_begins_with_a_models_name() -> None:
-    names = {"resnet50", "fourcastnet"}
+@pytest.mark.parametrize(
+    "detail",
+    [
+        "fourcastnet at n = 4",
+        "fourcastnet.pretrain-local at n = 4",
+        "resnet50-local-n001-lbs0064-full was not trained",
+        "local, n = 1: 3",
+        "local: 3",
+    ],
+)
+def test_a_detail_begins_with_a_capital_unless_it_begins_with_a_name_or_an_id(detail: str) -> None:
+    names = {"resnet50", "fourcastnet", "local"}
     assert _sentence("two points", names) == "Two points"
-    for name in ("fourcastnet at n = 4", "fourcastnet.pretrain-local at n = 4"):
-        assert _sentence(name, names) == name
+    assert _sentence(detail, names) == detail
+
+
+def test_a_verdict_leaves_the_names_of_models_and_devices_as_they_are() -> None:
+    values = {n: {"runtime_h": 4 / n, "metric_last": 30.0} for n in (1, 2, 4)}
+    one = line("resnet50", "train", "local", "fd_lbs", 256, values, protocol="corrected")
+    load_checks()
+    (claim,) = (c for c in CLAIMS if c.id == "D17")
+    assert verdict_of(claim, evidence([one])).detail.startswith("resnet50-train-local")
 
 
 def test_what_the_published_rows_leave_open_says_how_many_points_or_repeats_are_needed(
@@ -633,6 +661,17 @@ def test_text_and_markdown_name_every_claim_under_its_verdict(
         assert places == sorted(places)
     rows = [one for one in markdown.splitlines() if one.startswith("| ")]
     assert {one.replace("\\|", "").count("|") for one in rows} == {6}
+
+
+def test_slips_without_a_row_are_listed_apart(
+    published: Evidence, of_published: list[Verdict]
+) -> None:
+    for said in (
+        as_text(of_published, LISTED, published),
+        as_markdown(of_published, LISTED, published),
+    ):
+        assert "Slips of the paper, with the reading chosen (20)" in said
+        assert "Y01" in said.split("Slips without a row among the claims (2)")[1]
 
 
 def test_excluded_runs_are_named_with_their_reasons() -> None:

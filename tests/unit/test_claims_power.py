@@ -307,6 +307,15 @@ def test_a_share_of_memory_that_no_sensor_measured_says_nothing(origin: str) -> 
     assert found.verdict == "not_testable" and origin in found.detail
 
 
+def test_a_group_with_powers_of_two_origins_does_not_hide_the_others() -> None:
+    def one(point: Point) -> Point:
+        is_it = point.device == "h100" and point.gpus == 4
+        return replace(point, row={**point.row, "energy_origin": "estimated"}) if is_it else point
+
+    found = judged("K05", replace(study(), points=tuple(map(one, study().points))))
+    assert found.verdict == "reproduced" and "estimated, measured" in found.detail
+
+
 def test_the_share_of_memory_is_that_of_the_a100_where_there_is_one() -> None:
     point = next(p for p in study().points if p.gpus == 4 and p.device == "a100")
     other = replace(point, row={**point.row, "configuration": "other", "device": "local"})
@@ -488,7 +497,7 @@ def test_the_checks_expect_what_the_list_of_claims_says() -> None:
     for id_, (_, _, low, high, _) in (power_factors.POINTS | power_factors.MEANS).items():
         assert re.findall(r"\d\.\d+", claims[id_].value) == [f"{low:.2f}", f"{high:.2f}"]
         assert claims[id_].tolerance.startswith("+-5 %") and power_rules.BOUNDS == 0.05
-    assert claims["K06"].tolerance == f"<{power_factors.RAM_SHARE:g}"
+    assert claims["K06"].tolerance == f"<{power_factors.K06_RAM_SHARE:g}"
     assert claims["K04"].tolerance == f"{power_factors.IDENTITY:.0%}".replace("%", " %")
     for id_ in ("K07", "K09"):
         assert claims[id_].tolerance == f"<=-{power_rates.RANK:g}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from claims_made import NEEDED, changed, evidence, without
+from claims_made import NEEDED, changed, evidence, line, without
 from claims_resnet_made import (
     DOUBLING,
     Change,
@@ -184,9 +186,9 @@ def test_a_study_without_runs_cannot_test_the_claim(id_: str) -> None:
 @pytest.mark.parametrize("id_", VIOLATED)
 def test_a_study_on_another_device_tests_what_is_portable_only(id_: str) -> None:
     lines = []
-    for line in resnet_world().lines:
-        points = tuple(replace(p, row={**p.row, "device": "b200"}) for p in line.points)
-        lines.append(replace(line, device="b200", points=points))
+    for one in resnet_world().lines:
+        points = tuple(replace(p, row={**p.row, "device": "b200"}) for p in one.points)
+        lines.append(replace(one, device="b200", points=points))
     expected = "not_testable" if id_ in OF_THE_PAPERS_DEVICE else "reproduced"
     assert verdict(id_, evidence(lines)) == expected
 
@@ -344,6 +346,131 @@ def test_every_other_device_tells_the_papers_errors(id_: str) -> None:
 def test_an_error_near_the_onset_is_left_open_by_its_interval() -> None:
     given = becoming("fd_lbs", "metric_last", {64: 28, 128: 30.5}, spread=0.05)(resnet_world())
     assert verdict("D19", given) == "unresolved"
+
+
+def _verdict_and_need(id_: str, given: Evidence) -> tuple[str, bool]:
+    load_checks()
+    found = verdict_of(CLAIMS[id_], given)
+    return found.verdict, NEEDED.search(found.detail) is not None
+
+
+def test_an_onset_needs_three_points_and_one_below_its_range() -> None:
+    late = without(resnet_world(), lambda p: at("fd_lbs")(p) and p.gpus < 64)
+    assert _verdict_and_need("D19", late) == ("unresolved", True)
+    off = becoming("fd_lbs", "metric_last", {16: 33})(resnet_world())
+    assert verdict("D19", off) == "not_reproduced"
+    two = without(off, lambda p: at("fd_lbs")(p) and p.gpus not in (1, 16))
+    assert _verdict_and_need("D19", two) == ("unresolved", True)
+
+
+@pytest.mark.parametrize(
+    ("id_", "change"),
+    [
+        ("D04", dropping("fd_lbs", 1, 2, 4, 8, 16, 32)),
+        ("D04", dropping("fd_lbs", 64, 128, 256)),
+        ("D07", dropping("fd_lbs", 4)),
+        ("D10", dropping("fd_lbs", 1)),
+        ("F12", dropping("sd_gbs_s", 4, 16)),
+    ],
+)
+def test_a_point_that_a_series_lacks_is_needed(id_: str, change: Change) -> None:
+    assert _verdict_and_need(id_, change(resnet_world())) == ("unresolved", True)
+
+
+def _two_scopes(**shares: float) -> Evidence:
+    """A training on A100 with memory in its energy, and on H100 without, with 0.8 of its power."""
+    values = {n: {"p_gpuh_kw": 0.3, "gpu_energy_share": 0.5, **shares} for n in (4, 8, 16)}
+    less = {n: {"p_gpuh_kw": 0.24} for n in (4, 8, 16)}
+    return evidence(
+        [
+            line("resnet50", "train", "a100", "fd_lbs", 256, values),
+            line("resnet50", "train", "h100", "fd_lbs", 256, less),
+        ]
+    )
+
+
+def test_factors_of_unequal_scope_are_compared_by_what_both_have() -> None:
+    load_checks()
+    found = verdict_of(CLAIMS["A02"], _two_scopes(cpu_energy_share=0.3))
+    assert found.verdict == "not_reproduced" and "(gpu+cpu of both)" in found.detail
+    assert found.value == pytest.approx(1.0)
+    assert verdict("A02", _two_scopes()) == "not_testable"
+    assert verdict("A02", _two_scopes(cpu_energy_share=0.5)) == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("falls", "expected"),
+    [
+        ((-2.0, 1.5, 0.3, -1.8, 0.9, -0.9), "unresolved"),
+        ((2.0, -1.5, -0.3, 1.8, -0.9, 0.9), "unresolved"),
+        ((-2.0, -1.5, -1.8, -1.9), "not_reproduced"),
+        ((2.0, 1.5, 1.8, 1.9), "reproduced"),
+    ],
+)
+def test_a_fall_of_the_error_is_told_by_its_whole_interval(
+    falls: tuple[float, ...], expected: str
+) -> None:
+    found = general_energy._fall([0.1] * len(falls), [0.1 - fall / 100 for fall in falls])
+    assert found.verdict == expected
+    assert expected != "unresolved" or NEEDED.search(found.detail)
+
+
+def test_a_device_without_power_does_not_hide_what_explains_another() -> None:
+    world = resnet_world()
+    others = [
+        replace(
+            ln,
+            device="b200",
+            points=tuple(
+                replace(p, row={**p.row, "device": "b200", "configuration": f"{p.id}-b200"})
+                for p in ln.points
+            ),
+        )
+        for ln in world.find("resnet50")
+    ]
+    given = evidence([*world.lines, *others])
+    off = changed(given, lambda p: p.device == "b200" and p.gpus == 4, p_gpuh_kw=lambda p: 0.0)
+    load_checks()
+    found = verdict_of(CLAIMS["A03"], off)
+    assert found.verdict == "reproduced" and "An energy per GPU hour is 0." in found.detail
+
+
+BOUNDS: dict[str, tuple[str, Callable[..., str]]] = {
+    "A01": ("value", lambda r2: f"at least {r2:g}"),
+    "A02": ("tolerance", lambda low: f"at least {low:g}"),
+    "B03": ("tolerance", lambda share, room: f"at most {share + room:g}"),
+    "D03": ("value", lambda low: f"at least {low:g}"),
+    "D04": ("value", lambda low, high, *_: f"{low:g} to {high:g}"),
+    "D05": ("tolerance", lambda rho, _: f"at least {rho:g}"),
+    "D10": ("tolerance", lambda low, high: f"{low:g} to {high:g}"),
+    "D15": ("tolerance", lambda most: f"at most {most:g}"),
+    "D17": ("tolerance", lambda off, most: f"{28 - off:g} to {28 + off:g} %|at most {most:g} pp"),
+    "D19": ("tolerance", lambda first, last: f"above {first / 2:.0f}, up to {last:.0f}"),
+    "E03": ("tolerance", lambda most: f"at most {most:g} pp"),
+    "E04": ("value", lambda _, most: f"at most {most:g} pp"),
+    "E05": ("value", lambda low: f"at least {low:g}"),
+    "E09": ("tolerance", lambda rho: f"at least {rho:g}"),
+    "F03": ("tolerance", lambda most: f"at most {most:g}"),
+    "F05": ("tolerance", lambda most: f"at most {most:g} %"),
+    "F12": (
+        "tolerance",
+        lambda *all_: f"{all_[2]:g} to {all_[3]:g}|at least {all_[-1]:g}",
+    ),
+    "F13": ("tolerance", lambda most: f"at most {most:g}"),
+    "F18": ("tolerance", lambda low, high: f"{1 + low / 100:g} to {1 + high / 100:g}"),
+    "F20": ("tolerance", lambda low, high: f"{low:g} to {high:g}"),
+}
+"""Where claims.csv has a claim's bounds, and how its check says them."""
+
+
+@pytest.mark.parametrize("id_", BOUNDS)
+def test_the_checks_expect_what_the_list_of_claims_says(id_: str) -> None:
+    column, said = BOUNDS[id_]
+    listed = re.findall(r"(?<![A-Z])\d+(?:\.\d+)?", getattr(CLAIMS[id_], column))
+    load_checks()
+    detail = verdict_of(CLAIMS[id_], resnet_world()).detail
+    for one in said(*map(float, listed)).split("|"):
+        assert re.search(rf"expected {re.escape(one)}(?![\d])", detail), detail
 
 
 def test_an_estimate_says_nothing_of_the_share_of_ram() -> None:

@@ -222,6 +222,21 @@ class Evidence:
             )
         return max(found, key=_closeness)
 
+    def series(
+        self,
+        model: str | None = None,
+        phase: str | None = None,
+        device: str | None = None,
+        mode: str | None = None,
+        least: int = 2,
+    ) -> tuple[Line, ...]:
+        """Lines of this description with `least` planned points: of those alike the one of `line`."""
+        alike: dict[tuple[Any, ...], list[Line]] = {}
+        for line in self.find(model, phase, device, mode):
+            if len(line.planned) >= least:
+                alike.setdefault(_key(line), []).append(line)
+        return tuple(max(lines, key=_closeness) for lines in alike.values())
+
     def anywhere(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
     ) -> tuple[Line, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from scalewatt.claims.evidence import Evidence, Line, Point
@@ -30,7 +30,8 @@ KNEE = (32, 128)
 def _onset(id_: str, evidence: Evidence) -> Outcome:
     phase, low, high = ONSETS[id_]
     lines = evidence.anywhere(MODEL, phase, "a100", "fd_lbs")
-    return combine([attempt(line.title, _onset_in, line, low, high) for line in lines])
+    found = combine([attempt(line.title, _onset_in, line, low, high) for line in lines])
+    return replace(found, expected=f"onset: a GBS above {low}, up to {high}")
 
 
 for _id in ONSETS:

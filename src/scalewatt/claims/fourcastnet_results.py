@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from scalewatt.claims.evidence import Evidence, Line, Point
+from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.fourcastnet_points import (
     MODEL,
     NAMES,
@@ -141,16 +141,19 @@ def fine_tuning_epoch(evidence: Evidence) -> Outcome:
 
 
 def _fine_over_pre(evidence: Evidence, name: str, what: str, by_epoch: bool) -> Outcome:
+    def compare(point: Point, before: Point) -> Outcome:
+        if not by_epoch:
+            like([point, before])
+        epochs = (before.epochs or 1) / (point.epochs or 1) if by_epoch else 1.0
+        ratio = over(quantity(point, name), quantity(before, name), epochs)
+        return sign(what, ratio, rises=True)
+
     parts = []
     for fine, pre in _phases(evidence):
         for point in fine.having(name):
             before = pre.at(point.gpus)
             if before is not None and before.mean(name) is not None:
-                if not by_epoch:
-                    like([point, before])
-                epochs = (before.epochs or 1) / (point.epochs or 1) if by_epoch else 1.0
-                ratio = over(quantity(point, name), quantity(before, name), epochs)
-                parts.append((f"{point.device}, n = {point.gpus}", sign(what, ratio, rises=True)))
+                parts.append(attempt(f"{point.device}, n = {point.gpus}", compare, point, before))
     if not parts:
         raise NotTestable(f"{what}: no n has finished runs of both phases with a known {name}.")
     return combine(parts)
@@ -205,10 +208,11 @@ def steeper_on_h100(evidence: Evidence) -> Outcome:
 
 def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
     """Points with energy of each series at constant GBS that has three, else of all together."""
-    found = evidence.find(MODEL, "pretrain", device, "fd_gbs")
+    found = evidence.series(MODEL, "pretrain", device, "fd_gbs", least=1)
     if not found:
         raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
-    lines = {line.title: _known_energies(in_paper(line).points) for line in found}
+    own = [line for line in found if not all(map(unlike_paper, line.points))] or found
+    lines = {line.title: _known_energies(in_paper(line).points) for line in own}
     long = {title: points for title, points in lines.items() if len(points) >= MINIMUM_POINTS}
     together = tuple({p.id: p for points in lines.values() for p in points}.values())
     groups = dict(long) or {f"{device}, all GBS": together}
@@ -256,14 +260,12 @@ def few_gpus_are_best(evidence: Evidence) -> Outcome:
         what = f"Energy at n = {first.gpus} over that at n = {best.gpus}"
         return sign(what, ratio, rises=False)
 
-    lines = [line for line in evidence.find(MODEL, "pretrain", None, "fd") if len(line.planned) > 1]
-    return each_line(lines, ["energy_kwh"], check_line)
+    return each_line(evidence.series(MODEL, "pretrain", mode="fd"), ["energy_kwh"], check_line)
 
 
-def _constant_gbs(evidence: Evidence) -> list[Line]:
-    """Lines of pre-training at constant GBS, on all devices, of more than one point."""
-    found = evidence.find(MODEL, "pretrain", None, "fd_gbs")
-    lines = [line for line in found if len(line.planned) > 1]
+def _constant_gbs(evidence: Evidence) -> tuple[Line, ...]:
+    """Series of pre-training at constant GBS, on all devices."""
+    lines = evidence.series(MODEL, "pretrain", mode="fd_gbs")
     if not lines:
         raise NotTestable("No finished pre-training of a series at constant GBS.")
     return lines
@@ -276,7 +278,7 @@ def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
     """
     found = [
         (fine, evidence.line(MODEL, "pretrain", fine.device, "fd_lbs"))
-        for fine in evidence.find(MODEL, "finetune", None, "fd_lbs")
+        for fine in evidence.series(MODEL, "finetune", mode="fd_lbs", least=1)
         if evidence.find(MODEL, "pretrain", fine.device, "fd_lbs")
     ]
     if not found:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.lines import each, known, numbers, whole_nodes, with_ram
 from scalewatt.claims.model import (
-    NOT_REPRODUCED,
-    REPRODUCED,
     UNRESOLVED,
     NotTestable,
     Outcome,
@@ -25,6 +23,7 @@ from scalewatt.claims.rules import (
     combine,
     enough,
     linear,
+    positive,
     within_noise,
 )
 from scalewatt.claims.uncertain import (
@@ -33,17 +32,19 @@ from scalewatt.claims.uncertain import (
     minus,
     over,
     quantity,
-    repeats_needed,
+    repeats_to_tell,
     shown,
     text,
     told,
 )
+from scalewatt.energy.samples import DEVICE_KINDS
 from scalewatt.results.comparisons import MOST_REPEATS
 from scalewatt.results.statistics import summarise
 
 RESNET = ("resnet50", "train", "a100")
-RAM_SHARE = 0.06
-RAM_SHARE_TOLERANCE = 0.01
+FACTOR = 1.2
+B03_RAM_SHARE = 0.06
+B03_TOLERANCE = 0.01
 POINTS_PER_COEFFICIENT = 2
 
 
@@ -94,18 +95,45 @@ def _linear_scaled(evidence: Evidence) -> Outcome:
 
 @check("A02")
 def _factors_differ(evidence: Evidence) -> Outcome:
-    groups = {
-        key: mean_of([quantity(p, "p_gpuh_kw") for p in points])
-        for key, points in _groups(evidence, "p_gpuh_kw").items()
-    }
-    if len(groups) < 2:
+    groups = list(_groups(evidence, "p_gpuh_kw").values())
+    ratios = [
+        found for pair in permutations(groups, 2) if (found := _factor_over(*pair)) is not None
+    ]
+    if not ratios:
+        kinds = {f"{points[0].model} {points[0].device} ({points[0].scope})" for points in groups}
         raise NotTestable(
-            f"There is P_GPUh of {len(groups)} pair of model and device; two are needed."
+            "Two pairs of model and device with P_GPUh over the same kinds of device are needed; there "
+            f"are {', '.join(sorted(kinds)) or 'none'}."
         )
-    top, bottom = (pick(groups, key=lambda key: groups[key].value) for pick in (max, min))
-    return band(
-        f"mean P_GPUh of {top} over that of {bottom}", over(groups[top], groups[bottom]), 1.2, None
-    )
+    ratio, what = max(ratios, key=lambda one: one[0].value)
+    return band(what, ratio, FACTOR, None)
+
+
+def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, str] | None:
+    """Mean P_GPUh over that of another model or device, by the device kinds that both have, and words.
+
+    Null where there are none, or the parts of these are not known.
+    """
+    names = [f"{points[0].model} {points[0].device}" for points in (own, other)]
+    scopes = [(points[0].scope or "").split("+") for points in (own, other)]
+    kinds = [kind for kind in DEVICE_KINDS if all(kind in scope for scope in scopes)]
+    if names[0] == names[1] or not kinds:
+        return None
+    try:
+        top, bottom = (mean_of([_power(p, kinds) for p in points]) for points in (own, other))
+        ratio = over(top, bottom)
+    except NotTestable:
+        return None
+    return ratio, f"mean P_GPUh of {names[0]} over that of {names[1]} ({'+'.join(kinds)} of both)"
+
+
+def _power(point: Point, kinds: Sequence[str]) -> Number:
+    """P_GPUh by some device kinds; NotTestable where their part of it is not known."""
+    own = quantity(point, "p_gpuh_kw")
+    if point.scope == "+".join(kinds):
+        return own
+    share = sum(quantity(point, f"{kind}_energy_share").value for kind in kinds)
+    return over(own, Number(1.0, 0.0, 0.0), share)
 
 
 @check("A03")
@@ -121,7 +149,7 @@ def _rates_explain(evidence: Evidence) -> Outcome:
         raise Unresolved(
             f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
         )
-    return combine([(key, _left_out(points, names)) for key, points in large.items()])
+    return combine([attempt(key, _left_out, points, names) for key, points in large.items()])
 
 
 def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
@@ -155,14 +183,13 @@ def _fall(before: Sequence[float], after: Sequence[float]) -> Outcome:
     falls = summarise([100 * (a - b) for a, b in zip(before, after, strict=True)])
     assert falls.mean is not None and falls.high is not None and falls.sd is not None
     own = Number(falls.mean, falls.high - falls.mean, falls.sd)
-    said = f"the mean fall is {text(own, 'pp')}, expected above 0"
-    if falls.mean > own.half:
-        return Outcome(REPRODUCED, falls.mean, f"{said}.")
-    if falls.mean <= 0:
-        return Outcome(NOT_REPRODUCED, falls.mean, f"{said}.")
-    points = repeats_needed(falls.mean, falls.sd)
+    what = "the mean fall"
+    if abs(own.value) > own.half:
+        return positive(what, own, "pp")
+    points = repeats_to_tell(abs(own.value), own.spread)
     more = f"more than {MOST_REPEATS}" if points is None else f"about {points}"
-    return Outcome(UNRESOLVED, falls.mean, f"{said}; {more} points are needed.")
+    said = f"{what} is {text(own, 'pp')}, expected above 0; {more} points are needed."
+    return Outcome(UNRESOLVED, own.value, said)
 
 
 def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> list[float]:
@@ -208,7 +235,7 @@ def _ram_share(evidence: Evidence) -> Outcome:
         f"the largest share of RAM in {len(own)} configurations ({worst.id})",
         quantity(worst, "ram_energy_share"),
         None,
-        RAM_SHARE + RAM_SHARE_TOLERANCE,
+        B03_RAM_SHARE + B03_TOLERANCE,
     )
-    share = shown(RAM_SHARE)
+    share = shown(B03_RAM_SHARE)
     return Outcome(outcome.verdict, outcome.value, f"{outcome.detail} The claim says {share}.")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import log2
 
 from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.model import NOT_TESTABLE, NotTestable, Outcome
+from scalewatt.claims.model import NOT_TESTABLE, NotTestable, Outcome, Unresolved
 from scalewatt.claims.origins import is_of_energy
 from scalewatt.claims.rules import all_of, attempt, combine, enough
 from scalewatt.claims.uncertain import Number, over, quantity
@@ -96,14 +96,17 @@ def whole_nodes(evidence: Evidence, line: Line) -> int:
     return evidence.gpus_per_node(line.device)
 
 
-def point_at(line: Line, gpus: int, *names: str) -> Point:
-    """The point at n, NotTestable where it has no result, or does not know a quantity."""
-    point = line.at(gpus)
-    if point is None:
-        raise NotTestable(f"{line.title}: no finished run with {gpus} GPUs.")
-    for name in names:
-        quantity(point, name)
-    return point
+def points_at(line: Line, counts: Sequence[int], name: str) -> list[Point]:
+    """The points at these n; Unresolved where one has no result, NotTestable where one lacks the quantity."""
+    found = {point.gpus: point for point in line.points}
+    if missing := [n for n in counts if n not in found]:
+        raise Unresolved(
+            f"{line.title}: no finished run with {' or '.join(map(str, missing))} GPUs; {len(missing)} "
+            "more needed."
+        )
+    for n in counts:
+        quantity(found[n], name)
+    return [found[n] for n in counts]
 
 
 def paper_point(
@@ -116,7 +119,11 @@ def paper_point(
     constant: int | None = None,
 ) -> Point:
     """The paper's very point: its device and training; NotTestable says what is missing."""
-    return as_in_paper(point_at(evidence.line(model, phase, device, mode, constant), gpus))
+    line = evidence.line(model, phase, device, mode, constant)
+    point = line.at(gpus)
+    if point is None:
+        raise NotTestable(f"{line.title}: no finished run with {gpus} GPUs.")
+    return as_in_paper(point)
 
 
 def as_in_paper(point: Point, epochs: int | None = None) -> Point:

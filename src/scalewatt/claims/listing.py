@@ -131,11 +131,8 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
     """All verdicts by kind, for a terminal."""
     of_id = {claim.id: claim for claim in claims}
     lines = [basis(evidence), counts(found, claims)]
-    for name in VERDICTS:
-        chosen = [one for one in found if one.verdict == name]
-        if not chosen:
-            continue
-        lines += ["", f"{WORDS[name]} ({len(chosen)})"]
+    for words, chosen in _by_verdict(found):
+        lines += ["", f"{words} ({len(chosen)})"]
         for one in chosen:
             lines += [
                 *_wrapped(f"{one.id:<4} {of_id[one.id].text}"),
@@ -148,11 +145,8 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
     """All verdicts by kind, one table each."""
     of_id = {claim.id: claim for claim in claims}
     lines = ["# Claims", "", basis(evidence), "", counts(found, claims)]
-    for name in VERDICTS:
-        chosen = [one for one in found if one.verdict == name]
-        if not chosen:
-            continue
-        lines += ["", f"## {WORDS[name]} ({len(chosen)})", ""]
+    for words, chosen in _by_verdict(found):
+        lines += ["", f"## {words} ({len(chosen)})", ""]
         lines += ["| id | claim | value | expected | what was found |", "| --- " * 5 + "|"]
         for one in chosen:
             cells = (
@@ -164,6 +158,14 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
             )
             lines.append("| " + " | ".join(map(_cell, cells)) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
+    """The verdicts under their headings, the slips without a row in claims.csv last; none empty."""
+    own = [one for one in found if one.id not in _FURTHER_IDS]
+    groups = [(WORDS[name], [one for one in own if one.verdict == name]) for name in VERDICTS]
+    groups.append((FURTHER_WORDS, [one for one in found if one.id in _FURTHER_IDS]))
+    return [(words, chosen) for words, chosen in groups if chosen]
 
 
 def _wrapped(text: str) -> list[str]:

@@ -182,15 +182,16 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
     with origins_looked_at() as origins:
         outcome = _outcome(claim, evidence)
     expected = claim.expected if outcome.expected is None else outcome.expected
-    detail = _sentence(outcome.detail, {point.model for point in evidence.points})
+    names = {name for line in evidence.lines for name in (line.model, line.device)}
+    detail = _sentence(outcome.detail, names)
     if odd := sorted(origins - {"measured", "published"}):
         detail += f" Origin of the energy: {', '.join(odd)}."
     return Verdict(claim.id, outcome.verdict, outcome.value, expected, detail)
 
 
 def _sentence(detail: str, names: set[str]) -> str:
-    """Begun with a capital, unless it begins with a name."""
-    first = re.split(r"[ .]", detail, maxsplit=1)[0]
+    """Begun with a capital, unless it begins with a name, or an id that begins with one."""
+    first = re.split(r"[ ,:;.-]", detail, maxsplit=1)[0]
     return detail if first in names else detail[:1].upper() + detail[1:]
 
 

@@ -85,8 +85,7 @@ def passes_rise(evidence: Evidence) -> Outcome:
 
 def _both_models(evidence: Evidence, mode: str, rules: dict[str, Rule]) -> Outcome:
     def of_model(model: str) -> Outcome:
-        found = evidence.find(model, None, None, mode)
-        lines = [line for line in found if len(line.planned) > 1]
+        lines = evidence.series(model, mode=mode)
         if not lines:
             raise NotTestable(f"No finished run of {model} in a series of mode {mode}.")
         return each_line(lines, [SAMPLES], partial(_all, rules))

@@ -14,7 +14,7 @@ from scalewatt.claims.lines import (
     known,
     numbers,
     paper_point,
-    point_at,
+    points_at,
     together,
     whole_nodes,
 )
@@ -22,6 +22,7 @@ from scalewatt.claims.model import NotTestable, Outcome, Unresolved, check
 from scalewatt.claims.rules import (
     all_of,
     band,
+    enough,
     monotone,
     onset,
     positive,
@@ -67,9 +68,10 @@ def _below_optimal(evidence: Evidence) -> Outcome:
             [p for p in points if (p.gpus <= NEAR_OPTIMAL_TO) is side] for side in (True, False)
         )
         if not many or len(few) < 2:
-            raise NotTestable(
-                f"{line.title}: needs points below, at and beyond {NEAR_OPTIMAL_TO} GPUs; there are "
-                f"n = {', '.join(str(p.gpus) for p in points)}."
+            raise Unresolved(
+                f"{line.title}: two points up to {NEAR_OPTIMAL_TO} GPUs and one beyond are compared; there "
+                f"are n = {', '.join(str(p.gpus) for p in points)}; "
+                f"{max(0, 2 - len(few)) + (not many)} more needed."
             )
         last = many[-1]
         falls = over(quantity(last, "gpu_hours"), quantity(few[-1], "gpu_hours"))
@@ -130,7 +132,7 @@ def _least_at_a_node(evidence: Evidence, mode: str) -> Outcome:
                 f"{line.device}: a node has one GPU, so that none of its CPUs is in excess."
             )
         points = known(line, "energy_kwh")
-        node = point_at(line, whole, "energy_kwh")
+        (node,) = points_at(line, [whole], "energy_kwh")
         if points[0] is node or points[-1] is node:
             raise Unresolved(f"{line.title}: a point below and one above {whole} GPUs are needed.")
         least = min(points, key=lambda p: quantity(p, "energy_kwh").value)
@@ -170,7 +172,7 @@ def _cpu_energy_falls(evidence: Evidence) -> Outcome:
         whole = whole_nodes(evidence, line)
         if whole == 1:
             raise NotTestable(f"{line.device}: a node has one GPU.")
-        one, node = (point_at(line, n, "cpu_energy_kwh") for n in (1, whole))
+        one, node = points_at(line, [1, whole], "cpu_energy_kwh")
         ratio = over(quantity(one, "cpu_energy_kwh"), quantity(node, "cpu_energy_kwh"))
         low, high = (bound * whole for bound in CPU_FALL)
         return band(f"CPU energy at n = 1 over n = {whole}", ratio, low, high)
@@ -230,9 +232,7 @@ def _error_at_65536(evidence: Evidence) -> Outcome:
 @check("D19")
 def _onset(evidence: Evidence) -> Outcome:
     def of_line(line: Line) -> Outcome:
-        points = _in_paper(line)
-        if len(points) < 2:
-            raise Unresolved(f"{len(points)} point of an onset; 3 are needed.")
+        points = enough(_in_paper(line), f"{line.title}: top-1 error")
         sizes, errors = [p.gbs for p in points], numbers(points, "metric_last")
         return onset("top-1 error", sizes, errors, ONSET_PP, MODEST_GBS, ONSET_TO, "%")
 

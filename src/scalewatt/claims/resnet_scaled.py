@@ -15,7 +15,7 @@ from scalewatt.claims.lines import (
     numbers,
     paper_point,
     per_sample,
-    point_at,
+    points_at,
     samples_of,
     together,
     whole_nodes,
@@ -198,7 +198,8 @@ def _at_equal_data(small: Line, large: Line) -> Outcome:
 @check("F12")
 def _time_grows(evidence: Evidence) -> Outcome:
     def of_line(line: Line) -> Outcome:
-        times = {n: quantity(point_at(line, n), "runtime_h") for n in (1, 2, 4, 16)}
+        points = points_at(line, [1, 2, 4, 16], "runtime_h")
+        times = {point.gpus: quantity(point, "runtime_h") for point in points}
         return all_of(
             [
                 ("start", band("time at n = 2 over n = 1", over(times[2], times[1]), 0.9, 1.1)),

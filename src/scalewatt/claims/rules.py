@@ -36,8 +36,8 @@ from scalewatt.claims.uncertain import (
     minus,
     needed,
     over,
-    repeats_needed,
     repeats_text,
+    repeats_to_tell,
     shown,
     text,
     told,
@@ -105,7 +105,7 @@ def _deciding(parts: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Out
     decides = min((outcome for _, outcome in parts), key=lambda one: order.index(one.verdict))
     detail = " ".join(
         f"{name}: {one.detail}"
-        if name and len(parts) > 1 and not one.detail.startswith(name)
+        if name and len(parts) > 1 and not one.detail.casefold().startswith(name.casefold())
         else one.detail
         for name, one in parts
     )
@@ -211,11 +211,17 @@ def onset(
     high: int,
     unit: str = "",
 ) -> Outcome:
-    """Whether numbers leave the first one by more than `margin` within the batch sizes `low` … `high`.
+    """Whether numbers leave the first one by more than `margin` above the batch size `low`, up to `high`.
 
     The onset is between the last size that is at base and the first beyond, both with their whole
-    intervals. Unresolved where that step is not inside or outside of the range.
+    intervals. Unresolved where that step is not inside or outside of the range, and where the first
+    size is not below it: then nothing says what the base is.
     """
+    if sizes[0] >= low:
+        raise Unresolved(
+            f"{what} is known from GBS {sizes[0]} on, which need not be its base; 1 more needed, at a GBS "
+            f"below {low}."
+        )
     rises = [minus(one, numbers[0]) for one in numbers[1:]]
     known = list(zip(sizes[1:], rises, strict=True))
     calm = [size for size, _ in takewhile(lambda one: one[1].high <= margin, known)]
@@ -226,7 +232,7 @@ def onset(
     where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
     said = (
         f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than {shown(margin)} "
-        f"{where}; expected between {low} and {high}"
+        f"{where}; expected above {low}, up to {high}"
     )
     value = None if first is None else float(first)
     if first is not None and last >= low and first <= high:
@@ -261,7 +267,7 @@ def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
         return Outcome(
             UNRESOLVED,
             cv,
-            f"{said}; all are within their spread, {repeats_text(repeats_needed(most, spread))}.",
+            f"{said}; all are within their spread, {repeats_text(repeats_to_tell(most, spread))}.",
         )
     return Outcome(NOT_REPRODUCED, cv, f"{said}.")
 

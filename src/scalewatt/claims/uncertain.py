@@ -87,7 +87,7 @@ def mean_of(numbers: Sequence[Number]) -> Number:
     )
 
 
-def repeats_needed(distance: float, spread: float) -> int | None:
+def repeats_to_tell(distance: float, spread: float) -> int | None:
     """From how many repeats half a 95 % interval is less than `distance`; null beyond 1000."""
     from scipy.special import stdtrit
 
@@ -117,7 +117,7 @@ def needed(own: Number, distance: float) -> str:
     """The repeats from which half the interval is less than this distance, in words."""
     if not distance:
         return "it lies on the bound, where no number of repeats would tell"
-    return repeats_text(repeats_needed(distance, own.spread))
+    return repeats_text(repeats_to_tell(distance, own.spread))
 
 
 def repeats_text(repeats: int | None) -> str:
