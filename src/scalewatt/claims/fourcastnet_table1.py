@@ -95,12 +95,7 @@ def _compared(row: Row) -> Outcome:
     if low is not None and (low > 1 + MARGIN or high < 1 / (1 + MARGIN)):
         return Outcome(NOT_REPRODUCED, ratio, f"{said}: they differ by more than 5 %.")
     if row["verdict"] == "different":
-        # How many repeats would tell by how much they differ is in no table.
-        distance = min(abs(ratio - end) for end in (1 / (1 + MARGIN), 1 + MARGIN))
-        spread = math.sqrt(2) * (row["spread"] or 0.0) * ratio
-        more = (
-            f"they differ; whether by more than 5 %, {needed(Number(ratio, 0.0, spread), distance)}"
-        )
+        more = _by_how_much(Number(ratio, 0.0, math.sqrt(2) * (row["spread"] or 0.0) * ratio))
     else:
         more = repeats_text(row["repeats_needed"])
     return Outcome(UNRESOLVED, ratio, f"{said}; {more}.")
@@ -115,10 +110,18 @@ def _alike(h100: Point, a100: Point) -> Outcome:
         return Outcome(REPRODUCED, ratio.value, f"{said}: within 5 %.")
     if ratio.low > high or ratio.high < low:
         return Outcome(NOT_REPRODUCED, ratio.value, f"{said}: they differ by more than 5 %.")
+    if ratio.low > 1 or ratio.high < 1:
+        return Outcome(UNRESOLVED, ratio.value, f"{said}; {_by_how_much(ratio)}.")
     repeats = repeats_needed(ratio.spread / ratio.value / math.sqrt(2), MARGIN, ratio.value)
     if repeats is not None:
         repeats = max(repeats, min(h100.n_repeats, a100.n_repeats) + 1)
     return Outcome(UNRESOLVED, ratio.value, f"{said}; {repeats_text(repeats)}.")
+
+
+def _by_how_much(ratio: Number) -> str:
+    """How many repeats would tell a ratio that is not 1 from the margin: the table counts others."""
+    distance = min(abs(ratio.value - end) for end in (1 / (1 + MARGIN), 1 + MARGIN))
+    return f"they differ; whether by more than 5 %, {needed(ratio, distance)}"
 
 
 @check("T9")
