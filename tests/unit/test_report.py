@@ -30,6 +30,7 @@ from report_results import (
 )
 
 from scalewatt.campaign.cluster import load_cluster
+from scalewatt.claims.gather import campaign_evidence
 from scalewatt.claims.slips import FURTHER
 from scalewatt.cli import main
 from scalewatt.errors import InputError
@@ -397,12 +398,13 @@ def test_drawings_bring_their_font_with_the_characters_that_they_have(tmp_path: 
     assert len(written) < 50_000
 
 
+@pytest.mark.parametrize("content", [b"<svg><g>", b"<svg>\xff</svg>"], ids=["torn", "no UTF-8"])
 def test_a_drawing_in_another_font_stays_as_it_is_and_a_damaged_one_is_named(
-    tmp_path: Path,
+    tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><text>a</text></svg>')
     assert with_fonts(tmp_path / "a.svg") == (tmp_path / "a.svg").read_bytes()
-    (tmp_path / "b.svg").write_text("<svg><g>")
+    (tmp_path / "b.svg").write_bytes(content)
     with pytest.raises(InputError, match=r"b\.svg: is no SVG \(.*\); draw the figure again"):
         with_fonts(tmp_path / "b.svg")
 
@@ -645,21 +647,48 @@ def test_provenance_counts_the_versions_of_all_runs(own: Path, tmp_path: Path) -
     assert found["the run", "torch", "2.7.0"] == "21"
     assert found["the recorder", "torch", "2.8.0"] == "1"
     assert found["the run", "cudnn_benchmark", "off"] == "21"
-    assert "22 runs without a note of scalewatt's commit." in page.text
+    assert "22 runs without a note of the commit of the checkout that published them." in page.text
     (hardware,) = page.rows("demo-hardware.csv")
     assert (hardware["hardware"], hardware["nodes"], hardware["runs"]) == ("made local", "1", "22")
     assert hardware["first start"] == "2023-11-14 22:13 UTC"
     assert first["spec_sha256"] in page.text
 
 
-def test_runs_are_told_apart_by_the_commit_that_made_them(own: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[]", "should be of type object"),
+        ('{"mpi": 3}', "mpi: 3 should be of type"),
+        ('{"packages": ["torch"]}', "packages"),
+        ('{"hostnames": "n1"}', "hostnames"),
+        ('{"segments": [{"segment": 0, "started_s": 1e300}]}', "started_s: 1e+300 is too large"),
+    ],
+)
+def test_a_provenance_that_is_none_is_named(
+    content: str, words: str, own: Path, tmp_path: Path
+) -> None:
+    run = made_runs(DEMO)[0]
+    write_provenance(own, run)
+    path = own / "runs" / run["configuration"] / str(run["repeat"]) / "provenance.json"
+    path.unlink()
+    path.write_text(content)
+    for read in (
+        lambda: report(own, tmp_path / "r.html"),
+        lambda: campaign_evidence(DEMO, own / "tables"),
+    ):
+        with pytest.raises(InputError) as error:
+            read()
+        assert str(error.value).startswith(f"{path}: ") and words in str(error.value)
+
+
+def test_runs_are_told_apart_by_the_commit_that_published_them(own: Path, tmp_path: Path) -> None:
     for run, dirty in zip(made_runs(DEMO), ("", "", "-dirty"), strict=False):
         write_provenance(own, run, commit=f"0123456789ab{dirty}")
     page = report(own, tmp_path / "report.html")
     found = {r["version or value"]: r["runs"] for r in page.rows("demo-software.csv")
-             if r["what"] == "scalewatt's commit"}  # fmt: skip
+             if r["what"] == "commit of the checkout that published it"}  # fmt: skip
     assert found == {"0123456789ab": "2", "0123456789ab-dirty": "1"}
-    assert "19 runs without a note of scalewatt's commit." in page.text
+    assert "19 runs without a note of the commit of the checkout that published them." in page.text
     assert "This page was made by scalewatt " in page.text
 
 

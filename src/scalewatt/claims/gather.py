@@ -13,11 +13,11 @@ from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.claims.evidence import Evidence, Row, Trace, lines_of, with_points
 from scalewatt.errors import InputError
-from scalewatt.files import read_json
 from scalewatt.results.checked import CONFIGURATION_KEY, PUBLISHED, RUN_KEY, read_checked
 from scalewatt.results.figure_schema import POWER
 from scalewatt.results.metadata import metadata
 from scalewatt.results.published import published_configurations
+from scalewatt.results.runs import read_provenances
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS
 
 PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
@@ -61,7 +61,7 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
             traces=() if traces is None else traces_of(traces),
             trace_metadata={} if traces is None else metadata(traces),
             specs=specs_of(campaign),
-            provenance=_provenance(runs, tables.parent / "runs"),
+            provenance=read_provenances(runs, tables.parent),
             campaign=campaign,
             table_metadata=metadata(rows),
         )
@@ -106,15 +106,6 @@ def traces_of(table: pa.Table) -> tuple[Trace, ...]:
         Trace(rows[0], tuple(r["time_s"] for r in rows), tuple(r["power_w"] for r in rows))
         for rows in panels.values()
     )
-
-
-def _provenance(runs: list[dict[str, Any]], folder: Path) -> dict[tuple[str, int], Row]:
-    found = {}
-    for run in runs:
-        path = folder / run["configuration"] / str(run["repeat"]) / "provenance.json"
-        if path.exists():
-            found[run["configuration"], run["repeat"]] = read_json(path)
-    return found
 
 
 def _name(path: Path) -> Any:

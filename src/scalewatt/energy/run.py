@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from jsonschema import Draft202012Validator
 
+from scalewatt.campaign.validation import check
 from scalewatt.energy.node import Window
 from scalewatt.energy.provenance import Gpu, held_gpus
 from scalewatt.energy.samples import SensorSeries, short_name
 from scalewatt.energy.stage_files import read_stages
-from scalewatt.errors import InputError
 from scalewatt.files import read_json
 
 
@@ -34,8 +33,7 @@ class Run:
     def of(cls, folder: Path, spec: dict[str, Any], powers: dict[str, Any]) -> Run:
         """Read a run folder. Raises InputError for a damaged file of events or provenance."""
         path = folder / "provenance.json"
-        provenance = read_json(path) if path.exists() else {}
-        _check_provenance(provenance, path)
+        provenance = read_provenance(path) if path.exists() else {}
         events = folder / "events.parquet"
         return cls(
             folder,
@@ -110,9 +108,19 @@ def _of_node(by_host: dict[str, list[Any] | None] | None, node: str) -> list[Any
     return next(same, None)
 
 
-_PROVENANCE = {
+_TEXT = {"type": ["string", "null"]}
+_NUMBER = {"type": ["number", "null"]}
+_UNIX_S = {"type": ["number", "null"], "minimum": 0, "maximum": 2**37}
+_WORDS = (
+    *("spec_sha256", "commit", "packages_of", "precision_used", "metric_name", "torch_device"),
+    *("device_name", "mpi", "cuda", "optimizer", "schedule", "parallelism"),
+)
+_PROVENANCE: dict[str, Any] = {
     "type": "object",
     "properties": {
+        **dict.fromkeys(_WORDS, _TEXT),
+        **dict.fromkeys(("metric_persistence", "metric_climatology"), _NUMBER),
+        "packages": {"type": ["object", "null"], "additionalProperties": _TEXT},
         "hostnames": {"type": ["array", "null"], "items": {"type": "string"}},
         "gpus": {
             "type": ["object", "null"],
@@ -123,12 +131,14 @@ _PROVENANCE = {
             "additionalProperties": {"type": ["array", "null"], "items": {"type": "string"}},
         },
         "segments": {
-            "type": ["array", "null"],
+            "type": "array",
             "items": {
                 "type": "object",
                 "required": ["segment"],
                 "properties": {
                     "segment": {"type": "integer"},
+                    "started_s": _UNIX_S,
+                    "ended_s": _UNIX_S,
                     "ranks": {
                         "type": ["array", "null"],
                         "items": {
@@ -154,11 +164,11 @@ _PROVENANCE = {
         },
     },
 }
-"""What the accounting reads of provenance.json."""
+"""What is read of provenance.json."""
 
 
-def _check_provenance(provenance: Any, path: Path) -> None:
-    """Raise InputError where what the accounting reads is not of its type."""
-    for error in Draft202012Validator(_PROVENANCE).iter_errors(provenance):
-        where = ".".join(map(str, error.absolute_path)) or "its content"
-        raise InputError(f"{path}: {where}: {error.message}; expected what a training writes")
+def read_provenance(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
+    """A run's provenance.json; InputError where it is none, or lacks one of the `required` keys."""
+    found = read_json(path)
+    check(found, {**_PROVENANCE, "required": list(required)}, str(path), _PROVENANCE)
+    return dict(found)

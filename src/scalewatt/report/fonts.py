@@ -24,10 +24,10 @@ def with_fonts(path: Path) -> bytes:
 
     InputError: the file is no SVG.
     """
-    content = path.read_text(encoding="utf-8")
     try:
+        content = path.read_text(encoding="utf-8")
         root = ElementTree.fromstring(content)
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, UnicodeDecodeError) as error:
         raise InputError(f"report: {path}: is no SVG ({error}); draw the figure again") from error
     characters: dict[int, set[str]] = {}
     for weight, text in _texts(root):

@@ -72,7 +72,7 @@ def _software_of(provenance: Row) -> Iterable[tuple[str, str, str]]:
         if version is not None:
             yield whose, str(name), str(version)
     if provenance.get("commit"):
-        yield "the run", "scalewatt's commit", str(provenance["commit"])
+        yield "the run", "commit of the checkout that published it", str(provenance["commit"])
     for name in (*_VERSIONS, *_SETTINGS):
         if provenance.get(name) is not None:
             yield whose, name, _said(provenance[name])
@@ -104,9 +104,13 @@ def specifications(runs: Sequence[Row]) -> Grid:
 
 
 def unknown_commits(runs: Sequence[Row], provenance: Provenance) -> str:
-    """How many runs do not say which commit of scalewatt made them; empty where all do."""
+    """How many runs do not say the commit of the checkout that published them; empty where all do."""
     silent = sum(not _of(run, provenance).get("commit") for run in runs)
-    return f"{count(silent, 'run')} without a note of scalewatt's commit." if silent else ""
+    return (
+        f"{count(silent, 'run')} without a note of the commit of the checkout that published them."
+        if silent
+        else ""
+    )
 
 
 def _of(run: Row, provenance: Provenance) -> Row:

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.claims import listing
-from scalewatt.files import read_json
 from scalewatt.report.fonts import with_fonts
 from scalewatt.results import figure_schema, schema
 from scalewatt.results.checked import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
 from scalewatt.results.idle import IDLE
 from scalewatt.results.metadata import metadata
 from scalewatt.results.more_tables import SCHEMAS
+from scalewatt.results.runs import read_provenances
 
 Row = dict[str, Any]
 _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
@@ -79,14 +79,5 @@ def read_results(folder: Path) -> Results:
         for name, path in paths.items()
         if path.is_file()
     }
-    return Results(folder, tables, _provenance(folder, tables.get("runs")))
-
-
-def _provenance(folder: Path, runs: pa.Table | None) -> dict[tuple[str, int], Row]:
-    found = {}
-    for run in [] if runs is None else runs.select(RUN_KEY).to_pylist():
-        key = run["configuration"], run["repeat"]
-        path = folder / "runs" / key[0] / str(key[1]) / "provenance.json"
-        if path.is_file():
-            found[key] = read_json(path)
-    return found
+    runs = tables["runs"].select(RUN_KEY).to_pylist() if "runs" in tables else []
+    return Results(folder, tables, read_provenances(runs, folder))

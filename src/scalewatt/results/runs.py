@@ -10,11 +10,11 @@ from typing import Any
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.energy.node import UNUSED_GPU
+from scalewatt.energy.run import read_provenance
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.errors import InputError
-from scalewatt.files import read_json
 from scalewatt.results.checked import check_metric, read_checked
 from scalewatt.results.derived import (
     Facility,
@@ -74,7 +74,7 @@ def run_row(
     them. `excluded`: why the run is left out of everything else.
     """
     spec = read_spec(files.folder / "spec.json")
-    provenance = read_json(files.folder / "provenance.json")
+    provenance = read_provenance(files.folder / "provenance.json", _FROM_PROVENANCE)
     if provenance["spec_sha256"] != spec_sha256(spec):
         raise InputError(
             f"{files.folder}: spec.json is not the spec this run was trained with; "
@@ -123,6 +123,22 @@ def run_row(
     return with_model_energies([row])[0]
 
 
+def read_provenances(
+    runs: Iterable[dict[str, Any]], results: Path
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """The provenance of each of these rows' runs that has one, by configuration and repeat.
+
+    InputError where one is damaged.
+    """
+    keys = [(run["configuration"], run["repeat"]) for run in runs]
+    paths = {key: RunFiles(results, *key).folder / "provenance.json" for key in keys}
+    return {key: read_provenance(path) for key, path in paths.items() if path.is_file()}
+
+
+_FROM_PROVENANCE = (
+    *("spec_sha256", "device_name", "torch_device"),
+    *("metric_name", "metric_persistence", "segments"),
+)
 _FROM_SPEC = (
     "configuration",
     "repeat",
