@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from scalewatt import __version__
+from scalewatt.figures.draw import FIGURES, NAMED
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -121,9 +122,7 @@ def command_line() -> argparse.ArgumentParser:
     )
 
     figure = commands.add_parser("figure", help="draw a figure from its table")
-    figure.add_argument(
-        "figure", choices=(*map(str, range(1, 8)), "variants", "breakdown", "learning", "pareto")
-    )
+    figure.add_argument("figure", choices=(*map(str, FIGURES), *NAMED))
     figure.add_argument("--table", type=Path, required=True)
     figure.add_argument("--out", type=Path, required=True, help="path without suffix")
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+from matplotlib.figure import Figure
 
 from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
 
@@ -303,3 +304,9 @@ def table1_rows() -> list[dict[str, Any]]:
         for row in run_rows()
         if row["model"] == "fourcastnet"
     ]
+
+
+def legend_of(figure: Figure, block: int) -> dict[str, Any]:
+    """The entries of a block's legend by their words."""
+    (legend,) = figure.subfigs[block].legends
+    return dict(zip((t.get_text() for t in legend.get_texts()), legend.legend_handles, strict=True))

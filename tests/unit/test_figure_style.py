@@ -350,6 +350,15 @@ def test_a_bar_that_ends_in_the_room_around_the_points_is_not_said_to_be_cut() -
     assert "beyond the axis" not in words(figure)
 
 
+def test_one_rule_says_how_far_bars_may_widen_an_axis() -> None:
+    from scalewatt.figures.points import is_beyond, room_for
+
+    assert room_for([10.0, 12.0], [3.0, 12.5], log=False) == [10.0, 12.0, 8.0, 12.5]
+    assert room_for([10.0, 40.0], [1.0, 170.0], log=True) == [10.0, 40.0, 2.5, 160.0]
+    assert room_for([100.0], [50.0, 101.0], log=False) == [100.0, 95.0, 101.0]
+    assert is_beyond((0.0, 1.0), [0.5, 1.1]) and not is_beyond((0.0, 1.0), [0.0, 1.0])
+
+
 def test_a_bar_that_would_squeeze_the_points_is_cut_and_the_note_says_so() -> None:
     from scalewatt.figures.figure2 import draw
 
@@ -696,6 +705,23 @@ def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is
     assert [text[0] for text in texts if text] == ["A", "B", "C"]
     assert " ".join(texts[0]).startswith("A gone: No run of this panel has finished; with")
     assert " ".join(texts[2]) == "C excluded-one: All finished runs of this panel are excluded."
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_figure5_keeps_an_id_whole_in_a_line_of_its_own(width: int) -> None:
+    from scalewatt.figures.figure5 import draw
+
+    rows = [row for row in power_table(panels="ABCD").to_pylist() if row["panel"] in "CD"]
+    ids = ("fourcastnet.pretrain-local-n004-lbs0003-full", "resnet50-a100-n004-lbs0064-full")
+    panels = dict(zip("ABCD", [*ids, *dict.fromkeys(r["configuration"] for r in rows)], strict=True))
+    made = as_table(rows, POWER, figure=5, panels=panels, missing=ids, options={"width_mm": width})
+    figure = draw(made)
+    FigureCanvasAgg(figure).draw()
+    for axes, id_ in zip(figure.axes, ids, strict=False):
+        (text,) = [t for t in axes.texts if id_ in t.get_text()]
+        assert text.get_text().split("\n")[0] == f"{id_}:"
+        box, page = text.get_window_extent(), figure.bbox
+        assert page.x0 <= box.x0 and box.x1 <= page.x1
 
 
 def test_figure5_draws_one_mean_where_the_device_is_the_only_one() -> None:

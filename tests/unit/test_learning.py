@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from figure_tables import legend_of
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
@@ -276,11 +277,6 @@ def test_a_run_that_lacks_an_epoch_does_not_shift_the_curve() -> None:
             pytest.approx([sum(v) / len(first) for v in zip(*places, strict=True)][1:])
             for places in zip(*first, strict=True)
         ]
-
-
-def legend_of(figure: Figure, block: int) -> dict[str, Any]:
-    (legend,) = figure.subfigs[block].legends
-    return dict(zip((t.get_text() for t in legend.get_texts()), legend.legend_handles, strict=True))
 
 
 @pytest.mark.parametrize(("origin", "face"), [("measured", "colour"), ("estimated", "white")])

@@ -7,11 +7,9 @@ from importlib import import_module
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import paper_rows
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from test_figure_style import seen_texts
 
 from scalewatt.figures import style
@@ -83,24 +81,3 @@ def test_tick_labels_do_not_touch_each_other(name: str, width: int) -> None:
             own = [boxes[id(t.label1)] for t in axis.get_major_ticks() if id(t.label1) in boxes]
             # Lines of text touch where their letters do not.
             assert not any(a.overlaps(b.padded(-2)) for a, b in combinations(own, 2))
-
-
-def inside(marker: dict[str, Any]) -> Any:
-    """The picture of one large-scale marker, 0 black to 1 white."""
-    figure = Figure(figsize=(0.2, 0.2), dpi=900)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    axes.plot([0.5], [0.5], **(marker | {"color": "black", "linestyle": "none"}))
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., 0] / 255
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("index", range(10))
-def test_the_fill_of_every_marker_shows_at_its_size(index: int, width: int) -> None:
-    look = style.series_style(index, width)
-    full = inside(look | style.origin_style("measured", "black"))
-    empty = inside(look | style.origin_style("estimated", "black"))
-    covered, white = (full < 0.5).sum(), ((full < 0.5) & (empty > 0.5)).sum()
-    assert white / covered > 0.3

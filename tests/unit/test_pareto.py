@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from figure_tables import legend_of
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -146,11 +147,6 @@ def test_unequal_scopes_have_fronts_of_their_own_in_energy_and_one_in_time() -> 
 def test_the_figure_is_as_wide_as_was_asked_for(width: int) -> None:
     figure = figure_module.draw(pareto_table(width_mm=width))
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
-
-
-def legend_of(figure: Figure, block: int) -> dict[str, Any]:
-    (legend,) = figure.subfigs[block].legends
-    return dict(zip((t.get_text() for t in legend.get_texts()), legend.legend_handles, strict=True))
 
 
 def test_fronts_of_unequal_scope_have_dashes_and_entries_of_their_own() -> None:

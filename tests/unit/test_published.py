@@ -259,6 +259,14 @@ def test_published_speedups_count_from_the_smallest_published_n(paper: Campaign)
     assert "Nothing is published of these trainings: fine-tuning, A100, LBS 1." in said
 
 
+def test_a_published_series_whose_dataset_grows_is_not_said_to_lack_times(paper: Campaign) -> None:
+    definition = table_definition(paper, "figure3", []) | {"figure": "figure2"}
+    definition["options"] = {"overlay": "published"}
+    said = " ".join(notes(definition, []))
+    assert "No speed-up where the dataset grows with n:" in said
+    assert "Only one run time is published" not in said
+
+
 def test_series_of_one_label_are_told_apart_where_nothing_is_published(paper: Campaign) -> None:
     definition = table_definition(paper, "figure4", [])
     definition["series"] = [

@@ -450,6 +450,7 @@ def test_commands_make_each_part_again(results: Path, tmp_path: Path) -> None:
         command = f"snakemake --profile profiles/horeka {target} --config campaign={mine}"
         assert command in page.text
     assert "all --report snakemake-report.html" in page.text
+    assert "figures/runs/<configuration>/<repeat>.pdf, .svg, .png" in page.text
 
 
 def test_every_run_says_where_its_page_is(page: Page) -> None:

@@ -16,7 +16,7 @@ from run_files import WHOLE, absent, make_run, make_spec, part, trace, write_tra
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.errors import InputError
 from scalewatt.figures import run_page as figure_module
-from scalewatt.files import write_table
+from scalewatt.files import read_json, write_json, write_table
 from scalewatt.results import run_page_table
 from scalewatt.results.run_page_table import BINS, RunPage, Span, _Bins, read_page, read_pages
 from scalewatt.results.runs import RunFiles
@@ -306,13 +306,13 @@ def test_reasons_that_are_no_object_are_refused_in_one_line(tmp_path: Path) -> N
         list(read_pages(tmp_path, name, [1], ["x"]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("lost", ["events.parquet", "traces"])
-def test_a_missing_or_damaged_file_is_named(tmp_path: Path, lost: str) -> None:
-    files = made(tmp_path, seconds(10))
-    path = files.traces if lost == "traces" else files.folder / lost
-    path.write_bytes(b"PAR1 no more")
-    with pytest.raises(InputError, match=path.name):
-        page_of(files)
-    path.unlink()
-    with pytest.raises(InputError, match=path.name):
-        page_of(files)
+@pytest.mark.parametrize(
+    ("held", "words"), [(None, "2 GPUs"), ([0], "2 processes"), ([0, 1], "2 GPUs")]
+)
+def test_ranks_that_share_a_gpu_are_processes_in_the_title_too(
+    tmp_path: Path, held: list[int] | None, words: str
+) -> None:
+    files = made(tmp_path, seconds(10), gpus=2, ranks_per_node=2)
+    path = files.folder / "provenance.json"
+    write_json(path, read_json(path) | {"gpus": {"n1": held}})
+    assert f": {words} on 1 node," in figure_module.title(page_of(files))

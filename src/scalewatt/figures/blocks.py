@@ -20,8 +20,6 @@ TALLEST_MM = 240.0
 """Of a figure: what fits onto a page of A4 with margins and a caption."""
 LOWEST_MM = 32.0
 """Of a panel with its labels; of very many models the figure gets taller than a page instead."""
-WIDEST_BAR = 1.0
-"""How far error bars may widen an axis: in parts of what the points take up, at either end."""
 _TITLE_MM = 4.5
 
 
@@ -37,18 +35,6 @@ def legible(colour: str) -> str:
     grey = 0.299 * red + 0.587 * green + 0.114 * blue
     dark = min(1.0, 0.42 / grey) if grey else 1.0
     return to_hex((red * dark, green * dark, blue * dark))
-
-
-def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[float]:
-    """Points, and the ends of error bars as far as these leave room for the points."""
-    low, high = min(values), max(values)
-    if log and low > 0:
-        factor = max((high / low) ** WIDEST_BAR, 1.5)
-        least, most = low / factor, high * factor
-    else:
-        room = max(WIDEST_BAR * (high - low), 0.02 * abs(high))
-        least, most = (max(low - room, 0.0) if low >= 0 else low - room), high + room
-    return [*values, *(min(max(end, least), most) for end in ends)]
 
 
 # --- blocks of panels -----------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from scalewatt.figures.breakdown_words import (
 from scalewatt.figures.legends import legend_above, legend_columns
 from scalewatt.figures.points import (
     Row,
+    is_beyond,
     metadata,
     options,
     series_labels,
@@ -189,7 +190,7 @@ def _draw_panels(
     return [
         slot.rows[0]["configuration"]
         for slot in drawn
-        if (found := total_bar(slot.rows, bars)) and (found[0] < 0 or found[1] > limit)
+        if is_beyond((0.0, limit), total_bar(slot.rows, bars) or ())
     ]
 
 

@@ -29,9 +29,11 @@ from scalewatt.figures.points import (
     drawn_origins,
     gpu_word,
     has_value,
+    is_beyond,
     is_single,
     metadata,
     options,
+    room_for,
     series_labels,
 )
 from scalewatt.figures.words import (
@@ -52,8 +54,6 @@ from scalewatt.results.figure_schema import Panel
 
 MOST_IN_A_CELL = 9
 """Entries of a legend that fit into a free cell of the grid."""
-WIDEST_BAR = 1.0
-"""How far an error bar may widen an axis: in parts of what the points take up, at either end."""
 
 
 @dataclass(frozen=True)
@@ -164,16 +164,17 @@ def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context
             line.set_gid(f"points-{panel.letter}-{series}-{origin}")
     # The same in all panels of one x.
     _scale(axes, "x", x, [place * x.factor for place in places], context.dense)
-    extent = [v * y.factor for v in _y_extent(points, context.options.error_bars, y)]
+    kind = context.options.error_bars
+    values = [p["y"] * y.factor for p in points]
+    ends = [end * y.factor for p in points for end in bar(p, kind) or ()]
+    extent = room_for(values, ends, log=y.scale != "linear")
     if panel.y_name == "speedup":
         extent += [p["x"] for p in points]
     _scale(axes, "y", y, extent, dense=True)
     if panel.y_name == "speedup":
         _draw_ideal(axes)
     axes.set_ylabel(textwrap.fill(axes.get_ylabel(), context.label_characters))
-    low, high = axes.get_ylim()
-    bars = [bar(p, context.options.error_bars) or (p["y"], p["y"]) for p in points]
-    return any(end[0] * y.factor < low or end[1] * y.factor > high for end in bars)
+    return is_beyond(axes.get_ylim(), ends)
 
 
 def _lines(rows: Sequence[Row]) -> dict[str | None, list[Row]]:
@@ -263,20 +264,6 @@ def _draw_ideal(axes: Axes) -> None:
     (line,) = axes.plot([low, high], [low, high], color=style.GREY, linewidth=0.8, zorder=1)
     line.set_linestyle((0, (4, 3)))
     line.set_gid("ideal")
-
-
-def _y_extent(points: Sequence[Row], kind: str, shown: Quantity) -> list[float]:
-    """The points, and their error bars as far as these leave room for the points."""
-    values = [p["y"] for p in points]
-    low, high = min(values), max(values)
-    if shown.scale != "linear" and low > 0:
-        factor = max((high / low) ** WIDEST_BAR, 1.5)
-        least, most = low / factor, high * factor
-    else:
-        room = max(WIDEST_BAR * (high - low), 0.2 * abs(high))
-        least, most = (max(low - room, 0.0) if low >= 0 else low - room), high + room
-    ends = [end for p in points for end in bar(p, kind) or ()]
-    return values + [min(max(end, least), most) for end in ends]
 
 
 def _scale(axes: Axes, which: str, shown: Quantity, values: list[float], dense: bool) -> None:

@@ -68,7 +68,7 @@ def _nothing(stored: Mapping[str, Any], configuration: str) -> str:
     left_out = [e for e in stored.get("excluded", []) if e["configuration"] == configuration]
     missing = [c for c in stored.get("missing", []) if c == configuration]
     sentence = nothing_sentence({"excluded": left_out, "missing": missing}, "this panel")
-    return f"{configuration}: {sentence}" if configuration else sentence
+    return f"{configuration}:\n{sentence}" if configuration else sentence
 
 
 def _time_label(table: pa.Table, rows: Sequence[Row]) -> str:

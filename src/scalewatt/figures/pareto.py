@@ -17,7 +17,6 @@ from scalewatt.figures.blocks import (
     Label,
     Panels,
     draw_blocks,
-    room_for,
     write_labels,
 )
 from scalewatt.figures.legends import entry, origin_entries, series_entry
@@ -28,9 +27,11 @@ from scalewatt.figures.points import (
     drawn_origins,
     gpu_word,
     has_value,
+    is_beyond,
     is_single,
     metadata,
     options,
+    room_for,
     series_labels,
 )
 from scalewatt.figures.points import plotted as plotted
@@ -153,7 +154,8 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context, panels: Pane
     if positive:
         style.log_axis(axes, "x", positive, 10, panels.dense)
     style.linear_axis(axes, room_for([p["y"] for p in points], ends["y"], log=False), False)
-    if _is_cut(axes, [x * cost.factor for x in ends["x"]], ends["y"]):
+    across = [x * cost.factor for x in ends["x"]]
+    if is_beyond(axes.get_xlim(), across) or is_beyond(axes.get_ylim(), ends["y"]):
         context.cut.append(first["panel"])
     _draw_fronts(axes, points, cost, panels)
 
@@ -179,15 +181,6 @@ def _draw_fronts(axes: Axes, points: Sequence[Row], cost: Quantity, panels: Pane
         ]
     marks = [(point["x"] * cost.factor, point["y"]) for point in points]
     write_labels(axes, labels, marks, lines, panels.size_mm)
-
-
-def _is_cut(axes: Axes, across: Sequence[float], upright: Sequence[float]) -> bool:
-    """Whether an end of an error bar is beyond what its axis shows."""
-    return any(
-        not limits[0] <= end <= limits[1]
-        for limits, ends in ((axes.get_xlim(), across), (axes.get_ylim(), upright))
-        for end in ends
-    )
 
 
 def _draw_point(axes: Axes, point: Row, cost: Quantity, context: _Context) -> None:

@@ -64,6 +64,29 @@ def bar(row: Row, kind: str, axis: str = "y") -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
+WIDEST_BAR = 1.0
+"""How far error bars may widen an axis: in parts of what the points take up, at either end."""
+LEAST_ROOM = 0.05
+"""What they may take where the points are all but equal: in parts of the greatest point."""
+
+
+def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[float]:
+    """Points, and the ends of error bars as far as these leave room for the points."""
+    low, high = min(values), max(values)
+    if log and low > 0:
+        factor = max((high / low) ** WIDEST_BAR, 1.5)
+        least, most = low / factor, high * factor
+    else:
+        room = max(WIDEST_BAR * (high - low), LEAST_ROOM * abs(high))
+        least, most = (max(low - room, 0.0) if low >= 0 else low - room), high + room
+    return [*values, *(min(max(end, least), most) for end in ends)]
+
+
+def is_beyond(limits: tuple[float, float], ends: Sequence[float]) -> bool:
+    """Whether an end of an error bar is beyond what its axis shows."""
+    return any(not limits[0] <= end <= limits[1] for end in ends)
+
+
 def is_single(row: Row) -> bool:
     """Whether a point stands for one run."""
     return bool((row["n_repeats"] or 1) == 1)

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.figures import style
 from scalewatt.figures.blocks import paler
 from scalewatt.figures.words import KIND_WORDS, counted, origin_phrase
-from scalewatt.results.flag_words import FLAG_WORDS
+from scalewatt.results.flag_words import FLAG_WORDS, counts_processes
 from scalewatt.results.numbers import percent, with_unit
 from scalewatt.results.run_page_table import (
     BINS,
@@ -84,7 +84,7 @@ def title(page: RunPage) -> str:
     """Two or three lines: which run, its totals with their origin and scope, whether it is excluded."""
     row = page.row
     nodes = f"{len(page.nodes)} node{'s' if len(page.nodes) != 1 else ''}"
-    ranks = counted(row["gpus"], "processes" if row["torch_device"] == "cpu" else "GPUs")
+    ranks = counted(row["gpus"], "processes" if counts_processes(row) else "GPUs")
     lines = [
         f"{row['configuration']}, repeat {row['repeat']}: {ranks} on {nodes},"
         f" {row['device_name'] or row['device']}",

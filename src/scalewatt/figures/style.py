@@ -195,12 +195,16 @@ def panel_letter(axes: Axes, letter: str, above: float = 3) -> None:
 
 
 def say_instead(axes: Axes, sentence: str) -> None:
-    """A sentence in place of an axis that would be empty."""
+    """A sentence in place of an axis that would be empty; it keeps its lines, and its words whole."""
+    lines = [
+        textwrap.fill(line, 34, break_on_hyphens=False, break_long_words=False)
+        for line in sentence.split("\n")
+    ]
     axes.set_axis_off()
     axes.text(
         0.5,
         0.5,
-        textwrap.fill(sentence, 34, break_on_hyphens=False),
+        "\n".join(lines),
         transform=axes.transAxes,
         ha="center",
         va="center",

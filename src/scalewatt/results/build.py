@@ -11,7 +11,7 @@ from scalewatt.results import variants
 from scalewatt.results.comparisons import comparison_rows
 from scalewatt.results.derived import Facility, with_model_energies
 from scalewatt.results.figure_tables import builder
-from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
+from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY, counts_processes
 from scalewatt.results.idle_baseline import without_baseline
 from scalewatt.results.metadata import METADATA_KEY as METADATA_KEY
 from scalewatt.results.metadata import with_metadata
@@ -115,8 +115,7 @@ def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         words = {"cpu": "processes", "cuda": "GPUs"}
         said = {words.get(device, "ranks") for device in definition["torch_devices"]}
         return said.pop() if len(said) == 1 else "ranks"
-    processes = any(row["torch_device"] == "cpu" or '"gpus_shared"' in row["flags"] for row in rows)
-    return "processes" if processes else "GPUs"
+    return "processes" if any(map(counts_processes, rows)) else "GPUs"
 
 
 def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 FLAG_WORDS = {
     "absent": "no sensor of this kind on any node, and nothing to estimate from: out of scope",
     "kind_missing": "a node lacks a sensor that others have",
@@ -75,3 +78,8 @@ NULL_ENERGY = (
     "recording_short",
 )
 """Those that can be why a run's energy is not stated."""
+
+
+def counts_processes(run: Mapping[str, Any]) -> bool:
+    """Whether the ranks of a run (a row of the runs table) are processes: on CPUs, or sharing a GPU."""
+    return run["torch_device"] == "cpu" or '"gpus_shared"' in run["flags"]

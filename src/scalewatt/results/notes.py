@@ -74,13 +74,18 @@ def _speedup_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
     for label, series in _labelled(definition["series"]):
         there = [p["gpus"] for p in series["points"] if p["configuration"] in present]
         smallest = min(p["gpus"] for p in series["points"])
-        if len({point["dataset_samples"] for point in series["points"]}) > 1:
+        if _is_growing(series):
             growing.append(label)
         elif there and min(there) != smallest:
             found.append(f"{label}: speed-up from n = {min(there)}, as n = {smallest} is missing.")
     if growing:
         found.append(f"No speed-up where the dataset grows with n: {_listed(growing)}.")
     return found
+
+
+def _is_growing(series: Row) -> bool:
+    """Whether the dataset grows with n, so that there is no speed-up."""
+    return len({point["dataset_samples"] for point in series["points"]}) > 1
 
 
 def _labelled(lines: Sequence[Row]) -> list[tuple[str, Row]]:
@@ -134,6 +139,8 @@ def _published_speedups(lines: Sequence[Row]) -> list[str]:
     """Which series have no published speed-up, and which count it from a larger n than their own."""
     single, later = [], []
     for label, series in _labelled(lines):
+        if _is_growing(series):
+            continue
         timed = [row["gpus"] for row in timed_alike(published_of_series(series))]
         if len(timed) == 1:
             single.append(label)
