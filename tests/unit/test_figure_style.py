@@ -713,7 +713,9 @@ def test_figure5_keeps_an_id_whole_in_a_line_of_its_own(width: int) -> None:
 
     rows = [row for row in power_table(panels="ABCD").to_pylist() if row["panel"] in "CD"]
     ids = ("fourcastnet.pretrain-local-n004-lbs0003-full", "resnet50-a100-n004-lbs0064-full")
-    panels = dict(zip("ABCD", [*ids, *dict.fromkeys(r["configuration"] for r in rows)], strict=True))
+    panels = dict(
+        zip("ABCD", [*ids, *dict.fromkeys(r["configuration"] for r in rows)], strict=True)
+    )
     made = as_table(rows, POWER, figure=5, panels=panels, missing=ids, options={"width_mm": width})
     figure = draw(made)
     FigureCanvasAgg(figure).draw()
