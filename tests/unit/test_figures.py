@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from figure_tables import any_table, curve_table, power_table, procedure_table
 from scalewatt.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures.draw import draw_figure
-from scalewatt.figures.points import plotted
+from scalewatt.figures.points import metadata, plotted
 from scalewatt.figures.words import abbreviated, missing_sentence, origin_sentence, quantity, trend
 
 CURVES = (2, 3, 4, 6, 7)
@@ -133,6 +134,44 @@ def test_the_speed_up_has_its_ideal_line_and_powers_of_two_on_both_axes() -> Non
     for axis in (panel.xaxis, panel.yaxis):
         labels = [text.get_text() for text in axis.get_ticklabels()]
         assert labels == ["1", "2", "4", "8", "16", "32", "64", "128", "256"]
+
+
+def only(table: pa.Table, wanted: Any) -> pa.Table:
+    return pa.Table.from_pylist([r for r in table.to_pylist() if wanted(r)], schema=table.schema)
+
+
+def test_a_series_only_speed_up_is_none_and_named_but_drawn_nowhere() -> None:
+    table = only(curve_table(2), lambda r: "gbs8192" not in r["series"] or r["gpus"] == 32)
+    figure = drawn(2, table)
+    own = [line for line in lines(figure, "points-A-resnet50-full-gbs8192")]
+    assert not own and lines(figure, "points-C-resnet50-full-gbs8192")
+    assert "No speed-up, as there is no second n: GBS 8192 (n = 32)." in words(figure)
+    lone = [r for r in plotted(table).to_pylist() if "gbs8192" in r["series"]]
+    assert {r["panel"] for r in lone} == {"B", "C", "D"}
+
+
+def test_a_speed_up_that_begins_above_one_says_from_where() -> None:
+    assert "also of GBS 8192 from n0 = 32." in words(drawn(2, curve_table(2)))
+    assert "n0 = " not in words(drawn(2, curve_table(2, small=True)))
+
+
+def test_a_panel_of_lone_speed_ups_says_so() -> None:
+    figure = drawn(2, only(curve_table(2), lambda r: r["gpus"] == 1))
+    assert len(shown_axes(figure)) == 3
+    assert "No speed-up was measured: each series has a single point here." in words(figure)
+
+
+def test_metrics_of_several_models_share_no_axis() -> None:
+    table = curve_table(2)
+    rows = [r | {"model": "fourcastnet"} if "gbs" in r["series"] else r for r in table.to_pylist()]
+    mixed = pa.Table.from_pylist(rows, schema=table.schema)
+    figure = drawn(2, mixed)
+    assert len(shown_axes(figure)) == 3
+    assert "have metrics of their own, which no axis can share" in words(figure)
+    assert {r["panel"] for r in plotted(mixed).to_pylist()} == {"A", "C", "D"}
+    common = json.dumps({**metadata(table), "metric_name": "top1_error_percent"}).encode()
+    alike = mixed.replace_schema_metadata({b"scalewatt": common})
+    assert len(shown_axes(drawn(2, alike))) == 4
 
 
 def test_energy_against_gpu_hours_is_log_log() -> None:

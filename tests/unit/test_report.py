@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -386,6 +387,7 @@ def drawing(path: Path, text: str = "Energy (kWh), Z500 RMSE (m²/s²)") -> Path
 
 def test_drawings_bring_their_font_with_the_characters_that_they_have(tmp_path: Path) -> None:
     path = drawing(tmp_path / "figure.svg", "σ ≥ 3 &#956;m")
+    shipped = TTFont(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
     written = with_fonts(path).decode()
     faces = re.findall(r"font-weight:(\d+);src:url\(data:font/woff;base64,([^)]+)\)", written)
     assert [weight for weight, _ in faces] == ["400", "700"]
@@ -396,6 +398,10 @@ def test_drawings_bring_their_font_with_the_characters_that_they_have(tmp_path: 
     assert re.sub("<style>.*</style>", "", written) == path.read_text()
     assert written == with_fonts(path).decode()
     assert len(written) < 50_000
+    font = TTFont(io.BytesIO(base64.b64decode(faces[0][1])))
+    assert font["head"].modified == shipped["head"].modified, (
+        "no time of now: the same bytes each day"
+    )
 
 
 @pytest.mark.parametrize("content", [b"<svg><g>", b"<svg>\xff</svg>"], ids=["torn", "no UTF-8"])
@@ -546,7 +552,28 @@ def test_what_no_node_has_a_sensor_of_is_no_doubt(own: Path, tmp_path: Path) -> 
     absent = json.dumps([{"code": "absent", "device": None, "detail": "gpu"}])
     runs = made_runs(DEMO, lambda run: run | {"flags": absent})
     page = report(write_results(own, DEMO, runs), tmp_path / "report.html")
-    assert "No run has a flag of doubt." in page.text
+    assert (
+        "No run has a flag of doubt but those of device kinds without a sensor or an estimate "
+        "(absent: gpu, ram; 22 runs)." in page.text
+    )
+
+
+def test_measurements_that_were_replaced_are_named_with_their_reasons(
+    own: Path, tmp_path: Path
+) -> None:
+    folder = write_results(own, DEMO, made_runs(DEMO))
+    plain = report(folder, tmp_path / "plain.html")
+    assert "No measurement was set aside to be made again." in plain.text
+    row = {"configuration": LOST, "repeat": 1, "reason": "sensor broke"}
+    row |= {"date": "2026-01-31T09:30:00Z", "measurement": "0123456789ab", "action": "remeasure"}
+    page = report(folder, tmp_path / "report.html", remeasured=(row,))
+    (told,) = page.rows("demo-measured-again.csv")
+    assert (told["configuration"], told["why"]) == (LOST, "sensor broke")
+    assert told["its energy"] == "", "it lies on another machine"
+    assert told["energy now"]
+    assert "1 measured again" in page.text
+    with pytest.raises(InputError, match="remeasured is"):
+        parse_definition({"campaign": "demo", "remeasured": [{"configuration": LOST}]})
 
 
 def test_runs_without_energy_are_no_kind_of_energy(page: Page) -> None:
@@ -783,7 +810,7 @@ def test_captions_are_computed_from_the_tables() -> None:
     words = caption("figure2", any_table(2))
     assert "3 series (LBS 256; GBS 256; GBS 8192)" in words
     assert "1 GPU to 256 GPUs" in words
-    assert "Highest speed-up: 183.5 at 256 GPUs (LBS 256), 72 % of the ideal." in words
+    assert "Highest speed-up: 183.5 from 1 to 256 GPUs (LBS 256), 72 % of the ideal." in words
     assert "Panel B: No GPU power was measured" in caption("figure6", any_table(6, small=True))
     assert caption("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,12 @@ from scalewatt.figures.points import (
     has_value,
     is_beyond,
     is_single,
+    lone_speedups,
     metadata,
     options,
     room_for,
     series_labels,
+    unlike_metrics,
 )
 from scalewatt.figures.words import (
     ORIGINS,
@@ -52,6 +54,11 @@ from scalewatt.figures.words import (
 )
 from scalewatt.results.figure_schema import Panel
 
+_INSTEAD = {
+    "speedup": "No speed-up was measured: each series has a single point here.",
+    "metric_last": "The models of these series have metrics of their own, which no axis can share.",
+}
+"""What a panel says whose points are all left out, by the quantity of its y axis."""
 MOST_IN_A_CELL = 9
 """Entries of a legend that fit into a free cell of the grid."""
 
@@ -68,6 +75,7 @@ class _Context:
     dense: bool
     options: Options
     nothing: str
+    """What a panel says without any run."""
     label_characters: int
     places: dict[str, list[float]]
     """Where the points of all panels are on each quantity of an x axis."""
@@ -81,12 +89,16 @@ class _Context:
 
 def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> Figure:
     """Draw `panels`, row by row in `columns` columns (at most two at column width), from a curve table."""
-    rows = table.to_pylist()
+    everything = table.to_pylist()
+    lone = lone_speedups(everything)
+    left_out = [*lone, *unlike_metrics(table, everything)]
+    rows = [row for row in everything if not any(row is out for out in left_out)]
     width = options(table).width_mm
     preset = style.preset(width)
     columns = min(columns, 2) if preset.narrow else columns
     panel_mm = 40.0 if preset.narrow else 56.0
-    context = _context(table, rows, panel_mm, dense=columns < 3 and not preset.narrow)
+    instead = {row["panel"]: _INSTEAD[row["y_name"]] for row in left_out}
+    context = _context(table, everything, panel_mm, columns < 3 and not preset.narrow)
     n_rows = -(-len(panels) // columns)
     handles = _handles(rows, context, preset)
     widest = max((len(str(handle.get_label())) for handle in handles), default=0)
@@ -100,7 +112,13 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
         cut = [
             panel.letter
             for panel, axes in zip(panels, grid, strict=False)
-            if _draw_panel(axes, panel, [r for r in rows if r["panel"] == panel.letter], context)
+            if _draw_panel(
+                axes,
+                panel,
+                [r for r in rows if r["panel"] == panel.letter],
+                context,
+                instead.get(panel.letter, context.nothing),
+            )
         ]
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
@@ -111,6 +129,7 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
         elif handles:
             legend_above(figure, handles, legend_columns_, 4)
         sentences = _note_sentences(table, rows, context, cut)
+        sentences.insert(2, _base_sentence(rows, lone, context.labels))
         small = style.lines_mm(
             len(style.note_lines(sentences, width)) + legend_rows * 1.25 + 1, preset.text_size
         )
@@ -142,12 +161,14 @@ def _context(table: pa.Table, rows: Sequence[Row], panel_mm: float, dense: bool)
     )
 
 
-def _draw_panel(axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context) -> bool:
-    """Draw one panel; whether an error bar reaches beyond its axis."""
+def _draw_panel(
+    axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context, nothing: str
+) -> bool:
+    """Draw one panel; whether an error bar reaches beyond its axis. Without `rows` it says `nothing`."""
     style.panel_letter(axes, panel.letter)
     points = [row for row in rows if has_value(row)]
     if not rows:
-        style.say_instead(axes, context.nothing)
+        style.say_instead(axes, nothing)
         return False
     if not points:
         sentence = no_value_sentence(panel.y_name, context.word, context.model, context.metric_name)
@@ -324,6 +345,19 @@ def _single_sentences(points: Sequence[Row], context: _Context) -> str:
     said += " This campaign's points are single runs." if own == {True} else ""
     said += " Published points are single runs." if theirs == {True} else ""
     return said + (" Published single runs are not marked." if len(theirs) == 2 else "")
+
+
+def _base_sentence(rows: Sequence[Row], lone: Sequence[Row], labels: Mapping[str, str]) -> str:
+    """From which n on speed-ups count, where not all series begin at 1, and which are not drawn."""
+    first: dict[str, int] = {}
+    for row in rows:
+        if row["y_name"] == "speedup" and has_value(row) and not _is_published(row):
+            first[row["series"]] = min(row["gpus"], first.get(row["series"], row["gpus"]))
+    later = [f"{labels[series]} from n0\u00a0=\u00a0{n}" for series, n in first.items() if n > 1]
+    said = [f"S(n0) is n0 by definition, also of {', '.join(later)}."] if later else []
+    if names := dict.fromkeys(f"{labels[r['series']]} (n\u00a0=\u00a0{r['gpus']})" for r in lone):
+        said.append(f"No speed-up, as there is no second n: {', '.join(names)}.")
+    return " ".join(said)
 
 
 def _panels(letters: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.results.metadata import metadata as metadata
+from scalewatt.results.metric_words import SEVERAL
 
 Row = dict[str, Any]
 
@@ -98,10 +99,36 @@ def gpu_word(table: pa.Table) -> str:
 
 
 def plotted(table: pa.Table) -> pa.Table:
-    """The rows that are drawn as points: those with a place on both axes."""
-    import pyarrow.compute as pc
+    """The rows that are drawn as points: those with a place on both axes, and a meaning there."""
+    rows = table.to_pylist()
+    left_out = {id(row) for row in (*lone_speedups(rows), *unlike_metrics(table, rows))}
+    return table.filter(
+        pa.array([has_value(r) and id(r) not in left_out for r in rows], pa.bool_())
+    )
 
-    return table.filter(pc.and_(pc.is_valid(table["x"]), pc.is_valid(table["y"])))
+
+def lone_speedups(rows: Sequence[Row]) -> list[Row]:
+    """Speed-ups that nobody measured: where a series (published points apart) has its first one only,
+    which is n0 by definition."""
+    found: dict[tuple[str, bool], list[Row]] = {}
+    for row in rows:
+        if row["y_name"] == "speedup" and has_value(row):
+            key = (row["series"], row["energy_origin"] == "published")
+            found.setdefault(key, []).append(row)
+    alone = (own for own in found.values() if len({row["gpus"] for row in own}) == 1)
+    return [row for own in alone for row in own]
+
+
+def unlike_metrics(table: pa.Table, rows: Sequence[Row]) -> list[Row]:
+    """The metrics in `rows` of a curve table, where several models have none in common: no axis is of
+    all of them."""
+    own = [row for row in rows if row["y_name"] == "metric_last" and row["x_name"] in _OF_CURVES]
+    known = metadata(table).get("metric_name") or SEVERAL
+    return own if known == SEVERAL and len({row["model"] for row in own}) > 1 else []
+
+
+_OF_CURVES = ("gpus", "dataset_samples")
+"""What a metric is drawn against in panels that all series share."""
 
 
 def has_value(row: Row) -> bool:

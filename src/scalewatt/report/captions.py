@@ -152,19 +152,20 @@ def _singles(rows: Sequence[Row]) -> list[str]:
 
 
 def _best_speedup(rows: Sequence[Row], labels: dict[str, str], word: str) -> str:
+    """The greatest T(n0)/T(n), n0 being the smallest n of its series; that alone measures nothing."""
     points = [row for row in rows if row["y_name"] == "speedup" and has_value(row)]
-    # A series' smallest n has its ideal speed-up by definition.
     smallest: dict[str, int] = {}
     for row in points:
         smallest[row["series"]] = min(row["gpus"], smallest.get(row["series"], row["gpus"]))
-    points = [row for row in points if row["gpus"] > smallest[row["series"]]]
-    if not points:
-        return ""
-    best = max(points, key=lambda row: row["y"])
+    later = [row for row in points if row["gpus"] > smallest[row["series"]]]
+    if not later:
+        return "No speed-up was measured: each series has one n." if points else ""
+    best = max(later, key=lambda row: row["y"] / smallest[row["series"]])
+    first = smallest[best["series"]]
     share = 100 * best["y"] / best["gpus"]
     return (
-        f"Highest speed-up: {number(best['y'])} at {counted(best['gpus'], word)} "
-        f"({labels[best['series']]}), {share:.0f} % of the ideal."
+        f"Highest speed-up: {number(best['y'] / first)} from {first} to "
+        f"{counted(best['gpus'], word)} ({labels[best['series']]}), {share:.0f} % of the ideal."
     )
 
 
