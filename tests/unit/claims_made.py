@@ -130,7 +130,8 @@ def changed(
     """The same with other values of these quantities at the points that `where` picks.
 
     What is derived from them (P_GPUh, rates, shares) is not derived again: name it as well. An
-    unknown quantity is `lambda point: None`.
+    unknown quantity is `lambda point: None`. Of one repeat: the campaign has no other repeats that
+    would tell its spread.
     """
 
     def one(point: Point) -> Point:
@@ -148,7 +149,18 @@ def changed(
         return replace(point, row=found)
 
     lines = (replace(ln, points=tuple(map(one, ln.points))) for ln in given.lines)
-    return with_points(replace(given, lines=tuple(lines)))
+    found = with_points(replace(given, lines=tuple(lines)))
+    return without_spreads(found) if n_repeats == 1 else found
+
+
+def without_spreads(given: Evidence) -> Evidence:
+    """The same as if the campaign had no repeats that tell the spread of single runs."""
+
+    def plain(points: Iterable[Point]) -> tuple[Point, ...]:
+        return tuple(replace(point, spreads={}) for point in points)
+
+    lines = tuple(replace(ln, points=plain(ln.points)) for ln in given.lines)
+    return replace(given, lines=lines, points=plain(given.points))
 
 
 def without(given: Evidence, where: Callable[[Point], bool]) -> Evidence:

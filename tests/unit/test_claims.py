@@ -28,7 +28,7 @@ from scalewatt.claims import (
     uncertain,
 )
 from scalewatt.claims.bands import around
-from scalewatt.claims.evidence import Evidence, lines_of, modes_of, unlike_paper
+from scalewatt.claims.evidence import Evidence, lines_of, unlike_paper, with_points
 from scalewatt.claims.gather import find_campaign, published_evidence
 from scalewatt.claims.lines import as_in_paper
 from scalewatt.claims.listing import (
@@ -55,6 +55,7 @@ from scalewatt.claims.model import (
     read_claims,
     verdict_of,
 )
+from scalewatt.claims.modes import modes_of
 from scalewatt.claims.uncertain import Number
 from scalewatt.cli import main
 from scalewatt.errors import InputError
@@ -333,6 +334,66 @@ def test_a_single_run_has_two_published_standard_deviations_and_says_so() -> Non
     own = uncertain.number(Summary(1, 100.0))
     assert own.half == pytest.approx(200 * math.sqrt(3 / 2) * 2 / 52)
     assert "published spread" in rules.band("x", own, 0, 50).detail
+
+
+def _world_with(repeated: dict[str, float], n: int, spread: float = 0.1) -> Evidence:
+    """A single run of 10 kWh and an error of 20 %, and a training of `n` repeats."""
+    quantities = {"energy_kwh": 10.0, "metric_last": 20.0}
+    names = ("resnet50", "train", "a100", "fd_lbs", 256)
+    name = {"metric_name": "top1_error_percent"}
+    one = line(*names, {1: quantities}, n_repeats=1, **name)
+    more = line(*names[:-1], 128, {1: repeated}, n_repeats=n, spread=spread, **name)
+    return evidence([one, more])
+
+
+def test_a_single_run_has_the_spread_of_the_campaigns_repeats_where_there_are_some() -> None:
+    point = _world_with({"energy_kwh": 50.0}, 4).lines[0].points[0]
+    own = uncertain.quantity(point, "energy_kwh")
+    assert own.half == pytest.approx(stats.t.ppf(0.975, 3) * 0.1 * 10)
+    assert own.spread == pytest.approx(1.0)
+    assert "10 ± 3.182 kWh (by the campaign's repeats)" in uncertain.text(own, "kWh")
+
+
+def test_repeats_of_another_origin_do_not_tell_the_spread_of_an_energy() -> None:
+    world = _world_with({"energy_kwh": 50.0}, 4)
+    points = [replace(p, row={**p.row, "energy_origin": p.row["n_repeats"]}) for p in world.points]
+    lines = [replace(ln, points=(p,)) for ln, p in zip(world.lines, points, strict=True)]
+    own = uncertain.quantity(evidence(lines).points[0], "energy_kwh")
+    assert "published spread" in uncertain.text(own)
+
+
+@pytest.mark.parametrize(("repeated", "spread"), [({"energy_kwh": 1.0}, 0.1), (None, 0.0)])
+def test_without_a_spread_of_the_error_single_runs_decide_no_sign(
+    repeated: dict[str, float] | None, spread: float
+) -> None:
+    world = _world_with(repeated or {"metric_last": 30.0}, 3, spread)
+    own = uncertain.quantity(world.points[0], "metric_last")
+    outcome = rules.positive("the error", own, "%")
+    assert outcome.verdict == "unresolved" and "unknown spread" in outcome.detail
+    assert "about 2 repeats" in outcome.detail
+    assert rules.band("the error", own, 0, 21, "%").verdict == "reproduced"
+    assert rules.band("the error", own, 0, 19, "%").verdict == "unresolved"
+
+
+def test_the_spread_of_the_error_is_that_of_the_campaigns_repeats() -> None:
+    own = uncertain.quantity(_world_with({"metric_last": 30.0}, 3).points[0], "metric_last")
+    assert own.spread == pytest.approx(2.0) and own.assumed == uncertain.BY_CAMPAIGN
+
+
+def test_an_error_as_of_guessing_supports_nothing_unless_the_paper_trained_so() -> None:
+    campaign = load_campaign(DEMO)
+    id_, one = next((i, c) for i, c in campaign.configurations.items() if c.model == "resnet50")
+    given = {"configuration": id_, "model": one.model, "phase": one.phase, "device": one.device}
+    given |= {"gpus": one.gpus, "metric_name": "top1_error_percent"}
+
+    def judge(error: float, **more: object) -> Number:
+        rows = [row(1, metric_last=error, **(given | more))]
+        (point,) = with_points(Evidence("demo", lines=lines_of(campaign, rows))).points
+        return uncertain.quantity(point, "metric_last")
+
+    with pytest.raises(NotTestable, match=r"is that of guessing .* it is not trained"):
+        judge(88.9)
+    assert judge(60.0).value == 60.0
 
 
 def test_repeats_have_their_own_interval() -> None:

@@ -15,14 +15,17 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Series
+from scalewatt.campaign.model import Campaign
 from scalewatt.claims.model import NotTestable
+from scalewatt.claims.modes import constant_of, modes_of
 from scalewatt.claims.origins import is_of_energy, look_at
+from scalewatt.claims.spreads import Key, Spread, key_of, pooled
 from scalewatt.results.published import FULL_SAMPLES
 from scalewatt.results.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
 from scalewatt.results.statistics import Summary, summary_of
@@ -42,6 +45,10 @@ class Point:
     modes: tuple[str, ...] = ()
     dataset_total: int | None = None
     """Samples of the whole dataset; null where the campaign does not say."""
+    chance: float | None = None
+    """The error in percent from which a classifier is no better than chance; null of other models."""
+    spreads: Mapping[Key, Spread] = field(default_factory=dict)
+    """What the campaign's repeats say of single runs."""
 
     @property
     def id(self) -> str:
@@ -110,6 +117,10 @@ class Point:
         if found.mean is not None and is_of_energy(name):
             look_at(self.origin)
         return found
+
+    def spread(self, name: str) -> Spread | None:
+        """Of one run, over the campaign's repeats; null where these do not tell it."""
+        return self.spreads.get(key_of(self.row, name))
 
     def mean(self, name: str) -> float | None:
         """The mean of a quantity."""
@@ -306,9 +317,9 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
             series.phase,
             series.device,
             modes[name],
-            _constant(campaign, series),
+            constant_of(campaign, series),
             tuple(
-                Point(by_id[id_], of_point[id_], _total(campaign, id_))
+                Point(by_id[id_], of_point[id_], _total(campaign, id_), _chance(campaign, id_))
                 for _, id_ in sorted(series.points.items())
                 if id_ in by_id
             ),
@@ -322,46 +333,6 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
 
 def _key(line: Line) -> tuple[Any, ...]:
     return line.model, line.phase, line.device, line.mode, line.constant
-
-
-def modes_of(campaign: Campaign) -> dict[str, str]:
-    """The mode of each series (see the module)."""
-    longest: dict[tuple[str, str], int] = {}
-    smallest: dict[tuple[str, ...], int] = {}
-    for series in campaign.series.values():
-        key = (series.model, series.phase)
-        longest[key] = max(longest.get(key, 0), _epochs(campaign, series))
-    found = {name: _mode(campaign, series, longest) for name, series in campaign.series.items()}
-    keys: dict[str, tuple[str, ...]] = {}
-    for name, series in campaign.series.items():
-        if found[name].endswith("gbs"):
-            keys[name] = (series.model, series.phase, series.device, found[name])
-            constant = _constant(campaign, series) or 0
-            smallest[keys[name]] = min(smallest.get(keys[name], constant), constant)
-    for name, of_gbs in keys.items():
-        is_small = (_constant(campaign, campaign.series[name]) or 0) == smallest[of_gbs]
-        found[name] += "_s" if is_small else "_l"
-    return found
-
-
-def _mode(campaign: Campaign, series: Series, longest: Mapping[tuple[str, str], int]) -> str:
-    if _epochs(campaign, series) < longest[series.model, series.phase]:
-        return "probe"
-    if series.constant == "neither":
-        return "other"
-    data = "sd" if series.is_scaled else "fd"
-    return data + ("_gbs" if series.constant == "global_batch_size" else "_lbs")
-
-
-def _epochs(campaign: Campaign, series: Series) -> int:
-    return max(campaign.configurations[id_].epochs for id_ in series.points.values())
-
-
-def _constant(campaign: Campaign, series: Series) -> int | None:
-    there = [campaign.configurations[id_] for id_ in series.points.values()]
-    name = series.constant
-    values = {getattr(c, name) for c in there} if hasattr(there[0], name) else set()
-    return values.pop() if len(values) == 1 else None
 
 
 def _total(campaign: Campaign, id_: str) -> int | None:
@@ -378,10 +349,26 @@ def _total(campaign: Campaign, id_: str) -> int | None:
     return None if total is None else int(total)
 
 
+def _chance(campaign: Campaign, id_: str) -> float | None:
+    """The error of guessing less two of its standard deviations over the validation set, in percent."""
+    one = campaign.configurations[id_]
+    classes, samples = one.dataset.get("classes"), one.validation_samples
+    if not classes or not samples:
+        return None
+    hits = 1 / classes
+    return float(100 * (1 - hits - 2 * math.sqrt(hits * (1 - hits) / samples)))
+
+
 def with_points(evidence: Evidence) -> Evidence:
-    """The same with `points`: those of all lines, each once."""
+    """The same with `points`: those of all lines, each once, with what repeats say of their spread."""
     there = {point.id: point for line in evidence.lines for point in line.points}
-    return replace(evidence, points=tuple(there.values()))
+    spreads = {} if evidence.published else pooled(point.row for point in there.values())
+
+    def told(points: Iterable[Point]) -> tuple[Point, ...]:
+        return tuple(replace(point, spreads=spreads) for point in points)
+
+    lines = tuple(replace(line, points=told(line.points)) for line in evidence.lines)
+    return replace(evidence, lines=lines, points=told(there.values()))
 
 
 def _closeness(line: Line) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.fourcastnet_points import MODEL, in_paper
 from scalewatt.claims.model import UNRESOLVED, Outcome, check
 from scalewatt.claims.rules import all_of, attempt, band, combine, decided, enough, onset, positive
-from scalewatt.claims.uncertain import Number, quantity
+from scalewatt.claims.uncertain import Number, basis, quantity
 
 LEAVES = 0.05
 KNEE_POINTS = 5
@@ -112,7 +112,7 @@ def _joined(points: Sequence[Point], numbers: Sequence[Number], knee: Point) -> 
             math.hypot(*(inverse[index] * np.array([getattr(one, part) for one in numbers])))
             for part in ("half", "spread")
         )
-        return Number(float(found[index]), half, spread, any(one.assumed for one in numbers))
+        return Number(float(found[index]), half, spread, basis(*numbers))
 
     distances = [
         Number(abs(float(rest)), one.half, one.spread, one.assumed)

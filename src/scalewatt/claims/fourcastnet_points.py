@@ -9,7 +9,7 @@ from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.lines import as_in_paper
 from scalewatt.claims.model import NotTestable, Outcome
 from scalewatt.claims.rules import all_of, attempt, band, combine
-from scalewatt.claims.uncertain import Number, quantity
+from scalewatt.claims.uncertain import Number, basis, quantity
 from scalewatt.energy.samples import DEVICE_KINDS
 
 MODEL = "fourcastnet"
@@ -117,5 +117,5 @@ def _over_kinds(point: Point, kinds: Sequence[str]) -> Number:
         sum(part.value for part in parts),
         sum(part.half for part in parts),
         sum(part.spread for part in parts),
-        any(part.assumed for part in parts),
+        basis(*parts),
     )

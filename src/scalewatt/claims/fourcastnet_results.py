@@ -31,7 +31,7 @@ from scalewatt.claims.rules import (
     sign,
     slope,
 )
-from scalewatt.claims.uncertain import Number, mean_of, minus, over, quantity
+from scalewatt.claims.uncertain import Number, basis, mean_of, minus, over, quantity
 
 QUADRUPLED = 0.9
 """Below which efficiency after quadrupling the GPUs a speed-up clearly diverges (claim H03)."""
@@ -123,7 +123,7 @@ def _bend(first: Point, middle: Point, last: Point) -> Number:
         (three.value - two.value) / b - (two.value - one.value) / a,
         math.hypot(*(w * n.half for w, n in zip(weights, numbers, strict=True))),
         math.hypot(*(w * n.spread for w, n in zip(weights, numbers, strict=True))),
-        any(n.assumed for n in numbers),
+        basis(*numbers),
     )
 
 

@@ -1,9 +1,7 @@
 """The tolerance rules of all checks, in one place (docs/claims.md says them in words).
 
-Currency is a `Number`: a value with half the width of its 95 % interval. A single run, or a published
-value without spread, gets ± two standard deviations of the paper's probe (PUBLISHED_SPREAD) in its
-place: a convention, for want of repeats, and the same for every quantity. The probe knows the spread of
-energy and time; that of errors was not published.
+Currency is a `Number`: a value with half the width of its 95 % interval; `uncertain.number` says whose it
+is where a run is single.
 
 - band: inside, reproduced; outside, not reproduced, unless the interval reaches into the band:
   then unresolved, with the repeats that would tell.
@@ -33,6 +31,7 @@ from scalewatt.claims.model import (
 )
 from scalewatt.claims.uncertain import (
     Number,
+    basis,
     minus,
     needed,
     over,
@@ -288,7 +287,7 @@ def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
         math.hypot(*(w * getattr(one, part) for w, one in zip(weights, numbers, strict=True)))
         for part in ("half", "spread")
     )
-    return Number(fit.slope, half, spread, any(one.assumed for one in numbers))
+    return Number(fit.slope, half, spread, basis(*numbers))
 
 
 def linear(

@@ -6,13 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scalewatt.claims.evidence import Point
+from scalewatt.claims.evidence import Point, unlike_paper
 from scalewatt.claims.model import NotTestable
+from scalewatt.claims.spreads import Spread, is_metric
 from scalewatt.claims.words import word
 from scalewatt.results.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
 from scalewatt.results.statistics import CONFIDENCE, Summary
 
 ASSUMED_HALF = 2 * PUBLISHED_SPREAD
+BY_CAMPAIGN = "by the campaign's repeats"
+BY_PUBLISHED = "by the published spread"
+UNKNOWN = "of unknown spread, without repeats"
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,11 @@ class Number:
 
     value: float
     half: float
-    """Half the 95 % interval; of a single run ASSUMED_HALF of the value."""
+    """Half the 95 % interval; of a single run see `number`."""
     spread: float
     """Standard deviation of a single run, in the value's unit."""
-    assumed: bool = False
-    """Whether the interval rests on the paper's spread, as there are no repeats."""
+    assumed: str = ""
+    """On what the interval rests where a value has no repeats of its own, in words."""
 
     @property
     def low(self) -> float:
@@ -37,14 +41,26 @@ class Number:
         return self.value + self.half
 
 
-def number(summary: Summary) -> Number:
-    """A quantity's mean with its interval; NotTestable where the mean is unknown."""
+def number(summary: Summary, spread: Spread | None = None, published: bool = True) -> Number:
+    """A quantity's mean with its interval; NotTestable where the mean is unknown.
+
+    That of its repeats; of a single run the t interval by `spread`, the campaign's repeats; without
+    these ASSUMED_HALF of the value, or no bound where no spread of the quantity is `published`.
+    """
     if summary.mean is None:
         raise NotTestable("A quantity is not known.")
-    if summary.sd is None or summary.high is None:
-        size = abs(summary.mean)
-        return Number(summary.mean, ASSUMED_HALF * size, PUBLISHED_SPREAD * size, True)
-    return Number(summary.mean, summary.high - summary.mean, summary.sd)
+    if summary.sd is not None and summary.high is not None:
+        return Number(summary.mean, summary.high - summary.mean, summary.sd)
+    size = abs(summary.mean)
+    if spread is not None:
+        from scipy.special import stdtrit
+
+        sd = spread.relative * size
+        quantile = float(stdtrit(spread.freedom, (1 + CONFIDENCE) / 2))
+        return Number(summary.mean, quantile * sd, sd, BY_CAMPAIGN)
+    if published:
+        return Number(summary.mean, ASSUMED_HALF * size, PUBLISHED_SPREAD * size, BY_PUBLISHED)
+    return Number(summary.mean, math.inf, math.inf, UNKNOWN)
 
 
 def quantity(point: Point, name: str) -> Number:
@@ -52,7 +68,24 @@ def quantity(point: Point, name: str) -> Number:
     summary = point.stat(name)
     if summary.mean is None:
         raise NotTestable(f"The {word(name)} of {point.id} is not known.")
-    return number(summary)
+    if is_metric(name):
+        _refuse_chance(point, summary.mean)
+    return number(summary, point.spread(name), published=not is_metric(name))
+
+
+def _refuse_chance(point: Point, error: float) -> None:
+    """An error as of guessing says nothing, unless it is what the paper's training comes to."""
+    if point.chance is not None and error >= point.chance and unlike_paper(point):
+        raise NotTestable(
+            f"The error of {point.id}, {shown(error)} %, is that of guessing (from "
+            f"{shown(point.chance)} %): it is not trained."
+        )
+
+
+def basis(*numbers: Number) -> str:
+    """On what the interval of something made of these numbers rests: the weakest there is."""
+    there = {one.assumed for one in numbers}
+    return next((one for one in (UNKNOWN, BY_PUBLISHED, BY_CAMPAIGN) if one in there), "")
 
 
 def over(top: Number, bottom: Number, factor: float = 1.0) -> Number:
@@ -63,7 +96,7 @@ def over(top: Number, bottom: Number, factor: float = 1.0) -> Number:
     own = (top.half / top.value, top.spread / top.value) if top.value else (0.0, 0.0)
     other = (bottom.half / bottom.value, bottom.spread / bottom.value)
     half, spread = (abs(value) * math.hypot(*both) for both in zip(own, other, strict=True))
-    return Number(value, half, spread, top.assumed or bottom.assumed)
+    return Number(value, half, spread, basis(top, bottom))
 
 
 def minus(one: Number, other: Number) -> Number:
@@ -72,7 +105,7 @@ def minus(one: Number, other: Number) -> Number:
         one.value - other.value,
         math.hypot(one.half, other.half),
         math.hypot(one.spread, other.spread),
-        one.assumed or other.assumed,
+        basis(one, other),
     )
 
 
@@ -83,7 +116,7 @@ def mean_of(numbers: Sequence[Number]) -> Number:
         math.fsum(one.value for one in numbers) / n,
         math.hypot(*(one.half for one in numbers)) / n,
         math.hypot(*(one.spread for one in numbers)) / n,
-        any(one.assumed for one in numbers),
+        basis(*numbers),
     )
 
 
@@ -102,8 +135,9 @@ def text(own: Number, unit: str = "") -> str:
     unit = f" {unit}" if unit else ""
     if not own.half:
         return f"{shown(own.value)}{unit}"
-    basis = " (by the published spread)" if own.assumed else ""
-    return f"{shown(own.value)} ± {shown(own.half)}{unit}{basis}"
+    rests = f" ({own.assumed})" if own.assumed else ""
+    half = "" if math.isinf(own.half) else f" ± {shown(own.half)}"
+    return f"{shown(own.value)}{half}{unit}{rests}"
 
 
 def shown(value: float) -> str:
@@ -117,6 +151,8 @@ def needed(own: Number, distance: float) -> str:
     """The repeats from which half the interval is less than this distance, in words."""
     if not distance:
         return "it lies on the bound, where no number of repeats would tell"
+    if math.isinf(own.spread):
+        return "about 2 repeats, with seeds of their own, would tell the spread"
     return repeats_text(repeats_to_tell(distance, own.spread))
 
 
