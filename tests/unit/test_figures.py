@@ -20,7 +20,14 @@ from scalewatt.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures.draw import draw_figure
 from scalewatt.figures.points import metadata, plotted
-from scalewatt.figures.words import abbreviated, missing_sentence, origin_sentence, quantity, trend
+from scalewatt.figures.words import (
+    abbreviated,
+    missing_sentence,
+    named,
+    origin_sentence,
+    quantity,
+    trend,
+)
 
 CURVES = (2, 3, 4, 6, 7)
 PANELS = {2: 4, 3: 6, 4: 4, 6: 5, 7: 5}
@@ -261,6 +268,36 @@ def test_figure5_without_gpu_sensor_says_that_it_shows_cpu_power() -> None:
     assert "these panels show CPU power" in words(figure)
     assert "Power estimated from CPU utilisation and rated powers; scope: cpu." in words(figure)
     assert shown_axes(figure)[0].get_ylabel() == "CPU power (W)"
+
+
+def test_figure5_says_where_a_window_is_longer_than_what_was_recorded() -> None:
+    table = power_table(panels="A")
+    rows = [row | {"power_w": None} for row in table.to_pylist()][:1]
+    for options, said in (
+        ({"power_window_s": 1000}, "No window of 1000 s is covered by what was recorded"),
+        ({}, "No GPU power was measured or estimated on this device."),
+    ):
+        stored = {**metadata(table), "options": options}
+        own = pa.Table.from_pylist(rows, schema=table.schema)
+        own = own.replace_schema_metadata({b"scalewatt": json.dumps(stored).encode()})
+        assert said in words(drawn(5, own))
+
+
+def test_small_print_names_few_configurations_and_counts_the_others() -> None:
+    ids = [f"m-{device}-n{n:03d}-full" for device in "abcdef" for n in (2, 1)]
+    assert named(ids[:4]) == "m-a-n{001,002}-full, m-b-n{001,002}-full"
+    assert named(ids) == f"{', '.join(f'm-{d}-n{{001,002}}-full' for d in 'abcd')} and 4 more"
+
+
+@pytest.mark.parametrize(("small", "word"), [(True, "proportional"), (False, "logarithmic")])
+def test_figure1_halves_the_bar_of_half_the_value_where_there_is_room(
+    small: bool, word: str
+) -> None:
+    figure = drawn(1, procedure_table(small))
+    assert f"Bar heights are {word}" in words(figure)
+    heights = [patch.get_height() for patch in figure.axes[1].patches if patch.get_fill()]
+    # LBS of a constant GBS 64 or 256.
+    assert (heights[1] == pytest.approx(heights[0] / 2)) == small
 
 
 def test_a_lost_sample_breaks_the_power_line() -> None:

@@ -11,10 +11,10 @@ from scalewatt.figures.words import (
     device_sentence,
     excluded_sentence,
     missing_sentence,
+    named,
     no_energy_sentence,
     origin_sentence,
 )
-from scalewatt.results.text_tables import shortened_ids
 
 KINDS = {"gpu": 0, "cpu": 1, "ram": 2}
 """Colour of each device kind, in the order of the bars."""
@@ -92,7 +92,7 @@ def _spread_sentence(rows: Sequence[Row], kind: str, cut: Sequence[str]) -> str:
     if barred + singles < len(known):
         said += "; of some totals not known"
     if cut:
-        said += f"; beyond the axis: {', '.join(shortened_ids(cut))}"
+        said += f"; beyond the axis: {named(cut)}"
     return bar_sentence(kind, len(known), singles, barred, said).replace("point", "total")
 
 
@@ -133,4 +133,4 @@ def _below_idle(rows: Sequence[Row]) -> list[str]:
             idle, energy = idle_kwh(own, kind), sum_of(own, "energy_kwh")
             if idle is not None and energy is not None and idle > energy * (1 + 1e-9):
                 found.setdefault(KIND_WORDS[kind], []).append(name)
-    return [f"{kind} of {', '.join(shortened_ids(names))}" for kind, names in found.items()]
+    return [f"{kind} of {named(names)}" for kind, names in found.items()]

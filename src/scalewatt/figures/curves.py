@@ -329,8 +329,11 @@ def _bar_sentence(rows: Sequence[Row], context: _Context, cut: Sequence[str]) ->
     kind = context.options.error_bars
     points = [row for row in rows if has_value(row)]
     bare = [p for p in points if bar(p, kind) is None]
-    lacking = dict.fromkeys(p["panel"] for p in bare if not is_single(p) and not _exact(p))
-    said = f"; not known for all points of {_panels(lacking)}" if lacking else ""
+    unknown = {p["panel"] for p in bare if not is_single(p) and not _exact(p)}
+    barred = {p["panel"] for p in points if bar(p, kind) is not None}
+    none, some = sorted(unknown - barred), sorted(unknown & barred)
+    said = f"; not known for any point of {_panels(none)}" if none else ""
+    said += f"; not known for some points of {_panels(some)}" if some else ""
     said += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
     singles = sum(map(is_single, points))
     sentence = bar_sentence(kind, len(points), singles, len(points) - len(bare), said)

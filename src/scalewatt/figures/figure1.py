@@ -22,11 +22,14 @@ MOST_COUNTS = 5
 LONGEST_NAME = 62
 
 # A cell is drawn in these units, about millimetres.
-CELL_WIDTH, CELL_HEIGHT, EMPTY_HEIGHT = 84.0, 51.6, 13.0
+CELL_WIDTH, CELL_HEIGHT, EMPTY_HEIGHT = 84.0, 52.6, 13.0
 BARS_LEFT, BARS_RIGHT, TREND_LEFT = 21.0, 67.0, 69.5
-FIRST_ROW, ROW_PITCH, BAR_HEIGHT, BAR_WIDTH = 31.0, 7.4, 3.9, 5.4
+FIRST_ROW, ROW_PITCH, BAR_HEIGHT, BAR_WIDTH = 32.0, 7.7, 3.4, 5.4
 GPUS_BASE = FIRST_ROW + 0.8
 ROW_COLOURS = (0, 5, 2, 3)
+QUANTITIES = ("local_batch_size", "global_batch_size", "samples_per_gpu", "updates")
+MOST_LINEAR = 8.0
+"""Up to which ratio of a row's greatest and smallest value bars are as long as values say."""
 _CELLS = [(dataset, batch) for dataset in DATASET_RULES for batch in BATCH_RULES]
 
 
@@ -58,7 +61,7 @@ def draw(table: pa.Table) -> Figure:
             "ABCD", places, _CELLS, cells, strict=True
         ):
             title = f"{rules[0].capitalize()} dataset, {rules[1]}"
-            _draw_cell(axes, height, letter, title, inside, word)
+            _draw_cell(axes, height, letter, title, inside, word, _is_linear(cells))
             for artist in axes.get_children():
                 # All of it lies inside the cell: nothing for which to make room around it.
                 artist.set_in_layout(False)
@@ -79,7 +82,13 @@ def _rules(row: Row) -> tuple[str, str]:
 
 
 def _draw_cell(
-    axes: Axes, height: float, letter: str, title: str, rows: Sequence[Row], word: str
+    axes: Axes,
+    height: float,
+    letter: str,
+    title: str,
+    rows: Sequence[Row],
+    word: str,
+    linear: bool,
 ) -> None:
     axes.set_axis_off()
     axes.set(xlim=(0, CELL_WIDTH), ylim=(0, height))
@@ -102,17 +111,12 @@ def _draw_cell(
     shown = _thinned(main)
     centres = _centres(len(shown))
     _draw_gpus(axes, shown, centres, word)
-    quantities = (
-        ("LBS", "local_batch_size"),
-        ("GBS", "global_batch_size"),
-        (f"samples per {singular(word)}", "samples_per_gpu"),
-        ("updates N", "updates"),
-    )
-    for index, (name, column) in enumerate(quantities, start=1):
+    names = ("LBS", "GBS", f"samples per {singular(word)}", "updates N")
+    for index, (name, column) in enumerate(zip(names, QUANTITIES, strict=True), start=1):
         base = FIRST_ROW - index * ROW_PITCH
         values = [(row["gpus"], row[column]) for row in shown]
         colour = style.COLOURS[ROW_COLOURS[index - 1]]
-        _draw_row(axes, base, name, values, centres, colour)
+        _draw_row(axes, base, name, values, centres, colour, linear)
 
 
 def _note_sentences(cells: Sequence[Sequence[Row]], rows: Sequence[Row], word: str) -> list[str]:
@@ -125,10 +129,21 @@ def _note_sentences(cells: Sequence[Sequence[Row]], rows: Sequence[Row], word: s
     return [
         f"Drawn from the campaign's definitions alone; n counts {word}. LBS and GBS: local and "
         "global batch size. N: optimiser updates in the whole training. Bar heights are "
-        "logarithmic within a row.",
+        f"{'proportional to the values' if _is_linear(cells) else 'logarithmic'} within a row.",
         f"Also – {'; '.join(also)}." if also else "",
         f"In no panel, as neither LBS nor GBS is constant: {', '.join(other)}." if other else "",
     ]
+
+
+def _is_linear(cells: Sequence[Sequence[Row]]) -> bool:
+    """Whether in all rows of the figure the smallest value still has a bar to see if linear."""
+    for inside in filter(None, cells):
+        shown = _thinned(_series(inside)[0])
+        for column in QUANTITIES:
+            values = [row[column] for row in shown if row[column]]
+            if values and max(values) > MOST_LINEAR * min(values):
+                return False
+    return True
 
 
 def _extent(rows: Sequence[Row]) -> str:
@@ -188,6 +203,7 @@ def _draw_row(
     found: Sequence[tuple[int, float | None]],
     centres: Sequence[float],
     colour: str,
+    linear: bool,
 ) -> None:
     """One quantity: a bar with its number per GPU count, and its trend in words at the right."""
     axes.text(2, base + 1.4, textwrap.fill(name, 12), va="center", linespacing=1.1)
@@ -200,8 +216,11 @@ def _draw_row(
     # A dataset that does not divide gives a few samples more or less: not a difference to draw.
     differs = 0 < low * 1.05 < high
     for (_, value), centre in zip(values, centres, strict=True):
-        part = math.log(value / low) / math.log(high / low) if differs else 0.4
-        height = BAR_HEIGHT * (0.18 + 0.82 * part)
+        if linear:
+            height = BAR_HEIGHT * (value / high if high > 0 else 0.0)
+        else:
+            part = math.log(value / low) / math.log(high / low) if differs else 0.4
+            height = BAR_HEIGHT * (0.18 + 0.82 * part)
         axes.add_patch(
             Rectangle(
                 (centre - BAR_WIDTH / 2, base),

@@ -46,7 +46,9 @@ def draw(table: pa.Table) -> Figure:
             style.panel_letter(axes, letter, above=3.4 * preset.text_size)
             own = [r for r in rows if r["panel"] == letter]
             if own:
-                _draw_panel(axes, own, gpu_word(table), _time_label(table, own))
+                _draw_panel(
+                    axes, own, gpu_word(table), _time_label(table, own), chosen.power_window_s
+                )
             else:
                 style.say_instead(axes, _nothing(metadata(table), configuration))
         for axes in grid[len(panels) :]:
@@ -78,7 +80,9 @@ def _time_label(table: pa.Table, rows: Sequence[Row]) -> str:
     return f"Time since {began} began (s)"
 
 
-def _draw_panel(axes: Axes, rows: Sequence[Row], word: str, time_label: str) -> None:
+def _draw_panel(
+    axes: Axes, rows: Sequence[Row], word: str, time_label: str, window_s: float | None
+) -> None:
     first = rows[0]
     kind = KIND_WORDS[first["device_kind"]]
     setting = (
@@ -90,6 +94,12 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], word: str, time_label: str) -> 
         return
     if all(row["power_w"] is None for row in rows):
         sentence = f"No {kind} power was measured or estimated on this device."
+        if window_s is not None and first["mean_power_w"] is not None:
+            seconds = style.plain_number(window_s)
+            sentence = (
+                f"No window of {seconds} s is covered by what was recorded; choose a shorter "
+                "power_window_s."
+            )
         style.say_instead(axes, f"{setting}. {sentence}")
         return
     ordered = sorted(rows, key=lambda row: row["time_s"])

@@ -40,6 +40,7 @@ from scalewatt.figures.words import (
     goal_sentence,
     metric_words,
     missing_sentence,
+    named,
     no_energy_sentence,
     nothing_sentence,
     origin_sentence,
@@ -172,14 +173,17 @@ def _draw_panel(
 def _label_ends(
     axes: Axes, found: Sequence[Curve], shown: Quantity, size_mm: tuple[float, float]
 ) -> None:
-    """n at the ends of the curves that have a series' colour, in that colour."""
+    """n at the ends of the curves that have a series' colour, in that colour, where there is room."""
     ends = [(curve.mean[-1][0] * shown.factor, curve.mean[-1][1]) for curve in found if curve.mean]
     labels = [
         Label(*end, f"{curve.gpus}", legible(curve.look["color"]))
         for curve, end in zip((c for c in found if c.mean), ends, strict=True)
         if curve.look
     ]
-    write_labels(axes, labels, ends, (), size_mm)
+    lines = [
+        [(x * shown.factor, y) for x, y in curve.mean] for curve in found if len(curve.mean) > 1
+    ]
+    write_labels(axes, labels, ends, lines, size_mm)
 
 
 def _draw_curve(axes: Axes, curve: Curve, shown: Quantity) -> None:
@@ -255,5 +259,5 @@ def _unplaced_sentence(rows: Sequence[Row]) -> str:
         drawn = {r["configuration"] for r in rows if None not in (r[cost], r["metric"])}
         lacking = dict.fromkeys(r["configuration"] for r in rows if r["configuration"] not in drawn)
         if drawn and lacking:
-            parts.append(f"against {words} {', '.join(lacking)}")
+            parts.append(f"against {words} {named(list(lacking))}")
     return f"No curve, as a value is not known: {'; '.join(parts)}." if parts else ""

@@ -43,6 +43,7 @@ from scalewatt.figures.words import (
     goal_sentence,
     metric_words,
     missing_sentence,
+    named,
     no_energy_sentence,
     no_value_sentence,
     nothing_sentence,
@@ -262,10 +263,8 @@ def _bar_sentence(rows: Sequence[Row], context: _Context) -> str:
 def _null_sentence(rows: Sequence[Row]) -> str:
     """Configurations without a place in a panel that has other points."""
     drawn = {row["panel"] for row in rows if has_value(row)}
-    return null_sentence(
-        [
-            (row["panel"], row["configuration"])
-            for row in rows
-            if not has_value(row) and row["panel"] in drawn
-        ]
-    )
+    lacking: dict[str, list[str]] = {}
+    for row in rows:
+        if not has_value(row) and row["panel"] in drawn:
+            lacking.setdefault(row["panel"], []).append(row["configuration"])
+    return null_sentence([(panel, named(ids)) for panel, ids in lacking.items()])

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.figures import style
 from scalewatt.figures.blocks import paler
 from scalewatt.figures.words import KIND_WORDS, counted, origin_phrase
-from scalewatt.results.flag_words import FLAG_WORDS, counts_processes
+from scalewatt.results.flag_words import FLAG_WORDS, absent_kinds, counts_processes
 from scalewatt.results.numbers import percent, with_unit
 from scalewatt.results.run_page_table import (
     BINS,
@@ -122,12 +122,15 @@ def note_sentences(page: RunPage) -> list[str]:
         sentences.append(
             f"{with_unit(lost, 'kWh')} of it were discarded: that work was done again."
         )
+    sentences += [one.sentence for one in page.replaced]
     flags = json.loads(page.row["flags"])
     said = [_flag_sentence(one) for one in flags if one["code"] != "absent"]
     sentences += said[:MOST_FLAGS]
     if len(said) > MOST_FLAGS:
         sentences.append(f"… and {len(said) - MOST_FLAGS} more flags, in the energy table.")
-    return sentences if said else [*sentences, "No flags."]
+    if absent := absent_kinds(page.row):
+        sentences.append(f"Neither a sensor nor an estimate: {', '.join(absent)}.")
+    return sentences if flags else [*sentences, "No flags."]
 
 
 def _shown_sentence(page: RunPage) -> str:

@@ -176,9 +176,30 @@ def device_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
     return f"Device: {'; '.join(named)}." if named else ""
 
 
+MOST_NAMED = 4
+"""Entries of a list of configurations in small print; the others are counted."""
+
+
+def named(configurations: Sequence[str]) -> str:
+    """Configurations by id, those that differ only in n in one entry; of many the first ones and how
+    many more there are."""
+    ids = sorted(dict.fromkeys(configurations), key=_count_of)
+    entries = shortened_ids(ids)
+    if len(entries) <= MOST_NAMED + 1:
+        return ", ".join(entries)
+    first = entries[:MOST_NAMED]
+    shown = sum(entry.count(",") + 1 for entry in first)
+    return f"{', '.join(first)} and {len(ids) - shown} more"
+
+
+def _count_of(configuration: str) -> int:
+    match = re.search(r"-n(\d{3,})-", configuration)
+    return int(match[1]) if match else 0
+
+
 def missing_sentence(missing: Sequence[str]) -> str:
     """The configurations without a finished run; ids that differ only in n share one entry."""
-    return f"No finished run, so no point: {', '.join(shortened_ids(missing))}." if missing else ""
+    return f"No finished run, so no point: {named(missing)}." if missing else ""
 
 
 def nothing_sentence(stored: Mapping[str, Any], what: str = "these series") -> str:
@@ -226,7 +247,7 @@ def no_energy_sentence(stored: Mapping[str, Any], rows: Iterable[Mapping[str, An
     for configuration in dict.fromkeys(row["configuration"] for row in rows):
         if why := stored.get("no_energy", {}).get(configuration):
             reasons.setdefault(why, []).append(configuration)
-    said = [f"{', '.join(shortened_ids(ids))} ({why})" for why, ids in reasons.items()]
+    said = [f"{named(ids)} ({why})" for why, ids in reasons.items()]
     return f"Energy not known: {'; '.join(said)}." if said else ""
 
 
