@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PRETRAIN = "fourcastnet.pretrain-local-n002-lbs0002-full"
 FINETUNE = "fourcastnet.finetune-local-n002-lbs0002-full"
 OUT = {"configuration": PRETRAIN, "repeat": 2, "reason": "a noisy neighbour"}
+ROOT = Path(__file__).resolve().parents[2]
 RUNS = {"train", "spec", "dataset", "energy"}
 
 
@@ -132,6 +133,22 @@ def test_a_run_and_what_started_from_it_may_be_measured_again_together(again: Wo
     jobs = again.jobs("all", "--config", "results_only=true")
     assert not set(jobs) & RUNS
     assert jobs["figure_table"] == 3, "of figures 4, 5 and 7"
+
+
+def test_the_old_measurement_is_taken_back_as_the_documentation_says(again: Workspace) -> None:
+    again.done("tables")
+    before = products(again)
+    scalewatt(again, "remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
+    again.done("tables")
+    assert products(again) != before
+    page = (ROOT / "docs" / "exclusions.md").read_text(encoding="utf-8")
+    script = page.partition("repeat 3:\n\n```sh\n")[2].partition("```")[0]
+    script = script.replace("<campaign>", "tiny").replace("<configuration>/3", f"{PRETRAIN}/1")
+    subprocess.run(["bash", "-c", script], cwd=again.path, check=True)
+    (again.path / "campaigns" / "tiny.exclusions.csv").unlink()
+    assert again.trainings("all") == set()
+    again.done("tables")
+    assert products(again) == before
 
 
 def test_a_wrong_row_ends_snakemake_with_one_message(again: Workspace) -> None:

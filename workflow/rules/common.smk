@@ -21,7 +21,11 @@ from scalewatt.campaign.registered import registered_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
 from scalewatt.jobs.request import RESOURCES, account_of, as_resources, check_requests
-from scalewatt.results.exclusions import excluded_runs, read_exclusions
+from scalewatt.results.exclusions import (
+    excluded_runs,
+    read_exclusions,
+    remeasured_runs,
+)
 from scalewatt.results.found import set_aside_notes
 
 
@@ -59,13 +63,9 @@ if not RESULTS_ONLY and not workflow.remote_exec:
 
 RESULTS = f"results/{CAMPAIGN.name}"
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.
-EXCLUDED = (
-    []
-    if workflow.remote_exec
-    else excluded_runs(
-        checked(read_exclusions, CAMPAIGN), Path(RESULTS), finished=RESULTS_ONLY
-    )
-)
+EXCLUSIONS = [] if workflow.remote_exec else checked(read_exclusions, CAMPAIGN)
+EXCLUDED = excluded_runs(EXCLUSIONS, Path(RESULTS), finished=RESULTS_ONLY)
+REMEASURED = remeasured_runs(EXCLUSIONS)
 SET_ASIDE = set_aside_notes(Path(RESULTS))
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
 CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)

@@ -87,6 +87,7 @@ rule report:
                 CLUSTER,
                 basis(CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())]),
                 RESULTS_ONLY,
+                REMEASURED,
             )
         ),
     message:

@@ -173,6 +173,7 @@ for numbers, repeats in PAGE_RULES.items():
                     "results/derived",
                     "results/flag_words",
                     "results/numbers",
+                    "results/replaced",
                     "results/run_page_table",
                     "results/runs",
                 )

@@ -28,6 +28,8 @@ class Definition:
     """Sentences on what the cluster file put into the numbers."""
     results_only: bool = False
     """Whether missing runs are left out on purpose."""
+    remeasured: tuple[dict[str, Any], ...] = ()
+    """Rows of `remeasure` of the campaign's table of exclusions."""
 
     def command(self, target: str) -> str:
         """The command that makes a target of this campaign again."""
@@ -36,7 +38,11 @@ class Definition:
 
 
 def report_definition(
-    campaign: Campaign, cluster: Cluster, basis: Sequence[str], results_only: bool
+    campaign: Campaign,
+    cluster: Cluster,
+    basis: Sequence[str],
+    results_only: bool,
+    remeasured: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """The definition of a campaign's report as JSON-ready values."""
     return asdict(
@@ -49,6 +55,7 @@ def report_definition(
             currency=(cluster.price or {}).get("currency", ""),
             basis=tuple(basis),
             results_only=bool(results_only),
+            remeasured=tuple(remeasured),
         )
     )
 
@@ -61,7 +68,7 @@ def parse_definition(given: Any) -> Definition:
         for name, (fits, expected) in _VALUES.items():
             if name in content and not fits(content[name]):
                 raise InputError(f"{where} ({name} is {content[name]!r}; expected {expected})")
-        for name in ("figures", "basis"):
+        for name in ("figures", "basis", "remeasured"):
             content[name] = tuple(content.get(name, ()))
         return Definition(**content)
     except TypeError as error:
@@ -80,6 +87,16 @@ def _are_counts(value: Any) -> bool:
     return isinstance(value, dict) and all(type(n) is int and n >= 0 for n in value.values())
 
 
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(row, dict)
+        and type(row.get("repeat")) is int
+        and all(_is_text(row.get(name)) for name in _OF_ROWS)
+        for row in value
+    )
+
+
+_OF_ROWS = ("configuration", "reason", "date", "measurement")
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "campaign": (_is_text, "a name"),
     "profile": (_is_text, "a folder"),
@@ -89,5 +106,6 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "currency": (_is_text, "a name"),
     "basis": (_are_texts, "a list of sentences"),
     "results_only": (lambda value: isinstance(value, bool), "true or false"),
+    "remeasured": (_are_rows, "a list of rows of the table of exclusions"),
 }
 """Which values a key may have, and what to call them."""

@@ -63,7 +63,9 @@ def _subset(weight: int, characters: frozenset[str]) -> bytes:
 
     options = subset.Options(hinting=False)
     options.drop_tables += ["FFTM"]  # which fontTools would warn of
-    with TTFont(Path(matplotlib.get_data_path(), "fonts", "ttf", _FILES[weight])) as font:
+    path = Path(matplotlib.get_data_path(), "fonts", "ttf", _FILES[weight])
+    # No time of now in it: the same bytes each time.
+    with TTFont(path, recalcTimestamp=False) as font:
         chosen = subset.Subsetter(options)
         chosen.populate(unicodes=map(ord, sorted(characters)))
         chosen.subset(font)

@@ -11,8 +11,9 @@ from scalewatt.errors import InputError
 from scalewatt.report.definition import Definition
 from scalewatt.report.grids import Cell, Grid, texts
 from scalewatt.report.summary import counting, missing_runs, scope_sentence
-from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
+from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY, absent_kinds
 from scalewatt.results.numbers import MISSING, count, listed, percent, with_unit
+from scalewatt.results.replaced import Replaced
 
 Row = dict[str, Any]
 _SHOWN = 8
@@ -32,17 +33,19 @@ def quality(
     runs: Sequence[Row],
     idle: Sequence[Row] = (),
     no_idle: Mapping[str, str] | None = None,
+    replaced: Sequence[Replaced] = (),
 ) -> list[Part]:
     """All topics, also those without a finding: that is said. Without runs, what is missing alone.
 
     `idle`: the rows of the table of idle powers, none without idle probes. `no_idle`: by device, why
-    its runs have no idle energy although there are probes.
+    its runs have no idle energy although there are probes. `replaced`: measurements that were set aside.
     """
     if not runs:
         return [_missing(definition, runs)]
     return [
         _missing(definition, runs),
         _excluded(runs),
+        _measured_again(replaced, runs),
         _unknown_energy(runs),
         _coverage(runs),
         _flags(runs),
@@ -129,6 +132,30 @@ def _excluded(runs: Sequence[Row]) -> Part:
     )
 
 
+def _measured_again(replaced: Sequence[Replaced], runs: Sequence[Row]) -> Part:
+    heading = "Runs measured again"
+    if not replaced:
+        return Part(heading, "No measurement was set aside to be made again.")
+    now = {(run["configuration"], run["repeat"]): run["energy_kwh"] for run in runs}
+    rows = [
+        (
+            one.configuration,
+            one.repeat,
+            one.reason,
+            one.date,
+            _energy(one.energy_kwh),
+            _energy(now.get((one.configuration, one.repeat))),
+        )
+        for one in replaced
+    ]
+    says = (
+        f"{count(len(rows), 'measurement')} set aside and replaced: kept in superseded/ where it was "
+        "made, and in no table, figure or claim."
+    )
+    headings = ["configuration", "repeat", "why", "asked for", "its energy", "energy now"]
+    return Part(heading, says, texts("measured-again", heading, headings, rows))
+
+
 def _unknown_energy(runs: Sequence[Row]) -> Part:
     rows = [
         (
@@ -197,8 +224,9 @@ def _flags(runs: Sequence[Row]) -> Part:
     for run in runs:
         for flag in _doubts(run):
             found.setdefault(flag["code"], []).append((run, flag))
+    absent = _absent(runs)
     if not found:
-        return Part("Flags", "No run has a flag of doubt.")
+        return Part("Flags", f"No run has a flag of doubt{' but those' if absent else ''}{absent}.")
     rows = [
         (
             FLAG_WORDS.get(code, code),
@@ -211,9 +239,21 @@ def _flags(runs: Sequence[Row]) -> Part:
     ]
     return Part(
         "Flags",
-        f"{count(len(found), 'kind')} of doubt about energies; none changes a number in silence.",
+        f"{count(len(found), 'kind')} of doubt about energies; none changes a number in silence."
+        + (f" Not among them: the flags{absent}." if absent else ""),
         texts("flags", "Flags", ["doubt", "flag", "runs", "times", "for example"], rows),
     )
+
+
+def _absent(runs: Sequence[Row]) -> str:
+    """What no node of how many runs has a sensor of; empty where there are all."""
+    kinds = {_name(run): absent_kinds(run) for run in runs}
+    own = [found for found in kinds.values() if found]
+    if not own:
+        return ""
+    words = listed(dict.fromkeys(kind for found in own for kind in found))
+    of = count(len(own), "run")
+    return f" of device kinds without a sensor or an estimate (absent: {words}; {of})"
 
 
 def _example(own: Sequence[tuple[Row, Row]]) -> str:

@@ -18,10 +18,11 @@ from scalewatt.report.grids import csv_uri
 from scalewatt.report.quality import quality
 from scalewatt.report.source import Results, read_results
 from scalewatt.report.table_parts import TablePart, table_parts
+from scalewatt.results.replaced import replaced_measurements
 
 Row = dict[str, Any]
 _FOLDER = Path(__file__).parent
-_ORDER = (*(f"figure{n}" for n in range(1, 8)), "pareto", "breakdown", "learning", "variants")
+_ORDER = (*(f"figure{n}" for n in range(1, 8)), "breakdown", "learning", "pareto", "variants")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def write_report(results: Path, out: Path, definition: Definition) -> None:
 def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     runs = results.rows("runs")
     counting = summary.counting(runs)
+    replaced = replaced_measurements(results.folder, definition.remeasured)
     word = gpu_word(results.tables["runs"]) if "runs" in results.tables else "GPUs"
     hours = tables.hours_word(word)
     figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
@@ -79,7 +81,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "planned": sum(definition.planned.values()),
         "origin": summary.origin_sentences(counting),
         "counts": f"n counts {word}.",
-        "facts": summary.facts(definition, runs, hours) if runs else [],
+        "facts": summary.facts(definition, runs, hours, len(replaced)) if runs else [],
         "what_ran": summary.what_ran(runs, word),
         "findings": [
             *summary.scaling_sentences(results.rows("scaling"), word),
@@ -90,7 +92,11 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "tables": shown,
         "claims": claims,
         "quality": quality(
-            definition, runs, results.rows("idle"), results.metadata("runs").get("no_idle")
+            definition,
+            runs,
+            results.rows("idle"),
+            results.metadata("runs").get("no_idle"),
+            replaced,
         ),
         "hardware": provenance.hardware(runs, results.provenance),
         "software": provenance.software(results.provenance),

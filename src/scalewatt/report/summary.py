@@ -36,14 +36,20 @@ def missing_runs(definition: Definition, runs: Iterable[Row]) -> list[str]:
     ]
 
 
-def facts(definition: Definition, runs: Sequence[Row], hours: str) -> list[Fact]:
-    """The campaign in numbers. Sums are over the runs that count; each says which runs it lacks."""
+def facts(definition: Definition, runs: Sequence[Row], hours: str, replaced: int = 0) -> list[Fact]:
+    """The campaign in numbers. Sums are over the runs that count; each says which runs it lacks.
+
+    `replaced`: how many measurements were set aside.
+    """
     counted_runs = counting(runs)
     excluded = [run for run in runs if run["excluded"] is not None]
     missing = missing_runs(definition, runs)
+    notes = [_named("missing", len(missing)), _named("measured again", replaced)]
+    left = len({run["configuration"] for run in counted_runs})
+    gone = len({run["configuration"] for run in runs}) - left
     found = [
-        ("runs done", _done(definition, runs, missing), _named("missing", len(missing))),
-        ("configurations", number(len({run["configuration"] for run in runs})), ""),
+        ("runs done", _done(definition, runs, missing), ", ".join(filter(None, notes))),
+        ("configurations", number(left), _named("more with excluded runs alone", gone)),
     ]
     if excluded:
         beside = _total(excluded, "energy_kwh", "kWh")[0]

@@ -33,7 +33,7 @@ def runs_grid(results: Results, hours: str) -> Grid:
         stored("configuration", "configuration"),
         stored("repeat", "repeat"),
         *_batches(),
-        stored("dataset_samples", "samples"),
+        stored("dataset_samples", "samples of the training set"),
         stored("updates", "updates"),
         stored("runtime_h", "run time", "h"),
         stored("gpu_hours", hours, "h"),

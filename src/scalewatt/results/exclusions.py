@@ -137,6 +137,11 @@ def excluded_runs(
     return [{"configuration": c, "repeat": r, "reason": found[c, r]} for c, r in sorted(found)]
 
 
+def remeasured_runs(exclusions: Iterable[Exclusion]) -> list[dict[str, Any]]:
+    """Return the rows of runs that were asked to be measured again, in order, as JSON-ready values."""
+    return [asdict(one) for one in exclusions if one.action == REMEASURE]
+
+
 def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement: str) -> Exclusion:
     """Return a new row, dated now; InputError where the reason says nothing."""
     said = " ".join((reason or "").split())

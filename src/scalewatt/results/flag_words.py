@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scalewatt.energy.samples import DEVICE_KINDS
+
 FLAG_WORDS = {
     "absent": "no sensor of this kind on any node, and nothing to estimate from: out of scope",
     "kind_missing": "a node lacks a sensor that others have",
@@ -83,3 +85,11 @@ NULL_ENERGY = (
 def counts_processes(run: Mapping[str, Any]) -> bool:
     """Whether the ranks of a run (a row of the runs table) are processes: on CPUs, or sharing a GPU."""
     return run["torch_device"] == "cpu" or '"gpus_shared"' in run["flags"]
+
+
+def absent_kinds(row: Mapping[str, Any]) -> list[str]:
+    """The device kinds out of a run's scope, where its flags say that nothing is known of them."""
+    if '"absent"' not in row["flags"]:
+        return []
+    scope = (row["energy_scope"] or "").split("+")
+    return [kind for kind in DEVICE_KINDS if kind not in scope]

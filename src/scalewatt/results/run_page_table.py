@@ -23,6 +23,7 @@ from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.errors import InputError
 from scalewatt.results.checked import opened_parquet, read_checked
 from scalewatt.results.derived import Facility
+from scalewatt.results.replaced import Replaced, replaced_measurements
 from scalewatt.results.runs import RunFiles, run_row
 
 BINS = 1200
@@ -91,6 +92,8 @@ class RunPage:
     bands: tuple[Band, ...]
     place_s: float | None
     """Length of the places that samples were put together in; None where each of them is there."""
+    replaced: tuple[Replaced, ...] = ()
+    """Measurements of the run that were set aside before this one."""
 
 
 def read_pages(
@@ -129,7 +132,9 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
         count = int(min(BINS, max(1.0, length / (2 * recorded.period_s or 1.0))))
         place_s = length / count
         bands = _bands(files.traces, segments, length, count)
-    return RunPage(row, recorded.nodes, segments, _spans(segments, events), traces, bands, place_s)
+    spans = _spans(segments, events)
+    replaced = tuple(replaced_measurements(results, run=(configuration, repeat)))
+    return RunPage(row, recorded.nodes, segments, spans, traces, bands, place_s, replaced)
 
 
 # --- when -----------------------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""Measurements that were set aside so that their runs are measured again: why, and what they said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.campaign.spec import read_spec
+from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.energy.totals import EnergyTotals
+from scalewatt.errors import InputError
+from scalewatt.results.exclusions import measurement_of
+from scalewatt.results.found import RUN, json_object, set_aside_notes
+from scalewatt.results.numbers import with_unit
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """One measurement that counts no more; its energy is None where it is not known here."""
+
+    configuration: str
+    repeat: int
+    reason: str
+    date: str
+    measurement: str
+    energy_kwh: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What a reader of the run's new measurement must know."""
+        energy = "" if self.energy_kwh is None else f", {with_unit(self.energy_kwh, 'kWh')}"
+        return (
+            f"Measured again: {self.reason.rstrip('.')} (measurement {self.measurement}{energy}, was "
+            f"set aside; asked for on {self.date[:10]})."
+        )
+
+
+def replaced_measurements(
+    results: Path, asked: Iterable[Mapping[str, Any]] = (), run: tuple[str, int] | None = None
+) -> list[Replaced]:
+    """Return what was set aside, of all runs or of one, in the order of runs.
+
+    `results` is the campaign's own folder. `asked`: rows of the table of exclusions; one of
+    `remeasure` counts where the run's present measurement is another, though what it names may lie on
+    another machine.
+    """
+    found = {
+        (row["configuration"], row["repeat"], row["measurement"]): _said(row)
+        for row in asked
+        if measurement_of(results, row["configuration"], row["repeat"]) != row["measurement"]
+    }
+    for own, notes in set_aside_notes(results).items():
+        for note in notes:
+            said = json_object(note)
+            reason, date, measurement = (
+                str(said.get(name, "")) for name in ("reason", "date", "measurement")
+            )
+            one = Replaced(*own, reason, date, measurement, _energy_kwh(note.parent))
+            found[(*own, one.measurement)] = one
+    kept = [one for one in found.values() if run in (None, (one.configuration, one.repeat))]
+    return sorted(kept, key=lambda one: (one.configuration, one.repeat, one.date))
+
+
+def _said(row: Mapping[str, Any]) -> Replaced:
+    names = ("configuration", "repeat", "reason", "date", "measurement")
+    return Replaced(**{name: row[name] for name in names})
+
+
+def _energy_kwh(kept: Path) -> float | None:
+    """The energy of what was set aside, as its row of the runs table had it."""
+    try:
+        staged = read_spec(kept / RUN / "spec.json")["protocol"] != "paper"
+        totals = EnergyTotals(pq.read_table(kept / "energy.parquet"), with_staging=staged)
+        joules = totals.total_j
+        return None if joules is None else joules / J_PER_KWH
+    except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
+        return None
