@@ -310,20 +310,26 @@ def test_another_version_is_a_recorded_deviation(changes: dict[str, Any], named:
 def test_a_total_without_memory_is_the_sum_of_what_it_has() -> None:
     one = run(ram_energy_kwh=None, energy_scope="gpu+cpu", energy_kwh=36.5)
     assert judged("B02", with_runs(one)()).verdict == "reproduced"
+    alone = run(gpu_energy_kwh=None, ram_energy_kwh=None, energy_scope="cpu", energy_kwh=18.9)
+    found = judged("B02", with_runs(alone)())
+    assert found.verdict == "not_testable" and "Its scope is cpu" in found.detail
     unknown = run(ram_energy_kwh=None)
     assert judged("B02", with_runs(unknown)()).verdict == "not_testable"
 
 
 def test_a_part_of_a_node_counts_as_many_sockets_as_the_whole_elsewhere() -> None:
     local = {"device": "local", "runtime_h": 1.0, "mean_cpu_socket_power_w": 100.0}
-    whole = run(**local, gpus=4, cpu_energy_kwh=0.1)
+    whole = run(**local, gpus=4, cpu_energy_kwh=0.2)
     points = tuple(
         Point(row(configuration=f"{n}", device="local", gpus=n, nodes=1)) for n in (1, 4)
     )
-    for kwh, expected in ((0.1, "reproduced"), (0.2, "not_reproduced")):
+    for kwh, expected in ((0.2, "reproduced"), (0.1, "not_reproduced")):
         part = run(**local, gpus=1, cpu_energy_kwh=kwh)
         given = Evidence("made", runs=(part, whole), points=points)
         assert judged("C12", given).verdict == expected
+    one_socket = run(**local, gpus=4, cpu_energy_kwh=0.1)
+    found = judged("C12", Evidence("made", runs=(part, one_socket), points=points))
+    assert found.verdict == "not_testable" and "one CPU socket" in found.detail
 
 
 def test_runs_of_less_than_300_s_do_not_tell_the_length_of_profiles() -> None:

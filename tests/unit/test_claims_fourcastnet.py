@@ -365,10 +365,10 @@ def test_the_slopes_of_two_devices_are_compared_without_the_memory_of_one() -> N
 
 def test_slopes_of_two_phases_with_energies_of_two_origins_are_not_compared() -> None:
     mixed = _everywhere(
-        lambda p: {"energy_origin": "estimated" if p.phase == "finetune" else "measured"}
+        lambda p: {"energy_origin": "simulated" if p.phase == "finetune" else "measured"}
     )
     found = judged("H11", mixed)
-    assert found.verdict == "not_testable" and "estimated, measured" in found.detail
+    assert found.verdict == "not_testable" and "measured, simulated" in found.detail
 
 
 def test_times_of_two_phases_are_compared_whatever_their_energies_origin() -> None:
@@ -464,12 +464,18 @@ def test_a_pair_without_energy_does_not_hide_the_others(id_: str) -> None:
 
 def test_devices_with_energies_of_two_origins_are_compared_by_time_alone() -> None:
     mixed = _everywhere(
-        lambda p: {"energy_origin": "estimated" if p.device == "h100" else "measured"}
+        lambda p: {"energy_origin": "simulated" if p.device == "h100" else "measured"}
     )
     assert judged("T7", mixed).verdict == "reproduced"
     for id_ in ("T8", "T9"):
         found = judged(id_, mixed)
         assert found.verdict == "not_testable" and "several origins" in found.detail
+
+
+@pytest.mark.parametrize("id_", ["H11", "H16", "T9", "K01", "K05", "K07", "K10", "L02"])
+def test_powers_from_rated_ones_decide_nothing(id_: str) -> None:
+    found = judged(id_, _everywhere(lambda p: {"energy_origin": "estimated"}))
+    assert found.verdict == "not_testable" and "would test the cluster file" in found.detail
 
 
 def test_a_point_with_energies_of_two_origins_does_not_hide_the_others() -> None:

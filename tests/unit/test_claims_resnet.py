@@ -219,6 +219,26 @@ def test_energies_of_several_origins_are_not_compared() -> None:
         assert verdict(id_, evidence(lines)) == "not_testable"
 
 
+def _estimated() -> Evidence:
+    def one(point: Point) -> Point:
+        return replace(point, row={**point.row, "energy_origin": "estimated"})
+
+    world = resnet_world()
+    lines = [replace(ln, points=tuple(map(one, ln.points))) for ln in world.lines]
+    return evidence(lines)
+
+
+@pytest.mark.parametrize("id_", ["A01", "A02", "A03", "D10", "D15", "D16", "E08", "F07", "F19"])
+def test_energies_from_rated_powers_decide_no_ratio_to_time(id_: str) -> None:
+    found = verdict_of(CLAIMS[id_], _estimated())
+    assert found.verdict == "not_testable" and "would test the cluster file" in found.detail
+
+
+def test_energies_from_rated_powers_are_compared_among_each_other() -> None:
+    found = verdict_of(CLAIMS["D05"], _estimated())
+    assert found.verdict == "reproduced" and found.detail.endswith("the energy: estimated.")
+
+
 def test_points_within_their_intervals_of_a_line_do_not_contradict_it() -> None:
     flat = {4: 25.0, 8: 25.4, 16: 24.8, 32: 25.3, 64: 25.0, 128: 25.2, 256: 25.1}
     given = becoming("fd_lbs", "energy_kwh", flat, spread=0.02)(resnet_world())

@@ -26,6 +26,8 @@ from scalewatt.energy.samples import DEVICE_KINDS
 PERIOD = 0.05
 """Relative room of the median sampling period (claim B01)."""
 SUM = 1e-6
+SUMMED = ("gpu", "cpu")
+"""Device kinds that a total must have (claim B02)."""
 WINDOW_S = 300.0
 VERSIONS = {
     "python": "3.11",
@@ -83,12 +85,15 @@ def _sampled(trace: Trace) -> Outcome:
 
 @check("B02")
 def sum_of_parts(evidence: Evidence) -> Outcome:
-    """The total is the sum of the parts in scope, GPU, CPU and where it has a sensor RAM."""
-    worst, where, counted = 0.0, "", 0
+    """The total is the sum of the parts in scope: GPU and CPU, and where it has a sensor RAM."""
+    worst, where, counted, scopes = 0.0, "", 0, set()
     for row in evidence.runs or tuple(_means(evidence)):
         if row["energy_kwh"] is None or row["energy_scope"] is None:
             continue
         kinds = [kind for kind in DEVICE_KINDS if kind in row["energy_scope"].split("+")]
+        if not set(SUMMED) <= set(kinds):
+            scopes.add(row["energy_scope"])
+            continue
         parts = [row[f"{kind}_energy_kwh"] for kind in kinds]
         if None not in parts and row["energy_kwh"]:
             look_at(row["energy_origin"])
@@ -97,7 +102,8 @@ def sum_of_parts(evidence: Evidence) -> Outcome:
             if off >= worst:
                 worst, where = off, row["configuration"]
     if not counted:
-        raise NotTestable("No run has its total energy and all parts of it.")
+        other = f" Its scope is {', '.join(sorted(scopes))}." if scopes else ""
+        raise NotTestable(f"No run has its total energy and that of GPU and CPU.{other}")
     detail = (
         f"The parts in scope differ from the total by at most {worst:.1e} of it ({where}; {counted} "
         "runs), expected 1e-06."
@@ -150,8 +156,14 @@ def whole_node(evidence: Evidence) -> Outcome:
     parts = []
     for device in sorted({run["device"] for run in runs}):
         own = [run for run in runs if run["device"] == device]
-        parts.append(attempt(device, _sockets, own, _all_sockets(evidence, device)))
+        parts.append(attempt(device, _whole_sockets, own, _all_sockets(evidence, device)))
     return all_of(parts)
+
+
+def _whole_sockets(runs: Sequence[Row], wanted: int) -> Outcome:
+    if wanted == 1:
+        raise NotTestable("A node has one CPU socket, as far as its runs tell.")
+    return _sockets(runs, wanted)
 
 
 def _all_sockets(evidence: Evidence, device: str) -> int:

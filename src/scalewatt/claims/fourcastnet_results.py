@@ -31,7 +31,15 @@ from scalewatt.claims.rules import (
     sign,
     slope,
 )
-from scalewatt.claims.uncertain import Number, basis, mean_of, minus, over, quantity
+from scalewatt.claims.uncertain import (
+    Number,
+    basis,
+    mean_of,
+    minus,
+    over,
+    quantity,
+    refuse_estimates,
+)
 
 QUADRUPLED = 0.9
 """Below which efficiency after quadrupling the GPUs a speed-up clearly diverges (claim H03)."""
@@ -165,6 +173,7 @@ def same_factor(evidence: Evidence) -> Outcome:
 
     def compare(fine: Line, pre: Line) -> Outcome:
         both = [_known_energies(line.points) for line in (pre, fine)]
+        refuse_estimates([point for points in both for point in points])
         like([point for points in both for point in points])
         ratio = over(_slope(pre.title, both[0]), _slope(fine.title, both[1]))
         what = "Slope of pre-training over fine-tuning"
@@ -195,6 +204,7 @@ def steeper_on_h100(evidence: Evidence) -> Outcome:
         for name, points in of_device.items()
     ]
     every = {p.id: p for own in groups.values() for points in own.values() for p in points}
+    refuse_estimates(list(every.values()))
     energies, scope = energies_alike(list(every.values()))
     of_id = dict(zip(every, energies, strict=True))
     slopes = {

@@ -18,7 +18,16 @@ from scalewatt.claims.model import (
 )
 from scalewatt.claims.origins import look_at
 from scalewatt.claims.rules import attempt, band, combine
-from scalewatt.claims.uncertain import Number, minus, needed, over, quantity, repeats_text, text
+from scalewatt.claims.uncertain import (
+    Number,
+    minus,
+    needed,
+    over,
+    quantity,
+    refuse_estimates,
+    repeats_text,
+    text,
+)
 from scalewatt.results.comparisons import MARGIN, repeats_needed, same_training
 
 _EXACT = Number(1.0, 0.0, 0.0)
@@ -129,6 +138,7 @@ def higher_power(evidence: Evidence) -> Outcome:
     """Energy per GPU hour is 1.2 to 1.45 times as high on H100, over the devices that both measured."""
 
     def compare(h100: Point, a100: Point) -> Outcome:
+        refuse_estimates([h100, a100])
         energies, scope = energies_alike([h100, a100])
         # The spread of the hours is in that of the energies.
         hours = [Number(quantity(p, "gpu_hours").value, 0.0, 0.0) for p in (h100, a100)]

@@ -32,6 +32,7 @@ from scalewatt.claims.uncertain import (
     minus,
     over,
     quantity,
+    refuse_estimates,
     repeats_to_tell,
     shown,
     text,
@@ -52,6 +53,7 @@ def linear_in_gpu_hours(evidence: Evidence) -> Callable[[Line], Outcome]:
     """Claim A01's check for one line: E against GPU hours, from whole nodes up."""
 
     def of_line(line: Line) -> Outcome:
+        refuse_estimates(line.having("energy_kwh"))
         points = known(line, "energy_kwh", "gpu_hours", at_least=whole_nodes(evidence, line))
         hours = [one.value for one in numbers(points, "gpu_hours")]
         return linear("energy (kWh) against GPUh", hours, numbers(points, "energy_kwh"))
@@ -64,6 +66,7 @@ def _linear(evidence: Evidence) -> Outcome:
     lines = [line for line in evidence.find() if line.mode not in ("probe", "other")]
     long = [line for line in lines if len(_whole(evidence, line)) >= MINIMUM_POINTS]
     if not long:
+        refuse_estimates([point for line in lines for point in line.having("energy_kwh")])
         points = max((_whole(evidence, line) for line in lines), key=len, default=())
         enough(points, "energy and GPU hours along one series, whole nodes")
     outcome = combine([attempt(ln.title, linear_in_gpu_hours(evidence), ln) for ln in long])
@@ -211,7 +214,8 @@ def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> list[
 def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
     """Points of whole nodes that know these quantities, by model, device, scope and origin.
 
-    Only those of the most frequent origin: energies of several are not compared.
+    Only those of the most frequent origin: energies of several are not compared. NotTestable where all
+    are estimated; these do not count.
     """
     found: dict[str, list[Point]] = {}
     there = {
@@ -220,6 +224,10 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
         if line.mode != "probe"
         for point in line.having(*names, at_least=whole_nodes(evidence, line))
     }
+    sensed = {id_: point for id_, point in there.items() if point.origin != "estimated"}
+    if not sensed:
+        refuse_estimates(list(there.values()))
+    there = sensed
     origins = [point.origin for point in there.values()]
     for point in there.values():
         if point.origin == max(set(origins), key=lambda one: (origins.count(one), str(one))):

@@ -8,9 +8,9 @@ from math import log2
 
 from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.model import NOT_TESTABLE, NotTestable, Outcome, Unresolved
-from scalewatt.claims.origins import is_of_energy
+from scalewatt.claims.origins import is_of_energy, is_of_power
 from scalewatt.claims.rules import all_of, attempt, combine, enough
-from scalewatt.claims.uncertain import Number, over, quantity
+from scalewatt.claims.uncertain import Number, over, quantity, refuse_estimates
 from scalewatt.claims.words import word
 
 SENSED = ("measured", "published")
@@ -23,6 +23,8 @@ def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequenc
     NotTestable for none, or where energies are of several origins or scopes; Unresolved for too few.
     """
     points = line.having(*names, at_least=at_least)
+    if any(map(is_of_power, names)):
+        refuse_estimates(points)
     said = ", ".join(word(name) for name in names)
     what = f"{line.title}: {said}" + (f" at n ≥ {at_least}" if at_least else "")
     enough(points, what, least)

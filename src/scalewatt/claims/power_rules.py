@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from scalewatt.claims.evidence import Line, Point
 from scalewatt.claims.lines import efficiency, like
 from scalewatt.claims.model import REPRODUCED, NotTestable, Outcome
-from scalewatt.claims.origins import is_of_energy
+from scalewatt.claims.origins import is_of_energy, is_of_power
 from scalewatt.claims.rules import MINIMUM_POINTS, attempt, band, combine, enough
-from scalewatt.claims.uncertain import Number, quantity, shown
+from scalewatt.claims.uncertain import Number, quantity, refuse_estimates, shown
 from scalewatt.claims.words import word
 
 OfLine = Callable[[Line, Sequence[Point]], Outcome]
@@ -38,6 +38,8 @@ def each_line(
     NotTestable where no point of any line has them, Unresolved where no line has enough points.
     """
     counted = sorted(((line, line.having(*names)) for line in lines), key=lambda one: -len(one[1]))
+    if any(map(is_of_power, names)):
+        refuse_estimates([point for _, points in counted for point in points])
     if not counted or len(counted[0][1]) < least:
         title = counted[0][0].title if counted else "No finished run"
         lacking = [named(name) for name in names]

@@ -31,7 +31,7 @@ from scalewatt.claims.rules import (
     slope,
     span,
 )
-from scalewatt.claims.uncertain import mean_of, minus, over, quantity, shown
+from scalewatt.claims.uncertain import mean_of, minus, over, quantity, refuse_estimates, shown
 from scalewatt.claims.words import word
 
 RESNET = ("resnet50", "train", "a100")
@@ -172,6 +172,7 @@ def _cpu_energy_falls(evidence: Evidence) -> Outcome:
         whole = whole_nodes(evidence, line)
         if whole == 1:
             raise NotTestable(f"{line.device}: a node has one GPU.")
+        refuse_estimates(line.having("cpu_energy_kwh"))
         one, node = points_at(line, [1, whole], "cpu_energy_kwh")
         ratio = over(quantity(one, "cpu_energy_kwh"), quantity(node, "cpu_energy_kwh"))
         low, high = (bound * whole for bound in CPU_FALL)

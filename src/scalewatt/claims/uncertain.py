@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from scalewatt.claims.evidence import Point, unlike_paper
 from scalewatt.claims.model import NotTestable
+from scalewatt.claims.origins import is_of_power
 from scalewatt.claims.spreads import Spread, is_metric
 from scalewatt.claims.words import word
 from scalewatt.results.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
@@ -68,9 +69,22 @@ def quantity(point: Point, name: str) -> Number:
     summary = point.stat(name)
     if summary.mean is None:
         raise NotTestable(f"The {word(name)} of {point.id} is not known.")
+    if is_of_power(name):
+        refuse_estimates([point])
     if is_metric(name):
         _refuse_chance(point, summary.mean)
     return number(summary, point.spread(name), published=not is_metric(name))
+
+
+def refuse_estimates(points: Sequence[Point]) -> None:
+    """Refuse (NotTestable) a power or a ratio of energies to time that rated powers alone make."""
+    estimated = [point for point in points if point.origin == "estimated"]
+    if estimated:
+        ids = estimated[0].id + (f" and {len(estimated) - 1} more" if estimated[1:] else "")
+        raise NotTestable(
+            f"The energy of {ids} is estimated from rated powers: its ratio to time would test the cluster "
+            "file."
+        )
 
 
 def _refuse_chance(point: Point, error: float) -> None:
