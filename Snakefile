@@ -27,7 +27,7 @@ rule all:
     default_target: True
     input:
         rules.figures.input,
-        rules.table1.input,
+        NAMED_TABLE1,
         rules.tables.input,
         rules.claims.input,
         VARIANTS,

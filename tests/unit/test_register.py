@@ -22,7 +22,7 @@ from energy_files import T0, counter, gpu, recordings, write_journal, write_peru
 
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.registered import registered_cluster, registered_devices
+from scalewatt.campaign.registered import facility_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.campaign.validation import schema
 from scalewatt.cli import main
@@ -626,12 +626,14 @@ def test_only_the_clusters_own_devices_have_rated_powers(place: Place) -> None:
     # Another profile's a100 is another machine.
     assert not any(powers(devices["a100"]).values())
     assert devices["local"] == cluster.devices["local"]
-    assert "No rated powers of a100" in basis(cluster, [devices["a100"]])[0]
+    said = basis(cluster, [devices["a100"]])
+    assert "No rated powers of a100" in said[0]
+    assert "are not used: a100 is none of its devices" in said[1]
     campaign = load_campaign(place.campaign)
-    elsewhere = registered_cluster(campaign, cluster)
+    elsewhere = facility_cluster(campaign, cluster)
     assert (elsewhere.pue, elsewhere.carbon_intensity, elsewhere.price) == (None, None, None)
     with_a100 = replace(cluster, devices={**cluster.devices, "a100": cluster.devices["local"]})
-    assert registered_cluster(campaign, with_a100) == with_a100
+    assert facility_cluster(campaign, with_a100) == with_a100
 
 
 # --- two runs on one host -------------------------------------------------------------------------

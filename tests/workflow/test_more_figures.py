@@ -90,10 +90,13 @@ def test_a_figure_of_the_paper_that_the_campaign_does_not_name_is_refused_the_sa
     workspace = finished.copy(tmp_path / "project")
     file = workspace.path / "campaigns" / "tiny.yaml"
     lines = [
-        line for line in file.read_text().splitlines() if not line.lstrip().startswith("figure5:")
+        line
+        for line in file.read_text().splitlines()
+        if not line.lstrip().startswith(("figure5:", "table1:"))
     ]
     file.write_text("\n".join(lines) + "\n")
-    code, output = workspace.snakemake("figure5")
-    assert code == 1
-    assert "has no key 'figures.figure5'" in output
-    assert "figure5: {points: [{series: images-full, gpus: 1}]}" in output
+    for name in ("figure5", "table1"):
+        code, output = workspace.snakemake(name)
+        assert code == 1
+        assert f"has no key 'figures.{name}'" in output
+        assert f"{name}: {{points: [{{series: images-full, gpus: 1}}]}}" in output

@@ -17,7 +17,7 @@ from scalewatt.campaign.cluster import (
 from scalewatt.campaign.command import check_commands, command_models
 from scalewatt.campaign.definitions import runs_definition, table_definition
 from scalewatt.campaign.expand import check_devices, load_campaign
-from scalewatt.campaign.registered import registered_cluster, registered_devices
+from scalewatt.campaign.registered import facility_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
 from scalewatt.jobs.request import RESOURCES, account_of, as_resources, check_requests
@@ -54,12 +54,12 @@ CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
 DEVICES = checked(known_devices, CLUSTER)
 RESULTS_ONLY = is_results_only(CAMPAIGN, CLUSTER)
 if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is trained
-    CLUSTER = registered_cluster(CAMPAIGN, CLUSTER)
     DEVICES = registered_devices(CAMPAIGN, CLUSTER)
 if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_devices, CAMPAIGN, CLUSTER)
     checked(check_requests, CAMPAIGN, CLUSTER, CLUSTER_FILE)
     checked(check_commands, CAMPAIGN)
+CLUSTER = facility_cluster(CAMPAIGN, CLUSTER)
 
 RESULTS = f"results/{CAMPAIGN.name}"
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.

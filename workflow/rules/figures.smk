@@ -71,7 +71,7 @@ rule report:
             "runs/{configuration}/{repeat}/provenance.json",
         ),
         tables=rules.tables.input,
-        table1=rules.table1.input,
+        table1=NAMED_TABLE1,
         figures=rules.figures.input,
         variants=VARIANTS_TABLE if VARIANTS else [],
         claims=CLAIMS,

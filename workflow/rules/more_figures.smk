@@ -84,29 +84,6 @@ for name in MORE:
             "scalewatt figure {params.figure} --table {input.table:q} --out {params.stem:q}"
 
 
-def example_of(name):
-    """An entry of the campaign that would define a figure."""
-    series = list(CAMPAIGN.series)[:2]
-    if name != "figure5":
-        return f"{name}: {{series: [{', '.join(series)}]}}"
-    gpus = next(iter(CAMPAIGN.series[series[0]].points))
-    return f"figure5: {{points: [{{series: {series[0]}, gpus: {gpus}}}]}}"
-
-
-def where_named(name, files):
-    """Input of a figure's target, which ends Snakemake where the campaign does not name the figure."""
-
-    def found(wildcards):
-        if name not in CAMPAIGN.figures:
-            refuse(
-                f"{CAMPAIGN.path}: has no key 'figures.{name}', so there is nothing to draw; add for"
-                f" example {example_of(name)}"
-            )
-        return files
-
-    return found
-
-
 rule breakdown:
     input:
         where_named("breakdown", more_files("breakdown")),

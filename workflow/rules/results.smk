@@ -35,6 +35,29 @@ def table_inputs(figure):
     return [*files_of(runs_of_figure(figure), *names), *published]
 
 
+def example_of(name):
+    """An entry of the campaign that would define a figure, or Table 1."""
+    series = list(CAMPAIGN.series)[:2]
+    if name not in ("figure5", "table1"):
+        return f"{name}: {{series: [{', '.join(series)}]}}"
+    gpus = next(iter(CAMPAIGN.series[series[0]].points))
+    return f"{name}: {{points: [{{series: {series[0]}, gpus: {gpus}}}]}}"
+
+
+def where_named(name, files):
+    """Input of a target, which ends Snakemake where the campaign does not name what it makes."""
+
+    def found(wildcards):
+        if name not in CAMPAIGN.figures:
+            refuse(
+                f"{CAMPAIGN.path}: has no key 'figures.{name}', so there is nothing to"
+                f" {'make' if name == 'table1' else 'draw'}; add for example {example_of(name)}"
+            )
+        return files
+
+    return found
+
+
 TABLES = ("runs", "configurations", "scaling", "comparisons")
 
 
@@ -111,6 +134,9 @@ if "table1" in CAMPAIGN.figures:
             " --out {output[1]:q}"
 
 
+NAMED_TABLE1 = TABLE1 if "table1" in CAMPAIGN.figures else []
+
+
 rule table1:
     input:
-        TABLE1 if "table1" in CAMPAIGN.figures else [],
+        where_named("table1", TABLE1),

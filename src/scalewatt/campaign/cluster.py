@@ -171,6 +171,13 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
         sentences.append(
             f"Rated powers of {device.name}, idle to full, used where no sensor is: {'; '.join(parts)}."
         )
+    others = [device.name for device in devices if device.name not in cluster.devices]
+    if others:
+        sentences.append(
+            f"PUE, carbon and price of the cluster '{cluster.name}' are not used: "
+            f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} none of its devices."
+        )
+        return sentences
     factors = (("PUE", cluster.pue, ""), ("Carbon", cluster.carbon_intensity, " g/kWh"))
     for word, factor, unit in factors:
         if factor:

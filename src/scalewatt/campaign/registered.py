@@ -136,7 +136,7 @@ def extras(point: Point) -> list[str]:
     ]
 
 
-def registered_cluster(campaign: Campaign, cluster: Cluster) -> Cluster:
+def facility_cluster(campaign: Campaign, cluster: Cluster) -> Cluster:
     """The cluster without PUE, carbon and price where not all runs were made on its devices."""
     if campaign.devices() <= set(cluster.devices):
         return cluster
