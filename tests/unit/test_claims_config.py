@@ -15,6 +15,7 @@ from claims_made import row
 from claims_study import Case, Cases, ids, judged, study, trace
 
 from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.model import Campaign
 from scalewatt.claims.evidence import Evidence, Line, Point, lines_of
 from scalewatt.claims.gather import published_evidence, specs_of
 from scalewatt.claims.model import SPECIFIED_KINDS
@@ -25,11 +26,20 @@ Spec = dict[str, Any]
 
 @cache
 def paper() -> Evidence:
-    """The paper's campaign without any run."""
-    campaign = load_campaign(PAPER)
-    return Evidence(
-        "paper", lines=lines_of(campaign, []), specs=specs_of(campaign), campaign=campaign
-    )
+    """The paper's campaign, of which everything has finished without results of its own."""
+    return finished(load_campaign(PAPER))
+
+
+def finished(campaign: Campaign, series: tuple[str, ...] | None = None) -> Evidence:
+    """A campaign whose runs have finished: of all series, or of these."""
+    ids = {
+        id_
+        for name, one in campaign.series.items()
+        if series is None or name in series
+        for id_ in one.points.values()
+    }
+    lines = lines_of(campaign, [row(configuration=id_) for id_ in sorted(ids)])
+    return Evidence(campaign.name, lines=lines, specs=specs_of(campaign), campaign=campaign)
 
 
 def specified(where: Callable[[Spec], bool], edit: Callable[[Spec], object]) -> Case:
@@ -91,7 +101,9 @@ def repeated(n: int, model: str) -> Case:
 
 def another_gbs(device: str) -> Case:
     """One more series of pre-training at constant GBS."""
-    more = Line("more", "", "fourcastnet", "pretrain", device, "fd_gbs_l", 128, (), (32, 64))
+    more = Line(
+        "more", "", "fourcastnet", "pretrain", device, "fd_gbs_l", 128, (Point({}),), (32, 64)
+    )
     return lambda: replace(paper(), lines=(*paper().lines, more))
 
 
@@ -244,15 +256,38 @@ def test_the_papers_campaign_is_set_up_as_the_paper_says(id_: str, published: Ev
 
 
 def test_another_campaign_departs_and_says_in_what() -> None:
-    campaign = load_campaign(DEMO)
-    demo = Evidence(
-        "demo", lines=lines_of(campaign, []), specs=specs_of(campaign), campaign=campaign
-    )
+    demo = finished(load_campaign(DEMO))
     found = judged("C04", demo)
-    assert found.verdict == "not_reproduced" and "Epochs: 5 in resnet50-local" in found.detail
-    assert "another value than 100" in found.detail
+    assert found.verdict == "not_testable" and "Epochs: 5 in resnet50-local" in found.detail
+    assert "another value than 100" in found.detail and "none of the paper's" in found.detail
+    assert judged("C06", demo).verdict == "reproduced"
+    assert judged("D02", demo).verdict == judged("A04", demo).verdict == "not_testable"
     for id_ in ("B04", "G07", "G11", "H12", "H13"):
         assert judged(id_, demo).verdict == "not_testable"
+
+
+def test_one_model_of_the_paper_makes_no_campaign_of_the_paper_of_the_other() -> None:
+    small = specified(
+        lambda spec: spec["model"] == F,
+        lambda spec: spec.update(dataset_samples=480, epochs=6, settings={}),
+    )()
+    assert judged("G03", small).verdict == "not_testable"
+    assert judged("C04", small).verdict == "reproduced"
+    assert judged("C04", said(R, epochs=90)()).verdict == "not_reproduced"
+
+
+@pytest.mark.parametrize("id_", CASES)
+def test_a_campaign_without_a_finished_run_shows_nothing(id_: str) -> None:
+    found = judged(id_, finished(load_campaign(PAPER), ()))
+    assert found.verdict == "not_testable", found.detail
+
+
+def test_series_without_a_finished_run_do_not_count() -> None:
+    some = finished(load_campaign(PAPER), ("resnet50-full-lbs256",))
+    assert judged("C04", some).verdict == judged("D02", some).verdict == "reproduced"
+    found = judged("F09", some)
+    assert found.verdict == "not_testable" and "No finished run of resnet50" in found.detail
+    assert judged("G03", some).verdict == judged("H12", some).verdict == "not_testable"
 
 
 def test_what_a_spec_does_not_say_is_not_testable() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from scalewatt.claims.config_specs import exactly, sampling_period, specs_of
+from scalewatt.claims.config_specs import exactly, sampling_period
 from scalewatt.claims.evidence import PAPER_DEVICES, PAPER_GPUS_PER_NODE, Evidence, Row, Trace
 from scalewatt.claims.model import (
     NOT_REPRODUCED,
@@ -21,6 +21,7 @@ from scalewatt.claims.model import (
 from scalewatt.claims.origins import look_at
 from scalewatt.claims.power_factors import SOCKETS, counted_sockets
 from scalewatt.claims.rules import all_of, attempt, decided
+from scalewatt.claims.specified import setting, specs_of
 from scalewatt.energy.samples import DEVICE_KINDS
 
 PERIOD = 0.05
@@ -65,7 +66,7 @@ def work(evidence: Evidence) -> Outcome:
     return decided(worst < 1, worst, detail)
 
 
-@check("B01")
+@setting("B01")
 def period(evidence: Evidence) -> Outcome:
     """1 s in the specs, and within 5 % between the samples of figure 5."""
     windowed = (evidence.trace_metadata.get("options") or {}).get("power_window_s")
@@ -187,7 +188,7 @@ def _sockets(runs: Sequence[Row], wanted: int) -> Outcome:
     return exactly("sockets in the CPU energy of a node", wanted, known)
 
 
-@check("B05")
+@setting("B05")
 def versions(evidence: Evidence) -> Outcome:
     """The paper's versions in every run's provenance; deviations are named."""
     if not evidence.provenance:
@@ -235,14 +236,14 @@ def _is_version(own: str, wanted: str) -> bool:
     return re.fullmatch(rf"{re.escape(wanted)}([.+].*)?", own) is not None
 
 
-@check("B06")
+@setting("B06")
 def parallelism(evidence: Evidence) -> Outcome:
     """DistributedDataParallel in every run's provenance."""
     found = _provenance(evidence, None, "parallelism")
     return exactly("parallelism", "DistributedDataParallel", found)
 
 
-@check("G05")
+@setting("G05", model="fourcastnet")
 def optimizer(evidence: Evidence) -> Outcome:
     """Adam and a cosine over the epochs in the provenance of FourCastNet's runs."""
     return all_of(
@@ -322,7 +323,7 @@ def no_ram(evidence: Evidence) -> Outcome:
     return Outcome(REPRODUCED, None, detail)
 
 
-@check("J01")
+@setting("J01", model="fourcastnet")
 def profiles(evidence: Evidence) -> Outcome:
     """Figure 5 has the first 300 s of two runs on each device."""
     if not evidence.traces:

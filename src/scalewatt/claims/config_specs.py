@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from scalewatt.claims.evidence import Evidence, Row
-from scalewatt.claims.model import NOT_REPRODUCED, REPRODUCED, NotTestable, Outcome, check
+from scalewatt.claims.model import NOT_REPRODUCED, REPRODUCED, NotTestable, Outcome
+from scalewatt.claims.specified import begun, has_mode, setting, specs_of, training_samples
 
 Read = Callable[[Row], Any]
 ALL_COUNTS = [2**k for k in range(9)]
@@ -61,12 +62,6 @@ def _degrees(spec: Row) -> Any:
     return None if not grid else (360 / grid[1], 180 / grid[0])
 
 
-def _training(spec: Row) -> Any:
-    """Samples of the whole dataset; where all of it is used, those that are."""
-    whole = spec["dataset_fraction"] == "1"
-    return spec["dataset_samples"] if whole else spec["dataset"].get("train_samples")
-
-
 def _validation(spec: Row) -> Any:
     """Samples of the validation set over the part of the dataset that is used, rounded."""
     samples = spec["validation_samples"]
@@ -103,7 +98,7 @@ RESNET = {"model": "resnet50"}
 NET = {"model": "fourcastnet"}
 WANTED: dict[str, Wanted] = {
     "B01": Wanted("sampling period in s", 1, _key("sampling_period_s")),
-    "C01": Wanted("training samples of the full dataset", 1281167, _training, **RESNET),
+    "C01": Wanted("training samples of the full dataset", 1281167, training_samples, **RESNET),
     "C02": Wanted("validation samples (scaled alike)", 50000, _validation, **RESNET),
     "C03": Wanted("classes", 1000, _data("classes"), **RESNET),
     "C04": Wanted("epochs", 100, _key("epochs"), **RESNET),
@@ -166,38 +161,6 @@ COUNTS: dict[str, tuple[str, str, str, int, list[int]]] = {
 """Model, phase and mode of a series, its constant batch size, and its GPU counts."""
 
 
-def specs_of(
-    evidence: Evidence,
-    model: str | None = None,
-    phase: str | None = None,
-    mode: str | None = None,
-    device: str | None = None,
-) -> list[Row]:
-    """Specs of the configurations in series of this description, each once; commands have none.
-
-    NotTestable where the campaign defines none.
-    """
-    ids: dict[str, None] = {}
-    for line in evidence.lines:
-        fits = model in (None, line.model) and phase in (None, line.phase)
-        if fits and device in (None, line.device) and _has_mode(line.mode, mode):
-            ids |= dict.fromkeys(_configurations(evidence, line.name))
-    specs = [evidence.specs[id_] for id_ in ids if id_ in evidence.specs]
-    found = [spec for spec in specs if spec["dataset"].get("format") != "command"]
-    if not found:
-        words = " ".join(word for word in (model, phase, mode, device) if word)
-        raise NotTestable(f"The campaign defines no configuration of {words or 'a known model'}.")
-    return found
-
-
-def _configurations(evidence: Evidence, series: str) -> Iterable[str]:
-    return () if evidence.campaign is None else evidence.campaign.series[series].points.values()
-
-
-def _has_mode(mode: str, asked: str | None) -> bool:
-    return asked is None or mode == asked or mode.startswith(f"{asked}_")
-
-
 def exactly(what: str, wanted: Any, found: Sequence[tuple[str, Any]]) -> Outcome:
     """Whether all configurations say the wanted value; those that say nothing leave it open."""
     unsaid = [id_ for id_, value in found if value is None or (_is_list(value) and None in value)]
@@ -241,7 +204,7 @@ def _said(wanted: Wanted, evidence: Evidence) -> Outcome:
 
 for _id, _wanted in WANTED.items():
     if _id != "B01":
-        check(_id)(partial(_said, _wanted))
+        setting(_id, model=_wanted.model)(partial(_said, _wanted))
 
 
 def sampling_period(evidence: Evidence) -> Outcome:
@@ -263,10 +226,10 @@ def _counts(id_: str, evidence: Evidence) -> Outcome:
 
 
 for _id in COUNTS:
-    check(_id)(partial(_counts, _id))
+    setting(_id, model=COUNTS[_id][0])(partial(_counts, _id))
 
 
-@check("A04")
+@setting("A04")
 def all_counts(evidence: Evidence) -> Outcome:
     """The GPU counts of the whole campaign are the powers of two from 1 to 256."""
     found = sorted({spec["gpus"] for spec in specs_of(evidence)})
@@ -284,13 +247,13 @@ def _constant_batches(id_: str, evidence: Evidence) -> Outcome:
     device, wanted = GBS[id_]
     sizes = {
         line.constant
-        for line in evidence.lines
+        for line in begun(evidence, evidence.lines)
         if (line.model, line.phase, line.device) == ("fourcastnet", "pretrain", device)
-        and _has_mode(line.mode, "fd_gbs")
+        and has_mode(line.mode, "fd_gbs")
         and len(line.planned) > 1
     }
     if not sizes:
-        raise NotTestable(f"The campaign has no pre-training at constant GBS on {device}.")
+        raise NotTestable(f"No finished pre-training in a series at constant GBS on {device}.")
     found = sorted(size for size in sizes if size is not None)
     detail = (
         f"Series at constant GBS on {device}: {_text(found)}; claimed: {_text(sorted(wanted))}."
@@ -299,10 +262,10 @@ def _constant_batches(id_: str, evidence: Evidence) -> Outcome:
 
 
 for _id in GBS:
-    check(_id)(partial(_constant_batches, _id))
+    setting(_id, **NET)(partial(_constant_batches, _id))
 
 
-@check("C09")
+@setting("C09", **RESNET)
 def five_repeats(evidence: Evidence) -> Outcome:
     """Every configuration of ResNet50 is repeated five times with one seed."""
     specs = specs_of(evidence, **RESNET)
@@ -316,7 +279,7 @@ def five_repeats(evidence: Evidence) -> Outcome:
     return exactly("repeats, all with one seed", 5, found)
 
 
-@check("G12")
+@setting("G12", **NET)
 def single_runs(evidence: Evidence) -> Outcome:
     """Every configuration of FourCastNet but the probe runs once."""
     specs = specs_of(evidence, mode="fd", **NET)
@@ -324,7 +287,7 @@ def single_runs(evidence: Evidence) -> Outcome:
     return exactly("runs of each configuration but the probe's", 1, found)
 
 
-@check("G07")
+@setting("G07", **NET)
 def probe(evidence: Evidence) -> Outcome:
     """The probe: 64 GPUs, LBS 1, GBS 64, 20 epochs, 3 runs."""
     specs = specs_of(evidence, phase="pretrain", mode="probe", **NET)
@@ -339,7 +302,7 @@ def probe(evidence: Evidence) -> Outcome:
     return exactly("GPUs, LBS, GBS, epochs and runs", (64, 1, 64, 20, 3), found)
 
 
-@check("G11")
+@setting("G11", **NET)
 def largest_batch(evidence: Evidence) -> Outcome:
     """The largest LBS of FourCastNet on A100 is 4."""
     specs = specs_of(evidence, device="a100", **NET)
