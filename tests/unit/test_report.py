@@ -449,6 +449,26 @@ def test_networks_are_held_against_persistence(page: Page) -> None:
     assert "better (38 % of persistence)" in page.text
 
 
+def test_classifiers_are_held_against_guessing_where_their_classes_are_known(
+    own: Path, tmp_path: Path
+) -> None:
+    errors = {"resnet50-local-n001-lbs0064-s0000718": 86.0, LOST: 88.9}
+    runs = made_runs(
+        DEMO,
+        lambda run: run | {"metric_last": errors.get(run["configuration"], run["metric_last"])},
+    )
+    folder = write_results(own, DEMO, runs)
+    for name in errors:
+        spec = {"spec_version": 1, "dataset": {"classes": 10}, "validation_samples": 360}
+        (folder / "runs" / name / "1" / "spec.json").write_text(json.dumps(spec))
+    page = report(folder, tmp_path / "report.html")
+    rows = {row["configuration"]: row for row in page.rows("demo-metrics.csv")}
+    # Guessing among ten classes: 90 % over 360 images, with a standard deviation of 1.6 %.
+    assert rows[LOST]["verdict"] == "no better (99 % of guessing)"
+    assert rows["resnet50-local-n001-lbs0064-s0000718"]["verdict"] == "better (96 % of guessing)"
+    assert rows["resnet50-local-n002-lbs0032-full"]["verdict"] == ""
+
+
 def test_commands_make_each_part_again(results: Path, tmp_path: Path) -> None:
     mine = "campaigns/mine.yaml"
     page = report(results, tmp_path / "report.html", campaign_file=mine, profile="profiles/horeka")

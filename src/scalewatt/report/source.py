@@ -9,14 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.campaign.spec import read_spec
 from scalewatt.claims import listing
 from scalewatt.report.fonts import with_fonts
 from scalewatt.results import figure_schema, schema
 from scalewatt.results.checked import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
+from scalewatt.results.guessing import GUESSED, guessed_error
 from scalewatt.results.idle import IDLE
 from scalewatt.results.metadata import metadata
 from scalewatt.results.more_tables import SCHEMAS
-from scalewatt.results.runs import read_provenances
+from scalewatt.results.runs import RunFiles, read_provenances
 
 Row = dict[str, Any]
 _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
@@ -47,6 +49,8 @@ class Results:
     tables: dict[str, pa.Table] = field(default_factory=dict)
     provenance: dict[tuple[str, int], Row] = field(default_factory=dict)
     """Of each run in the table of runs, by configuration and repeat."""
+    guessed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
+    """Of each classifier whose spec is there: the error of guessing, and what it seldom falls below."""
 
     def rows(self, name: str) -> list[Row]:
         """The rows of a table, none where it is not there."""
@@ -80,4 +84,18 @@ def read_results(folder: Path) -> Results:
         if path.is_file()
     }
     runs = tables["runs"].select(RUN_KEY).to_pylist() if "runs" in tables else []
-    return Results(folder, tables, read_provenances(runs, folder))
+    return Results(folder, tables, read_provenances(runs, folder), _guessed(tables, folder))
+
+
+def _guessed(
+    tables: dict[str, pa.Table], folder: Path
+) -> dict[tuple[str, int], tuple[float, float]]:
+    found = {}
+    names = (*RUN_KEY, "metric_name")
+    for run in tables["runs"].select(names).to_pylist() if "runs" in tables else []:
+        path = RunFiles(folder, run["configuration"], run["repeat"]).folder / "spec.json"
+        if run["metric_name"] == GUESSED and path.is_file():
+            level = guessed_error(read_spec(path))
+            if level is not None:
+                found[run["configuration"], run["repeat"]] = level
+    return found

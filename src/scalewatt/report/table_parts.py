@@ -76,7 +76,9 @@ _KINDS = (
         "runs",
         "Did the networks learn?",
         "The metric of every run. Persistence is the forecast that nothing changes, climatology "
-        "that of the mean; where they have no meaning there is a dash.",
+        "that of the mean; guessing is the error of one class for all images, and no better than that "
+        "is an error within two of its standard deviations over the validation images. Where they "
+        "have no meaning there is a dash.",
         tables.metrics_grid,
         folded=True,
     ),

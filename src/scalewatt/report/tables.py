@@ -191,7 +191,7 @@ def variants_grid(results: Results, _hours: str) -> Grid:
 
 
 def metrics_grid(results: Results, _hours: str) -> Grid:
-    """The metric of every run beside persistence and climatology, where these have a meaning."""
+    """The metric of every run beside persistence and climatology, or guessing, where these have a meaning."""
     columns = (
         stored("configuration", "configuration"),
         stored("repeat", "repeat"),
@@ -200,13 +200,23 @@ def metrics_grid(results: Results, _hours: str) -> Grid:
         stored("metric_best", "best"),
         stored("metric_persistence", "persistence", optional=True),
         stored("metric_climatology", "climatology", optional=True),
+        stored("guessed", "guessing", optional=True),
         said("verdict", _verdict),
     )
-    return grid("metrics", "Metric of every run", results.rows("runs"), columns)
+    rows = [row | _guess(results, row) for row in results.rows("runs")]
+    return grid("metrics", "Metric of every run", rows, columns)
+
+
+def _guess(results: Results, row: Row) -> Row:
+    error, least = results.guessed.get((row["configuration"], row["repeat"]), (None, None))
+    return {"guessed": error, "guessed_least": least}
 
 
 def _verdict(row: Row) -> str:
     last, persistence = row["metric_last"], row["metric_persistence"]
+    if last is not None and row["guessed"] is not None:
+        share = f"{100 * last / row['guessed']:.0f} % of guessing"
+        return f"better ({share})" if last < row["guessed_least"] else f"no better ({share})"
     if last is None or not persistence:
         return MISSING
     share = f"{100 * last / persistence:.0f} % of persistence"
