@@ -386,12 +386,33 @@ def test_published_points_have_their_series_colour_and_one_entry_in_the_legend()
     )
     figure = draw(table)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels.count("crosses: published") == 1 and labels.count("LBS 256") == 1
+    assert labels.count("crossed markers: published") == 1 and labels.count("LBS 256") == 1
     lines = {line.get_gid(): line for line in figure.axes[2].lines}
     for series in {row["series"] for row in ours}:
         own = lines[f"points-C-{series}-measured"]
         theirs = lines[f"points-C-{series}-published"]
-        assert own.get_color() == theirs.get_color() and theirs.get_marker() == "x"
+        assert own.get_color() == theirs.get_color()
+        assert theirs.get_marker() is style.crossed(own.get_marker())
+
+
+def test_published_points_of_different_series_differ_without_colour() -> None:
+    outlines = {style.crossed(marker).vertices.tobytes() for marker in style.MARKERS}
+    assert len(outlines) == len(style.MARKERS)
+
+
+# --- ticks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 6, 7])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_line_of_a_grid_has_its_number(number: int, width: int) -> None:
+    table = curve_table(number, width_mm=width)
+    figure = import_module(f"scalewatt.figures.figure{number}").draw(table)
+    FigureCanvasAgg(figure).draw()
+    for axes in figure.axes:
+        if axes.axison:
+            for axis in (axes.xaxis, axes.yaxis):
+                assert all(label.get_text() for label in axis.get_ticklabels())
 
 
 # --- origins of unknown energies ------------------------------------------------------------------

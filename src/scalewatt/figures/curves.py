@@ -180,7 +180,7 @@ def _draw_panel(
     axes.set(xlabel=x.label, ylabel=y.label)
     for series, series_style in context.styles.items():
         for origin, own in _lines([r for r in rows if r["series"] == series]).items():
-            look = series_style | style.origin_style(origin, series_style["color"])
+            look = style.of_origin(series_style, origin)
             line = _draw_line(axes, own, look, x.factor, y.factor, context)
             line.set_gid(f"points-{panel.letter}-{series}-{origin}")
     # The same in all panels of one x.
@@ -232,7 +232,7 @@ def _draw_line(
     # NaN breaks the line.
     x = [p["x"] * x_factor if has_value(p) else math.nan for p in rows]
     y = [p["y"] * y_factor if has_value(p) else math.nan for p in rows]
-    (line,) = axes.plot(x, y, **look, zorder=3 if look["marker"] != "x" else 4)
+    (line,) = axes.plot(x, y, **look, zorder=4 if _is_published(rows[0]) else 3)
     kind = context.options.error_bars
     ends = {i: found for i, p in enumerate(rows) if (found := bar(p, kind)) is not None}
     if ends:
@@ -356,8 +356,8 @@ def _base_sentence(rows: Sequence[Row], lone: Sequence[Row], labels: Mapping[str
     for row in rows:
         if row["y_name"] == "speedup" and has_value(row) and not _is_published(row):
             first[row["series"]] = min(row["gpus"], first.get(row["series"], row["gpus"]))
-    later = [f"{labels[series]} from n0\u00a0=\u00a0{n}" for series, n in first.items() if n > 1]
-    said = [f"S(n0) is n0 by definition, also of {', '.join(later)}."] if later else []
+    later = [f"{labels[series]} (n0\u00a0=\u00a0{n})" for series, n in first.items() if n > 1]
+    said = [f"Speed-ups from above n\u00a0=\u00a01: {', '.join(later)}."] if later else []
     if names := dict.fromkeys(f"{labels[r['series']]} (n\u00a0=\u00a0{r['gpus']})" for r in lone):
         said.append(f"No speed-up, as there is no second n: {', '.join(names)}.")
     return " ".join(said)

@@ -27,7 +27,7 @@ def series_entry(
 ) -> Line2D:
     """A series' entry, its marker filled as its own points are; `more` goes on top of its look."""
     origin = series_origins(rows)[series]
-    return entry(label, **(look | style.origin_style(origin, look["color"]) | more))
+    return entry(label, **(style.of_origin(look, origin) | more))
 
 
 def origin_entries(rows: Sequence[Row], width_mm: float) -> list[Line2D]:
@@ -38,9 +38,7 @@ def origin_entries(rows: Sequence[Row], width_mm: float) -> list[Line2D]:
     base: dict[str, Any] = {"color": style.GREY, "marker": "o", "linestyle": "none"}
     base["markersize"] = 5 * style.preset(width_mm).scale
     found = [
-        entry(f"{FILL_WORDS[o]}: {o}", **(base | style.origin_style(o, style.GREY)))
-        for o in ORIGINS
-        if o in present
+        entry(f"{FILL_WORDS[o]}: {o}", **style.of_origin(base, o)) for o in ORIGINS if o in present
     ]
     if None in present:
         look = base | style.origin_style(None, style.GREY)

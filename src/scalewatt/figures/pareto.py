@@ -185,9 +185,10 @@ def _draw_fronts(axes: Axes, points: Sequence[Row], cost: Quantity, panels: Pane
 
 
 def _draw_point(axes: Axes, point: Row, cost: Quantity, context: _Context) -> None:
-    look = context.looks[point["series"]] | {"linestyle": "none"}
-    look |= style.origin_style(point["drawn_origin"], look["color"])
-    axes.plot([point["x"] * cost.factor], [point["y"]], **look, zorder=3)
+    look = style.of_origin(context.looks[point["series"]], point["drawn_origin"])
+    look |= {"linestyle": "none"}
+    order = 4 if point["drawn_origin"] == "published" else 3
+    axes.plot([point["x"] * cost.factor], [point["y"]], **look, zorder=order)
     across, upright = (bar(point, context.bars, axis) for axis in "xy")
     if across is None and upright is None:
         return

@@ -7,13 +7,17 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
+from matplotlib.path import Path as MarkerPath
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
@@ -89,7 +93,7 @@ _RC: dict[str, Any] = {
     "text.color": INK,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
-# Without it a cross would vanish in a marker of its own colour.
+# Without it a published point would vanish in a marker of its own colour.
 _HALO = withStroke(linewidth=1.9, foreground="white")
 # No dates and no tool versions: the same table gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -167,16 +171,40 @@ def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
 
 
 def origin_style(origin: str | None, colour: str) -> dict[str, Any]:
-    """How a marker of this energy origin is filled, grey where none is known; published points are
-    crosses without a line."""
-    if origin == "published":
-        return {"marker": "x", "markersize": 4.2, "linestyle": "none", "path_effects": [_HALO]}
+    """How a marker of this energy origin is filled, grey where none is known."""
     if origin in ("simulated", "mixed"):
         fill = "left" if origin == "simulated" else "bottom"
         return {"fillstyle": fill, "markerfacecolor": colour, "markerfacecoloralt": "white"}
     if origin is None:
         return {"markerfacecolor": NOT_KNOWN}
     return {"markerfacecolor": colour if origin == "measured" else "white"}
+
+
+def of_origin(look: dict[str, Any], origin: str | None) -> dict[str, Any]:
+    """A series' look for points of this energy origin; published points have no line, and a cross in
+    the outline of the marker."""
+    if origin != "published":
+        return look | origin_style(origin, look["color"])
+    return look | {
+        "marker": crossed(look["marker"]),
+        "markersize": 6.6,
+        "markerfacecolor": "none",
+        "markeredgewidth": 0.8,
+        "linestyle": "none",
+        "path_effects": [_HALO],
+    }
+
+
+@cache
+def crossed(marker: str) -> MarkerPath:
+    """The outline of a marker, with a small cross in its middle."""
+    known = MarkerStyle(marker)
+    outline = known.get_path().transformed(known.get_transform())
+    across, up = np.asarray(outline.vertices)[:-1].mean(axis=0).tolist()
+    arm = 0.24
+    ends = [(across + x * arm, up + y * arm) for x, y in ((-1, -1), (1, 1), (-1, 1), (1, -1))]
+    strokes = [MarkerPath.MOVETO, MarkerPath.LINETO]
+    return MarkerPath.make_compound_path(outline, MarkerPath(ends, strokes * 2))
 
 
 def panel_letter(axes: Axes, letter: str, above: float = 3) -> None:
@@ -293,11 +321,11 @@ def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: 
     unit = _thousands(axes, which, max(ticks, default=1))
     if which == "x" and base != 2:
         shown = _apart(ticks, unit, high / low * room * room, dense)
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_major_formatter(
-        FuncFormatter(lambda value, _: plain_number(value / unit) if value in shown else "")
-    )
-    axis.set_minor_locator(NullLocator())
+    axis.set_major_locator(FixedLocator(sorted(shown)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value / unit)))
+    # Between the powers of two that have a number: short, and without a line over the panel.
+    between = [tick for tick in ticks if base == 2 and tick not in shown]
+    axis.set_minor_locator(FixedLocator(between) if between else NullLocator())
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -17,7 +17,7 @@ FILL_WORDS = {
     "measured": "filled markers",
     "estimated": "open markers",
     "simulated": "half-filled markers",
-    "published": "crosses",
+    "published": "crossed markers",
     "mixed": "markers filled below",
 }
 
