@@ -149,8 +149,8 @@ def _measured_again(replaced: Sequence[Replaced], runs: Sequence[Row]) -> Part:
         for one in replaced
     ]
     says = (
-        f"{count(len(rows), 'measurement')} set aside and replaced: kept in superseded/ where it was "
-        "made, and in no table, figure or claim."
+        f"{count(len(rows), 'measurement')} set aside so that the run is measured again: kept in "
+        "superseded/ where it was made, and in no table, figure or claim."
     )
     headings = ["configuration", "repeat", "why", "asked for", "its energy", "energy now"]
     return Part(heading, says, texts("measured-again", heading, headings, rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from scalewatt.report.grids import csv_uri
 from scalewatt.report.quality import quality
 from scalewatt.report.source import Results, read_results
 from scalewatt.report.table_parts import TablePart, table_parts
-from scalewatt.results.replaced import replaced_measurements
+from scalewatt.results.replaced import Replaced, replaced_measurements
 
 Row = dict[str, Any]
 _FOLDER = Path(__file__).parent
@@ -81,7 +82,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "planned": sum(definition.planned.values()),
         "origin": summary.origin_sentences(counting),
         "counts": f"n counts {word}.",
-        "facts": summary.facts(definition, runs, hours, len(replaced)) if runs else [],
+        "facts": summary.facts(definition, runs, hours, _anew(runs, replaced)) if runs else [],
         "what_ran": summary.what_ran(runs, word),
         "findings": [
             *summary.scaling_sentences(results.rows("scaling"), word),
@@ -109,6 +110,12 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
             definition, figures, shown, claims is not None, "idle" in results.tables
         ),
     }
+
+
+def _anew(runs: list[Row], replaced: Sequence[Replaced]) -> int:
+    """How many runs are there that were measured again."""
+    again = {(one.configuration, one.repeat) for one in replaced}
+    return sum((run["configuration"], run["repeat"]) in again for run in runs)
 
 
 def _figure(name: str, results: Results) -> FigureEntry:

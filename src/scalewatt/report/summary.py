@@ -39,7 +39,7 @@ def missing_runs(definition: Definition, runs: Iterable[Row]) -> list[str]:
 def facts(definition: Definition, runs: Sequence[Row], hours: str, replaced: int = 0) -> list[Fact]:
     """The campaign in numbers. Sums are over the runs that count; each says which runs it lacks.
 
-    `replaced`: how many measurements were set aside.
+    `replaced`: how many runs were measured again.
     """
     counted_runs = counting(runs)
     excluded = [run for run in runs if run["excluded"] is not None]
