@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from campaign_files import DEMO, PAPER, ROOT
 from claims_made import NEEDED, evidence, line, row
@@ -721,7 +722,20 @@ def test_text_and_markdown_name_every_claim_under_its_verdict(
         places = [said.index(words) for words in ("Not reproduced", "Cannot be", "Not testable")]
         assert places == sorted(places)
     rows = [one for one in markdown.splitlines() if one.startswith("| ")]
-    assert {one.replace("\\|", "").count("|") for one in rows} == {6}
+    assert {one.replace("\\|", "").count("|") for one in rows} == {4, 6}
+    assert "160 claims: 79 reproduced," in text and "Decided by results are 99: " in text
+
+
+def test_slips_have_a_reading_and_nothing_that_is_expected(of_published: list[Verdict]) -> None:
+    slips = {one.id: one for one in of_published if one.verdict == "slip"}
+    assert {(one.value, one.expected) for one in slips.values()} == {(None, "nothing: a slip")}
+    assert slips["X16"].detail.endswith("Shows nowhere.")
+
+
+def test_claims_that_lack_one_with_a_check_are_refused() -> None:
+    for id_ in ("D03", "X16"):
+        with pytest.raises(InputError, match=rf"claims.csv: lacks the row of claim {id_};"):
+            verdicts(Evidence("nothing"), [claim for claim in LISTED if claim.id != id_])
 
 
 def test_slips_without_a_row_are_listed_apart(
@@ -824,6 +838,20 @@ def test_the_command_checks_a_campaigns_tables_and_writes_them_four_times(
     assert {path.suffix for path in tmp_path.glob("claims.*")} == {
         *(".parquet", ".csv", ".md", ".json")
     }
+
+
+def test_a_configuration_with_another_origin_than_its_runs_is_named(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = results / "tables"
+    first = pq.read_table(tables / "configurations.parquet").to_pylist()[0]
+    run = dict.fromkeys(RUNS.names) | {name: first[name] for name in RUNS.names if name in first}
+    run |= {"repeat": 1, "energy_kwh": 0.02, "energy_origin": "measured"}
+    write_table(table([run], RUNS), tables / "runs.parquet")
+    assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
+    said = capsys.readouterr().err
+    assert "configurations.parquet: row 1: " in said
+    assert "energy_origin estimated; expected measured, as its runs in runs.parquet have" in said
 
 
 def test_a_campaign_is_found_by_the_folders_name(

@@ -367,6 +367,12 @@ def test_a_part_of_a_node_counts_as_many_sockets_as_the_whole_elsewhere() -> Non
     assert found.verdict == "not_testable" and "one CPU socket" in found.detail
 
 
+def test_what_is_counted_is_called_what_it_is() -> None:
+    assert judged("B06", provenances(MADE, MADE)).detail.endswith("in all 2 runs.")
+    assert judged("B06", provenance()()).detail.endswith("in 1 run.")
+    assert judged("G07", paper()).detail.endswith("in 1 configuration.")
+
+
 def test_runs_of_less_than_300_s_do_not_tell_the_length_of_profiles() -> None:
     found = judged("J01", profiles(100, *PAIR)())
     assert found.verdict == "not_testable" and "99 s" in found.detail

@@ -185,7 +185,7 @@ def _sockets(runs: Sequence[Row], wanted: int) -> Outcome:
     known = [(name, sockets) for name, sockets in found if sockets is not None]
     if not known:
         raise NotTestable("Sockets a node: no finished run has CPU energy.")
-    return exactly("sockets in the CPU energy of a node", wanted, known)
+    return exactly("sockets in the CPU energy of a node", wanted, known, "run")
 
 
 @setting("B05")
@@ -240,7 +240,7 @@ def _is_version(own: str, wanted: str) -> bool:
 def parallelism(evidence: Evidence) -> Outcome:
     """DistributedDataParallel in every run's provenance."""
     found = _provenance(evidence, None, "parallelism")
-    return exactly("parallelism", "DistributedDataParallel", found)
+    return exactly("parallelism", "DistributedDataParallel", found, "run")
 
 
 @setting("G05", model="fourcastnet")
@@ -248,7 +248,7 @@ def optimizer(evidence: Evidence) -> Outcome:
     """Adam and a cosine over the epochs in the provenance of FourCastNet's runs."""
     return all_of(
         [
-            attempt(name, exactly, name, wanted, _provenance(evidence, "fourcastnet", name))
+            attempt(name, exactly, name, wanted, _provenance(evidence, "fourcastnet", name), "run")
             for name, wanted in (("optimizer", "Adam"), ("schedule", "CosinePerEpoch"))
         ]
     )

@@ -161,8 +161,10 @@ COUNTS: dict[str, tuple[str, str, str, int, list[int]]] = {
 """Model, phase and mode of a series, its constant batch size, and its GPU counts."""
 
 
-def exactly(what: str, wanted: Any, found: Sequence[tuple[str, Any]]) -> Outcome:
-    """Whether all configurations say the wanted value; those that say nothing leave it open."""
+def exactly(
+    what: str, wanted: Any, found: Sequence[tuple[str, Any]], noun: str = "configuration"
+) -> Outcome:
+    """Whether all configurations (or runs) say the wanted value; those that say nothing leave it open."""
     unsaid = [id_ for id_, value in found if value is None or (_is_list(value) and None in value)]
     others = [(id_, value) for id_, value in found if value != wanted and id_ not in unsaid]
     if others:
@@ -170,16 +172,21 @@ def exactly(what: str, wanted: Any, found: Sequence[tuple[str, Any]]) -> Outcome
         return Outcome(
             NOT_REPRODUCED,
             _text(value),
-            f"{_capital(what)}: {_text(value)} in {id_}, and in {len(others)} of {len(found)} "
-            f"configurations another value than {_text(wanted)}.",
+            f"{_capital(what)}: {_text(value)} in {id_}, and in {len(others)} of "
+            f"{_counted(len(found), noun)} another value than {_text(wanted)}.",
         )
     if unsaid:
         raise NotTestable(f"{_capital(what)}: {len(unsaid)} of {len(found)} do not say it.")
     return Outcome(
         REPRODUCED,
         _text(wanted),
-        f"{_capital(what)}: {_text(wanted)} in all {len(found)} configurations.",
+        f"{_capital(what)}: {_text(wanted)} in {'all ' if found[1:] else ''}"
+        f"{_counted(len(found), noun)}.",
     )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _text(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
         for row in read_checked(tables / "runs.parquet", RUNS, unique=RUN_KEY).to_pylist()
         if row["excluded"] is None
     ]
+    _check_origins(tables / "configurations.parquet", rows.to_pylist(), runs)
     comparisons = read_checked(tables / "comparisons.parquet", COMPARISONS)
     figure5 = tables / "figure5.parquet"
     traces = read_checked(figure5, POWER) if figure5.exists() else None
@@ -66,6 +68,21 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
             table_metadata=metadata(rows),
         )
     )
+
+
+def _check_origins(path: Path, rows: Sequence[Row], runs: Sequence[Row]) -> None:
+    """InputError where a configuration's energy has another origin than its runs' has."""
+    of_runs: dict[str, set[str]] = {}
+    for run in runs:
+        if run["energy_kwh"] is not None:
+            of_runs.setdefault(run["configuration"], set()).add(run["energy_origin"])
+    for number, row in enumerate(rows, 1):
+        origins = of_runs.get(row["configuration"])
+        if origins and row["energy_kwh_mean"] is not None and origins != {row["energy_origin"]}:
+            raise InputError(
+                f"{path}: row {number}: {row['configuration']}: energy_origin {row['energy_origin']}; "
+                f"expected {', '.join(sorted(map(str, origins)))}, as its runs in runs.parquet have"
+            )
 
 
 def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = None) -> Campaign:

@@ -16,6 +16,8 @@ import scalewatt.claims
 from scalewatt.claims.evidence import Evidence
 from scalewatt.claims.model import (
     CHECKED_KINDS,
+    CHECKS,
+    SLIP,
     SPECIFIED_KINDS,
     VERDICTS,
     Claim,
@@ -24,8 +26,9 @@ from scalewatt.claims.model import (
     listed_claims,
     verdict_of,
 )
-from scalewatt.claims.slips import FURTHER
+from scalewatt.claims.slips import FURTHER, SLIPS
 from scalewatt.claims.uncertain import shown
+from scalewatt.errors import InputError
 from scalewatt.results.metadata import with_metadata
 
 TABLE = pa.schema(
@@ -52,10 +55,26 @@ def load_checks() -> None:
         import_module(f"scalewatt.claims.{module.name}")
 
 
-def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
-    """The verdict on every claim, in their order; by default on all `listed_claims`."""
+def check_complete(claims: Sequence[Claim]) -> None:
+    """InputError where the claims lack one that a check or a slip is of."""
     load_checks()
-    return [verdict_of(claim, evidence) for claim in claims or listed_claims()]
+    there = {claim.id for claim in claims}
+    missing = sorted((set(CHECKS) | {slip.id for slip in SLIPS}) - there)
+    if missing:
+        raise InputError(
+            f"reference/claims.csv: lacks the row of claim {', '.join(missing)}; expected: all claims "
+            "that have a check or a reading"
+        )
+
+
+def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
+    """The verdict on every claim, in their order; by default on all `listed_claims`.
+
+    InputError where a claim that has a check is not among these.
+    """
+    claims = claims or listed_claims()
+    check_complete(claims)
+    return [verdict_of(claim, evidence) for claim in claims]
 
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -114,15 +133,16 @@ def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
     of_kind = {claim.id: claim.kind for claim in claims}
     own = [v for v in found if v.id not in _FURTHER_IDS]
 
-    def number_of(kinds: Sequence[str] | None) -> str:
+    def number_of(kinds: Sequence[str] | None, noun: str = "") -> str:
         chosen = [v for v in own if kinds is None or of_kind[v.id] in kinds]
         each = Counter(v.verdict for v in chosen)
         said = ", ".join(f"{each[v]} {v.replace('_', ' ')}" for v in VERDICTS if each[v])
-        return f"{len(chosen)} ({said})" if said else "0"
+        return f"{len(chosen)}{noun}: {said}." if said else f"{len(chosen)}{noun}."
 
     return (
-        f"{number_of(None)} claims; by results {number_of((*CHECKED_KINDS, 'hypothesis'))}; "
-        f"by specs and provenance {number_of(SPECIFIED_KINDS)}. "
+        f"{number_of(None, ' claims')} "
+        f"Decided by results are {number_of((*CHECKED_KINDS, 'hypothesis'))} "
+        f"By specs and provenance {number_of(SPECIFIED_KINDS)} "
         f"{FURTHER_WORDS}: {len(found) - len(own)}."
     )
 
@@ -147,6 +167,11 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
     lines = ["# Claims", "", basis(evidence), "", counts(found, claims)]
     for words, chosen in _by_verdict(found):
         lines += ["", f"## {words} ({len(chosen)})", ""]
+        if all(one.verdict == SLIP for one in chosen):
+            lines += ["| id | claim | reading chosen |", "| --- " * 3 + "|"]
+            rows = [(one.id, of_id[one.id].text, one.detail) for one in chosen]
+            lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+            continue
         lines += ["| id | claim | value | expected | what was found |", "| --- " * 5 + "|"]
         for one in chosen:
             cells = (

@@ -28,6 +28,8 @@ NOT_REPRODUCED = "not_reproduced"
 UNRESOLVED = "unresolved"
 NOT_TESTABLE = "not_testable"
 SLIP = "slip"
+NOTHING = "nothing: a slip"
+"""What is expected of a slip."""
 VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNRESOLVED, NOT_TESTABLE, SLIP)
 
 CHECKED_KINDS = ("numeric", "trend", "threshold", "table", "derived", "identity")
@@ -200,9 +202,10 @@ def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
     if function is None:
         if claim.kind == "inconsistency":
             slip = _READINGS.get(claim.id)
-            return Outcome(
-                SLIP, None, f"{slip.reading} Shows in {slip.shows_in}." if slip else claim.note
-            )
+            if slip is None:
+                return Outcome(SLIP, None, claim.note, NOTHING)
+            shows = "Shows nowhere" if slip.shows_in == "nowhere" else f"Shows in {slip.shows_in}"
+            return Outcome(SLIP, None, f"{slip.reading} {shows}.", NOTHING)
         return Outcome(NOT_TESTABLE, None, "There is no check for this claim.")
     try:
         return function(evidence)

@@ -108,7 +108,8 @@ def _instead(points: Sequence[Point]) -> str:
     if not known:
         return ""
     values = ", ".join(shown(p.mean("p_gpuh_kw") or 0.0) for p in known)
-    return f" (Energy per GPU hour, CPU and RAM included, is {values} kW.)"
+    scopes = ", ".join(sorted({str(point.scope) for point in known}))
+    return f" (Energy per GPU hour, over {scopes}, is {values} kW.)"
 
 
 def efficiency_within(
