@@ -272,7 +272,7 @@ def test_where_gpu_power_is_unknown_the_total_is_told_but_decides_nothing(
     id_: str, published: Evidence
 ) -> None:
     found = judged(id_, published)
-    assert found.verdict == "not_testable" and "CPU and RAM included" in found.detail
+    assert found.verdict == "not_testable" and "Energy per GPU hour, over gpu+cpu" in found.detail
 
 
 def test_memory_without_a_sensor_is_left_out_of_the_sum_of_powers() -> None:
