@@ -141,6 +141,13 @@ def test_a_number_has_the_digits_that_mean_something(
     assert cells(line)[6] == shown
 
 
+def test_repeats_that_gave_the_same_number_say_so() -> None:
+    words = "± 0: all repeats gave this very number."
+    assert words in markdown(made(row(n_repeats=3, metric_last=101.06, metric_last_high=101.06)))
+    assert words not in markdown(made(row(n_repeats=3, metric_last=101.06, metric_last_high=101.2)))
+    assert words not in markdown(made(row()))
+
+
 @BOTH
 def test_single_runs_among_repeats_have_no_spread_and_are_counted(form: Any) -> None:
     several = row(n_repeats=3, energy_kwh_high=150.0, energy_kwh_sd=2.0)

@@ -88,7 +88,10 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
             *summary.scaling_sentences(results.rows("scaling"), word),
             *summary.comparison_sentences(results.rows("comparisons")),
         ],
-        "basis": definition.basis,
+        "basis": [
+            *definition.basis,
+            *summary.left_out_of_sums(counting, bool(results.rows("idle"))),
+        ],
         "figures": figures,
         "tables": shown,
         "claims": claims,

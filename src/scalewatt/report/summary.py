@@ -63,6 +63,26 @@ def facts(definition: Definition, runs: Sequence[Row], hours: str, replaced: int
     return found
 
 
+def left_out_of_sums(runs: Sequence[Row], has_idle: bool) -> list[str]:
+    """What a reader may miss in the sums: a cost without a price, and what `scalewatt status` adds."""
+    said = []
+    if runs and not _known(runs, "cost"):
+        said.append("No cost is stated: no price of energy counts for these runs.")
+    if runs:
+        probes = ", idle probes" if has_idle else ""
+        said.append(
+            f"Sums are over the runs that count. scalewatt status adds what else was used{probes}: "
+            "unfinished and excluded runs, measurements that were set aside, and data staging, which "
+            "protocol paper does not count."
+        )
+    if any(run["energy_origin"] in ("estimated", "mixed") for run in runs):
+        said.append(
+            "An estimate takes the load of whole devices: what other programs did on them meanwhile "
+            "is in it."
+        )
+    return said
+
+
 def _done(definition: Definition, runs: Sequence[Row], missing: list[str]) -> str:
     planned = sum(definition.planned.values())
     return f"{len(runs)} of {planned}" if planned and missing else number(len(runs))

@@ -122,6 +122,17 @@ def _check_words(row: Row, number: int) -> None:
         if row[name] not in allowed:
             said = f"{name} is '{row[name]}'; {one_of(row[name], allowed)}"
             raise InputError(f"{REFERENCE}: row {number}: {said}")
+    for column in _COLUMNS:
+        value, least = (
+            row[column.name],
+            0 if column.name.endswith(("popstd", "popstd_kwh")) else None,
+        )
+        if pa.types.is_string(column.type) or value is None or value > 0 or value == least:
+            continue
+        expected = "0 or more" if least == 0 else "more than 0"
+        raise InputError(
+            f"{REFERENCE}: row {number}: {column.name} is {value}; expected {expected}, or nothing"
+        )
 
 
 def _row(id_: str, found: list[Row]) -> Row:

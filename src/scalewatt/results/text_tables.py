@@ -188,7 +188,15 @@ def _spread_sentence(rows: Sequence[Row]) -> str:
     single = " single runs have none." if 1 in repeats else ""
     count = f"{min(repeats)} " if len(repeats) == 1 else ""
     means = f"Means of {count}repeats ± half of the 95 % t interval"
-    return f"{means};{single}" if single else f"{means}."
+    alike = " ± 0: all repeats gave this very number." if _without_spread(rows) else ""
+    return (f"{means};{single}" if single else f"{means}.") + alike
+
+
+def _without_spread(rows: Sequence[Row]) -> bool:
+    """Whether a column of the table is ± 0 in a row."""
+    shown = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
+    pairs = [(row[name], row[f"{name}_high"]) for row in rows for name in shown]
+    return any(None not in pair and pair[1] <= pair[0] for pair in pairs)
 
 
 def _origin_words(origin: str | None, scope: str | None) -> str:
