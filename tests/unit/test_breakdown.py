@@ -270,6 +270,7 @@ def test_without_idle_probes_the_figure_says_so() -> None:
     busy = changed(table, dict, no_idle={"a100": "busy"}, notes=[note])
     said = texts(figure_module.draw(busy))[-1]
     assert "no idle probe" not in said and note in said
+    assert said.lower().count("idle baseline") == 1
 
 
 def lines_of(figure: Figure, gid: str) -> Any:

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
+from scalewatt.figures.legends import LEGEND_EXTRA, legend_columns
 from scalewatt.figures.points import bar, drawn_origins, series_labels, series_origins
 from scalewatt.figures.words import Quantity, excluded_sentence, quantity, sensor_sentence
 from scalewatt.results.figure_schema import OVERVIEW, PANELS, POINTS, POWER
@@ -398,6 +400,15 @@ def test_published_points_have_their_series_colour_and_one_entry_in_the_legend()
 def test_published_points_of_different_series_differ_without_colour() -> None:
     outlines = {style.crossed(marker).vertices.tobytes() for marker in style.MARKERS}
     assert len(outlines) == len(style.MARKERS)
+
+
+# --- legends --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("entries", "columns"), [(3, 3), (4, 4), (5, 3), (6, 3), (9, 3)])
+def test_rows_of_a_legend_are_about_equally_long(entries: int, columns: int) -> None:
+    handles = [Line2D([], [], label="LBS 64") for _ in range(entries)]
+    assert legend_columns(handles, 4 * (len("LBS 64") + LEGEND_EXTRA)) == columns
 
 
 # --- ticks ----------------------------------------------------------------------------------------

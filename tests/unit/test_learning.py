@@ -373,3 +373,9 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
+
+
+def test_blocks_are_named_as_people_name_models_and_phases() -> None:
+    figure = figure_module.draw(learning_table(epochs=2))
+    titles = [part.legends[0].get_title().get_text() for part in figure.subfigs]
+    assert titles == ["ResNet50", "FourCastNet, pre-training", "FourCastNet, fine-tuning"]

@@ -37,6 +37,9 @@ def legible(colour: str) -> str:
     return to_hex((red * dark, green * dark, blue * dark))
 
 
+MODEL_WORDS = {"resnet50": "ResNet50", "fourcastnet": "FourCastNet"}
+PHASE_WORDS = {"pretrain": "pre-training", "finetune": "fine-tuning"}
+
 # --- blocks of panels -----------------------------------------------------------------------------
 
 
@@ -51,7 +54,8 @@ class Block:
     def title(self) -> str:
         """Model and phase."""
         model, phase = self.rows[0]["model"], self.rows[0]["phase"]
-        return str(model if phase == "train" else f"{model}, {phase}")
+        name = MODEL_WORDS.get(model, str(model))
+        return name if phase == "train" else f"{name}, {PHASE_WORDS.get(phase, phase)}"
 
     def legend_mm(self, width_mm: float) -> float:
         """Height of the legend."""

@@ -145,7 +145,7 @@ def shades(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def colour(kind: str, stage: str, whites: dict[str, float]) -> str:
-    """A stage of a device kind: the kind's colour, the paler the less it is training."""
+    """A stage of a device kind: the kind's colour in the stage's shade."""
     return paler(style.COLOURS[KINDS[kind]], whites[STAGES[stage]])
 
 

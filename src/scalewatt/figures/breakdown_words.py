@@ -55,8 +55,7 @@ def note_sentences(stored: Row, rows: Sequence[Row], bars: str, cut: Sequence[st
     said = [
         f"{_origin_sentences(rows)} n counts {stored.get('gpu_word', 'GPUs')}."
         f" {device_sentence(rows)}",
-        f"Colour: device kind; the paler, the less it is training. {_others(rows)}"
-        "Means over repeats; numbers: totals.",
+        f"Colour: device kind; shade: stage. {_others(rows)}Means over repeats; numbers: totals.",
         _spread_sentence(rows, bars, cut),
         _idle_sentence(stored, rows),
         "Discarded: spent by killed segments after their last checkpoint, and part of the total."
@@ -88,7 +87,7 @@ def _spread_sentence(rows: Sequence[Row], kind: str, cut: Sequence[str]) -> str:
     known = [own for own in by_name.values() if sum_of(own, "energy_kwh") is not None]
     singles = sum(is_single(own[0]) for own in known)
     barred = sum(total_bar(own, kind) is not None for own in known)
-    said = "; totals without are of single runs" if singles else ""
+    said = "; totals without one are of single runs" if singles else ""
     if barred + singles < len(known):
         said += "; of some totals not known"
     if cut:
@@ -110,9 +109,10 @@ def _idle_sentence(stored: Row, rows: Sequence[Row]) -> str:
     if not known:
         return ""
     if all(row["idle_energy_kwh"] is None for row in known):
-        # The table's notes say why probes do not count.
-        said = "no idle probe of these devices" if "no_idle" not in stored else "no usable probe"
-        return f"The idle baseline is not known: the campaign has {said}."
+        if stored.get("no_idle"):
+            return ""  # the table's notes say so, and why
+        said = "usable probe" if "no_idle" in stored else "idle probe of these devices"
+        return f"The idle baseline is not known: the campaign has no {said}."
     said = "Hatched: what the devices would have used idle over the same time."
     if any(row["idle_energy_kwh"] is None for row in known):
         said += " Bars without hatching: not known."

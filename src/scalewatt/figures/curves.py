@@ -277,6 +277,7 @@ _RING: dict[str, Any] = {
     "markerfacecolor": "none",
     "markeredgecolor": style.INK,
     "markeredgewidth": 0.6,
+    "clip_on": False,
 }
 
 

@@ -52,13 +52,17 @@ def legend_above(figure: Figure, handles: Sequence[Artist], columns: int, length
 
 
 def legend_columns(handles: Sequence[Artist], characters: int) -> int:
-    """Into how many columns entries can go."""
+    """Into how many columns entries can go: as few rows as there can be, these about equally long."""
     lengths = [len(str(handle.get_label())) + LEGEND_EXTRA for handle in handles]
-    for columns in range(len(lengths), 1, -1):
-        # As matplotlib fills them: the first ones get one more.
-        each, more = divmod(len(lengths), columns)
-        ends = [(i + 1) * each + min(i + 1, more) for i in range(columns)]
-        widths = [max(lengths[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
-        if sum(widths) <= characters:
-            return columns
-    return 1
+    fitting = [n for n in range(2, len(lengths) + 1) if _width(lengths, n) <= characters]
+    most = max(fitting, default=1)
+    rows = -(-len(lengths) // most)
+    return min((n for n in fitting if -(-len(lengths) // n) == rows), default=1)
+
+
+def _width(lengths: Sequence[int], columns: int) -> int:
+    """Characters that entries take in so many columns."""
+    # As matplotlib fills them: the first ones get one more.
+    each, more = divmod(len(lengths), columns)
+    ends = [(i + 1) * each + min(i + 1, more) for i in range(columns)]
+    return sum(max(lengths[a:b]) for a, b in zip([0, *ends], ends, strict=False))

@@ -253,7 +253,7 @@ def _bar_sentence(rows: Sequence[Row], context: _Context) -> str:
     points = [row for row in rows if has_value(row)]
     singles = sum(map(is_single, points))
     barred = sum(any(bar(row, context.bars, axis) for axis in "xy") for row in points)
-    said = "; points without are single runs" if singles else ""
+    said = "; points without one are single runs" if singles else ""
     if barred + singles < len(points):
         said += "; of some points not known"
     if context.cut:
