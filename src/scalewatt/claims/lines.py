@@ -180,8 +180,8 @@ def with_ram(evidence: Evidence, least: int = 1) -> list[Point]:
     if not sensed:
         origins = ", ".join(sorted({str(point.origin) for point in known}))
         rest = f"; it is {origins} where there is one" if known else ""
+        at = f" at {least} GPUs or more" if least > 1 else ""
         raise NotTestable(
-            f"No finished run at {least} GPUs or more has measured energy of RAM (it needs the sensor "
-            f"of an Intel CPU){rest}."
+            f"No finished run{at} has measured energy of RAM (it needs the sensor of an Intel CPU){rest}."
         )
     return [point for point in sensed if point.device == "a100"] or sensed

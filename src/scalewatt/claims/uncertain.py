@@ -78,12 +78,13 @@ def quantity(point: Point, name: str) -> Number:
 
 def refuse_estimates(points: Sequence[Point]) -> None:
     """Refuse (NotTestable) a power or a ratio of energies to time that rated powers alone make."""
-    estimated = [point for point in points if point.origin == "estimated"]
-    if estimated:
-        ids = estimated[0].id + (f" and {len(estimated) - 1} more" if estimated[1:] else "")
+    ids = list(dict.fromkeys(point.id for point in points if point.origin == "estimated"))
+    if ids:
+        which = f"The energy of {ids[0]} is"
+        if len(ids) > 1:
+            which = f"The energies of {len(ids)} configurations ({ids[0]} …) are"
         raise NotTestable(
-            f"The energy of {ids} is estimated from rated powers: its ratio to time would test the cluster "
-            "file."
+            f"{which} estimated from rated powers: the ratio to time would test the cluster file."
         )
 
 
