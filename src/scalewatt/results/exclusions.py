@@ -190,6 +190,7 @@ def _exclusion(where: str, row: Row, campaign: Campaign) -> Exclusion:
 
 
 def _check_columns(where: str, row: Row) -> None:
+    where = f"{where.rpartition(': line ')[0]}: line 1"  # their names stand there
     for name in row:
         if name not in COLUMNS:
             raise InputError(f"{where}: unknown column '{name}'; {one_of(name, COLUMNS)}")
