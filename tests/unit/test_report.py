@@ -599,7 +599,7 @@ def test_measurements_that_were_replaced_are_named_with_their_reasons(
     page = report(folder, tmp_path / "report.html", remeasured=(row,))
     (told,) = page.rows("demo-measured-again.csv")
     assert (told["configuration"], told["why"]) == (LOST, "sensor broke")
-    assert told["its energy"] == "", "it lies on another machine"
+    assert told["energy before"] == "", "it lies on another machine"
     assert told["energy now"]
     assert "1 measured again" in page.text
     with pytest.raises(InputError, match="remeasured is"):

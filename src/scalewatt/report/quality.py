@@ -152,7 +152,7 @@ def _measured_again(replaced: Sequence[Replaced], runs: Sequence[Row]) -> Part:
         f"{count(len(rows), 'measurement')} set aside so that the run is measured again: kept in "
         "superseded/ where it was made, and in no table, figure or claim."
     )
-    headings = ["configuration", "repeat", "why", "asked for", "its energy", "energy now"]
+    headings = ["configuration", "repeat", "why", "asked for", "energy before", "energy now"]
     return Part(heading, says, texts("measured-again", heading, headings, rows))
 
 
