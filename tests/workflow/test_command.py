@@ -89,9 +89,9 @@ def test_a_plain_ddp_script_finds_its_world_and_its_numbers(own: Workspace) -> N
 
 def test_a_script_that_says_nothing_trains_from_its_start_to_its_end(own: Workspace) -> None:
     events = rows(run_folder(own, PLAIN_2) / "events.parquet")
-    assert [event["stage"] for event in events] == ["startup", "train", "shutdown"]
-    startup, train, shutdown = events
     log = (run_folder(own, PLAIN_2) / "train.log").read_text()
+    assert [event["stage"] for event in events] == ["startup", "train", "shutdown"], log
+    startup, train, shutdown = events
     (said,) = re.findall(r"rank 0 ran from (\S+) to (\S+)$", log, flags=re.MULTILINE)
     begun, ended = map(float, said)
     assert train["start_s"] <= begun < ended <= train["end_s"]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace, environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 PRETRAIN = "fourcastnet.pretrain-local-n002-lbs0002-full"
 FINETUNE = "fourcastnet.finetune-local-n002-lbs0002-full"

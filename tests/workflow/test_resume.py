@@ -48,7 +48,7 @@ def assert_same_training(one: Training, other: Training) -> None:
     [
         (WAVES, {}, 4),
         pytest.param(ALONE, COMPILED, 2, marks=pytest.mark.long),
-        (IMAGES, CHANGED, 2),
+        pytest.param(IMAGES, CHANGED, 2, marks=pytest.mark.long),
         (WAVES, {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1}, 4),
         (IMAGES, {}, 2),
     ],

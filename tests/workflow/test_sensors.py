@@ -171,6 +171,11 @@ def two_at_once(tmp_path: Path, data: Path) -> Iterator[list[Training]]:
             while not list(one.folder.glob("work/*/perun/*.journal")):
                 assert started[-1].poll() is None, started[-1].communicate()
                 time.sleep(0.1)
+        # A sampler looks for others once in some seconds.
+        for one, process in zip(pair, started, strict=True):
+            while not list(one.folder.glob("work/*/perun/*.neighbours.jsonl")):
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.1)
         for process in started:
             process.send_signal(signal.SIGTERM)
             process.communicate()

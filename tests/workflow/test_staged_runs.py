@@ -31,6 +31,7 @@ def scratch(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("configuration", [IMAGES, SUBSET])
 def test_a_staged_run_learns_the_same_from_the_nodes_disk(
     tmp_path: Path, data: Path, own_data: Path, scratch: Path, configuration: str

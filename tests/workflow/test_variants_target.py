@@ -50,6 +50,7 @@ def test_all_of_a_campaign_with_variants_makes_them(planned: Workspace) -> None:
     assert planned.jobs("figures")["draw_variants"] == 1
 
 
+@pytest.mark.long
 def test_variants_are_trained_compared_and_drawn(planned: Workspace) -> None:
     planned.done("variants")
     rows = pq.read_table(results(planned) / "tables" / "variants.parquet").to_pylist()
@@ -75,6 +76,7 @@ def test_variants_are_trained_compared_and_drawn(planned: Workspace) -> None:
     assert nothing["step_data_share_mean"] < usual["step_data_share_mean"]
 
 
+@pytest.mark.long
 def test_the_figure_and_the_readable_table_say_what_the_rows_say(planned: Workspace) -> None:
     planned.done("variants")
     said = (results(planned) / "tables" / "variants.md").read_text()
