@@ -20,6 +20,7 @@ from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path as MarkerPath
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.transforms import Bbox
 
 from scalewatt.files import atomic_path
 
@@ -150,10 +151,18 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         figure.draw_without_rendering()
         # None, not "none": of that matplotlib would draw twice for each file.
         figure.set_layout_engine(None)
+        _round_positions(figure)
         for path, (suffix, metadata) in zip(paths, _METADATA.items(), strict=True):
             with atomic_path(path) as temporary:
                 figure.savefig(temporary, format=suffix, metadata=metadata)
     return paths
+
+
+def _round_positions(figure: Figure) -> None:
+    """Cut off the last digits of where axes are: the layout's solver leaves others in each process,
+    and matplotlib names SVG's clip paths by all of them."""
+    for axes in figure.axes:
+        axes.set_position(Bbox(axes.get_position().get_points().round(10)))
 
 
 def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
