@@ -104,7 +104,9 @@ def _from_parquet(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.
     import pyarrow.parquet as pq
 
     try:
-        found = pq.read_table(path)
+        # Twice as fast as `read_table` for small files.
+        with pq.ParquetFile(path) as file:
+            found = file.read()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     _check_columns(path, found.column_names, schema.names, optional)

@@ -70,10 +70,11 @@ def run_epochs(files: RunFiles) -> list[Row]:
     with_staging = spec["protocol"] != "paper"
     totals = EnergyTotals(read_checked(files.energy, ENERGY_SCHEMA), with_staging)
     history = read_history(files.folder / "history.parquet")
+    scope = totals.scope
     parts = [
         row
         for row in read_checked(files.epochs, EPOCHS_SCHEMA).to_pylist()
-        if row["device_kind"] in totals.scope and (with_staging or row["stage"] != "stage_data")
+        if row["device_kind"] in scope and (with_staging or row["stage"] != "stage_data")
     ]
     energies = _energies(totals, parts)
     times = _times(totals, parts, spec["nodes"])
@@ -141,10 +142,12 @@ def _spent(
     factor: float,
 ) -> Spent:
     """Sum up `name` of the epochs' rows, and `value` of the segments' rows outside of all epochs."""
-    epochs: dict[int, float | None] = {}
-    for epoch in dict.fromkeys(r["epoch"] for r in parts if r["epoch"] is not None):
-        total = known_sum(r[name] for r in parts if r["epoch"] == epoch)
-        epochs[epoch] = None if total is None else total * factor
+    by_epoch: dict[int, list[float | None]] = {}
+    for part in parts:
+        if part["epoch"] is not None:
+            by_epoch.setdefault(part["epoch"], []).append(part[name])
+    totals = {epoch: known_sum(values) for epoch, values in by_epoch.items()}
+    epochs = {e: None if total is None else total * factor for e, total in totals.items()}
     outside = {r["stage"] for r in parts if r["epoch"] is None}
     inside = {r["stage"] for r in parts if r["epoch"] is not None}
     both = [r[name] or 0.0 for r in parts if r["epoch"] is None and r["stage"] in inside]
