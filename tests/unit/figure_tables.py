@@ -310,3 +310,10 @@ def legend_of(figure: Figure, block: int) -> dict[str, Any]:
     """The entries of a block's legend by their words."""
     (legend,) = figure.subfigs[block].legends
     return dict(zip((t.get_text() for t in legend.get_texts()), legend.legend_handles, strict=True))
+
+
+def texts(figure: Figure) -> str:
+    """All words in the panels and below them, in one line."""
+    found = [text.get_text() for axes in figure.axes for text in axes.texts]
+    label = figure._supxlabel.get_text()  # type: ignore[attr-defined]
+    return " ".join([*found, label]).replace("\n", " ")

@@ -7,10 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from figure_tables import legend_of
+from figure_tables import legend_of, texts
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 from paper_rows import learning_table, with_metadata
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
@@ -222,12 +221,6 @@ def test_the_table_has_a_row_per_run_and_epoch_under_the_first_series(tmp_path: 
 
 
 # --- the figure -----------------------------------------------------------------------------------
-
-
-def texts(figure: Figure) -> str:
-    found = [text.get_text() for axes in figure.axes for text in axes.texts]
-    label = figure._supxlabel.get_text()  # type: ignore[attr-defined]
-    return " ".join([*found, label]).replace("\n", " ")
 
 
 def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from figure_tables import legend_of
+from figure_tables import legend_of, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -111,12 +111,6 @@ def test_published_points_are_there_where_no_run_is() -> None:
 
 
 # --- the figure -----------------------------------------------------------------------------------
-
-
-def texts(figure: Figure) -> str:
-    found = [text.get_text() for axes in figure.axes for text in axes.texts]
-    label = figure._supxlabel.get_text()  # type: ignore[attr-defined]
-    return " ".join([*found, label]).replace("\n", " ")
 
 
 def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:

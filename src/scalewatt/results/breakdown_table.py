@@ -18,6 +18,7 @@ from scalewatt.energy.stages import STAGES
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.results.checked import read_checked
+from scalewatt.results.figure_schema import COPIED
 from scalewatt.results.idle_baseline import idle_energies_j
 from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
@@ -25,21 +26,6 @@ from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
 Row = dict[str, Any]
 Part = tuple[str, str]
 """A device kind and a stage."""
-
-COPIED = (
-    "configuration",
-    "model",
-    "phase",
-    "device",
-    "device_name",
-    "gpus",
-    "local_batch_size",
-    "global_batch_size",
-    "dataset_samples",
-    "n_repeats",
-    "energy_origin",
-    "energy_scope",
-)
 
 ENDS = tuple(part for part in PARTS if part != "mean")
 """What is told of the spread of a configuration's total."""

@@ -49,6 +49,22 @@ PANELS: dict[str, tuple[Panel, ...]] = {
 }
 """The panels of the curve figures, in the order in which they are drawn."""
 
+COPIED = (
+    "configuration",
+    "model",
+    "phase",
+    "device",
+    "device_name",
+    "gpus",
+    "local_batch_size",
+    "global_batch_size",
+    "dataset_samples",
+    "n_repeats",
+    "energy_origin",
+    "energy_scope",
+)
+"""What the rows of a figure's table have of their configuration."""
+
 POINTS = pa.schema(
     [
         ("figure", pa.string()),

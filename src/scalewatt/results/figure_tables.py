@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.results.figure_schema import (
+    COPIED,
     OVERVIEW,
     PANELS,
     POINTS,
@@ -63,26 +64,12 @@ def _published(figure: str, panel: Panel, series: Row) -> list[Row]:
 def _point(figure: str, panel: Panel, series: Row, row: Row, smallest: Row) -> Row:
     value = _speedup(row, smallest) if panel.y_name == "speedup" else _stored(row, panel.y_name)
     x = row[panel.x_name] if panel.x_name in row else row[f"{panel.x_name}_mean"]
-    copied = (
-        "configuration",
-        "model",
-        "phase",
-        "device",
-        "device_name",
-        "gpus",
-        "local_batch_size",
-        "global_batch_size",
-        "dataset_samples",
-        "n_repeats",
-        "energy_origin",
-        "energy_scope",
-    )
     return {
         "figure": figure,
         "panel": panel.letter,
         "series": series["name"],
         "label": series["label"],
-        **{name: row[name] for name in copied},
+        **{name: row[name] for name in COPIED},
         "x_name": panel.x_name,
         "x": None if x is None else float(x),
         "y_name": panel.y_name,

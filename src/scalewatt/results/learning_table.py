@@ -20,8 +20,9 @@ from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.samples import J_PER_KWH
 from scalewatt.energy.tables import ENERGY_SCHEMA, EPOCHS_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
-from scalewatt.results.breakdown_table import COPIED, chosen_runs
+from scalewatt.results.breakdown_table import chosen_runs
 from scalewatt.results.checked import read_checked
+from scalewatt.results.figure_schema import COPIED
 from scalewatt.results.runs import RunFiles, read_history
 from scalewatt.results.schema import CONFIGURATIONS, table
 

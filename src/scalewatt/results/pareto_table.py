@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.breakdown_table import COPIED, chosen_runs
+from scalewatt.results.breakdown_table import chosen_runs
 from scalewatt.results.checked import PUBLISHED
-from scalewatt.results.figure_schema import panel_letter
+from scalewatt.results.figure_schema import COPIED, panel_letter
 from scalewatt.results.published import is_overlaid, published_of_series
 from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
 
