@@ -1,0 +1,105 @@
+"""What trainings must have in common to be described by one set of costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalewatt.campaign.known_models import known_models, model_key
+
+LEARNING = frozenset(
+    {
+        *("base_learning_rate", "learning_rate", "warmup_epochs", "warmup_start", "momentum"),
+        *("weight_decay", "plateau_factor", "plateau_patience", "horizontal_flip", "crop_scale"),
+        *("sparsity_threshold", "initial_conditions", "initial_condition_spacing"),
+    }
+)
+"""Settings that change what is learnt, and next to nothing of time and energy."""
+_DATA = ("format", "source", "grid")
+"""What of a dataset matters: its size is the training's load."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One model in one setting on one device."""
+
+    key: str
+    """The model, with its phase where it has several: fourcastnet.pretrain."""
+    device: str
+    protocol: str
+    settings: str
+    """All that else makes a difference, as canonical JSON."""
+
+    @property
+    def name(self) -> str:
+        """A name for people: unique among trainings that differ in no more than it says."""
+        changed = [f"{name}={value}" for name, value in self.changed().items()]
+        protocol = [] if self.protocol == "paper" else [self.protocol]
+        return ", ".join([f"{self.key} on {self.device}", *protocol, *changed])
+
+    def changed(self) -> dict[str, Any]:
+        """The settings that are not the model's defaults."""
+        usual, own = defaults_of(self.key), json.loads(self.settings)
+        return {name: value for name, value in own.items() if usual.get(name, value) != value}
+
+    def as_json(self) -> dict[str, Any]:
+        """For the model's file."""
+        return {
+            "model": self.key,
+            "device": self.device,
+            "protocol": self.protocol,
+            "settings": json.loads(self.settings),
+        }
+
+
+def kind_from_json(content: Mapping[str, Any]) -> Kind:
+    """The inverse of `Kind.as_json`; KeyError or TypeError where it is none."""
+    text = json.dumps(dict(content["settings"]), sort_keys=True)
+    return Kind(content["model"], content["device"], content["protocol"], text)
+
+
+def kind_of_spec(spec: Mapping[str, Any]) -> Kind:
+    """The kind of a run's spec."""
+    return _kind(
+        model_key(spec["model"], spec["phase"]),
+        spec["device"],
+        spec["protocol"],
+        spec["settings"],
+        spec["dataset"],
+    )
+
+
+def kind_of_row(row: Mapping[str, Any]) -> Kind:
+    """The kind of a row of configurations whose spec is not there.
+
+    What the row does not say has the model's default, and comes from official data.
+    """
+    key = model_key(row["model"], row["phase"])
+    usual = defaults_of(key)
+    said = {name: row[name] for name in usual if row.get(name) is not None}
+    model = known_models().get(row["model"])
+    dataset: dict[str, Any] = {"source": "data_root"}
+    if model is not None:
+        dataset["format"] = model.data_format
+    if row["model"] == "fourcastnet":
+        dataset["grid"] = [720, 1440]
+    return _kind(key, row["device"], row["protocol"], {**usual, **said}, dataset)
+
+
+def defaults_of(key: str) -> dict[str, Any]:
+    """A model's default settings, by name; none of a model that is not known."""
+    for model in known_models().values():
+        if key in model.settings:
+            properties = model.settings[key]["properties"]
+            return {name: part["default"] for name, part in properties.items() if "default" in part}
+    return {}
+
+
+def _kind(
+    key: str, device: str, protocol: str, settings: Mapping[str, Any], dataset: Mapping[str, Any]
+) -> Kind:
+    own = {name: value for name, value in settings.items() if name not in LEARNING | {"epochs"}}
+    data = {f"data_{name}": dataset[name] for name in _DATA if name in dataset}
+    return Kind(key, device, protocol, json.dumps({**own, **data}, sort_keys=True))
