@@ -56,8 +56,7 @@ class Kind:
 
 def kind_from_json(content: Mapping[str, Any]) -> Kind:
     """The inverse of `Kind.as_json`; KeyError or TypeError where it is none."""
-    text = json.dumps(dict(content["settings"]), sort_keys=True)
-    return Kind(content["model"], content["device"], content["protocol"], text)
+    return _kind(content["model"], content["device"], content["protocol"], content["settings"], {})
 
 
 def kind_of_spec(spec: Mapping[str, Any]) -> Kind:
@@ -102,4 +101,6 @@ def _kind(
 ) -> Kind:
     own = {name: value for name, value in settings.items() if name not in LEARNING | {"epochs"}}
     data = {f"data_{name}": dataset[name] for name in _DATA if name in dataset}
-    return Kind(key, device, protocol, json.dumps({**own, **data}, sort_keys=True))
+    # 4 and 4.0 are one value
+    text = json.dumps(json.loads(json.dumps({**own, **data}), parse_int=float), sort_keys=True)
+    return Kind(key, device, protocol, text)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from scalewatt.scaling.terms import Array
 
@@ -43,6 +42,8 @@ class Draws:
 
 def best(columns: Array, values: Array) -> Array:
     """The non-negative costs with the smallest relative errors (least squares)."""
+    from scipy.optimize import nnls
+
     relative = columns / values[:, None]
     scale = _scale(relative)
     return nnls(relative / scale, np.ones(len(values)))[0] / scale

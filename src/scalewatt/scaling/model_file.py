@@ -1,0 +1,232 @@
+"""The scaling model as one file: what a person reads first, the draws that predictions need last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scalewatt import __version__
+from scalewatt.errors import InputError
+from scalewatt.files import write_text
+from scalewatt.scaling.calibrate import KindModel
+from scalewatt.scaling.kind import Kind, kind_from_json
+from scalewatt.scaling.load import Load
+from scalewatt.scaling.points import Point
+from scalewatt.scaling.posterior import Draws
+from scalewatt.scaling.predict import INTERVAL, estimate
+from scalewatt.scaling.terms import ENERGY_UNITS, TIME_UNITS, EnergyTerms, TimeTerms
+from scalewatt.scaling.validate import Score
+
+VERSION = 1
+_DIGITS = 5
+
+
+@dataclass(frozen=True)
+class ScalingModel:
+    """All kinds of training that were calibrated together."""
+
+    kinds: tuple[KindModel, ...]
+    sources: tuple[str, ...]
+    path: str | None = None
+    """Where it was read from."""
+
+    def of(self, kind: Kind) -> KindModel:
+        """The model of a kind; InputError, which says what would make it possible, where it has none."""
+        for one in self.kinds:
+            if one.kind == kind:
+                return one
+        near = [
+            one.kind
+            for one in self.kinds
+            if (one.kind.key, one.kind.device) == (kind.key, kind.device)
+        ]
+        has = ", ".join(one.kind.name for one in self.kinds)
+        differs = f"; it differs in {', '.join(_differences(near[0], kind))}" if near else ""
+        raise InputError(
+            f"{self.path or 'scaling model'}: is not calibrated for {kind.name}{differs} (it has: "
+            f"{has}); to make it possible run what `scalewatt pilot CAMPAIGN` writes, then "
+            "`scalewatt calibrate` on the results"
+        )
+
+
+def write_model(path: Path, model: ScalingModel, scores: Mapping[Kind, Sequence[Score]]) -> None:
+    """Write a model, with the scores of its validation by kind."""
+    content = {
+        "version": VERSION,
+        "what": "scalewatt's scaling model of time and energy; docs/scaling.md explains it",
+        "scalewatt": __version__,
+        "sources": list(model.sources),
+        "interval": list(INTERVAL),
+        "kinds": [_described(one, scores.get(one.kind, ())) for one in model.kinds],
+    }
+    text = json.dumps(content, indent=1, allow_nan=False)
+    draws = {str(n): _draws(one) for n, one in enumerate(model.kinds)}
+    lines = ",\n".join(f'  "{n}": {json.dumps(own, allow_nan=False)}' for n, own in draws.items())
+    write_text(path, f'{text[:-2]},\n "draws": {{\n{lines}\n }}\n}}\n')
+
+
+def read_model(path: Path) -> ScalingModel:
+    """Read a model; InputError where the file is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: is no scaling model ({error})") from error
+    version = content.get("version") if isinstance(content, dict) else None
+    if version != VERSION:
+        raise InputError(f"{path}: version is {version!r}; this scalewatt reads {VERSION}")
+    try:
+        kinds = [
+            _kind_model(one, content["draws"][str(n)]) for n, one in enumerate(content["kinds"])
+        ]
+        return ScalingModel(tuple(kinds), tuple(content["sources"]), str(path))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path}: is no scaling model ({type(error).__name__}: {error}); expected what "
+            "scalewatt calibrate writes"
+        ) from error
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _described(model: KindModel, scores: Iterable[Score]) -> dict[str, Any]:
+    return {
+        "name": model.kind.name,
+        **model.kind.as_json(),
+        "energy_origin": model.origin,
+        "energy_scope": model.scope,
+        "largest_gpus": model.largest_gpus,
+        "time": {
+            "spread": _numbers(model.time.spread),
+            "knee_local_batch_size": model.time_terms.knee,
+            "terms": _terms(model.time_terms.names, model.time, TIME_UNITS),
+        },
+        "energy": {
+            name: {
+                "spread": _numbers(draws.spread),
+                "terms": _terms(model.energy_terms.names, draws, ENERGY_UNITS),
+            }
+            for name, draws in model.energy.items()
+        },
+        "validation": [_score(score) for score in scores],
+        "points": [_point(point) for point in model.points],
+    }
+
+
+def _terms(names: Sequence[str], draws: Draws, units: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: {**_numbers(draws.terms[:, number]), "unit": units[name]}
+        for number, name in enumerate(names)
+    }
+
+
+def _numbers(values: np.ndarray[Any, Any]) -> dict[str, float]:
+    found = estimate(values)
+    return {name: _short(getattr(found, name)) for name in ("median", "low", "high")}
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {
+        "left_out": score.scheme,
+        "quantity": score.quantity,
+        "points": score.points,
+        "mean_error": _short(score.mean_error),
+        "largest_error": _short(score.largest_error),
+        "covered": _short(score.covered),
+        "half_width": _short(score.half_width),
+        "baseline_errors": {name: _short(value) for name, value in score.baseline_errors.items()},
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    load = point.load
+    return {
+        "source": point.source,
+        "configuration": point.configuration,
+        "gpus": load.gpus,
+        "nodes": load.nodes,
+        "local_batch_size": load.local_batch_size,
+        "epochs": load.epochs,
+        "samples": load.samples,
+        "updates": load.updates,
+        "runtime_s": point.runtime_s,
+        "energy_j": point.energy_j,
+        "joules": dict(point.joules),
+        "origin": point.origin,
+        "scope": point.scope,
+        "n_repeats": point.n_repeats,
+        "assumed_settings": point.assumed_settings,
+    }
+
+
+def _draws(model: KindModel) -> dict[str, Any]:
+    return {
+        "time": _matrix(model.time),
+        "energy": {name: _matrix(draws) for name, draws in model.energy.items()},
+    }
+
+
+def _matrix(draws: Draws) -> list[list[float]]:
+    """One row a draw: its costs, then its spread."""
+    table = np.column_stack([draws.terms, draws.spread])
+    return [[_short(value) for value in row] for row in table]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _kind_model(content: Mapping[str, Any], draws: Mapping[str, Any]) -> KindModel:
+    kind = kind_from_json(content)
+    time = content["time"]
+    names = {name: tuple(energy["terms"]) for name, energy in content["energy"].items()}
+    terms = next(iter(names.values()), EnergyTerms().names)
+    return KindModel(
+        kind=kind,
+        points=tuple(_read_point(kind, one) for one in content["points"]),
+        time_terms=TimeTerms(tuple(time["terms"]), time["knee_local_batch_size"]),
+        time=_read_draws(draws["time"], len(time["terms"])),
+        energy_terms=EnergyTerms(terms),
+        energy={name: _read_draws(draws["energy"][name], len(own)) for name, own in names.items()},
+        origin=content["energy_origin"],
+        scope=content["energy_scope"],
+    )
+
+
+def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
+    table = np.array(rows, dtype=float)
+    if table.ndim != 2 or table.shape[1] != terms + 1 or not np.isfinite(table).all():
+        raise ValueError(f"draws: expected rows of {terms + 1} numbers")
+    if (table < 0).any():
+        raise ValueError("draws: expected no negative number")
+    return Draws(table[:, :-1], table[:, -1])
+
+
+def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:
+    names = ("gpus", "nodes", "local_batch_size", "epochs", "samples", "updates")
+    own = ("source", "configuration", "runtime_s", "energy_j", "joules", "origin", "scope")
+    return Point(
+        kind=kind,
+        load=Load(**{name: content[name] for name in names}),
+        **{name: content[name] for name in own},
+        n_repeats=content["n_repeats"],
+        assumed_settings=content["assumed_settings"],
+    )
+
+
+def _differences(one: Kind, other: Kind) -> list[str]:
+    first, second = one.as_json(), other.as_json()
+    named = {**first.pop("settings"), **first}, {**second.pop("settings"), **second}
+    return [
+        f"{name} ({named[0].get(name)}, not {named[1].get(name)})"
+        for name in dict.fromkeys([*named[0], *named[1]])
+        if named[0].get(name) != named[1].get(name)
+    ]
