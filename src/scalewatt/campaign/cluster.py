@@ -47,6 +47,11 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     known = {f.name for f in fields(Cluster)}
     devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
     _check_partitions(devices, where)
+    if content.get("mode") == "simulate" and not content.get("scaling_model"):
+        raise InputError(
+            f"{where}: mode simulate: missing key 'scaling_model'; expected the file that "
+            "`scalewatt calibrate` writes, e.g. reference/scaling_model.json"
+        )
     rest = {k: v for k, v in content.items() if k in known and k != "devices"}
     lists = {key: tuple(content.get(key, ())) for key in ("setup", "exclude_nodes")}
     return Cluster(name=content["cluster"], devices=devices, **{**rest, **lists})

@@ -16,14 +16,26 @@ from scalewatt.campaign.validation import check, defaults, one_of, read_yaml
 from scalewatt.campaign.variants import check_variants
 from scalewatt.errors import InputError
 
+SIMULATED = "-simulated"
+"""Ends the name of a campaign whose runs are simulated."""
+
 
 def load_campaign(path: Path | str, cluster: Cluster | None = None) -> Campaign:
     """Read, check and expand a campaign file.
 
     Node geometry and limits come from `cluster`, or from whichever profile has the device; a
-    campaign of registered runs needs neither.
+    campaign of registered runs needs neither. On a cluster that simulates, the campaign's name says so:
+    simulated and trained runs never lie in one folder.
     """
-    return expand(read_yaml(path), Path(path), known_devices(cluster))
+    campaign = expand(read_yaml(path), Path(path), known_devices(cluster))
+    if cluster is None or not cluster.simulates:
+        return campaign
+    if campaign.registered:
+        raise InputError(
+            f"{path}: its runs are registered, made elsewhere: there is nothing to simulate; allowed: "
+            "a profile whose mode is train"
+        )
+    return replace(campaign, name=f"{campaign.name}{SIMULATED}")
 
 
 def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> Campaign:

@@ -49,6 +49,10 @@ class Cluster:
     devices: dict[str, Device]
     campaign: str = "config.yaml"
     results_only: bool | None = None
+    mode: str = "train"
+    """`train`, or `simulate`: the scaling model stands in for trainings."""
+    simulate: dict[str, float] = field(default_factory=dict)
+    """How mode `simulate` records: sampling_period_s, fine_start_s."""
     work_root: str = "work"
     data_roots: dict[str, str] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
@@ -63,6 +67,13 @@ class Cluster:
     pue: dict[str, Any] | None = None
     carbon_intensity: dict[str, Any] | None = None
     price: dict[str, Any] | None = None
+    scaling_model: str | None = None
+    """File of the scaling model that counts here: for plans, wall times and the energy budget."""
+
+    @property
+    def simulates(self) -> bool:
+        """Whether runs are simulated and none is trained."""
+        return self.mode == "simulate"
 
     def data_folder(self, dataset: dict[str, Any]) -> str:
         """Folder of the prepared dataset; by default below data/.
