@@ -15,6 +15,7 @@ include: "workflow/rules/results.smk"
 include: "workflow/rules/variants.smk"
 include: "workflow/rules/more_figures.smk"
 include: "workflow/rules/checks.smk"
+include: "workflow/rules/plan.smk"
 include: "workflow/rules/figures.smk"
 
 
@@ -30,6 +31,7 @@ rule all:
         NAMED_TABLE1,
         rules.tables.input,
         rules.claims.input,
+        planned(PLAN),
         VARIANTS,
         RUN_PAGES,
         IDLE_TABLE,

@@ -237,6 +237,28 @@ def _claims(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _calibrate(arguments: argparse.Namespace) -> int:
+    from scalewatt.scaling.command import calibrate_sources
+
+    print(calibrate_sources(arguments.sources, arguments.out))
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from scalewatt.scaling.command import plan_campaign, write_plan
+    from scalewatt.scaling.plan_text import plan_text
+
+    cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
+    files = cluster, arguments.campaign, arguments.model, arguments.results
+    plan = plan_campaign(*files, arguments.deadline_h, arguments.energy_kwh)
+    if arguments.out is not None:
+        write_plan(plan, arguments.out)
+    print(
+        json.dumps(plan.as_json(), indent=1, allow_nan=False) if arguments.json else plan_text(plan)
+    )
+    return 0
+
+
 def _report(arguments: argparse.Namespace) -> int:
     from scalewatt.report.definition import parse_definition
     from scalewatt.report.report import write_report
@@ -261,6 +283,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run-pages": _run_pages,
     "register": _register,
     "claims": _claims,
+    "calibrate": _calibrate,
+    "plan": _plan,
     "report": _report,
 }
 

@@ -161,6 +161,56 @@ def command_line() -> argparse.ArgumentParser:
         "--out", type=Path, metavar="STEM", help="also write .parquet, .csv, .md and .json"
     )
 
+    calibrate = commands.add_parser(
+        "calibrate",
+        help="calibrate the scaling model of time and energy on results, and validate it",
+    )
+    calibrate.add_argument(
+        "sources",
+        nargs="+",
+        type=Path,
+        metavar="SOURCE",
+        help="results/<campaign>, a table of configurations, or reference (the published rows)",
+    )
+    calibrate.add_argument("--out", type=Path, required=True, help="the model's file (JSON)")
+
+    plan = commands.add_parser(
+        "plan", help="predict time, energy and cost of a campaign before it is submitted"
+    )
+    plan.add_argument(
+        "--profile",
+        type=Path,
+        default=Path("profiles/local"),
+        help="whose cluster file counts; default: profiles/local",
+    )
+    plan.add_argument(
+        "--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"
+    )
+    plan.add_argument("--cluster", help="instead: a cluster file, or its content as JSON")
+    plan.add_argument(
+        "--model",
+        type=Path,
+        metavar="FILE",
+        help="scaling model; default: the cluster file's scaling_model",
+    )
+    plan.add_argument(
+        "--results",
+        type=Path,
+        metavar="FOLDER",
+        help="count finished runs there with what they used; default: all is predicted",
+    )
+    plan.add_argument(
+        "--deadline-h",
+        type=float,
+        metavar="H",
+        help="cheapest n of each series for a run in H hours",
+    )
+    plan.add_argument(
+        "--energy-kwh", type=float, metavar="E", help="fastest n of each series for a run of E kWh"
+    )
+    plan.add_argument("--json", action="store_true", help="one JSON object, with every run")
+    plan.add_argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md")
+
     report = commands.add_parser("report", help="write report.html from tables and figures")
     report.add_argument("--definition", type=json.loads, required=True, help="JSON")
     report.add_argument("--results", type=Path, required=True, help="the campaign's folder")

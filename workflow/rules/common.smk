@@ -5,6 +5,7 @@
 import json
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 from scalewatt.campaign.cluster import (
@@ -27,6 +28,7 @@ from scalewatt.results.exclusions import (
     remeasured_runs,
 )
 from scalewatt.results.found import set_aside_notes
+from scalewatt.scaling.forecast import forecaster_of
 
 
 def refuse(message):
@@ -55,9 +57,22 @@ DEVICES = checked(known_devices, CLUSTER)
 RESULTS_ONLY = is_results_only(CAMPAIGN, CLUSTER)
 if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is trained
     DEVICES = registered_devices(CAMPAIGN, CLUSTER)
+
+
+@cache
+def forecaster():
+    """What the cluster's scaling model says of runs; None where the cluster file names none."""
+    return checked(forecaster_of, CLUSTER.scaling_model)
+
+
+def upper_s(spec):
+    """Upper bound of a run's time in s by the scaling model; None where it does not know it."""
+    return forecaster() and forecaster().upper_runtime_s(spec)
+
+
 if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_devices, CAMPAIGN, CLUSTER)
-    checked(check_requests, CAMPAIGN, CLUSTER, CLUSTER_FILE)
+    checked(check_requests, CAMPAIGN, CLUSTER, CLUSTER_FILE, upper_s)
     checked(check_commands, CAMPAIGN)
 CLUSTER = facility_cluster(CAMPAIGN, CLUSTER)
 

@@ -79,7 +79,8 @@ def training(wildcards):
     """What a run's next job asks for: the less wall time, the further its checkpoint is."""
     spec = spec_of(wildcards)
     done = done_updates(Path(WORK), spec)
-    return training_request(spec, CLUSTER.devices[spec["device"]], CLUSTER, done)
+    device = CLUSTER.devices[spec["device"]]
+    return training_request(spec, device, CLUSTER, done, upper_s(spec))
 
 
 TRAIN_RESOURCES = requested(training)

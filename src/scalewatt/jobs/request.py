@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from scalewatt.errors import InputError
 STARTUP_MIN = 15
 """Until the first update: imports on all nodes, rendezvous, staging."""
 MARGIN = 1.25
-"""What is asked for above the rough upper bound of the updates' time."""
+"""What is asked for above the rough upper bound of the updates' time by `step_time`."""
 ROUNDING_MIN = 10
 NICE_PER_REPEAT = 100
 """Each repeat waits behind the one before, in Slurm's queue too."""
@@ -55,9 +56,16 @@ class Request:
 
 
 def training_request(
-    spec: dict[str, Any], device: Device, cluster: Cluster, done_updates: int = 0
+    spec: dict[str, Any],
+    device: Device,
+    cluster: Cluster,
+    done_updates: int = 0,
+    upper_s: float | None = None,
 ) -> Request:
-    """What the next segment of a run asks for; InputError where no node of the device holds it."""
+    """What the next segment of a run asks for; InputError where no node of the device holds it.
+
+    `upper_s`: upper bound of the whole run's time by the scaling model; None where it has none.
+    """
     _check_cpus(spec["ranks_per_node"], device, spec["configuration"])
     nice = NICE_PER_REPEAT * (spec["repeat"] - 1)
     return _request(
@@ -65,7 +73,7 @@ def training_request(
         cluster,
         nodes=spec["nodes"],
         ranks_per_node=spec["ranks_per_node"],
-        runtime_min=wall_time_min(spec, device, done_updates, cluster.stop_warning_s),
+        runtime_min=wall_time_min(spec, device, done_updates, cluster.stop_warning_s, upper_s),
         options=(
             # Without "B:", so that it reaches the ranks and not only the batch shell.
             f"--signal=USR1@{cluster.stop_warning_s}",
@@ -121,28 +129,68 @@ def account_of(cluster: Cluster) -> str | None:
 
 
 def wall_time_min(
-    spec: dict[str, Any], device: Device, done_updates: int = 0, stop_warning_s: int = 600
+    spec: dict[str, Any],
+    device: Device,
+    done_updates: int = 0,
+    stop_warning_s: int = 600,
+    upper_s: float | None = None,
 ) -> int:
     """The wall time in minutes that a run's next job asks for.
 
-    STARTUP_MIN + MARGIN × remaining updates × (base_s + local batch size × per_sample_s) + the
-    warning before the end, rounded up to ROUNDING_MIN, and never above the device's limit. At
-    least one epoch counts as remaining. Where `step_time` does not know the model, or the number
-    of updates is not known: the limit. InputError where less than an epoch fits into the limit.
+    STARTUP_MIN + the time that the remaining updates need at most + the warning before the end,
+    rounded up to ROUNDING_MIN, and never above the device's limit. At least one epoch counts as
+    remaining. An update needs at most its part of `upper_s`, an upper bound of the whole run's time
+    by the scaling model; without that MARGIN × (base_s + local batch size × per_sample_s) of the
+    device's `step_time`. Where both are missing, or the number of updates is not known: the limit.
+    InputError where less than an epoch fits into the limit.
     """
     limit = device.time_limit_min
     if limit is None:
         raise InputError(
             f"devices.{device.name}: missing key 'time_limit_min'; expected where jobs are submitted"
         )
-    step_s = step_time_s(spec, device)
+    pace = _pace(spec, device, upper_s)
     warning_min = stop_warning_s / 60
-    _check_progress(spec, device, step_s, warning_min)
-    if step_s is None or spec["updates"] is None:
+    _check_progress(spec, device, pace, warning_min)
+    if pace is None or spec["updates"] is None:
         return limit
     remaining = max(spec["updates"] - done_updates, spec["updates_per_epoch"])
-    wanted = STARTUP_MIN + MARGIN * remaining * step_s / 60 + warning_min
+    wanted = STARTUP_MIN + pace.margin * remaining * pace.update_s / 60 + warning_min
     return min(limit, ROUNDING_MIN * math.ceil(wanted / ROUNDING_MIN))
+
+
+def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int | None:
+    """How many jobs a run of `runtime_s` needs; None where the device has no wall-time limit.
+
+    A job trains from STARTUP_MIN after its start to `stop_warning_s` before the limit. InputError
+    where nothing is left of it.
+    """
+    if device.time_limit_min is None:
+        return None
+    usable_s = 60 * (device.time_limit_min - STARTUP_MIN) - stop_warning_s
+    if usable_s <= 0:
+        raise InputError(
+            f"devices.{device.name}.time_limit_min is {device.time_limit_min}: start-up "
+            f"({STARTUP_MIN} min) and stop_warning_s ({stop_warning_s / 60:g} min) leave no time to "
+            "train; allowed: a longer limit or a shorter warning"
+        )
+    return max(1, math.ceil(runtime_s / usable_s))
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """What one update takes at most, and who says so."""
+
+    update_s: float
+    margin: float
+    by: str
+
+
+def _pace(spec: dict[str, Any], device: Device, upper_s: float | None) -> _Pace | None:
+    if upper_s is not None and spec["updates"]:
+        return _Pace(upper_s / spec["updates"], 1.0, "the scaling model")
+    step_s = step_time_s(spec, device)
+    return None if step_s is None else _Pace(step_s, MARGIN, "step_time")
 
 
 def step_time_s(spec: dict[str, Any], device: Device) -> float | None:
@@ -155,7 +203,7 @@ def step_time_s(spec: dict[str, Any], device: Device) -> float | None:
 
 
 def _check_progress(
-    spec: dict[str, Any], device: Device, step_s: float | None, warning_min: float
+    spec: dict[str, Any], device: Device, pace: _Pace | None, warning_min: float
 ) -> None:
     """InputError where a job would be told to stop before it has trained an epoch."""
     limit = device.time_limit_min or math.inf
@@ -166,15 +214,15 @@ def _check_progress(
             f"{warning_min:g} min (stop_warning_s) before its end; allowed: a longer limit or a "
             "shorter warning"
         )
-    if step_s is None or spec["updates_per_epoch"] is None:
+    if pace is None or spec["updates_per_epoch"] is None:
         return
-    epoch_min = spec["updates_per_epoch"] * step_s / 60
+    epoch_min = spec["updates_per_epoch"] * pace.update_s / 60
     needed = STARTUP_MIN + epoch_min + warning_min
     if needed > limit:
         raise InputError(
             f"{where}: devices.{device.name}.time_limit_min is {limit}, but one epoch needs about "
             f"{math.ceil(needed)} min ({STARTUP_MIN} start-up, {epoch_min:.0f} for "
-            f"{spec['updates_per_epoch']} updates by step_time, {warning_min:g} stop_warning_s); "
+            f"{spec['updates_per_epoch']} updates by {pace.by}, {warning_min:g} stop_warning_s); "
             "allowed: a longer limit, or more GPUs or fewer samples for the run"
         )
 
@@ -190,10 +238,16 @@ def _check_cpus(ranks_per_node: int, device: Device, what: str) -> None:
         )
 
 
-def check_requests(campaign: Campaign, cluster: Cluster, where: str = "cluster file") -> None:
+def check_requests(
+    campaign: Campaign,
+    cluster: Cluster,
+    where: str = "cluster file",
+    upper_s: Callable[[dict[str, Any]], float | None] = lambda _: None,
+) -> None:
     """InputError where a job of the campaign could not run on the cluster, before anything starts.
 
-    Only devices with a partition are asked for jobs. `where` names the cluster file.
+    Only devices with a partition are asked for jobs. `where` names the cluster file. `upper_s` gives
+    the upper bound of a spec's run time by the scaling model.
     """
     probe = campaign.idle_probe
     devices = {name: cluster.devices[name] for name in sorted(campaign.devices())}
@@ -202,7 +256,8 @@ def check_requests(campaign: Campaign, cluster: Cluster, where: str = "cluster f
         for id_, configuration in campaign.configurations.items():
             if configuration.device in devices:
                 spec = run_spec(campaign, id_, 1)
-                training_request(spec, devices[configuration.device], cluster)
+                device = devices[configuration.device]
+                training_request(spec, device, cluster, upper_s=upper_s(spec))
         if probe is not None:
             for device in devices.values():
                 probe_request(device, cluster, probe.job_minutes)

@@ -36,6 +36,8 @@ class KindModel:
     """By device kind where every point has them, else `total` alone; empty where no energy is known."""
     origin: str | None
     scope: str | None
+    assumed: str | None = None
+    """What it rests on where it was not calibrated itself: a sentence that goes with all it says."""
 
     @property
     def largest_gpus(self) -> int:

@@ -1,14 +1,23 @@
-"""`scalewatt calibrate`: from results to the scaling model's file and what its validation says."""
+"""`scalewatt calibrate` and `scalewatt plan`: from results to the scaling model, from it to a plan."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from scalewatt.campaign.cluster import load_cluster, parse_cluster
+from scalewatt.campaign.expand import check_devices, load_campaign
+from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.errors import InputError
+from scalewatt.files import write_table_with_csv, write_text
 from scalewatt.scaling.calibrate import KindModel, calibrate
+from scalewatt.scaling.finished import used_by
+from scalewatt.scaling.forecast import Forecaster, forecaster_of
 from scalewatt.scaling.kind import Kind
 from scalewatt.scaling.model_file import ScalingModel, write_model
+from scalewatt.scaling.plan_table import Plan, make_plan
+from scalewatt.scaling.plan_text import plan_markdown
 from scalewatt.scaling.points import by_kind, points_of
 from scalewatt.scaling.validate import Score, scores, validate
 
@@ -29,6 +38,48 @@ def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
     write_model(out, ScalingModel(tuple(models), tuple(map(str, sources))), found)
     blocks = [_text(model, found[model.kind]) for model in models]
     return "\n\n".join([*blocks, f"{out}: written"])
+
+
+def plan_campaign(
+    given: str,
+    campaign: Path | None = None,
+    model: Path | None = None,
+    results: Path | None = None,
+    deadline_h: float | None = None,
+    energy_kwh: float | None = None,
+) -> Plan:
+    """The plan of a campaign on a cluster; by default the campaign and model that the cluster names.
+
+    `given`: the cluster file, or its content as JSON. `results`: folder of results in which finished
+    runs are looked for; None: all is predicted. InputError where the files are wrong, there is no scaling model, or nothing can be predicted.
+    """
+    where = "cluster" if given.lstrip().startswith("{") else given
+    cluster = load_cluster(given) if where == given else parse_cluster(json.loads(given), where)
+    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    check_devices(found, cluster)
+    forecaster = forecaster_for(found, cluster, model, where)
+    used = None if results is None else used_by(found, results / found.name)
+    return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh)
+
+
+def forecaster_for(
+    campaign: Campaign, cluster: Cluster, model: Path | None, where: str
+) -> Forecaster:
+    """The forecaster by a model's file, or by what the cluster file names; InputError without both."""
+    forecaster = forecaster_of(model or cluster.scaling_model)
+    if forecaster is None:
+        raise InputError(
+            f"{where}: has no key 'scaling_model', so nothing can be predicted; to make it possible "
+            f"run what `scalewatt pilot {campaign.path}` writes, then `scalewatt calibrate "
+            "results/<its name> --out FILE`, and name FILE there, or by --model"
+        )
+    return forecaster
+
+
+def write_plan(plan: Plan, stem: Path) -> None:
+    """Write `stem`.parquet, .csv and .md."""
+    write_table_with_csv(plan.as_table(), stem.with_name(f"{stem.name}.parquet"))
+    write_text(stem.with_name(f"{stem.name}.md"), plan_markdown(plan))
 
 
 def _text(model: KindModel, found: Sequence[Score]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from scalewatt.campaign.model import Configuration
 from scalewatt.errors import InputError
@@ -38,10 +40,7 @@ def load_of(configuration: Configuration) -> Load:
     """The load of a configuration; InputError where its samples are not known (a command's)."""
     samples, updates = configuration.samples_per_epoch, configuration.updates
     if samples is None or updates is None:
-        raise InputError(
-            f"{configuration.id}: its samples are not known; the scaling model needs a model whose "
-            "samples the campaign says (`samples` of a command)"
-        )
+        raise InputError(_unknown_samples(configuration.id))
     return Load(
         gpus=configuration.gpus,
         nodes=configuration.nodes,
@@ -49,4 +48,21 @@ def load_of(configuration: Configuration) -> Load:
         epochs=configuration.epochs,
         samples=samples * configuration.epochs,
         updates=updates,
+    )
+
+
+def load_of_spec(spec: Mapping[str, Any]) -> Load:
+    """The load of a run's spec; InputError as of `load_of`."""
+    if spec["samples_per_epoch"] is None or spec["updates"] is None:
+        raise InputError(_unknown_samples(spec["configuration"]))
+    return Load(
+        **{name: spec[name] for name in ("gpus", "nodes", "local_batch_size", "epochs", "updates")},
+        samples=spec["samples_per_epoch"] * spec["epochs"],
+    )
+
+
+def _unknown_samples(configuration: str) -> str:
+    return (
+        f"{configuration}: its samples are not known; the scaling model needs a model whose "
+        "samples the campaign says (`samples` of a command)"
     )

@@ -13,6 +13,7 @@ import numpy as np
 from scalewatt import __version__
 from scalewatt.errors import InputError
 from scalewatt.files import write_text
+from scalewatt.scaling.assumed import assumed_finetuning, pretraining_of
 from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.kind import Kind, kind_from_json
 from scalewatt.scaling.load import Load
@@ -36,10 +37,16 @@ class ScalingModel:
     """Where it was read from."""
 
     def of(self, kind: Kind) -> KindModel:
-        """The model of a kind; InputError, which says what would make it possible, where it has none."""
-        for one in self.kinds:
-            if one.kind == kind:
-                return one
+        """The model of a kind; InputError, which says what would make it possible, where it has none.
+
+        A fine-tuning that was not calibrated is assumed to be like its pre-training.
+        """
+        calibrated = {one.kind: one for one in self.kinds}
+        if kind in calibrated:
+            return calibrated[kind]
+        before = pretraining_of(kind)
+        if before in calibrated:
+            return assumed_finetuning(kind, calibrated[before])
         near = [
             one.kind
             for one in self.kinds

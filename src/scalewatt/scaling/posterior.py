@@ -9,6 +9,7 @@ decide together stays narrow.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,9 +51,13 @@ def best(columns: Array, values: Array) -> Array:
 
 
 def draw(columns: Array, values: Array, seed: int = _SEED) -> Draws:
-    """Draw costs for columns (points, terms) and the values (points,) that were found."""
+    """Draw costs for columns (points, terms) and the values (points,) that were found.
+
+    Draws of other values come from another random stream: sums of several models pair them.
+    """
     import emcee
 
+    seed += zlib.crc32(np.ascontiguousarray(values, dtype=float).tobytes()) % 2**31
     relative = columns / values[:, None]
     scale = _scale(relative)
     relative = relative / scale

@@ -1,0 +1,128 @@
+"""What the scaling model says of a campaign's runs, as draws that can be added up.
+
+One draw is one world: all runs of it share what the terms cost, each has a deviation of its own. So a
+sum of runs is the sum within each draw; adding up ends of intervals would overstate what is unknown.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.errors import InputError
+from scalewatt.scaling.calibrate import KindModel
+from scalewatt.scaling.kind import Kind, kind_of_spec
+from scalewatt.scaling.load import Load, load_of_spec
+from scalewatt.scaling.model_file import ScalingModel, read_model
+from scalewatt.scaling.posterior import Draws
+from scalewatt.scaling.predict import Predicted, energies_at, estimate, predict, warnings_of
+from scalewatt.scaling.terms import Array
+
+WORLDS = 4
+"""Deviations of its own that a run has for each draw of the costs: quantiles become smoother."""
+_SEED = 5
+
+Spec = Mapping[str, Any]
+
+
+@dataclass
+class Forecaster:
+    """Forecasts of runs by one scaling model; what was asked once is kept."""
+
+    model: ScalingModel
+    _kinds: dict[Kind, KindModel] = field(default_factory=dict, init=False)
+    _upper_s: dict[tuple[Kind, Load], float] = field(default_factory=dict, init=False)
+
+    def of_kind(self, spec: Spec) -> KindModel:
+        """The model of a spec's kind, its draws repeated; InputError where it has none."""
+        load_of_spec(spec)  # a command need not say its samples
+        kind = kind_of_spec(spec)
+        if kind not in self._kinds:
+            self._kinds[kind] = repeated(self.model.of(kind), WORLDS)
+        return self._kinds[kind]
+
+    def runs(self, spec: Spec, repeats: int = 1) -> Predicted:
+        """Draws, (draws, repeats), of runs of one configuration; InputError where it has no model."""
+        seed = _seed_of(spec["configuration"])
+        return predict(self.of_kind(spec), [load_of_spec(spec)] * repeats, seed)
+
+    def energy_at(self, spec: Spec, runtime_s: float) -> dict[str, Array]:
+        """Draws, (draws,), of the energy in J of a run whose time is known."""
+        random = np.random.default_rng(_seed_of(spec["configuration"]))
+        found = energies_at(self.of_kind(spec), [load_of_spec(spec)], np.array([runtime_s]), random)
+        return {name: joules[:, 0] for name, joules in found.items()}
+
+    def upper_runtime_s(self, spec: Spec) -> float | None:
+        """The upper end of the run time's interval, in s; None where nothing is known of the run."""
+        try:
+            key = kind_of_spec(spec), load_of_spec(spec)
+            if key not in self._upper_s:
+                self._upper_s[key] = estimate(self.runs(spec).runtime_s[:, 0]).high
+            return self._upper_s[key]
+        except InputError:
+            return None
+
+    def energy_kwh(self, spec: Spec) -> float | None:
+        """The median of a run's energy; None where nothing is known of it."""
+        try:
+            total = self.runs(spec).total_j
+        except InputError:
+            return None
+        return None if total is None else float(np.median(total)) / J_PER_KWH
+
+    def warnings(self, spec: Spec) -> list[str]:
+        """What to be careful about in a forecast of a spec's runs."""
+        model = self.of_kind(spec)
+        assumed = [model.assumed] if model.assumed else []
+        return [*warnings_of(model, load_of_spec(spec)), *assumed]
+
+
+def check_any(campaign: Campaign, forecaster: Forecaster) -> None:
+    """InputError, which says what would make it possible, where no run of a campaign can be predicted."""
+    reasons = []
+    for id_ in campaign.configurations:
+        try:
+            forecaster.of_kind(run_spec(campaign, id_, 1))
+            return
+        except InputError as error:
+            reasons.append(str(error))
+    different = len(set(reasons))
+    more = f" (and {different - 1} reasons more)" if different > 1 else ""
+    raise InputError(f"{campaign.path}: no run can be predicted: {reasons[0]}{more}")
+
+
+def forecaster_of(path: str | Path | None) -> Forecaster | None:
+    """The forecaster of a cluster's `scaling_model`; None without one, InputError where it is none.
+
+    A relative path counts from where the command is run, or else from the project's folder.
+    """
+    if path is None:
+        return None
+    found = Path(path)
+    if not found.exists() and (PROJECT_ROOT / found).exists():
+        found = PROJECT_ROOT / found
+    return Forecaster(read_model(found))
+
+
+def repeated(model: KindModel, times: int) -> KindModel:
+    """The same model with each draw several times, in order: terms of time and energy stay together."""
+
+    def more(draws: Draws) -> Draws:
+        return Draws(np.repeat(draws.terms, times, axis=0), np.repeat(draws.spread, times))
+
+    energy = {name: more(draws) for name, draws in model.energy.items()}
+    return replace(model, time=more(model.time), energy=energy)
+
+
+def _seed_of(configuration: str) -> int:
+    """Another stream of deviations for each configuration, the same each time."""
+    return _SEED + zlib.crc32(configuration.encode())

@@ -1,0 +1,105 @@
+"""How many GPUs of a series to take: for a deadline the cheapest n, for an energy the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scalewatt.campaign.model import Series
+from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.errors import InputError
+from scalewatt.scaling.plan import Planner
+from scalewatt.scaling.terms import Array
+
+DEADLINE, ENERGY = "deadline_h", "energy_kwh"
+SURE = 0.95
+"""How probably a recommended n keeps the limit; beside it the n whose median does."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What is recommended of one series for one limit on one run."""
+
+    series: str
+    limit: str
+    """deadline_h or energy_kwh."""
+    value: float
+    sure: int | None
+    """The best n that keeps the limit with 95 % probability; None where none does."""
+    likely: int | None
+    """The best n whose median keeps it; None where none does."""
+    reason: str | None = None
+    """Why nothing is recommended."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As `scalewatt plan --json` prints it."""
+        return {
+            "series": self.series,
+            "limit": self.limit,
+            "value": self.value,
+            "gpus_with_95_percent": self.sure,
+            "gpus_with_median": self.likely,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class _Choice:
+    gpus: int
+    hours: Array
+    kwh: Array
+
+
+def recommendations(
+    planner: Planner, deadline_h: float | None, energy_kwh: float | None
+) -> list[Recommendation]:
+    """For each series, and each limit that is given. InputError where a limit is no positive number."""
+    limits = [(DEADLINE, deadline_h), (ENERGY, energy_kwh)]
+    found = []
+    for name, value in limits:
+        if value is None:
+            continue
+        if not (np.isfinite(value) and value > 0):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option}: {value:g}; expected a number above 0")
+        found += [_of(planner, series, name, value) for series in planner.campaign.series.values()]
+    return found
+
+
+def _of(planner: Planner, series: Series, limit: str, value: float) -> Recommendation:
+    configurations = [planner.campaign.configurations[id_] for id_ in series.points.values()]
+    if len({one.dataset_samples for one in configurations}) > 1:
+        reason = "its dataset grows with n: its points are not the same training"
+        return Recommendation(series.name, limit, value, None, None, reason)
+    choices = list(_choices(planner, series))
+    if not choices:
+        reason = "none of its points can be predicted"
+        return Recommendation(series.name, limit, value, None, None, reason)
+    sure, likely = (_best(choices, limit, value, share) for share in (SURE, 0.5))
+    what = "is as fast" if limit == DEADLINE else "takes as little"
+    none = f"none of its points {what}" if likely is None else None
+    return Recommendation(series.name, limit, value, sure, likely, none)
+
+
+def _choices(planner: Planner, series: Series) -> Iterator[_Choice]:
+    for gpus, id_ in series.points.items():
+        predicted = planner.point(id_)
+        if predicted is not None and predicted.total_j is not None:
+            hours = predicted.runtime_s[:, 0] / 3600
+            yield _Choice(gpus, hours, predicted.total_j[:, 0] / J_PER_KWH)
+
+
+def _best(choices: list[_Choice], limit: str, value: float, share: float) -> int | None:
+    """The n with the smallest median of what is not limited, among those that keep the limit."""
+
+    def limited(choice: _Choice) -> Array:
+        return choice.hours if limit == DEADLINE else choice.kwh
+
+    def cost(choice: _Choice) -> float:
+        return float(np.median(choice.kwh if limit == DEADLINE else choice.hours))
+
+    kept = [one for one in choices if np.quantile(limited(one), share) <= value]
+    return min(kept, key=cost).gpus if kept else None
