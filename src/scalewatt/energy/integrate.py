@@ -42,7 +42,7 @@ from scalewatt.energy.counter import clean_counter, clean_means, judge_counter, 
 from scalewatt.energy.curve import Device, EnergyCurve, Judged
 from scalewatt.energy.doubts import DOUBTS
 from scalewatt.energy.power import clean_power, judge_power
-from scalewatt.energy.samples import PLAUSIBLE_W, SensorSeries
+from scalewatt.energy.samples import ESTIMATED, PLAUSIBLE_W, SensorSeries
 
 __all__ = ["DOUBTS", "EnergyCurve", "Judged", "judge"]
 
@@ -65,7 +65,7 @@ def judge(series: SensorSeries, period_s: float | None = None) -> Judged:
     device = Device(
         sensor=series.sensor,
         limit_w=_limit(series),
-        measured=series.origin == "measured",
+        measured=series.origin != ESTIMATED,
         valid_max=series.valid_max,
         period_s=period_s,
     )
@@ -78,7 +78,7 @@ def judge(series: SensorSeries, period_s: float | None = None) -> Judged:
 
 
 def _limit(series: SensorSeries) -> float:
-    if series.origin != "measured":
+    if series.origin == ESTIMATED:
         return np.inf
     plausible = PLAUSIBLE_W[series.device_kind]
     return min(plausible, LIMIT_FACTOR * series.limit_w) if series.limit_w else plausible

@@ -23,6 +23,7 @@ import numpy as np
 from scalewatt.energy.records import even_clock, last_record_s, read_records
 from scalewatt.energy.samples import (
     DEVICE_KINDS,
+    MEASURED,
     NO_INDEX,
     QUANTITIES,
     Flag,
@@ -33,6 +34,7 @@ from scalewatt.energy.samples import (
     flag,
     index_in_name,
     number_devices,
+    origin_stated,
 )
 from scalewatt.errors import InputError
 
@@ -68,6 +70,7 @@ class _Content:
     mono: Floats
     columns: dict[str, Floats]
     damaged: int
+    origin: str = MEASURED
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,7 @@ def _records(path: Path, first: int) -> _Content:
         mono=records.column("mono"),
         columns={name: records.column(name) for name in names},
         damaged=records.damaged,
+        origin=origin_stated(records.header),
     )
 
 
@@ -231,7 +235,7 @@ def _series(content: _Content, path: Path) -> tuple[list[SensorSeries], list[Fla
         node, sensor = _split(key, content.host)
         facts = _facts(content.sensors.get(key) or content.sensors.get(sensor), sensor)
         if node is not None and facts is not None:
-            series.append(_one(node, sensor, facts, time_s, raw))
+            series.append(_one(node, sensor, facts, time_s, raw, content.origin))
     return series, problems
 
 
@@ -284,7 +288,9 @@ def _index(stated: Any, named: int) -> int:
     return int(number)
 
 
-def _one(node: str, sensor: str, facts: _Facts, time_s: Floats, raw: Floats) -> SensorSeries:
+def _one(
+    node: str, sensor: str, facts: _Facts, time_s: Floats, raw: Floats, origin: str
+) -> SensorSeries:
     top = facts.top * facts.mag if facts.top else None
     return SensorSeries(
         node=node,
@@ -297,6 +303,7 @@ def _one(node: str, sensor: str, facts: _Facts, time_s: Floats, raw: Floats) -> 
         valid_max=top if facts.quantity == "counter" else None,
         limit_w=top if facts.quantity == "power" else None,
         uuid=facts.uuid,
+        origin=origin,
     )
 
 

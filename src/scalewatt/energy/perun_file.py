@@ -27,11 +27,13 @@ from scalewatt.energy.perun_layout import (
 from scalewatt.energy.perun_sensor import SensorReader
 from scalewatt.energy.samples import (
     DEVICE_KINDS,
+    MEASURED,
     Flag,
     Recording,
     SensorSeries,
     flag,
     number_devices,
+    origin_stated,
 )
 from scalewatt.errors import InputError
 
@@ -81,7 +83,7 @@ def open_perun_file(
             run, several_runs = choose_run(runs_of(handle), run_id)
             name, hosts, doubts = choose_round(run, round_id)
             recording = Recording(
-                nodes=_Hosts(hosts, path),
+                nodes=_Hosts(hosts, path, origin_stated(run.group.attrs)),
                 t0_known=False,
                 sampling_period_s=sampling_period_s(run.group),
                 source=str(path),
@@ -96,16 +98,21 @@ def open_perun_file(
 class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
     """The series of each host, read anew each time that they are asked for."""
 
-    def __init__(self, groups: Mapping[str, h5py.Group], path: Path | str) -> None:
+    def __init__(
+        self, groups: Mapping[str, h5py.Group], path: Path | str, origin: str = MEASURED
+    ) -> None:
         self._groups = {host: groups[host] for host in sorted(groups)}
-        self._path = path
+        self._path, self._origin = path, origin
 
     def __getitem__(self, host: str) -> tuple[SensorSeries, ...]:
         group = self._groups[host]
         if not group:
             raise ValueError(f"{self._path}: is closed; read its hosts while it is open")
         with _named(self._path):
-            return _read_host(host, group)
+            series = _read_host(host, group)
+        if self._origin == MEASURED:
+            return series
+        return tuple(replace(one, origin=self._origin) for one in series)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)

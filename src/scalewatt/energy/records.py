@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from scalewatt.energy.samples import Floats
 from scalewatt.errors import InputError
+from scalewatt.files import atomic_path
 
 _CODES = {"<u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"}
 _CODES |= {"|u1": "B", "<f4": "f", "<f8": "d"}
@@ -38,6 +39,9 @@ class Field(NamedTuple):
     name: str
     dtype: str
     width: int = 1
+
+
+_STAMPS = (Field("t", "<f8"), Field("mono", "<f8"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +96,8 @@ class RecordWriter:
         self, folder: Path, stem: str, suffix: str, header: dict[str, Any], fields: Iterable[Field]
     ) -> None:
         self._place = folder, stem, suffix
-        self._fields = [Field("t", "<f8"), Field("mono", "<f8"), *fields]
-        types = [[f.name, f.dtype, f.width][: 3 if f.width > 1 else 2] for f in self._fields]
-        text = {**header, "missing": "NaN or all bits set", "fields": [*types, [_CHECK, "<u4"]]}
-        self._header = json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        self._fields = [*_STAMPS, *fields]
+        self._header = _header_line(header, self._fields)
         self._pack = struct.Struct(
             "<" + "".join(_CODES[f.dtype] * f.width for f in self._fields)
         ).pack
@@ -136,6 +138,40 @@ class RecordWriter:
         raise OSError(errno.ENOSPC, "no space left for a record")
 
 
+def write_records(
+    path: Path, header: dict[str, Any], fields: Iterable[Field], columns: Iterable[NDArray[Any]]
+) -> None:
+    """Write a whole file of records at once: columns (n,) of `t`, `mono` and the fields, in order."""
+    named = [*_STAMPS, *fields]
+    rows = np.empty(0, dtype=_dtype([*named, Field(_CHECK, "<u4")]))
+    for field, column in zip(named, columns, strict=True):
+        if not rows.size:
+            rows = np.empty(len(column), rows.dtype)
+        rows[field.name] = column
+    data, size = rows.tobytes(), rows.dtype.itemsize
+    rows[_CHECK] = _sums(data, size)
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        file.write(_header_line(header, named))
+        file.write(rows.tobytes())
+
+
+def _header_line(header: dict[str, Any], fields: Iterable[Field]) -> bytes:
+    types = [[f.name, f.dtype, f.width][: 3 if f.width > 1 else 2] for f in fields]
+    text = {**header, "missing": "NaN or all bits set", "fields": [*types, [_CHECK, "<u4"]]}
+    return json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def _dtype(fields: Iterable[Field]) -> np.dtype[Any]:
+    return np.dtype([(f.name, f.dtype, f.width) if f.width > 1 else f[:2] for f in fields])
+
+
+def _sums(data: bytes, size: int) -> NDArray[np.uint32]:
+    """Checksum of each record without its last four bytes."""
+    crc32 = zlib.crc32
+    starts = range(0, len(data) // size * size, size)
+    return np.fromiter((crc32(data[at : at + size - 4]) for at in starts), np.uint32)
+
+
 def _fitting(value: Any, dtype: str) -> int | float:
     """Return `value` as a number that `dtype` can hold, or what stands for a missing one."""
     try:
@@ -165,7 +201,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], np.dtype[Any], int]:
         names = [field.name for field in fields]
         if not known or names[:2] != ["t", "mono"] or names[-1] != _CHECK or line[-1:] != b"\n":
             raise ValueError("unknown fields")
-        dtype = np.dtype([(f.name, f.dtype, f.width) if f.width > 1 else f[:2] for f in fields])
+        dtype = _dtype(fields)
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{path}: its first line is no header of records ({error}); "
@@ -224,10 +260,8 @@ def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:
 
 
 def _all_intact(data: bytes, rows: NDArray[Any]) -> bool:
-    size, crc32 = rows.dtype.itemsize, zlib.crc32
-    starts = range(0, rows.size * size, size)
-    sums = np.fromiter((crc32(data[at : at + size - 4]) for at in starts), np.uint32, rows.size)
-    return bool(np.array_equal(sums, rows[_CHECK]))
+    size = rows.dtype.itemsize
+    return bool(np.array_equal(_sums(data[: rows.size * size], size), rows[_CHECK]))
 
 
 def _is_intact(data: bytes | memoryview, at: int, size: int) -> bool:

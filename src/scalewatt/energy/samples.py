@@ -27,6 +27,17 @@ _INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")
 NO_INDEX = -1
 
 
+MEASURED, ESTIMATED, SIMULATED = "measured", "estimated", "simulated"
+"""Origins of a series: read from a sensor, from utilisation, or made by the scaling model as if read."""
+SIMULATED_KEY = "simulated"
+"""What a recording's own metadata say where nothing was sampled and the scaling model made it."""
+
+
+def origin_stated(metadata: Mapping[str, Any]) -> str:
+    """Return the origin of what a recording's sensors say, by its metadata: measured or simulated."""
+    return SIMULATED if metadata.get(SIMULATED_KEY) else MEASURED
+
+
 def flag(code: str, device: str | None, detail: str) -> Flag:
     """Build one flag."""
     return {"code": code, "device": device, "detail": detail}
@@ -52,7 +63,7 @@ class SensorSeries:
     """Range of the counter in J; None where unknown or no counter."""
     limit_w: float | None = None
     """The device's own power limit in W; None where unknown."""
-    origin: str = "measured"
+    origin: str = MEASURED
     uuid: str | None = None
     """The device's own identity, where the sensor states one."""
     flags: tuple[Flag, ...] = ()

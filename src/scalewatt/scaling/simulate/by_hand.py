@@ -1,0 +1,133 @@
+"""What the scaling model does not say and a recording needs all the same: put in by hand, in one place.
+
+Each number says what it follows. None of them changes a run's time or its whole energy, which are the
+model's: they divide it among devices and over time. A claim about one of SUBJECTS cannot be tested on
+simulated runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalewatt.campaign.model import Device
+
+SUBJECTS = {
+    "device_shares": "how the energy divides among GPUs, CPUs and memory",
+    "power_profile": "how power varies in time: stages, loading dips, noise, what sensors average",
+    "stage_shares": "how the time of an epoch divides among stages",
+    "metric": "learning curves, where no value is published",
+    "repeat_scatter": "how much repeats of one configuration vary",
+    "restarts": "what a further segment costs",
+}
+"""What is put in by hand, by the key that provenance.json lists it under."""
+
+MOST_BESIDE_GPUS = 0.65
+"""CPUs and memory get at most this part of a node's energy."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """Power of a node's CPUs and memory while it trains, as it depends on the GPUs in use.
+
+    A CPU socket draws idle + (rated - idle) * busy, busy = `cpu_base` + `cpu_gpus` * share of the
+    node's GPUs that are held. Memory draws `ram_base_w` + `ram_gpus_w` * that share.
+    """
+
+    cpu_base: float
+    cpu_gpus: float
+    ram_base_w: float
+    ram_gpus_w: float
+
+
+HOSTS = {"resnet50": Host(0.11, 0.30, 22.0, 12.0)}
+"""ResNet50: solved from CPU 18.9 kWh at n = 1 and 6.7 kWh at n = 4, the CPU's 49 % at n = 1, and GPU
+20.3 of 30.2 kWh at n = 256 (Huber et al. 2025, section 3.2.2): 230, 315 and 315 W a node."""
+OTHER_HOST = Host(0.05, 0.16, 22.0, 6.0)
+"""FourCastNet, which decodes no images: by hand, memory below 4 % of a node (section 3.5)."""
+
+
+def beside_gpus_w(spec: Mapping[str, Any], device: Device) -> dict[str, float]:
+    """Mean power in W of a node's CPUs and of its memory in a training."""
+    host = HOSTS.get(spec["model"], OTHER_HOST)
+    held = spec["ranks_per_node"] / device.gpus_per_node
+    busy = host.cpu_base + host.cpu_gpus * held
+    socket_w = device.cpu["idle_w"] + (device.cpu["rated_w"] - device.cpu["idle_w"]) * busy
+    ram_w = device.ram["power_w"] if device.ram else host.ram_base_w + host.ram_gpus_w * held
+    return {"cpu": device.cpu["sockets"] * socket_w, "ram": ram_w}
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Relative standard deviations of repeats of one configuration."""
+
+    runtime: float
+    energy_at_time: float
+    """Of the energy beside what follows from the time."""
+    metric: float
+
+
+SCATTERS = {
+    "resnet50": Scatter(0.006, 0.006, 0.004),
+    "fourcastnet": Scatter(0.036, 0.027, 0.01),
+}
+"""Medians over the published standard deviations: ResNet50 0.6 % in time, 0.7 % in energy; FourCastNet's
+probe 3.6 % and 3.8 %, most of which its time explains. Errors: by hand."""
+OTHER_SCATTER = Scatter(0.01, 0.01, 0.01)
+MOST_DEVIATIONS = 1.5
+"""No run lies further out than so many standard deviations."""
+
+STARTUP_S, SHUTDOWN_S = 20.0, 5.0
+"""Of each segment: imports, rendezvous, warm-up; and what follows the last checkpoint."""
+CHECKPOINT_S = {"resnet50": 0.4, "fourcastnet": 4.0}
+OTHER_CHECKPOINT_S = 1.0
+MOST_OF_RUN = 0.05
+"""Start, end and checkpoints together take at most this part of a run each."""
+
+TRAIN_WEIGHT, EVALUATE_WEIGHT = 1.0, 0.55
+"""Time of a sample in training, and in an evaluation, which loads it as well and only runs forward."""
+OTHER_VALIDATION = 0.04
+"""Part of an epoch in which it is validated, where the samples of that are not known."""
+
+FIRST_BATCH_S = {"resnet50": 0.0099, "fourcastnet": 1.5}
+"""Seconds a sample of the local batch that GPUs wait at the start of a stage: ResNet50's is what the
+scaling model finds for the first batch of an epoch; FourCastNet's 83 MB samples by hand."""
+OTHER_FIRST_BATCH_S = 0.01
+MOST_OF_STAGE = 0.2
+"""Such a wait takes at most this part of its stage."""
+
+GPU_LEVELS = {"startup": 0.05, "train": 1.0, "evaluate_train": 0.8, "validate": 0.8}
+HOST_LEVELS = {"startup": 0.5, "train": 1.0, "evaluate_train": 1.0, "validate": 1.0}
+"""Power above idle in a stage, as part of that in training; OTHER_LEVEL in all others."""
+OTHER_LEVEL = 0.1
+GPU_DIP, HOST_DIP = 0.04, 1.1
+"""While GPUs wait for the first batch."""
+IDLE_OF_MEAN = 0.7
+"""A device's idle power is at most this part of its mean power."""
+RAM_IDLE = 0.6
+"""Part of memory's mean power that it draws idle."""
+
+AVERAGING = ("h100", "h200", "gh200", "b200")
+"""Devices (the beginning of their names) whose power sensor gives the mean over the last second; that of
+the others is instantaneous (NVIDIA's NVML documentation: since Hopper, and on GA100 not)."""
+WAITS_BASE, WAITS_PER_DOUBLING, MOST_WAITS = 0.08, 0.05, 0.25
+"""Part of a step in which a GPU waits for data, growing with the doublings of LBS: so an instantaneous
+sensor falls back to the baseline regularly, the less the smaller LBS is (section 3.4, figure 5)."""
+WAIT_LEVEL = 0.08
+"""Power above idle while a GPU waits, as part of the stage's mean."""
+NOISE, AVERAGED_NOISE = 0.05, 0.03
+"""Relative standard deviation of samples beside that."""
+DEVICE_SPREAD = 0.02
+"""Relative standard deviation among devices of one kind."""
+
+
+def waits(spec: Mapping[str, Any]) -> float:
+    """Part of the time in which a GPU waits for data."""
+    doublings = max(int(spec["local_batch_size"]).bit_length() - 1, 0)
+    return min(WAITS_BASE + WAITS_PER_DOUBLING * doublings, MOST_WAITS)
+
+
+def averages(device: str) -> bool:
+    """Whether a device's power sensor gives means over a second."""
+    return device.lower().startswith(AVERAGING)

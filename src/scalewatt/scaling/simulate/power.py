@@ -1,0 +1,175 @@
+"""Power of a simulated run's devices: levels by stage, and what a sensor reads of them.
+
+Levels follow from the run's energies: integrated over the run in one go they give them exactly. What
+the sensors of a node read in a segment is scaled so that its integral is that of the levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalewatt.campaign.model import Device
+from scalewatt.energy.samples import Floats
+from scalewatt.scaling.simulate import by_hand
+from scalewatt.scaling.simulate.draw import RunDraw
+from scalewatt.scaling.simulate.schedule import EVALUATIONS, Segment, Stage
+
+WORKING = ("train", *EVALUATIONS)
+
+
+@dataclass(frozen=True)
+class Level:
+    """Mean power of one device in each stage, in W."""
+
+    idle_w: float
+    above_w: float
+    """Above idle in training."""
+    levels: Mapping[str, float]
+    dip: float
+
+    @classmethod
+    def of(
+        cls,
+        joules: float,
+        stages: Sequence[Stage],
+        idle_w: float,
+        levels: Mapping[str, float],
+        dip: float,
+    ) -> Level:
+        """The level at which a device uses `joules` in `stages`."""
+        seconds = stages[-1].end_s
+        idle_w = min(idle_w, by_hand.IDLE_OF_MEAN * joules / seconds)
+        unit = cls(0.0, 1.0, levels, dip)
+        return cls(idle_w, (joules - idle_w * seconds) / unit.joules(stages), levels, dip)
+
+    def watts(self, stage: str) -> float:
+        """Mean power in a stage."""
+        return self.idle_w + self.above_w * self.levels.get(stage, by_hand.OTHER_LEVEL)
+
+    @property
+    def dip_w(self) -> float:
+        """Power while GPUs wait for the first batch."""
+        return self.idle_w + self.above_w * self.dip
+
+    def joules(self, stages: Sequence[Stage]) -> float:
+        """What a device at this level uses in stages."""
+        return sum(
+            self.watts(one.name) * (one.seconds - one.dip_s) + self.dip_w * one.dip_s
+            for one in stages
+        )
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Levels of a run's devices: one GPU, one CPU socket, the memory of one socket."""
+
+    gpu: Level | None
+    cpu: Level | None
+    ram: Level | None
+
+
+def levels_of(
+    spec: Mapping[str, Any], device: Device, draw: RunDraw, in_one_go: Segment
+) -> Levels:
+    """The levels at which the run, made in one go, uses the energies that were drawn."""
+    sockets = spec["nodes"] * int(device.cpu["sockets"])
+
+    def level(kind: str, devices: int, idle_w: float, levels: Any, dip: float) -> Level | None:
+        joules = draw.joules.get(kind)
+        if joules is None:
+            return None
+        return Level.of(joules / devices, in_one_go.stages, idle_w, levels, dip)
+
+    ram_w = draw.joules.get("ram", 0.0) / sockets / draw.runtime_s
+    host = by_hand.HOST_LEVELS, by_hand.HOST_DIP
+    return Levels(
+        gpu=level(
+            "gpu",
+            spec["gpus"],
+            (device.gpu or {"idle_w": 0.0})["idle_w"],
+            by_hand.GPU_LEVELS,
+            by_hand.GPU_DIP,
+        ),
+        cpu=level("cpu", sockets, device.cpu["idle_w"], *host),
+        ram=level("ram", sockets, by_hand.RAM_IDLE * ram_w, *host),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A device's mean power over a segment: constant from each `start_s` to the next; arrays (k,)."""
+
+    start_s: Floats
+    watts: Floats
+    works: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, level: Level, stages: Sequence[Stage]) -> Course:
+        """The course of a device at a level."""
+        rows: list[tuple[float, float, bool]] = []
+        for one in stages:
+            if one.dip_s:
+                rows.append((one.start_s, level.dip_w, False))
+            rows.append((one.start_s + one.dip_s, level.watts(one.name), one.name in WORKING))
+        start, watts, works = zip(*rows, strict=True)
+        return cls(np.array(start), np.array(watts), np.array(works))
+
+    def at(self, time_s: Floats) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Mean power and whether the device works, at ascending times."""
+        edges = np.searchsorted(time_s, self.start_s[1:], side="left")
+        counts = np.diff(np.concatenate(([0], edges, [time_s.size])))
+        return np.repeat(self.watts.astype(np.float32), counts), np.repeat(self.works, counts)
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """How a power sensor's samples vary around the mean power."""
+
+    waits: float
+    """Part of the time that it sees a working device at WAIT_LEVEL; 0 for one that averages."""
+    noise: float
+
+    def read(
+        self, course: Course, idle_w: float, time_s: Floats, devices: int, random: Any
+    ) -> NDArray[np.float32]:
+        """Samples (devices, n) in W, not yet scaled."""
+        watts, works = course.at(time_s)
+        shape = devices, time_s.size
+        samples = np.broadcast_to(watts, shape)
+        if self.waits:
+            high = (1 - self.waits * by_hand.WAIT_LEVEL) / (1 - self.waits)
+            waiting = random.random(shape, dtype=np.float32) < self.waits
+            part = np.where(waiting, np.float32(by_hand.WAIT_LEVEL), np.float32(high))
+            samples = np.where(works, idle_w + (samples - idle_w) * part, samples)
+        noise = random.standard_normal(shape, dtype=np.float32)
+        noise *= self.noise
+        noise += 1
+        return samples * np.maximum(noise, 0.1, out=noise)
+
+
+def gpu_sensor(spec: Mapping[str, Any]) -> Sensor:
+    """What the power sensor of the run's GPUs is like."""
+    if by_hand.averages(spec["device"]):
+        return Sensor(0.0, by_hand.AVERAGED_NOISE)
+    return Sensor(by_hand.waits(spec), by_hand.NOISE)
+
+
+COUNTER = Sensor(0.0, by_hand.AVERAGED_NOISE)
+"""A counter's differences are means."""
+
+
+def scaled(samples: NDArray[np.float32], time_s: Floats, joules: Floats) -> Floats:
+    """Samples (devices, n) in W scaled so that the trapezoid over them gives `joules` (devices,)."""
+    return samples * (joules / np.trapezoid(samples, time_s, axis=1))[:, None]
+
+
+def cumulated(samples: NDArray[np.float32], time_s: Floats, joules: Floats) -> Floats:
+    """Energy in J since the first sample, (devices, n), which ends at `joules` (devices,)."""
+    energy = np.zeros(samples.shape)
+    np.cumsum((samples[:, 1:] + samples[:, :-1]) * (0.5 * np.diff(time_s)), axis=1, out=energy[:, 1:])
+    return energy * (joules / energy[:, -1])[:, None]

@@ -1,0 +1,148 @@
+"""Writing what was sampled as perun 1.0.0 writes it, and the journals beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from scalewatt.energy.records import Field, write_records
+from scalewatt.energy.sampler import JOURNAL_VERSION
+from scalewatt.energy.samples import SIMULATED_KEY
+from scalewatt.energy.workdir import segment_name
+from scalewatt.files import atomic_path
+from scalewatt.scaling.simulate.sensors import NodeSamples, Samples
+
+PERUN = "1.0.0"
+"""Whose format it is."""
+_LARGEST_F4 = np.float32(np.finfo(np.float32).max)
+_MAGS = {"gpu": 1e-3, "cpu": 1e-6, "ram": 1e-6}
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Where a segment's recording goes, and what it says of itself."""
+
+    folder: Path
+    segment: int
+    started_s: float
+    """Unix time of its first sample."""
+    period_s: float
+    ranks_per_node: int
+
+    def write(self, nodes: Iterable[NodeSamples]) -> dict[str, dict[str, float]]:
+        """Write what each node sampled; return the true energies by node and device kind."""
+        name = segment_name(self.segment)
+        truth: dict[str, dict[str, float]] = {}
+        with (
+            atomic_path(self.folder / f"{name}.hdf5") as temporary,
+            h5py.File(temporary, "w", track_order=False) as file,
+        ):
+            hosts = self._groups(file, name)
+            for number, node in enumerate(nodes):
+                self._host(hosts, number, node)
+                self._journal(name, node)
+                truth[node.host] = dict(node.joules)
+        return truth
+
+    def _groups(self, file: h5py.File, name: str) -> h5py.Group:
+        started = datetime.fromtimestamp(self.started_s).isoformat()
+        app = file.create_group(name)
+        app.attrs.update({"type": 1, "creation_dt": started, "last_execution_dt": started})
+        run = app.create_group(f"nodes/{name}")
+        run.attrs.update(
+            {
+                "type": 2,
+                "app_name": name,
+                "execution_dt": started,
+                "n_runs": "1",
+                "perun_version": PERUN,
+                "monitor.sampling_period": str(self.period_s),
+                SIMULATED_KEY: True,
+            }
+        )
+        round_ = run.create_group("nodes/0")
+        round_.attrs.update({"type": 3, "perun_version": PERUN})
+        return round_.create_group("nodes")
+
+    def _host(self, hosts: h5py.Group, number: int, node: NodeSamples) -> None:
+        host = hosts.create_group(node.host)
+        first = number * self.ranks_per_node
+        host.attrs.update(
+            {"type": 4, "mpi_ranks": str(list(range(first, first + self.ranks_per_node)))}
+        )
+        kinds: dict[str, h5py.Group] = {}
+        for sensor in node.sensors:
+            if sensor.device_kind not in kinds:
+                kind = host.create_group(f"nodes/{sensor.device_kind}")
+                kind.attrs.update({"type": 5, "device_type": sensor.device_kind})
+                kinds[sensor.device_kind] = kind.create_group("nodes")
+            _write_sensor(kinds[sensor.device_kind], sensor, node.time_s)
+
+    def _journal(self, name: str, node: NodeSamples) -> None:
+        header = {
+            "journal": JOURNAL_VERSION,
+            "host": node.host,
+            "sampling_period_s": self.period_s,
+            SIMULATED_KEY: True,
+            "sensors": {sensor.name: _described(sensor) for sensor in node.sensors},
+        }
+        fields = [Field(one.name, one.raw.dtype.newbyteorder("<").str) for one in node.sensors]
+        write_records(
+            self.folder / f"{name}.{node.host}.journal",
+            header,
+            fields,
+            [self.started_s + node.time_s, node.time_s, *(one.raw for one in node.sensors)],
+        )
+
+
+def _described(sensor: Samples) -> dict[str, Any]:
+    return {
+        "device_kind": sensor.device_kind,
+        "device_index": sensor.device_index,
+        "unit": "J" if sensor.is_counter else "W",
+        "mag": _MAGS[sensor.device_kind],
+        "valid_max": sensor.valid_max,
+        **({"uuid": sensor.uuid} if sensor.uuid else {}),
+    }
+
+
+def _write_sensor(kind: h5py.Group, sensor: Samples, time_s: NDArray[Any]) -> None:
+    group = kind.create_group(sensor.name)
+    group.attrs["type"] = 6
+    group.attrs["device_type"] = sensor.device_kind
+    if sensor.uuid:
+        group.attrs["uuid"] = sensor.uuid
+    raw = group.create_group("raw_data")
+    _write(raw, "timesteps", time_s.astype(np.float32), "s", 1.0, _LARGEST_F4, np.float32(-1))
+    mag, top = _MAGS[sensor.device_kind], sensor.raw.dtype.type(sensor.valid_max)
+    if not sensor.is_counter:
+        _write(raw, "values", sensor.raw, "W", mag, top, sensor.raw.dtype.type(0))
+        return
+    difference = np.diff(sensor.raw.astype(np.float64))
+    difference[difference < 0] += sensor.valid_max
+    watts = (difference * mag / np.diff(time_s)).astype(np.float32)
+    watts = np.concatenate((watts[:1], watts))
+    _write(raw, "values", watts, "W", 1.0, _LARGEST_F4, np.float32(-1))
+    _write(raw, "alt_values", sensor.raw, "J", mag, top, top)
+
+
+def _write(
+    group: h5py.Group, name: str, data: NDArray[Any], unit: str, mag: float, top: Any, fill: Any
+) -> None:
+    written = group.create_dataset(name, data=data)
+    for key, value in (
+        ("dtype", data.dtype.name),
+        ("unit", unit),
+        ("mag", mag),
+        ("valid_min", data.dtype.type(0)),
+        ("valid_max", top),
+        ("fill", fill),
+    ):
+        written.attrs[key] = value

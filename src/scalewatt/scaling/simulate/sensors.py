@@ -1,0 +1,185 @@
+"""What perun would have sampled on one node of a simulated run: raw values of its sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalewatt.campaign.model import Device
+from scalewatt.energy.samples import Floats
+from scalewatt.scaling.simulate import by_hand
+from scalewatt.scaling.simulate.draw import RunDraw
+from scalewatt.scaling.simulate.power import (
+    COUNTER,
+    Course,
+    Level,
+    Levels,
+    cumulated,
+    gpu_sensor,
+    scaled,
+)
+from scalewatt.scaling.simulate.schedule import Segment
+
+RANGES_UJ = {"cpu": 262_143_328_850, "ram": 65_712_999_613}
+"""Where RAPL counters wrap, in µJ, as perun recorded it of a node at KIT."""
+_JITTER_S = 0.002
+_LEAST_STEP = 0.25
+"""Of a period: the last sample but one is left out where the last would follow sooner."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The samples of one sensor: `raw` (n,) whole numbers, mW of a GPU, µJ of a counter."""
+
+    name: str
+    device_kind: str
+    device_index: int
+    raw: NDArray[Any]
+    valid_max: int
+    uuid: str | None = None
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether its values are a counter's."""
+        return self.device_kind != "gpu"
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSamples:
+    """What the sampler of one node took in one segment. `time_s` (n,) from the segment's start."""
+
+    host: str
+    time_s: Floats
+    sensors: tuple[Samples, ...]
+    joules: Mapping[str, float] = field(default_factory=dict)
+    """The true energy by device kind, with `unused_gpu`: what tests hold the accounting against."""
+
+
+@dataclass(frozen=True)
+class Periods:
+    """How often the sampler samples: every `usual_s`, and every `fine_s` until `until_s`."""
+
+    usual_s: float
+    fine_s: float
+    until_s: float = 0.0
+
+    def times(self, seconds: float, random: np.random.Generator) -> Floats:
+        """Times of all samples of a recording of a length, from 0 to its end.
+
+        float32, as perun writes them: every reader sees the same.
+        """
+        until = min(self.until_s, seconds)
+        fine = np.arange(0.0, until, self.fine_s)
+        usual = np.arange(until, seconds, self.usual_s)
+        inner = np.concatenate((fine, usual))[1:]
+        inner += random.uniform(-_JITTER_S, _JITTER_S, inner.size)
+        last_step = self.usual_s if seconds > until else self.fine_s
+        inner = inner[inner < seconds - _LEAST_STEP * last_step]
+        times = np.concatenate(([0.0], inner, [seconds]))
+        return times.astype(np.float32).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A simulated run's nodes."""
+
+    spec: Mapping[str, Any]
+    device: Device
+    draw: RunDraw
+    levels: Levels
+    periods: Periods
+
+    @property
+    def hosts(self) -> list[str]:
+        """Their names."""
+        return [f"sim-{self.device.name}-{n:04d}" for n in range(1, self.spec["nodes"] + 1)]
+
+    @property
+    def held_gpus(self) -> int:
+        """GPUs of a node that the run holds; 0 without GPUs."""
+        return 0 if self.levels.gpu is None else int(self.spec["ranks_per_node"])
+
+    def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
+        """What was sampled in a segment, node by node."""
+        for number, host in enumerate(self.hosts):
+            yield self._node(segment, number, host)
+
+    def uuids(self, host: str) -> list[str]:
+        """Of all GPUs of a node."""
+        return [f"GPU-{host}-{index}" for index in range(self.device.gpus_per_node)]
+
+    def _node(self, segment: Segment, number: int, host: str) -> NodeSamples:
+        random = self.draw.random(1, segment.number, number)
+        time_s = self.periods.times(segment.seconds, random)
+        sensors: list[Samples] = []
+        joules: dict[str, float] = {}
+        if self.levels.gpu is not None:
+            sensors += self._gpus(segment, number, host, time_s, random, joules)
+        for kind, level in (("cpu", self.levels.cpu), ("ram", self.levels.ram)):
+            if level is not None:
+                sensors += self._counters(segment, kind, level, time_s, random, joules)
+        return NodeSamples(host, time_s, tuple(sensors), joules)
+
+    def _gpus(
+        self,
+        segment: Segment,
+        number: int,
+        host: str,
+        time_s: Floats,
+        random: np.random.Generator,
+        joules: dict[str, float],
+    ) -> Iterator[Samples]:
+        level = self.levels.gpu
+        assert level is not None
+        held, sensor = self.held_gpus, gpu_sensor(self.spec)
+        each = level.joules(segment.stages) * self._shares()[number * held : (number + 1) * held]
+        course = Course.of(level, segment.stages)
+        watts = scaled(sensor.read(course, level.idle_w, time_s, held, random), time_s, each)
+        joules["gpu"] = float(each.sum())
+        idle = self.device.gpus_per_node - held
+        if idle:
+            constant = np.full(idle, self._idle_w() * segment.seconds)
+            noise = 1 + 0.02 * random.standard_normal((idle, time_s.size), dtype=np.float32)
+            watts = np.concatenate((watts, scaled(noise, time_s, constant)))
+            joules["unused_gpu"] = float(constant.sum())
+        limit_mw = round(1000 * (self.device.gpu or {"rated_w": 0.0})["rated_w"])
+        limit_mw = max(limit_mw, round(1000 * float(watts.max())))
+        milliwatts = np.rint(watts * 1000).astype(np.uint32)
+        for index, uuid in enumerate(self.uuids(host)):
+            yield Samples(
+                f"CUDA:{index}_POWER", "gpu", index, milliwatts[index], limit_mw, uuid
+            )
+
+    def _shares(self) -> Floats:
+        """Energy of each held GPU of the run as part of their mean; the same in all segments."""
+        shares = 1 + by_hand.DEVICE_SPREAD * self.draw.random(2).standard_normal(self.spec["gpus"])
+        return shares / shares.mean()
+
+    def _idle_w(self) -> float:
+        level = self.levels.gpu
+        return (self.device.gpu or {"idle_w": level.idle_w if level else 0.0})["idle_w"]
+
+    def _counters(
+        self,
+        segment: Segment,
+        kind: str,
+        level: Level,
+        time_s: Floats,
+        random: np.random.Generator,
+        joules: dict[str, float],
+    ) -> Iterator[Samples]:
+        """One counter a socket; it began somewhere in its range, and wraps."""
+        sockets, top = int(self.device.cpu["sockets"]), RANGES_UJ[kind]
+        each = np.full(sockets, level.joules(segment.stages))
+        read = COUNTER.read(Course.of(level, segment.stages), 0.0, time_s, sockets, random)
+        counted = np.rint(cumulated(read, time_s, each) * 1e6).astype(np.uint64)
+        joules[kind] = float(each.sum())
+        name = "cpu_{0}_package-{0}" if kind == "cpu" else "ram_{0}_dram"
+        for socket, begin in enumerate(random.integers(1, top, sockets, dtype=np.uint64)):
+            raw = (counted[socket] + begin) % np.uint64(top)
+            # A counter is never 0 but for a failed read.
+            yield Samples(name.format(socket), kind, socket, np.maximum(raw, 1), top)
