@@ -98,10 +98,12 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
     if arguments.budget_of is not None:
         from scalewatt.campaign.expand import load_campaign
         from scalewatt.results.budget import check_budget
+        from scalewatt.scaling.forecast import energy_by
 
         campaign = load_campaign(arguments.budget_of, cluster)
         results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
-        check_budget(campaign, cluster.devices, results, arguments.work, spec)
+        predicted = energy_by(cluster.scaling_model)
+        check_budget(campaign, cluster.devices, results, arguments.work, spec, predicted)
     place = Place(
         None if is_command_spec(spec) else Path(cluster.data_folder(spec["dataset"])),
         arguments.work,

@@ -9,10 +9,16 @@ from scalewatt.jobs.position import done_updates
 from scalewatt.jobs.preflight import check_before_submission
 from scalewatt.jobs.request import training_request
 from scalewatt.results.budget import budgeted_submissions
+from scalewatt.scaling.forecast import energy_by
 
 # The executor asks it whether a run may be submitted, and is worth another job.
 SUBMISSIONS = budgeted_submissions(
-    CAMPAIGN, CLUSTER.devices, Path(RESULTS), Path(WORK), CLUSTER.crash_retries
+    CAMPAIGN,
+    CLUSTER.devices,
+    Path(RESULTS),
+    Path(WORK),
+    CLUSTER.crash_retries,
+    energy_by(CLUSTER.scaling_model),
 )
 # Without a scheduler each training asks for itself.
 BUDGET = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -32,12 +32,18 @@ class Submissions:
     budget_kwh: float | None = None
     spent_kwh: Callable[[], float] | None = None
     """The campaign's energy so far, in kWh."""
+    still_kwh: Callable[[dict[str, Any]], float | None] = lambda _: None
+    """Energy that a run is still to use, as predicted; None where that is not known."""
+    specs: Callable[[], Mapping[str, dict[str, Any]]] = dict
+    """The campaign's specs by run key: of which another Snakemake may have submitted jobs."""
     since_s: float = field(default_factory=time.time)
     """When this Snakemake started, in Unix s."""
 
     def __post_init__(self) -> None:
         self._jobs: dict[str, list[str]] = {}
         """This Snakemake's, in order, by run key."""
+        self._specs: dict[str, dict[str, Any]] = {}
+        """Of the runs that this Snakemake submitted, by run key."""
         self._ended: set[str] = set()
         self._queue: tuple[float, dict[str, QueuedJob]] = (_NEVER_S, {})
         self._spent: tuple[float, float] = (_NEVER_S, 0.0)
@@ -49,7 +55,9 @@ class Submissions:
         """
         spec = read_spec(spec_path)
         taken = self._held(spec) or self._queued(spec, comment)
-        return taken or (None if self.is_trained(spec) else self.over_budget())
+        if taken or self.is_trained(spec):
+            return taken
+        return self.over_budget() or self.would_exceed(spec)
 
     def is_published(self, spec_path: Path | str) -> bool:
         """Whether a job that is not this Snakemake's has published the run since it started."""
@@ -73,18 +81,61 @@ class Submissions:
 
     def over_budget(self) -> str | None:
         """Why nothing of the campaign is to be submitted any more; None where energy is left."""
+        spent = self._spent_so_far()
+        if spent is None or self.budget_kwh is None or spent < self.budget_kwh:
+            return None
+        return (
+            f"the campaign's energy budget is spent: {spent:.6g} of {self.budget_kwh:g} kWh; what "
+            "was submitted goes on, nothing else is (energy_budget_kwh of the campaign file)"
+        )
+
+    def would_exceed(self, spec: dict[str, Any]) -> str | None:
+        """Why a run is not to be submitted that would use more energy than is left, as predicted.
+
+        What is spent, and what runs under way are still to use, is not left. None where the run fits,
+        or nothing is known of its energy.
+        """
+        spent = self._spent_so_far()
+        own = None if spent is None else self.still_kwh(spec)
+        if spent is None or own is None or self.budget_kwh is None:
+            return None
+        others = self._under_way(run_key(spec))
+        ahead = sum(self.still_kwh(one) or 0.0 for one in others)
+        total = spent + ahead + own
+        if total <= self.budget_kwh:
+            return None
+        runs = f"{len(others)} run{'' if len(others) == 1 else 's'}"
+        return (
+            f"it would exceed the campaign's energy budget: {spent:.6g} kWh are spent, {runs} under way "
+            f"will use about {ahead:.6g} kWh more and this one {own:.6g}: {total:.6g} of "
+            f"{self.budget_kwh:g} kWh (energy_budget_kwh of the campaign file; energies as the "
+            "cluster's scaling model predicts them)"
+        )
+
+    def _spent_so_far(self) -> float | None:
+        """The campaign's energy in kWh; None without a budget."""
         if self.budget_kwh is None or self.spent_kwh is None:
             return None
         asked_s, spent = self._spent
         if time.monotonic() - asked_s > _ANSWER_AGE_S:
             spent = self.spent_kwh()
             self._spent = (time.monotonic(), spent)
-        if spent < self.budget_kwh:
-            return None
-        return (
-            f"the campaign's energy budget is spent: {spent:.6g} of {self.budget_kwh:g} kWh; what "
-            "was submitted goes on, nothing else is (energy_budget_kwh of the campaign file)"
-        )
+        return spent
+
+    def _under_way(self, but: str) -> list[dict[str, Any]]:
+        """Specs of the other runs that have a job: of this Snakemake, or in Slurm's queue."""
+        found = {
+            key: self._specs[key]
+            for key, jobs in self._jobs.items()
+            if jobs[-1] not in self._ended and key != but
+        }
+        queue = self._answer()
+        for key, spec in self.specs().items() if queue else ():
+            if key not in found and key != but:
+                submission = read_submission(self.work, spec)
+                if submission is not None and self._goes_on(submission.job, queue):
+                    found[key] = spec
+        return list(found.values())
 
     def count_anew(self) -> None:
         """Forget what was spent: a job has ended."""
@@ -93,6 +144,7 @@ class Submissions:
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
         """Note that `job` was submitted for the run; OSError where that cannot be written."""
         spec = read_spec(spec_path)
+        self._specs[run_key(spec)] = spec
         self._jobs.setdefault(run_key(spec), []).append(job)
         note_submission(self.work, spec, job, log)
 

@@ -1,15 +1,22 @@
-"""Whether a campaign's energy budget leaves anything to start another training with."""
+"""Whether a campaign's energy budget leaves enough to start another training with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.model import Campaign, Device
+from scalewatt.campaign.spec import run_spec
 from scalewatt.errors import InputError
+from scalewatt.jobs.notes import run_key
+from scalewatt.jobs.position import done_updates
 from scalewatt.jobs.submissions import Submissions
+
+Predicted = Callable[[dict[str, Any]], float | None]
+"""The energy of the whole run of a spec in kWh, by the scaling model; None where it is not known."""
 
 
 def budgeted_submissions(
@@ -18,6 +25,7 @@ def budgeted_submissions(
     results: Path,
     work: Path,
     crash_retries: int,
+    energy_kwh: Predicted = lambda _: None,
 ) -> Submissions:
     """The submissions of a campaign, whose energy so far is counted when they are asked for.
 
@@ -29,7 +37,19 @@ def budgeted_submissions(
 
         return spent_kwh(campaign, results, work, lambda spec: powers(devices[spec["device"]])).kwh
 
-    return Submissions(work, crash_retries, campaign.energy_budget_kwh, spent)
+    def still_kwh(spec: dict[str, Any]) -> float | None:
+        whole, updates = energy_kwh(spec), spec["updates"]
+        if whole is None or not updates:
+            return whole
+        return whole * max(0.0, 1 - done_updates(work, spec) / updates)
+
+    @cache
+    def specs() -> Mapping[str, dict[str, Any]]:
+        found = (run_spec(campaign, run.configuration.id, run.repeat) for run in campaign.runs())
+        return {run_key(spec): spec for spec in found}
+
+    budget = campaign.energy_budget_kwh
+    return Submissions(work, crash_retries, budget, spent, still_kwh, specs)
 
 
 def check_budget(
@@ -38,9 +58,12 @@ def check_budget(
     results: Path,
     work: Path,
     spec: dict[str, Any],
+    energy_kwh: Predicted = lambda _: None,
 ) -> None:
-    """InputError where the budget is spent and the run still has to be trained."""
-    submissions = budgeted_submissions(campaign, devices, results, work, 0)
-    refusal = None if submissions.is_trained(spec) else submissions.over_budget()
+    """InputError where the budget is spent, or too little of it left, and the run is not trained yet."""
+    submissions = budgeted_submissions(campaign, devices, results, work, 0, energy_kwh)
+    refusal = None
+    if not submissions.is_trained(spec):
+        refusal = submissions.over_budget() or submissions.would_exceed(spec)
     if refusal:
         raise InputError(f"{spec['configuration']} repeat {spec['repeat']}: {refusal}")

@@ -7,7 +7,7 @@ sum of runs is the sum within each draw; adding up ends of intervals would overs
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,18 @@ def forecaster_of(path: str | Path | None) -> Forecaster | None:
     if not found.exists() and (PROJECT_ROOT / found).exists():
         found = PROJECT_ROOT / found
     return Forecaster(read_model(found))
+
+
+def energy_by(path: str | Path | None) -> Callable[[Spec], float | None]:
+    """The predicted energy of a spec's run in kWh, by a cluster's `scaling_model`, read when it is asked."""
+    found: list[Forecaster | None] = []
+
+    def energy_kwh(spec: Spec) -> float | None:
+        if not found:
+            found.append(forecaster_of(path))
+        return None if found[0] is None else found[0].energy_kwh(spec)
+
+    return energy_kwh
 
 
 def repeated(model: KindModel, times: int) -> KindModel:
