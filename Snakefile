@@ -32,6 +32,7 @@ rule all:
         rules.tables.input,
         rules.claims.input,
         planned(PLAN),
+        planned(PREDICTION),
         VARIANTS,
         RUN_PAGES,
         IDLE_TABLE,

@@ -122,6 +122,16 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
     )
 
 
+def _simulate(arguments: argparse.Namespace) -> int:
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.spec import read_spec
+    from scalewatt.scaling.simulate.run import simulate_run
+
+    cluster, _ = cluster_of_run(arguments.cluster, read_spec(arguments.spec))
+    simulate_run(arguments.spec, arguments.out, cluster, arguments.model)
+    return 0
+
+
 def _status(arguments: argparse.Namespace) -> int:
     from scalewatt.results.show import show_status
 
@@ -261,6 +271,13 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _prediction(arguments: argparse.Namespace) -> int:
+    from scalewatt.scaling.command import write_prediction
+
+    write_prediction(arguments.results, arguments.campaign, arguments.cluster, arguments.out)
+    return 0
+
+
 def _report(arguments: argparse.Namespace) -> int:
     from scalewatt.report.definition import parse_definition
     from scalewatt.report.report import write_report
@@ -273,6 +290,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "campaign": _campaign,
     "prepare": _prepare,
     "train": _train,
+    "simulate": _simulate,
     "status": _status,
     "exclude": _run_command,
     "remeasure": _run_command,
@@ -287,6 +305,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "claims": _claims,
     "calibrate": _calibrate,
     "plan": _plan,
+    "prediction": _prediction,
     "report": _report,
 }
 

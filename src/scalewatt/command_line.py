@@ -60,6 +60,14 @@ def command_line() -> argparse.ArgumentParser:
         help="refuse if its energy budget is spent; --out lies in its results",
     )
 
+    simulate = commands.add_parser(
+        "simulate", help="write a run's folder from the scaling model, without training"
+    )
+    simulate.add_argument("spec", type=Path)
+    simulate.add_argument("--out", type=Path, required=True, help="run folder for the results")
+    simulate.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+    simulate.add_argument("--model", type=Path, required=True, help="file of the scaling model")
+
     status = commands.add_parser("status", help="show a campaign at a glance, while it runs or not")
     _add_place(status)
     status.add_argument("--all", action="store_true", help="one line for each run")
@@ -210,6 +218,14 @@ def command_line() -> argparse.ArgumentParser:
     )
     plan.add_argument("--json", action="store_true", help="one JSON object, with every run")
     plan.add_argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md")
+
+    prediction = commands.add_parser(
+        "prediction", help="build the table of what was predicted and measured"
+    )
+    prediction.add_argument("--results", type=Path, required=True, help="the campaign's folder")
+    prediction.add_argument("--campaign", type=Path, required=True, metavar="FILE")
+    prediction.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+    prediction.add_argument("--out", type=Path, required=True, help="the table")
 
     report = commands.add_parser("report", help="write report.html from tables and figures")
     report.add_argument("--definition", type=json.loads, required=True, help="JSON")

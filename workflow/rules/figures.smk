@@ -75,6 +75,8 @@ rule report:
         figures=rules.figures.input,
         variants=VARIANTS_TABLE if VARIANTS else [],
         claims=CLAIMS,
+        plan=planned(PLAN),
+        prediction=planned([*PREDICTION_TABLE, *PREDICTION]),
         code=code_of("report"),
     output:
         f"{RESULTS}/report.html",

@@ -2,6 +2,9 @@
 # is submitted; no data, no account, no run is needed.
 #   in   the campaign, the cluster file and its scaling_model
 #   out  tables/plan.{parquet,csv,md}
+# And, of finished runs, what was predicted beside what was measured.
+#   in   tables/configurations.parquet, the cluster's scaling_model
+#   out  tables/prediction.{parquet,csv}, figures/prediction.{svg,pdf,png,csv}
 from scalewatt.scaling.forecast import check_any
 from scalewatt.scaling.plan_table import plan_definition
 
@@ -58,3 +61,65 @@ def plan_files(wildcards):
 rule plan:
     input:
         plan_files,
+
+
+PREDICTION_TABLE = multiext(f"{RESULTS}/tables/prediction", ".parquet", ".csv")
+PREDICTION = multiext(f"{RESULTS}/figures/prediction", ".svg", ".pdf", ".png", ".csv")
+
+
+rule prediction_table:
+    input:
+        configurations=f"{RESULTS}/tables/configurations.parquet",
+        model=CLUSTER.scaling_model or [],
+        code=code_of("scaling"),
+    output:
+        PREDICTION_TABLE,
+    priority: 60
+    retries: 0
+    localrule: True
+    params:
+        campaign=str(CAMPAIGN.path),
+        definition=lambda wildcards: canonical(plan_definition(CAMPAIGN, CLUSTER)),
+    message:
+        "table of predictions"
+    shell:
+        "scalewatt prediction --results {RESULTS:q} --campaign {params.campaign:q}"
+        " --cluster {CLUSTER_JSON:q} --out {output[0]:q}"
+
+
+rule draw_prediction:
+    input:
+        table=PREDICTION_TABLE[0],
+        module="src/scalewatt/figures/prediction.py",
+        shared=[
+            f"src/scalewatt/figures/{name}.py"
+            for name in ("style", "points", "words", "blocks")
+        ],
+    output:
+        report(
+            PREDICTION[0],
+            caption="../report/prediction.rst",
+            category="Figures",
+            labels={"figure": "Prediction"},
+        ),
+        PREDICTION[1:],
+    priority: 60
+    retries: 0
+    localrule: True
+    params:
+        stem=f"{RESULTS}/figures/prediction",
+    message:
+        "draw prediction"
+    shell:
+        "scalewatt figure prediction --table {input.table:q} --out {params.stem:q}"
+
+
+def prediction_files(wildcards):
+    if not_planned():
+        refuse(not_planned())
+    return [*PREDICTION_TABLE, *PREDICTION]
+
+
+rule prediction:
+    input:
+        prediction_files,

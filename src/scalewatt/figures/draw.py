@@ -9,7 +9,7 @@ from scalewatt.errors import InputError
 from scalewatt.files import atomic_path
 
 FIGURES = range(1, 8)
-NAMED = ("variants", "breakdown", "learning", "pareto")
+NAMED = ("variants", "breakdown", "learning", "pareto", "prediction")
 """Figures that are none of the paper's; each has a module of its name with draw and plotted."""
 
 

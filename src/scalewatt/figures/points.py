@@ -19,6 +19,10 @@ def _schema_of(figure: int | str) -> pa.Schema:
     """The columns that the table of a figure must have."""
     from scalewatt.results import figure_schema
 
+    if figure == "prediction":
+        from scalewatt.scaling.prediction_table import PREDICTION
+
+        return PREDICTION
     if isinstance(figure, str):
         from scalewatt.results.more_tables import SCHEMAS
 

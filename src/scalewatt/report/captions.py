@@ -30,6 +30,7 @@ _TITLES = {
     "breakdown": "Where the energy went",
     "learning": "Learning against energy and time",
     "variants": "One training in several ways",
+    "prediction": "Measured beside predicted",
 }
 _PAPERS_MODEL = {
     "figure2": "resnet50",
@@ -82,6 +83,7 @@ def _parts_of(name: str, said: dict[str, Any]) -> Captions:
         "learning": more_captions.learning,
         "pareto": more_captions.pareto,
         "variants": more_captions.variants,
+        "prediction": more_captions.prediction,
     }
     return known.get(name, partial(_curves, metric_name=said.get("metric_name")))
 

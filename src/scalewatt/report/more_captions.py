@@ -125,6 +125,21 @@ def pareto(rows: Sequence[Row], _word: str) -> list[str]:
     return [*parts, *unequal(rows)]
 
 
+def prediction(rows: Sequence[Row], _word: str) -> list[str]:
+    """How far the scaling model was off, and how many of its intervals held."""
+    parts = ["Dashed: measured as predicted; bars: 90 % intervals of the predictions."]
+    for name, words in (("runtime_h", "run time"), ("energy_kwh", "energy")):
+        own = [row for row in rows if row["quantity"] == name and row["error"] is not None]
+        if own:
+            inside = sum(row["in_interval"] for row in own)
+            off = 100 * sum(abs(row["error"]) for row in own) / len(own)
+            parts.append(
+                f"{words.capitalize()} of {count(len(own), 'configuration')}: mean error "
+                f"{number(off, 2)} %, {inside} within the interval."
+            )
+    return parts
+
+
 def _front_ends(points: Sequence[Row], unit: str) -> str:
     cheap, good = min(points, key=lambda row: row["x"]), _best(points, "y")
     ends = [cheap] if cheap is good else [cheap, good]

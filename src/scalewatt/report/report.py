@@ -24,6 +24,8 @@ from scalewatt.results.replaced import Replaced, replaced_measurements
 Row = dict[str, Any]
 _FOLDER = Path(__file__).parent
 _ORDER = (*(f"figure{n}" for n in range(1, 8)), "breakdown", "learning", "pareto", "variants")
+_OF_THE_MODEL = "prediction"
+"""A figure that is there where a scaling model knows the campaign."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     word = gpu_word(results.tables["runs"]) if "runs" in results.tables else "GPUs"
     hours = tables.hours_word(word)
     figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
+    if _OF_THE_MODEL in results.tables:
+        figures.append(_figure(_OF_THE_MODEL, results))
     shown = table_parts(results, definition, hours)
     claims = claims_of(results.tables["claims"]) if results.rows("claims") else None
     return {
@@ -146,6 +150,8 @@ def _commands(
             rows.append((part.heading, name, "tables/table1.csv, .md, .tex, .parquet", "table1"))
         elif name in ("scaling", "comparisons", "configurations", "runs"):
             rows.append((part.heading, name, f"tables/{name}.csv, .parquet", "tables"))
+        elif name == "plan":
+            rows.append((part.heading, name, "tables/plan.csv, .md, .parquet", "plan"))
     if has_claims:
         rows.append(("Claims", "claims", "tables/claims.csv, .md, .json, .parquet", "claims"))
     if has_idle:

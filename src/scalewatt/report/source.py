@@ -19,6 +19,8 @@ from scalewatt.results.idle import IDLE
 from scalewatt.results.metadata import metadata
 from scalewatt.results.more_tables import SCHEMAS
 from scalewatt.results.runs import RunFiles, read_provenances
+from scalewatt.scaling.plan_table import PLAN
+from scalewatt.scaling.prediction_table import PREDICTION
 
 Row = dict[str, Any]
 _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
@@ -31,11 +33,15 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "claims": (listing.TABLE, ("id",)),
     "table1": (figure_schema.TABLE1, ()),
     "variants": (figure_schema.VARIANTS, ()),
+    "plan": (PLAN, ()),
+    "prediction": (PREDICTION, ("configuration", "quantity")),
     "figure1": (figure_schema.OVERVIEW, ()),
     "figure5": (figure_schema.POWER, ()),
     **{f"figure{n}": (figure_schema.POINTS, POINT_KEY) for n in (2, 3, 4, 6, 7)},
     **{name: (columns, ()) for name, columns in SCHEMAS.items()},
 }
+_EMPTY = {"plan": ("series", "configuration", "repeat", "gpus")}
+"""Columns that a table's sums have not."""
 _IMAGES = (("svg", "svg+xml"), ("png", "png"))
 MOST_SVG_BYTES = 1_500_000
 """A larger drawing is shown as PNG, where that is smaller."""
@@ -79,7 +85,9 @@ def read_results(folder: Path) -> Results:
     """Read what the report shows. InputError: a file that is there is not what it should be."""
     paths = {name: folder / "tables" / f"{name}.parquet" for name in _SCHEMAS}
     tables = {
-        name: read_checked(path, _SCHEMAS[name][0], unique=_SCHEMAS[name][1])
+        name: read_checked(
+            path, _SCHEMAS[name][0], unique=_SCHEMAS[name][1], empty=_EMPTY.get(name, ())
+        )
         for name, path in paths.items()
         if path.is_file()
     }

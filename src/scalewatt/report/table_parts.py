@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scalewatt.report import tables
+from scalewatt.report import plan, tables
 from scalewatt.report.definition import Definition
 from scalewatt.report.grids import Grid
 from scalewatt.report.source import Results
@@ -35,9 +35,30 @@ class _Kind:
     says: str
     make: Callable[[Results, str], Grid]
     folded: bool = False
+    notes: Callable[[Results], str] = lambda _: ""
+    """Sentences of the table's own."""
 
 
 _KINDS = (
+    _Kind(
+        "plan-sums",
+        "plan",
+        "Plan in sum",
+        "The whole campaign as the scaling model predicts it before anything is submitted: medians "
+        "with the 90 % intervals of the sums.",
+        plan.sums_grid,
+        notes=plan.sums_notes,
+    ),
+    _Kind(
+        "plan",
+        "plan",
+        "Plan by point",
+        "One run of each point, as predicted, with 90 % intervals; beside the next smaller n of "
+        "its series: how many times as fast, and what that costs.",
+        plan.points_grid,
+        folded=True,
+        notes=plan.plan_notes,
+    ),
     _Kind("table1", "table1", "Table 1", "", tables.table1_grid),
     _Kind(
         "scaling",
@@ -72,6 +93,15 @@ _KINDS = (
     ),
     _Kind("runs", "runs", "Runs", "Every run, excluded ones too.", tables.runs_grid),
     _Kind(
+        "prediction-table",
+        "prediction",
+        "Predicted and measured",
+        "Each configuration as the scaling model predicts it, and as it was found.",
+        plan.prediction_grid,
+        folded=True,
+        notes=plan.prediction_notes,
+    ),
+    _Kind(
         "metrics",
         "runs",
         "Did the networks learn?",
@@ -85,6 +115,8 @@ _KINDS = (
 )
 _OF_THE_CAMPAIGN = ("table1", "variants")
 """What a campaign need not have."""
+_OF_THE_MODEL = ("plan", "prediction")
+"""What is there only where a scaling model knows the campaign."""
 
 
 def table_parts(results: Results, definition: Definition, hours: str) -> list[TablePart]:
@@ -92,8 +124,14 @@ def table_parts(results: Results, definition: Definition, hours: str) -> list[Ta
     return [
         _part(kind, results, hours)
         for kind in _KINDS
-        if kind.source not in _OF_THE_CAMPAIGN or kind.source in definition.figures
+        if _is_shown(kind.source, results, definition)
     ]
+
+
+def _is_shown(source: str, results: Results, definition: Definition) -> bool:
+    if source in _OF_THE_MODEL:
+        return source in results.tables
+    return source not in _OF_THE_CAMPAIGN or source in definition.figures
 
 
 def _part(kind: _Kind, results: Results, hours: str) -> TablePart:
@@ -105,4 +143,4 @@ def _part(kind: _Kind, results: Results, hours: str) -> TablePart:
     made = kind.make(results, hours)
     if not made.rows and kind.source == "comparisons":
         return part("No training was done on two devices, so none are compared.", None)
-    return part(kind.says, made)
+    return part(" ".join(filter(None, [kind.says, kind.notes(results)])), made)

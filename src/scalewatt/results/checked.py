@@ -43,8 +43,11 @@ def read_checked(
     *,
     unique: Sequence[str] = (),
     optional: Sequence[str] = (),
+    empty: Sequence[str] = (),
 ) -> pa.Table:
     """Read a table with exactly the columns of `schema`, and its metadata; `optional` ones may be missing.
+
+    Columns that say where a row belongs must have a value in every row, but for those in `empty`.
 
     InputError, with file and row: a column is missing or of another type, `unique` columns repeat, a
     number is NaN or infinite, a metric is out of the range that its name allows, or a series has
@@ -55,13 +58,15 @@ def read_checked(
         raise InputError(f"{path}: does not exist; expected a table (Parquet or CSV)")
     read = _from_csv if path.suffix == ".csv" else _from_parquet
     table = read(path, schema, optional)
-    check_table(path, table, unique)
+    check_table(path, table, unique, empty)
     return table
 
 
-def check_table(path: Path | str, table: pa.Table, unique: Sequence[str] = ()) -> None:
+def check_table(
+    path: Path | str, table: pa.Table, unique: Sequence[str] = (), empty: Sequence[str] = ()
+) -> None:
     """InputError as of `read_checked`, for a table that is read; `path` is for the messages."""
-    _check_present(path, table)
+    _check_present(path, table, empty)
     _check_finite(path, table)
     _check_metrics(path, table)
     if unique:
@@ -226,9 +231,9 @@ def _whole(cell: str) -> int:
 # --- what rows say ---------------------------------------------------------------------------------
 
 
-def _check_present(path: Path | str, table: pa.Table) -> None:
+def _check_present(path: Path | str, table: pa.Table, empty: Sequence[str]) -> None:
     for name in _NEVER_NULL:
-        if name in table.column_names and table[name].null_count:
+        if name not in empty and name in table.column_names and table[name].null_count:
             row = table[name].is_null().index(True).as_py() + 1
             raise InputError(f"{path}: row {row}: {name} is empty; expected a value in every row")
 

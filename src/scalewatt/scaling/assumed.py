@@ -24,7 +24,7 @@ HALF_WIDTH = 0.3
 """Relative half width of the 90 % interval of the assumption."""
 SENTENCE = (
     "fine-tuning is assumed to cost twice the pre-training for each sample, update and pass (two "
-    f"forecast steps), ± {HALF_WIDTH:.0%}: it was not calibrated on any fine-tuning"
+    f"forecast steps), ± {100 * HALF_WIDTH:.0f} %: it was not calibrated on any fine-tuning"
 )
 _TWICE = ("sample", "update", "input_excess", "synchronisation", "pass")
 _SEED = 3

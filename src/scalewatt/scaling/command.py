@@ -19,6 +19,7 @@ from scalewatt.scaling.model_file import ScalingModel, write_model
 from scalewatt.scaling.plan_table import Plan, make_plan
 from scalewatt.scaling.plan_text import plan_markdown
 from scalewatt.scaling.points import by_kind, points_of
+from scalewatt.scaling.prediction_table import prediction_table
 from scalewatt.scaling.validate import Score, scores, validate
 
 
@@ -51,10 +52,10 @@ def plan_campaign(
     """The plan of a campaign on a cluster; by default the campaign and model that the cluster names.
 
     `given`: the cluster file, or its content as JSON. `results`: folder of results in which finished
-    runs are looked for; None: all is predicted. InputError where the files are wrong, there is no scaling model, or nothing can be predicted.
+    runs are looked for; None: all is predicted. InputError where the files are wrong, there is no
+    scaling model, or nothing can be predicted.
     """
-    where = "cluster" if given.lstrip().startswith("{") else given
-    cluster = load_cluster(given) if where == given else parse_cluster(json.loads(given), where)
+    cluster, where = _cluster(given)
     found = load_campaign(campaign or Path(cluster.campaign), cluster)
     check_devices(found, cluster)
     forecaster = forecaster_for(found, cluster, model, where)
@@ -74,6 +75,24 @@ def forecaster_for(
             "results/<its name> --out FILE`, and name FILE there, or by --model"
         )
     return forecaster
+
+
+def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> None:
+    """Write the table of what a campaign's results took beside what was predicted, with its CSV.
+
+    `results`: the campaign's folder; `given`: the cluster file, or its content as JSON.
+    """
+    cluster, where = _cluster(given)
+    found = load_campaign(campaign, cluster)
+    forecaster = forecaster_for(found, cluster, None, where)
+    write_table_with_csv(prediction_table(results, found, forecaster), out)
+
+
+def _cluster(given: str) -> tuple[Cluster, str]:
+    """The cluster from its file, or its content as JSON, and what messages call it."""
+    if given.lstrip().startswith("{"):
+        return parse_cluster(json.loads(given), "cluster file"), "cluster file"
+    return load_cluster(given), given
 
 
 def write_plan(plan: Plan, stem: Path) -> None:

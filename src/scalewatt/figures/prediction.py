@@ -1,0 +1,167 @@
+"""Figure `prediction`: what was measured, as a part of what the scaling model had said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from scalewatt.figures import style
+from scalewatt.figures.blocks import legend_above, legend_columns, paler, small_print_mm, width_of
+from scalewatt.figures.points import Row, gpu_word, metadata
+from scalewatt.figures.words import (
+    device_sentence,
+    excluded_sentence,
+    missing_sentence,
+    nothing_sentence,
+    origin_sentence,
+    quantity,
+)
+
+PANEL_HEIGHT_MM = 62.0
+PANELS = {"runtime_h": "run time", "energy_kwh": "energy"}
+"""Quantities that have a panel, in words."""
+_LINE: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "zorder": 1}
+
+
+def draw(table: pa.Table) -> Figure:
+    """A panel of run times and one of energies: measured ÷ predicted against predicted."""
+    rows = [row for row in table.to_pylist() if row["quantity"] in PANELS]
+    width = width_of(table)
+    kinds = list(dict.fromkeys(map(_kind, rows)))
+    looks = {kind: style.series_style(place, width) for place, kind in enumerate(kinds)}
+    columns = 1 if style.preset(width).narrow else 2
+    sentences = _sentences(table, rows)
+    handles = _handles(rows, looks)
+    in_line = legend_columns(handles, width)
+    height = -(-len(PANELS) // columns) * PANEL_HEIGHT_MM
+    height += small_print_mm(sentences, len(handles), in_line, width)
+    with style.applied(width):
+        figure = style.new_figure(height, width)
+        if rows:
+            grid = figure.subplots(len(PANELS) // columns, columns, squeeze=False).ravel().tolist()
+            for letter, name, axes in zip("AB", PANELS, grid, strict=True):
+                style.panel_letter(axes, letter)
+                own = [row for row in rows if row["quantity"] == name]
+                _draw_panel(axes, own, looks, gpu_word(table))
+            legend_above(figure, handles, in_line, 3)
+        else:
+            style.say_instead(figure.subplots(), nothing_sentence(metadata(table)))
+        style.notes(figure, sentences)
+    return figure
+
+
+def plotted(table: pa.Table) -> pa.Table:
+    """The rows that are drawn as points."""
+    shown = pc.is_in(table["quantity"], pa.array(list(PANELS)))
+    return table.filter(
+        pc.and_(shown, pc.and_(pc.is_valid(table["measured"]), pc.is_valid(table["predicted"])))
+    )
+
+
+def _kind(row: Row) -> tuple[str, str, str]:
+    return row["model"], row["phase"], row["device"]
+
+
+def _has_point(row: Row) -> bool:
+    return row["measured"] is not None and bool(row["predicted"])
+
+
+def _draw_panel(axes: Axes, rows: Sequence[Row], looks: dict[Any, Any], word: str) -> None:
+    points = [row for row in rows if _has_point(row)]
+    name = rows[0]["quantity"]
+    if not points:
+        style.say_instead(axes, f"No {PANELS[name]} is both measured and predicted.")
+        return
+    shown = quantity(name, word, None).fitting([row["predicted"] for row in points])
+    axes.set(xlabel=f"Predicted {shown.label[0].lower()}{shown.label[1:]}")
+    axes.set(ylabel=f"Measured ÷ predicted {PANELS[name]}")
+    axes.axhline(1.0, **_LINE)
+    for row in points:
+        _draw_point(axes, row, looks[_kind(row)], shown.factor)
+    style.log_axis(axes, "x", [row["predicted"] * shown.factor for row in points], 10, dense=True)
+    ends = [end for row in points for end in (*_band(row), row["measured"] / row["predicted"])]
+    style.linear_axis(axes, [*ends, 1.0], from_zero=False)
+
+
+def _band(row: Row) -> tuple[float, float]:
+    """The prediction's interval as parts of its median."""
+    low, high = row["predicted_low"], row["predicted_high"]
+    return low / row["predicted"], high / row["predicted"]
+
+
+def _draw_point(axes: Axes, row: Row, look: dict[str, Any], factor: float) -> None:
+    x, y = row["predicted"] * factor, row["measured"] / row["predicted"]
+    pale = paler(look["color"], 0.55)
+    axes.plot([x, x], _band(row), color=pale, linewidth=2.2, solid_capstyle="butt", zorder=2)
+    look = look | {"linestyle": "none"} | style.origin_style(row["energy_origin"], look["color"])
+    axes.plot([x], [y], **look, zorder=3)
+
+
+def _handles(rows: Sequence[Row], looks: dict[Any, Any]) -> list[Line2D]:
+    handles = []
+    for (model, phase, device), look in looks.items():
+        label = f"{model} on {device}" if phase == "train" else f"{model} {phase} on {device}"
+        origins = [row["energy_origin"] for row in rows if _kind(row) == (model, phase, device)]
+        look = look | {"linestyle": "none"} | style.origin_style(origins[0], look["color"])
+        handles.append(Line2D([], [], label=label, **look))
+    if rows:
+        band: Any = {"color": style.NOT_KNOWN, "linewidth": 3}
+        handles.append(Line2D([], [], label="90 % interval of the prediction", **band))
+    return handles
+
+
+def _sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
+    stored = metadata(table)
+    said = [
+        f"{origin_sentence(rows)} {device_sentence(rows)}".strip(),
+        f"Predicted by {stored.get('scaling_model')}, calibrated on "
+        f"{', '.join(stored.get('sources', []))}. {_inside(rows)}",
+        _known(rows),
+        _lacking(rows),
+    ]
+    return [
+        *filter(None, said if rows else []),
+        *dict.fromkeys(f"{one[:1].upper()}{one[1:]}." for row in rows if (one := row["warnings"])),
+        excluded_sentence(stored.get("excluded", [])),
+        missing_sentence(stored.get("missing", [])),
+        *stored.get("notes", []),
+    ]
+
+
+def _inside(rows: Sequence[Row]) -> str:
+    parts = []
+    for name, words in PANELS.items():
+        judged = [r for r in rows if r["quantity"] == name and r["in_interval"] is not None]
+        if judged:
+            inside = sum(row["in_interval"] for row in judged)
+            mean = sum(abs(row["error"]) for row in judged) / len(judged)
+            parts.append(
+                f"{words}: {inside} of {len(judged)} in their interval, mean error {100 * mean:.1f} %"
+            )
+    return f"{'; '.join(parts).capitalize()}." if parts else ""
+
+
+def _known(rows: Sequence[Row]) -> str:
+    known = dict.fromkeys(row["configuration"] for row in rows if row["calibrated_on"])
+    every = dict.fromkeys(row["configuration"] for row in rows)
+    if not known:
+        return ""
+    return (
+        f"The model was calibrated on {len(known)} of these {len(every)} configurations: of them this "
+        "is no test."
+    )
+
+
+def _lacking(rows: Sequence[Row]) -> str:
+    reasons: dict[str, int] = {}
+    for row in rows:
+        if row["reason"]:
+            reasons[row["reason"]] = reasons.get(row["reason"], 0) + 1
+    parts = [f"{reason} ({count} points)" for reason, count in reasons.items()]
+    return f"Not predicted: {'; '.join(parts)}." if parts else ""

@@ -1,0 +1,116 @@
+"""The plan on the page: what the scaling model says of the campaign, and how right it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scalewatt.report.grids import Column, Grid, grid, said, stored
+from scalewatt.report.numbers import MISSING, number
+from scalewatt.report.source import Results
+from scalewatt.results.text_tables import UNEQUAL_SCOPES
+
+Row = dict[str, Any]
+_SUM_LEVELS = ("device", "campaign")
+_QUANTITIES = {
+    "runtime_h": "run time (h)",
+    "energy_kwh": "energy (kWh)",
+    "energy_at_time_kwh": "energy at the measured time (kWh)",
+}
+
+
+def points_grid(results: Results, hours: str) -> Grid:
+    """One run of each point of each series, and what it brings beside the next smaller n."""
+    rows = [row for row in results.rows("plan") if row["level"] == "point"]
+    columns = (
+        stored("series", "series"),
+        stored("device", "device"),
+        stored("gpus", "n"),
+        stored("local_batch_size", "LBS"),
+        stored("runs", "runs"),
+        _interval("runtime_h", "run time", "h"),
+        _interval("gpu_hours", hours, "h"),
+        _interval("energy_kwh", "energy", "kWh"),
+        stored("segments", "jobs", optional=True),
+        _interval("speedup", "times as fast"),
+        _interval("extra_gpu_hours", f"more {hours}", "h"),
+        _interval("extra_energy_kwh", "more energy", "kWh"),
+        stored("extra_kwh_per_hour_saved", "kWh for each hour saved"),
+        said("remarks", _remarks),
+    )
+    return grid("plan", "Plan of one run of each point", rows, columns, results.tables["plan"])
+
+
+def sums_grid(results: Results, hours: str) -> Grid:
+    """The runs of each device, and of the campaign."""
+    rows = [row for row in results.rows("plan") if row["level"] in _SUM_LEVELS]
+    currency = results.metadata("plan").get("currency", "")
+    columns = (
+        said("device", lambda row: str(row["device"] or "all")),
+        stored("runs", "runs"),
+        stored("unknown_runs", "runs not predicted"),
+        _interval("gpu_hours", hours, "h"),
+        _interval("energy_kwh", "energy", "kWh"),
+        _interval("gpu_energy_kwh", "GPU energy", "kWh", optional=True),
+        _interval("cpu_energy_kwh", "CPU energy", "kWh", optional=True),
+        _interval("ram_energy_kwh", "memory energy", "kWh", optional=True),
+        _interval("facility_energy_kwh", "energy with PUE", "kWh", optional=True),
+        _interval("carbon_kg", "CO₂e", "kg", optional=True),
+        _interval("cost", f"cost ({currency})" if currency else "cost", optional=True),
+        stored("segments", "jobs", optional=True),
+        said("remarks", _remarks),
+    )
+    return grid("plan-sums", "Plan in sum", rows, columns)
+
+
+def prediction_grid(results: Results, _hours: str) -> Grid:
+    """What was predicted and what was measured."""
+    columns = (
+        stored("configuration", "configuration"),
+        said("quantity", lambda row: _QUANTITIES[row["quantity"]]),
+        stored("n_repeats", "runs"),
+        _interval("predicted", "predicted (90 %)"),
+        _interval("measured", "measured (95 %)"),
+        said("error of the prediction", _error, "error"),
+        stored("in_interval", "in the 90 % interval"),
+        said("remarks", _prediction_remarks),
+    )
+    rows = results.rows("prediction")
+    table = results.tables["prediction"]
+    return grid("prediction-table", "Predicted and measured", rows, columns, table)
+
+
+def plan_notes(results: Results) -> str:
+    """What the plan rests on, in sentences."""
+    return " ".join(results.metadata("plan").get("notes") or [])
+
+
+def sums_notes(results: Results) -> str:
+    """That devices' totals of unequal scope do not compare, where they are unequal."""
+    scopes = {
+        row["energy_scope"] for row in results.rows("plan") if row["level"] == _SUM_LEVELS[0]
+    } - {None}
+    return UNEQUAL_SCOPES if len(scopes) > 1 else ""
+
+
+def prediction_notes(results: Results) -> str:
+    """Which model predicted."""
+    said_ = results.metadata("prediction")
+    sources = ", ".join(said_.get("sources") or [])
+    return f"Predicted by {said_.get('scaling_model')}, calibrated on {sources}."
+
+
+def _interval(name: str, heading: str, unit: str = "", optional: bool = False) -> Column:
+    return Column(name, heading, unit, interval=name, optional=optional)
+
+
+def _remarks(row: Row) -> str:
+    return "; ".join(filter(None, (row["warnings"], row["reason"]))) or MISSING
+
+
+def _prediction_remarks(row: Row) -> str:
+    known = "the model was calibrated on it" if row["calibrated_on"] else None
+    return "; ".join(filter(None, (known, row["warnings"], row["reason"]))) or MISSING
+
+
+def _error(row: Row) -> str:
+    return MISSING if row["error"] is None else f"{number(100 * row['error'], 2)} %"
