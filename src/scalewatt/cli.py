@@ -271,6 +271,13 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _pilot(arguments: argparse.Namespace) -> int:
+    from scalewatt.scaling.pilot import write_pilot
+
+    print(write_pilot(arguments.campaign, arguments.out))
+    return 0
+
+
 def _prediction(arguments: argparse.Namespace) -> int:
     from scalewatt.scaling.command import write_prediction
 
@@ -305,6 +312,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "claims": _claims,
     "calibrate": _calibrate,
     "plan": _plan,
+    "pilot": _pilot,
     "prediction": _prediction,
     "report": _report,
 }

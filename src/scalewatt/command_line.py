@@ -219,6 +219,15 @@ def command_line() -> argparse.ArgumentParser:
     plan.add_argument("--json", action="store_true", help="one JSON object, with every run")
     plan.add_argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md")
 
+    pilot = commands.add_parser(
+        "pilot",
+        help="write the campaign of short runs that calibrate the scaling model for another",
+    )
+    pilot.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign file")
+    pilot.add_argument(
+        "--out", type=Path, metavar="FILE", help="default: <campaign>-pilot.yaml beside it"
+    )
+
     prediction = commands.add_parser(
         "prediction", help="build the table of what was predicted and measured"
     )
