@@ -1,6 +1,7 @@
 # make demo   set up, then the whole study in small, on this machine
 # make test   set up, then the tests          make lint   style and types
 # make test-cluster   the long ones, and those on a Slurm of their own: its Debian packages (.ci/run), root
+# make paper-simulated   the paper's campaign, played with the scaling model: to all figures, in minutes
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
 PYTHON ?= python3.11
@@ -9,7 +10,7 @@ READY := .venv/.ready
 DEMO := results/demo
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup demo test test-cluster lint clean lock
+.PHONY: setup demo paper-simulated test test-cluster lint clean lock
 
 setup: $(READY)
 
@@ -41,6 +42,11 @@ demo: $(READY)
 	echo "         $(DEMO)/snakemake-report.html (Snakemake's own)" && \
 	echo "Figures:" && ls $(DEMO)/figures/*.png | sed 's/^/         /' && \
 	echo "Tables:  $(DEMO)/tables/"
+
+# The paper's whole campaign from the scaling model: no training, no data, minutes.
+paper-simulated: $(READY)
+	@snakemake --profile profiles/simulate all
+	@echo "Report:  results/paper-simulated/report.html (all of it is simulated)"
 
 $(DEMO)/snakemake-report.html: $(DEMO)/report.html
 	@snakemake --profile profiles/local --report $@.tmp.html all >$@.log 2>&1 || { cat $@.log; exit 1; }

@@ -1,6 +1,7 @@
 # scalewatt: the energy that data-parallel training costs, from campaign to figures.
 #   snakemake --profile profiles/local all       the demo, on this machine
 #   snakemake --profile profiles/horeka all      the paper's campaign, on HoreKa
+#   snakemake --profile profiles/simulate all    the paper's campaign, simulated, on any machine
 #   snakemake --profile profiles/local figure2   one figure, from what it needs
 from snakemake.utils import min_version
 
@@ -21,7 +22,15 @@ include: "workflow/rules/figures.smk"
 
 if not RESULTS_ONLY or workflow.remote_exec:
 
-    include: "workflow/rules/train.smk"
+    include: "workflow/rules/specs.smk"
+
+    if CLUSTER.simulates:
+
+        include: "workflow/rules/simulate.smk"
+
+    else:
+
+        include: "workflow/rules/train.smk"
 
 
 rule all:

@@ -29,7 +29,7 @@ def say_what_is_out_of_step():
                 print(f"scalewatt: {text}", file=sys.stderr, flush=True)
 
 
-if not (workflow.remote_exec or RESULTS_ONLY):
+if not (workflow.remote_exec or RESULTS_ONLY or CLUSTER.simulates):
     say_what_is_out_of_step()
 
 

@@ -9,7 +9,7 @@ PROBE = f"{RESULTS}/idle/{{device}}/{{repeat}}"
 
 def probes():
     """{device: [repeat]} of all probes; with results_only, of the finished ones."""
-    if CAMPAIGN.idle_probe is None:
+    if CAMPAIGN.idle_probe is None or CLUSTER.simulates:
         return {}
     repeats = range(1, CAMPAIGN.idle_probe.repeats + 1)
     found = {

@@ -53,20 +53,6 @@ onstart:
         checked(check_packed_images)
 
 
-rule spec:
-    output:
-        f"{RUN}/spec.json",
-    priority: 100
-    retries: 0
-    localrule: True
-    params:
-        text=lambda wildcards: spec_text(spec_of(wildcards)),
-    message:
-        "spec of {wildcards.configuration} repeat {wildcards.repeat}"
-    shell:
-        "printf '%s\\n' {params.text:q} > {output:q}"
-
-
 def initial_weights(wildcards):
     """The weights that a run starts from.
 
