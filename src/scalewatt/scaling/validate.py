@@ -15,6 +15,7 @@ from scalewatt.scaling.terms import Array
 
 POINT, SERIES, UPPER, LARGEST = "point", "series", "upper half of n", "largest n"
 """What is left out: each point; each series of one LBS or GBS; all n above the middle; the largest n."""
+SCHEMES = (POINT, SERIES, UPPER, LARGEST)
 TIME, ENERGY, ENERGY_AT_TIME = "time", "energy", "energy at known time"
 PER_GPUH, PER_SAMPLE = "constant per GPUh", "constant per sample"
 SERIES_POINTS = 3
@@ -42,14 +43,14 @@ class HeldOut:
         return self.predicted.median / self.value - 1
 
 
-def validate(points: Sequence[Point]) -> list[HeldOut]:
+def validate(points: Sequence[Point], schemes: Sequence[str] = SCHEMES) -> list[HeldOut]:
     """Leave out, calibrate on the rest with terms chosen anew, and predict what was left out."""
     found = []
     for scheme, group, left_out in _folds(points):
         rest = [point for point in points if point not in left_out]
-        if len(rest) >= MIN_POINTS - (scheme == POINT):
+        if scheme in schemes and len(rest) >= MIN_POINTS - (scheme == POINT):
             model = calibrate_kind(points[0].kind, rest)
-            found += [one for point in left_out for one in _held_out(scheme, group, model, point)]
+            found += [one for point in left_out for one in held_out(scheme, group, model, point)]
     return found
 
 
@@ -74,7 +75,9 @@ def _series(points: Sequence[Point]) -> dict[str, list[Point]]:
     return {name: own for name, own in found.items() if SERIES_POINTS <= len(own) < len(points)}
 
 
-def _held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterator[HeldOut]:
+def held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterator[HeldOut]:
+    """What a model says of a point that it was not calibrated on, by quantity."""
+
     def held(quantity: str, value: float, draws: Array, rules: dict[str, float]) -> HeldOut:
         found = estimate(draws)
         return HeldOut(

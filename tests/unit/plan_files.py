@@ -1,0 +1,67 @@
+"""The paper's plan by the model that ships, and campaigns of which it knows less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from campaign_files import ROOT
+from request_files import horeka, paper
+
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.expand import expand
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.scaling.forecast import Forecaster
+from scalewatt.scaling.model_file import read_model
+from scalewatt.scaling.plan_table import Plan, make_plan
+
+MODEL = ROOT / "reference" / "scaling_model.json"
+FACILITY = {
+    "pue": {"value": 1.5, "source": "a test"},
+    "carbon_intensity": {"value": 400, "source": "a test"},
+    "price": {"value": 0.2, "source": "a test", "currency": "EUR"},
+}
+
+
+@cache
+def forecaster() -> Forecaster:
+    return Forecaster(read_model(MODEL))
+
+
+@cache
+def paper_plan() -> Plan:
+    return make_plan(paper(), horeka(), forecaster())
+
+
+def facility_cluster() -> Cluster:
+    return replace(horeka(), **FACILITY)
+
+
+def small(series: dict[str, dict[str, Any]], **more: Any) -> Campaign:
+    """A campaign of ResNet50 on the paper's data."""
+    content = {
+        "name": "small",
+        "protocol": "paper",
+        "datasets": {
+            "imagenet": {
+                "format": "imagenet",
+                "source": "data_root",
+                "train_samples": 1281167,
+                "validation_samples": 50000,
+                "classes": 1000,
+            }
+        },
+        "models": {"resnet50": {"dataset": "imagenet", "epochs": 100}},
+        "series": {
+            name: {"model": "resnet50", "device": "a100", **entry} for name, entry in series.items()
+        },
+        "figures": {"breakdown": {"series": list(series)}},
+        **more,
+    }
+    return expand(content, Path("small.yaml"), known_devices(horeka()))
+
+
+KNOWN = {"gpus": [4, 16, 64], "local_batch_size": 64, "repeats": 3}
+UNKNOWN = {"gpus": [4], "local_batch_size": 64, "settings": {"precision": "bf16"}, "repeats": 2}

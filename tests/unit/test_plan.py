@@ -1,0 +1,452 @@
+"""A campaign's plan: real numbers of the published model, sums, marginals, and what is not known."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from campaign_files import DEMO, LOCAL, PAPER, ROOT
+from plan_files import (
+    FACILITY,
+    KNOWN,
+    MODEL,
+    UNKNOWN,
+    facility_cluster,
+    forecaster,
+    paper_plan,
+    small,
+)
+from request_files import horeka, paper
+
+from scalewatt.campaign.expand import expand
+from scalewatt.campaign.spec import run_spec
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.jobs.request import segments, wall_time_min
+from scalewatt.results.derived import Facility
+from scalewatt.results.published import published_configurations
+from scalewatt.scaling.assumed import SENTENCE
+from scalewatt.scaling.calibrate import KindModel
+from scalewatt.scaling.kind import kind_of_spec
+from scalewatt.scaling.load import load_of_spec
+from scalewatt.scaling.plan import PlannedRun, Planner, Used, added
+from scalewatt.scaling.plan_table import PLAN, Plan, make_plan
+from scalewatt.scaling.plan_text import plan_markdown, plan_text
+from scalewatt.scaling.predict import FAR, estimate, warnings_of
+
+HOREKA = str(ROOT / "profiles" / "horeka")
+
+
+def whole(plan: Plan) -> dict[str, Any]:
+    (row,) = plan.of_level("campaign")
+    return row
+
+
+def points(plan: Plan, series: str) -> dict[int, dict[str, Any]]:
+    return {row["gpus"]: row for row in plan.of_level("point") if row["series"] == series}
+
+
+def planned_runs() -> list[PlannedRun]:
+    return Planner(paper(), horeka(), forecaster(), Facility()).runs()
+
+
+# --- the paper's campaign ------------------------------------------------------------------------
+
+
+def test_every_run_of_the_paper_is_planned() -> None:
+    rows = paper_plan().of_level("run")
+    assert len(rows) == 175
+    assert {(row["configuration"], row["repeat"]) for row in rows} == {
+        (run.configuration.id, run.repeat) for run in paper().runs()
+    }
+    for row in rows:
+        assert row["basis"] == "predicted"
+        assert 0 < row["runtime_h_low"] < row["runtime_h"] < row["runtime_h_high"]
+        assert 0 < row["energy_kwh_low"] < row["energy_kwh"] < row["energy_kwh_high"]
+        assert row["gpu_hours"] == pytest.approx(row["gpus"] * row["runtime_h"])
+
+
+def test_published_runs_are_planned_as_they_were() -> None:
+    rows = {row["configuration"]: row for row in paper_plan().of_level("point")}
+    judged = [one for one in published_configurations() if one["configuration"] in rows]
+    assert len(judged) >= 25
+    held = []
+    for one in judged:
+        row = rows[one["configuration"]]
+        for name in ("runtime_h", "energy_kwh"):
+            if one[f"{name}_mean"] is not None:
+                assert row[name] == pytest.approx(one[f"{name}_mean"], rel=0.13), one
+                held.append(row[f"{name}_low"] <= one[f"{name}_mean"] <= row[f"{name}_high"])
+    assert np.mean(held) >= 0.85
+
+
+def test_the_papers_campaign_takes_about_seven_megawatt_hours() -> None:
+    row = whole(paper_plan())
+    assert row["runs"] == 175 and row["unknown_runs"] == row["finished_runs"] == 0
+    assert 6000 < row["energy_kwh_low"] < row["energy_kwh"] < row["energy_kwh_high"] < 8000
+    assert row["gpu_hours"] == pytest.approx(29_000, rel=0.05)
+
+
+def test_totals_of_devices_of_unequal_scope_say_so_where_they_are_added() -> None:
+    devices = {row["device"]: row for row in paper_plan().of_level("device")}
+    assert devices["a100"]["energy_scope"] == "gpu+cpu+ram"
+    assert devices["h100"]["energy_scope"] == "gpu+cpu"
+    row = whole(paper_plan())
+    assert row["energy_scope"] is None
+    assert "over unequal scopes of energy: gpu+cpu, gpu+cpu+ram" in row["warnings"]
+    assert row["runs"] == sum(one["runs"] for one in devices.values())
+
+
+def test_by_device_kind_nothing_is_said_where_the_model_knows_only_totals() -> None:
+    for row in paper_plan().rows:
+        assert row["gpu_energy_kwh"] is row["cpu_energy_kwh"] is row["ram_energy_kwh"] is None
+
+
+def test_fine_tuning_is_assumed_and_says_so_wherever_it_is_shown() -> None:
+    plan = paper_plan()
+    rows = [r for r in plan.rows if r["phase"] == "finetune"]
+    assert len(rows) == 5 + 5
+    for row in rows:
+        assert SENTENCE in row["warnings"]
+        for name in ("runtime_h", "energy_kwh"):
+            assert row[f"{name}_low"] <= 0.72 * row[name]
+            assert row[f"{name}_high"] >= 1.28 * row[name]
+    assert SENTENCE in whole(plan)["warnings"]
+    for text in (plan_text(plan), plan_markdown(plan)):
+        assert SENTENCE in " ".join(text.split())
+
+
+def test_of_fine_tuning_a_step_costs_twice_that_of_pre_training() -> None:
+    tuned = forecaster().of_kind(
+        run_spec(paper(), "fourcastnet.finetune-a100-n016-lbs0001-full", 1)
+    )
+    spec = run_spec(paper(), "fourcastnet.pretrain-a100-n016-lbs0001-full", 1)
+    before = forecaster().of_kind(spec)
+    column = before.time_terms.names.index("update")
+    ratio = np.median(tuned.time.terms[:, column]) / np.median(before.time.terms[:, column])
+    assert ratio == pytest.approx(2, rel=0.2)
+    assert tuned.time.terms.shape == before.time.terms.shape
+
+
+# --- sums ----------------------------------------------------------------------------------------
+
+
+def test_the_interval_of_a_sum_is_that_of_joint_draws() -> None:
+    rows = [r for r in paper_plan().of_level("run") if r["model"] == "resnet50"]
+    runs = [run for run in planned_runs() if run.configuration.model == "resnet50"]
+    total = added(runs)
+    assert total is not None
+    found = estimate(total.energy_kwh)
+    assert found.median == pytest.approx(sum(row["energy_kwh"] for row in rows), rel=0.005)
+    halves = [(row["energy_kwh_high"] - row["energy_kwh_low"]) / 2 for row in rows]
+    half = (found.high - found.low) / 2
+    # Deviations of single runs cancel out, what terms cost does not.
+    assert math.hypot(*halves) < half < 0.6 * sum(halves)
+
+
+def test_repeats_share_what_terms_cost_and_deviate_each_for_itself() -> None:
+    id_ = "resnet50-a100-n064-lbs0128-full"
+    own = [run.amounts for run in planned_runs() if run.configuration.id == id_]
+    one, other = own[0].energy_kwh, own[1].energy_kwh
+    correlation = np.corrcoef(one, other)[0, 1]
+    assert 0.1 < correlation < 0.9
+    assert not np.array_equal(one, other)
+
+
+def test_a_finished_run_counts_with_what_it_used() -> None:
+    campaign = small({"known": KNOWN})
+    ids = list(campaign.configurations)
+    kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
+    used = {(ids[0], 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram")}
+    plan = make_plan(campaign, horeka(), forecaster(), used)
+    finished = next(r for r in plan.of_level("run") if r["basis"] == "finished")
+    assert (finished["configuration"], finished["repeat"]) == (ids[0], 1)
+    assert finished["energy_kwh"] == finished["energy_kwh_low"] == finished["energy_kwh_high"] == 30
+    assert finished["runtime_h"] == 25 and finished["gpu_energy_kwh"] == 20
+    before = whole(make_plan(campaign, horeka(), forecaster()))
+    row = whole(plan)
+    assert row["finished_runs"] == 1 and row["basis"] == "mixed"
+    usual = next(r for r in plan.of_level("run") if r["repeat"] == 2)["energy_kwh"]
+    assert row["energy_kwh"] - before["energy_kwh"] == pytest.approx(30 - usual, abs=1.0)
+    assert row["gpu_energy_kwh"] is None, "of the others it is not known"
+
+
+def test_a_campaign_that_has_finished_has_no_interval() -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4]}})
+    (id_,) = campaign.configurations
+    kinds = {"gpu": 20.0, "cpu": 8.0, "ram": None}
+    used = {(id_, n): Used(25.0 + n, 30.0, kinds, "gpu+cpu") for n in (1, 2, 3)}
+    row = whole(make_plan(campaign, horeka(), forecaster(), used))
+    assert row["energy_kwh"] == row["energy_kwh_low"] == row["energy_kwh_high"] == 90
+    assert row["gpu_hours"] == pytest.approx(4 * 81)
+    assert (row["gpu_energy_kwh"], row["ram_energy_kwh"]) == (60, None)
+    assert (row["basis"], row["energy_scope"]) == ("finished", "gpu+cpu")
+
+
+def test_an_energy_that_was_not_found_out_is_predicted_for_the_time_it_took() -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4]}})
+    (id_,) = campaign.configurations
+    none = dict.fromkeys(("gpu", "cpu", "ram"))
+    plans = [
+        make_plan(campaign, horeka(), forecaster(), {(id_, 1): Used(hours, None, none, None)})
+        for hours in (20.0, 40.0)
+    ]
+    short, long = (next(r for r in plan.of_level("run") if r["repeat"] == 1) for plan in plans)
+    assert short["basis"] == long["basis"] == "mixed"
+    assert short["runtime_h_low"] == short["runtime_h_high"] == 20
+    assert short["energy_kwh"] < long["energy_kwh"] < 2 * short["energy_kwh"]
+    assert "its energy is not known; predicted" in short["warnings"]
+
+
+# --- what is not known ---------------------------------------------------------------------------
+
+
+def test_what_the_model_does_not_know_is_null_with_the_reason_and_a_way() -> None:
+    plan = make_plan(small({"known": KNOWN, "unknown": UNKNOWN}), horeka(), forecaster())
+    rows = [r for r in plan.rows if "precisionbf16" in (r["configuration"] or "")]
+    assert len(rows) == 1 + 2
+    campaign = small({"unknown": UNKNOWN})
+    (id_,) = campaign.configurations
+    by_step_time = wall_time_min(run_spec(campaign, id_, 1), horeka().devices["a100"])
+    for row in rows:
+        assert row["energy_kwh"] is row["runtime_h"] is row["gpu_hours"] is row["segments"] is None
+        assert "is not calibrated for resnet50 on a100, precision=bf16" in row["reason"]
+        assert "precision (torch_default, not bf16)" in row["reason"]
+        assert "scalewatt pilot" in row["reason"]
+        assert row["wall_time_min"] == by_step_time
+    row = whole(plan)
+    assert (row["runs"], row["unknown_runs"]) == (11, 2)
+    assert "2 of 11 runs are missing: they cannot be predicted" in row["warnings"]
+    assert row["energy_kwh"] == pytest.approx(
+        whole(make_plan(small({"known": KNOWN}), horeka(), forecaster()))["energy_kwh"], rel=1e-9
+    )
+    assert "2 of 11 runs are missing" in " ".join(plan_text(plan).split())
+
+
+def test_a_plan_of_nothing_that_is_known_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        make_plan(small({"unknown": UNKNOWN}), horeka(), forecaster())
+    assert "small.yaml: no run can be predicted: " in str(caught.value)
+    assert "to make it possible run what `scalewatt pilot CAMPAIGN` writes" in str(caught.value)
+
+
+def test_a_profile_without_a_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--profile", str(LOCAL.parent), "--campaign", str(DEMO)]) == 1
+    said = capsys.readouterr().err
+    assert "has no key 'scaling_model', so nothing can be predicted" in said
+    assert "scalewatt pilot" in said and said.count("\n") == 1
+
+
+def test_a_campaign_of_which_the_model_knows_nothing_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["--profile", str(LOCAL.parent), "--campaign", str(DEMO), "--model", str(MODEL)]
+    assert main(["plan", *given]) == 1
+    said = capsys.readouterr().err
+    assert "no run can be predicted" in said and "is not calibrated for" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is no scaling model"),
+        ("[]", "version is None"),
+        ('{"version": 1, "kinds": [{}], "draws": {}}', "expected what scalewatt calibrate writes"),
+        (None, "is no scaling model"),
+    ],
+)
+def test_a_file_that_is_no_model_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, words: str
+) -> None:
+    path = tmp_path / "model.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["plan", "--profile", HOREKA, "--campaign", str(PAPER), "--model", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert str(path) in said and words in said
+
+
+def test_a_prediction_beyond_four_times_the_calibrated_n_warns() -> None:
+    spec = run_spec(paper(), "resnet50-a100-n256-lbs0032-full", 1)
+    model: KindModel = forecaster().model.of(kind_of_spec(spec))
+    load = load_of_spec(spec)
+    assert model.largest_gpus == 256
+    assert warnings_of(model, replace(load, gpus=FAR * 256)) == []
+    (said,) = warnings_of(model, replace(load, gpus=FAR * 256 + 1))
+    assert "more than 4 times the largest calibrated (256): extrapolated" in said
+
+
+def test_the_warning_is_in_the_plan(tmp_path: Path) -> None:
+    device = replace(horeka().devices["h100"], max_gpus=1024)
+    cluster = replace(horeka(), devices={**horeka().devices, "h100": device})
+    far = {"model": "fourcastnet", "phase": "pretrain", "device": "h100", "gpus": [256]}
+    content = {
+        **yaml.safe_load(PAPER.read_text()),
+        "series": {"far": {**far, "local_batch_size": 1}},
+        "figures": {"breakdown": {"series": ["far"]}},
+    }
+    plan = make_plan(expand(content, tmp_path / "far.yaml", cluster.devices), cluster, forecaster())
+    for row in plan.rows:
+        assert "n = 256 is more than 4 times the largest calibrated (32)" in row["warnings"]
+
+
+# --- cost ----------------------------------------------------------------------------------------
+
+
+def test_carbon_and_cost_follow_from_the_cluster_file() -> None:
+    plan = make_plan(small({"known": KNOWN}), facility_cluster(), forecaster())
+    for row in plan.rows:
+        for end in ("", "_low", "_high"):
+            kwh = row[f"energy_kwh{end}"]
+            assert row[f"facility_energy_kwh{end}"] == pytest.approx(1.5 * kwh)
+            assert row[f"carbon_kg{end}"] == pytest.approx(1.5 * kwh * 0.4)
+            assert row[f"cost{end}"] == pytest.approx(1.5 * kwh * 0.2)
+    text = plan_text(plan)
+    assert "EUR" in text and "PUE 1.5: a test" in text and "Carbon 400 g/kWh: a test" in text
+
+
+@pytest.mark.parametrize("missing", list(FACILITY))
+def test_without_a_factor_what_needs_it_is_null(missing: str) -> None:
+    cluster = replace(facility_cluster(), **{missing: None})
+    row = whole(make_plan(small({"known": KNOWN}), cluster, forecaster()))
+    null = {
+        "pue": ("facility_energy_kwh", "carbon_kg", "cost"),
+        "carbon_intensity": ("carbon_kg",),
+        "price": ("cost",),
+    }[missing]
+    for name in ("facility_energy_kwh", "carbon_kg", "cost"):
+        assert (row[name] is None) == (name in null)
+
+
+def test_the_energy_budget_is_named_beside_the_plan() -> None:
+    for budget, word in ((50, "above"), (5000, "within")):
+        campaign = replace(small({"known": KNOWN}), energy_budget_kwh=float(budget))
+        text = " ".join(plan_text(make_plan(campaign, horeka(), forecaster())).split())
+        assert f"kWh are {word} the campaign's energy_budget_kwh of {budget}." in text
+
+
+# --- jobs ----------------------------------------------------------------------------------------
+
+
+def test_runs_longer_than_the_limit_have_several_segments() -> None:
+    plan = points(paper_plan(), "resnet50-full-lbs256")
+    assert plan[1]["runtime_h"] > 48
+    assert [plan[n]["segments"] for n in (1, 2, 256)] == [2, 1, 1]
+    slow = points(paper_plan(), "fourcastnet-pretrain-lbs1")[4]
+    usable_h = 48 - 25 / 60
+    assert slow["segments"] == math.ceil(slow["runtime_h"] / usable_h) == 4
+    for row in paper_plan().of_level("run"):
+        one = horeka().devices[row["device"]]
+        assert row["segments_low"] <= row["segments"] <= row["segments_high"]
+        assert row["segments_high"] == segments(row["runtime_h_high"] * 3600, one, 600)
+
+
+def test_without_a_limit_there_are_no_segments() -> None:
+    devices = {name: replace(one, time_limit_min=None) for name, one in horeka().devices.items()}
+    row = whole(
+        make_plan(small({"known": KNOWN}), replace(horeka(), devices=devices), forecaster())
+    )
+    assert row["segments"] is None and row["energy_kwh"] is not None
+
+
+def test_a_point_says_the_wall_time_that_its_first_job_asks_for() -> None:
+    for row in paper_plan().of_level("point"):
+        spec = run_spec(paper(), row["configuration"], 1)
+        upper_s = forecaster().upper_runtime_s(spec)
+        assert upper_s == pytest.approx(row["runtime_h_high"] * 3600, rel=0.03)
+        one = horeka().devices[row["device"]]
+        assert row["wall_time_min"] == wall_time_min(spec, one, 0, 600, upper_s) <= 2880
+        if row["segments_high"] == 1:
+            assert row["wall_time_min"] >= 60 * row["runtime_h_high"] * 0.97
+
+
+# --- marginals -----------------------------------------------------------------------------------
+
+
+def test_a_point_says_what_the_step_from_the_smaller_n_buys_and_costs() -> None:
+    campaign = small({"known": KNOWN})
+    found = points(make_plan(campaign, horeka(), forecaster()), "known")
+    assert [found[n]["smaller_gpus"] for n in (4, 16, 64)] == [None, 4, 16]
+    assert found[4]["speedup"] is found[4]["extra_energy_kwh"] is None
+    for smaller, n in ((4, 16), (16, 64)):
+        one, other = found[smaller], found[n]
+        assert other["speedup"] == pytest.approx(one["runtime_h"] / other["runtime_h"], rel=0.01)
+        hours = other["gpu_hours"] - one["gpu_hours"]
+        assert other["extra_gpu_hours"] == pytest.approx(hours, abs=0.02 * other["gpu_hours"])
+        kwh = other["energy_kwh"] - one["energy_kwh"]
+        assert other["extra_energy_kwh"] == pytest.approx(kwh, abs=0.01 * other["energy_kwh"])
+        saved = one["runtime_h"] - other["runtime_h"]
+        expected = other["extra_energy_kwh"] / saved
+        assert other["extra_kwh_per_hour_saved"] == pytest.approx(expected, rel=0.02)
+    assert found[64]["extra_kwh_per_hour_saved"] > found[16]["extra_kwh_per_hour_saved"]
+
+
+def test_the_step_from_128_to_256_costs_more_the_faster_it_already_is() -> None:
+    found = points(paper_plan(), "fourcastnet-pretrain-lbs1")
+    per_hour = [found[n]["extra_kwh_per_hour_saved"] for n in (8, 16, 32, 64, 128, 256)]
+    assert per_hour == sorted(per_hour)
+    speedups = [found[n]["speedup"] for n in (8, 16, 32, 64, 128, 256)]
+    assert speedups == sorted(speedups, reverse=True)
+    assert 1 < speedups[-1] < speedups[0] < 2
+
+
+def test_trainings_of_different_datasets_are_not_set_beside_each_other() -> None:
+    for row in points(paper_plan(), "resnet50-scaled-lbs256").values():
+        assert row["energy_kwh"] is not None
+        assert row["speedup"] is row["extra_energy_kwh"] is row["smaller_gpus"] is None
+
+
+# --- files and words -----------------------------------------------------------------------------
+
+
+def test_the_terminal_table_fits_a_hundred_columns() -> None:
+    plan = make_plan(paper(), horeka(), forecaster(), deadline_h=24.0, energy_kwh=200.0)
+    text = plan_text(plan)
+    assert max(map(len, text.splitlines())) <= 100
+    for series in paper().series:
+        assert series in text
+
+
+def test_the_command_writes_the_table_as_parquet_csv_and_markdown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stem = tmp_path / "tables" / "plan"
+    code = main(["plan", "--profile", HOREKA, "--campaign", str(PAPER), "--out", str(stem)])
+    assert code == 0
+    assert "a100 (168 runs)" in capsys.readouterr().out
+    table = pq.read_table(stem.with_suffix(".parquet"))
+    assert table.schema.equals(PLAN)
+    assert len(table) == 60 + 175 + 2 + 1
+    assert stem.with_suffix(".csv").read_text().count("\n") == 1 + len(table)
+    markdown = stem.with_suffix(".md").read_text()
+    assert markdown.startswith("# Plan of paper\n")
+    assert "| resnet50-full-lbs256 | 256 | 256 |" in markdown
+    assert {line.count("|") for line in markdown.splitlines() if line.startswith("| resnet")} == {
+        12
+    }
+
+
+def test_json_has_points_runs_sums_and_what_it_rests_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["--profile", HOREKA, "--campaign", str(PAPER), "--deadline-h", "24", "--json"]
+    assert main(["plan", *given]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (len(said["points"]), len(said["runs"]), len(said["sums"])) == (60, 175, 3)
+    assert said["sources"] == ["reference"]
+    assert len(said["recommended"]) == 13
+    assert all(row["reason"] is None for row in said["runs"])
+
+
+def test_the_same_plan_has_the_same_numbers() -> None:
+    campaign = small({"known": KNOWN})
+    one, other = (make_plan(campaign, horeka(), forecaster()).rows for _ in range(2))
+    assert one == other

@@ -1,0 +1,87 @@
+"""How many GPUs to take for a deadline, or for an energy."""
+
+from __future__ import annotations
+
+import pytest
+from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small
+from request_files import horeka, paper
+
+from scalewatt.errors import InputError
+from scalewatt.results.derived import Facility
+from scalewatt.scaling.plan import Planner
+from scalewatt.scaling.plan_table import make_plan
+from scalewatt.scaling.plan_text import recommended_sentences
+from scalewatt.scaling.recommend import Recommendation, recommendations
+
+
+def recommended(
+    series: str = "fourcastnet-pretrain-lbs1",
+    deadline_h: float | None = None,
+    energy_kwh: float | None = None,
+) -> Recommendation:
+    planner = Planner(paper(), horeka(), forecaster(), Facility())
+    found = recommendations(planner, deadline_h, energy_kwh)
+    return next(one for one in found if one.series == series)
+
+
+def point(gpus: int) -> dict[str, float]:
+    rows = paper_plan().of_level("point")
+    return next(r for r in rows if r["series"] == "fourcastnet-pretrain-lbs1" and r["gpus"] == gpus)
+
+
+def test_the_cheapest_n_that_meets_a_deadline_is_recommended() -> None:
+    one = recommended(deadline_h=24)
+    assert (one.sure, one.likely) == (64, 64)
+    assert point(64)["runtime_h_high"] < 24 < point(32)["runtime_h"]
+    assert point(64)["energy_kwh"] < point(128)["energy_kwh"] < point(256)["energy_kwh"]
+
+
+def test_where_the_median_meets_it_barely_being_sure_takes_more() -> None:
+    one = recommended(deadline_h=point(32)["runtime_h"] * 1.01)
+    assert (one.sure, one.likely) == (64, 32)
+
+
+def test_the_fastest_n_within_an_energy_is_recommended() -> None:
+    one = recommended(energy_kwh=point(64)["energy_kwh"] * 1.01)
+    assert (one.sure, one.likely) == (32, 64)
+
+
+def test_cheapest_is_not_always_smallest() -> None:
+    # On one GPU a node's other parts draw power for longer: 39 kWh, against 26 on four.
+    one = recommended("resnet50-full-lbs256", deadline_h=100)
+    assert one.sure == one.likely == 4
+
+
+def test_nothing_is_recommended_where_no_point_keeps_the_limit() -> None:
+    one = recommended(deadline_h=1)
+    assert (one.sure, one.likely) == (None, None)
+    assert one.reason == "none of its points is as fast"
+    assert recommended(energy_kwh=1).reason == "none of its points takes as little"
+
+
+def test_of_a_dataset_that_grows_no_n_is_recommended() -> None:
+    one = recommended("resnet50-scaled-lbs256", deadline_h=100)
+    assert one.likely is None and "its dataset grows with n" in str(one.reason)
+
+
+def test_of_an_unknown_series_no_n_is_recommended() -> None:
+    plan = make_plan(
+        small({"known": KNOWN, "unknown": UNKNOWN}), horeka(), forecaster(), deadline_h=50.0
+    )
+    reasons = {one.series: one.reason for one in plan.recommended}
+    assert reasons == {"known": None, "unknown": "none of its points can be predicted"}
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_limit_that_is_no_positive_number_is_refused(value: float) -> None:
+    with pytest.raises(InputError, match=r"--deadline-h: .*; expected a number above 0"):
+        recommended(deadline_h=value)
+    with pytest.raises(InputError, match="--energy-kwh"):
+        recommended(energy_kwh=value)
+
+
+def test_a_recommendation_is_a_sentence() -> None:
+    plan = make_plan(small({"known": KNOWN}), horeka(), forecaster(), deadline_h=8.0)
+    assert recommended_sentences(plan) == [
+        "known: within 8 h, the cheapest n: 16 with 95 % probability, 16 by the median."
+    ]
