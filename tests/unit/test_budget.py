@@ -11,10 +11,13 @@ import yaml
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.spec import run_spec, spec_text
 from scalewatt.cli import main
+from scalewatt.errors import InputError
 from scalewatt.jobs.attempts import attempt_path
 from scalewatt.jobs.notes import run_key
+from scalewatt.jobs.position import note_position
 from scalewatt.jobs.submissions import Submissions
 from scalewatt.results import spent
+from scalewatt.results.budget import budgeted_submissions, check_budget
 from scalewatt.results.spent import Spent
 
 TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
@@ -80,3 +83,44 @@ def test_what_a_job_has_spent_is_counted_as_soon_as_it_has_ended(tmp_path: Path)
     assert submissions.over_budget() is None
     submissions.count_anew()
     assert "2.5 of 2 kWh" in submissions.over_budget()
+
+
+# --- by the scaling model ------------------------------------------------------------------------
+
+
+def test_a_training_that_would_exceed_the_budget_is_refused(
+    tmp_path: Path, campaign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spent, "spent_kwh", lambda *_: Spent(1.5, 1.0, {"measured": 1.5}, ()))
+    loaded = load_campaign(campaign, None)
+    spec = run_spec(loaded, next(iter(loaded.configurations)), 1)
+    place = loaded, {}, tmp_path / "results", tmp_path / "work", spec
+    check_budget(*place)
+    check_budget(*place, lambda _: 0.5)
+    with pytest.raises(InputError) as caught:
+        check_budget(*place, lambda _: 0.6)
+    said = str(caught.value)
+    assert said.startswith(f"{spec['configuration']} repeat 1: it would exceed")
+    assert "1.5 kWh are spent" in said and "this one 0.6: 2.1 of 2 kWh" in said
+
+
+def test_of_a_run_that_is_half_done_half_is_still_to_come(tmp_path: Path, campaign: Path) -> None:
+    loaded = load_campaign(campaign, None)
+    spec = run_spec(loaded, next(iter(loaded.configurations)), 1)
+    work = tmp_path / "work"
+    given = loaded, {}, tmp_path / "results", work, 0
+    submissions = budgeted_submissions(*given, lambda _: 10.0)
+    assert submissions.still_kwh(spec) == 10
+    workdir = work / f"{run_key(spec)}-01234567"
+    workdir.mkdir(parents=True)
+    note_position(workdir, updates=spec["updates"] // 2, epoch=1, step=0)
+    done = spec["updates"] // 2 / spec["updates"]
+    assert submissions.still_kwh(spec) == pytest.approx(10 * (1 - done))
+    assert budgeted_submissions(*given).still_kwh(spec) is None
+
+
+def test_the_budget_knows_every_run_of_the_campaign(tmp_path: Path, campaign: Path) -> None:
+    loaded = load_campaign(campaign, None)
+    found = budgeted_submissions(loaded, {}, tmp_path / "results", tmp_path / "work", 0).specs()
+    assert len(found) == len(list(loaded.runs()))
+    assert all(run_key(spec) == key for key, spec in found.items())

@@ -162,3 +162,78 @@ def test_a_trained_run_whose_holder_lives_is_being_published(run: Run) -> None:
     assert run.snakemake.is_being_published(run.spec)
     run.queue()
     assert not run.snakemake.is_being_published(run.spec)
+
+
+# --- the energy budget, by what is predicted -----------------------------------------------------
+
+
+def budgeted(run: Run, budget: float, spent: float, whole: float | None) -> Submissions:
+    """A Snakemake with a budget in kWh, where each run is predicted to still use `whole`."""
+    return Submissions(run.work, 3, budget, lambda: spent, lambda _: whole)
+
+
+def other_run(run: Run, repeat: int) -> Path:
+    path = run.spec.parent / f"{repeat}" / "spec.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({**SPEC, "repeat": repeat}))
+    return path
+
+
+def test_a_run_whose_predicted_energy_is_left_may_be_submitted(run: Run) -> None:
+    assert budgeted(run, 100, 40, 60).refusal(run.spec, COMMENT) is None
+
+
+def test_a_run_that_would_exceed_the_budget_is_refused_with_the_numbers(run: Run) -> None:
+    said = str(budgeted(run, 100, 40, 60.5).refusal(run.spec, COMMENT))
+    assert "it would exceed the campaign's energy budget" in said
+    assert "40 kWh are spent, 0 runs under way will use about 0 kWh more and this one 60.5" in said
+    assert "100.5 of 100 kWh (energy_budget_kwh of the campaign file" in said
+
+
+def test_without_a_prediction_only_what_is_spent_counts(run: Run) -> None:
+    assert budgeted(run, 100, 99, None).refusal(run.spec, COMMENT) is None
+    assert "is spent" in str(budgeted(run, 100, 100, None).refusal(run.spec, COMMENT))
+
+
+def test_what_was_submitted_and_still_runs_is_not_left_for_another(run: Run) -> None:
+    snakemake = budgeted(run, 100, 10, 30)
+    for number in (2, 3):
+        path = other_run(run, number)
+        assert snakemake.refusal(path, f"{COMMENT} {number}") is None
+        snakemake.note(path, f"1{number}", None)
+    fourth = other_run(run, 4)
+    said = str(snakemake.refusal(fourth, f"{COMMENT} 4"))
+    assert "10 kWh are spent, 2 runs under way will use about 60 kWh more and this one 30" in said
+    snakemake.end(run.spec.parent / "2" / "spec.json", "12")
+    assert snakemake.refusal(fourth, f"{COMMENT} 4") is None
+
+
+def test_jobs_that_another_snakemake_submitted_count_as_long_as_they_are_in_the_queue(
+    run: Run,
+) -> None:
+    path = other_run(run, 2)
+    Submissions(run.work, 3).note(path, "12", None)
+    spec = {**SPEC, "repeat": 2}
+    snakemake = Submissions(
+        run.work, 3, 100, lambda: 10.0, lambda _: 60.0, lambda: {run_key(spec): spec}
+    )
+    run.queue("12|PENDING|x|(null)")
+    said = str(snakemake.refusal(run.spec, COMMENT))
+    assert "1 run under way will use about 60 kWh more" in said
+    run.queue()
+    snakemake = Submissions(
+        run.work, 3, 100, lambda: 10.0, lambda _: 60.0, lambda: {run_key(spec): spec}
+    )
+    assert snakemake.refusal(run.spec, COMMENT) is None
+
+
+def test_a_runs_next_segment_is_not_counted_as_another_run(run: Run) -> None:
+    snakemake = budgeted(run, 100, 40, 60)
+    snakemake.note(run.spec, "10", None)
+    snakemake.end(run.spec, "10")
+    assert snakemake.refusal(run.spec, COMMENT) is None
+
+
+def test_a_trained_run_is_published_whatever_the_budget(run: Run) -> None:
+    (run.workdir / "result.json").write_text("{}")
+    assert budgeted(run, 100, 200, 60).refusal(run.spec, COMMENT) is None

@@ -11,6 +11,7 @@ import pytest
 from campaign_files import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_files import forecaster
 from request_files import (
     UNLIMITED_MIN,
     bound,
@@ -25,9 +26,11 @@ from scalewatt.campaign.spec import run_spec
 from scalewatt.errors import InputError
 from scalewatt.jobs.position import done_updates, note_position
 from scalewatt.jobs.request import (
+    segments,
     step_time_s,
     wall_time_min,
 )
+from scalewatt.results.published import published_configurations
 
 
 def test_the_wall_time_follows_the_stated_rule() -> None:
@@ -168,3 +171,82 @@ def test_a_limit_as_long_as_the_warning_cannot_make_progress() -> None:
     assert "this run cannot make progress" in message
     assert "10 min (stop_warning_s)" in message
     assert wall_time_min(spec(), device(time_limit_min=1), stop_warning_s=20) == 1
+
+
+# --- by the scaling model ------------------------------------------------------------------------
+
+
+def test_with_a_scaling_model_its_upper_bound_takes_the_place_of_step_time() -> None:
+    one = device(step_time=bound(0.2, 0.025))
+    # 15 + 6000 / 60 + 10 = 125
+    assert wall_time_min(spec(), one, upper_s=6000.0) == 130
+    # 15 + 1000/5000 × 6000 / 60 + 10 = 45
+    assert wall_time_min(spec(), one, done_updates=4000, upper_s=6000.0) == 50
+    assert wall_time_min(spec(), device(), upper_s=6000.0) == 130
+
+
+def test_an_epoch_that_the_model_finds_too_long_cannot_make_progress() -> None:
+    one = device(time_limit_min=60, step_time=bound(0.2, 0.025))
+    message = refusal(lambda: wall_time_min(spec(), one, upper_s=100 * 3600.0))
+    assert "one epoch needs about 85 min" in message
+    assert "50 updates by the scaling model" in message
+
+
+@given(
+    upper_s=st.floats(1.0, 1e7),
+    done=st.integers(0, 5000),
+    limit=st.integers(40, 5000),
+    warning_s=st.integers(1, 900),
+)
+def test_a_run_that_asks_for_less_than_the_limit_is_one_segment(
+    upper_s: float, done: int, limit: int, warning_s: int
+) -> None:
+    one = device(time_limit_min=limit)
+    run = spec()
+    if 15 + upper_s / 100 / 60 + warning_s / 60 > limit:
+        with pytest.raises(InputError, match="cannot make progress"):
+            wall_time_min(run, one, done, warning_s, upper_s)
+        return
+    asked = wall_time_min(run, one, done, warning_s, upper_s)
+    assert asked <= limit
+    if wall_time_min(run, one, 0, warning_s, upper_s) < limit:
+        assert segments(upper_s, one, warning_s) == 1
+    if segments(upper_s, one, warning_s) > 1:
+        assert wall_time_min(run, one, 0, warning_s, upper_s) == limit
+
+
+@given(runtime_s=st.floats(1.0, 1e7), limit=st.integers(30, 5000), warning_s=st.integers(1, 600))
+def test_segments_together_have_room_for_a_run_and_no_segment_is_too_many(
+    runtime_s: float, limit: int, warning_s: int
+) -> None:
+    one = device(time_limit_min=limit)
+    usable_s = 60 * (limit - 15) - warning_s
+    count = segments(runtime_s, one, warning_s)
+    assert count is not None
+    assert count * usable_s >= runtime_s * (1 - 1e-12)
+    assert (count - 1) * usable_s < runtime_s
+
+
+def test_without_a_limit_nobody_knows_how_many_segments_there_are() -> None:
+    assert segments(1e6, device(time_limit_min=None)) is None
+
+
+def test_a_limit_that_leaves_no_time_to_train_has_no_segments() -> None:
+    message = refusal(segments, 100.0, device(time_limit_min=20))
+    assert "devices.a100.time_limit_min is 20" in message
+    assert "start-up (15 min) and stop_warning_s (10 min) leave no time to train" in message
+
+
+def test_horekas_published_runs_fit_into_what_the_model_asks_for() -> None:
+    took = {row["configuration"]: row["runtime_h_mean"] for row in published_configurations()}
+    checked = 0
+    for id_, configuration in paper().configurations.items():
+        if took.get(id_) is not None:
+            run = run_spec(paper(), id_, 1)
+            one = replace(horeka().devices[configuration.device], time_limit_min=UNLIMITED_MIN)
+            upper_s = forecaster().upper_runtime_s(run)
+            asked = wall_time_min(run, one, 0, 600, upper_s)
+            by_rule = wall_time_min(run, one)
+            assert 60 * took[id_] < asked <= max(by_rule, 70)
+            checked += 1
+    assert checked >= 25
