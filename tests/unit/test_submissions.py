@@ -196,14 +196,14 @@ def test_without_a_prediction_only_what_is_spent_counts(run: Run) -> None:
 
 
 def test_what_was_submitted_and_still_runs_is_not_left_for_another(run: Run) -> None:
-    snakemake = budgeted(run, 100, 10, 30)
+    snakemake = budgeted(run, 100, 11, 30)
     for number in (2, 3):
         path = other_run(run, number)
         assert snakemake.refusal(path, f"{COMMENT} {number}") is None
         snakemake.note(path, f"1{number}", None)
     fourth = other_run(run, 4)
     said = str(snakemake.refusal(fourth, f"{COMMENT} 4"))
-    assert "10 kWh are spent, 2 runs under way will use about 60 kWh more and this one 30" in said
+    assert "11 kWh are spent, 2 runs under way will use about 60 kWh more and this one 30" in said
     snakemake.end(run.spec.parent / "2" / "spec.json", "12")
     assert snakemake.refusal(fourth, f"{COMMENT} 4") is None
 
