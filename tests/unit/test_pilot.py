@@ -1,0 +1,212 @@
+"""The short runs that calibrate a campaign: which they are, and that they are enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from campaign_files import DEMO, PAPER, ROOT
+from plan_files import UNKNOWN, forecaster, small
+from request_files import horeka, paper
+
+from scalewatt.campaign.expand import check_devices, load_campaign
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.spec import run_spec
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.scaling.calibrate import calibrate, check_enough
+from scalewatt.scaling.kind import Kind, kind_of_spec
+from scalewatt.scaling.load import load_of_spec
+from scalewatt.scaling.pilot import make_pilot, two_counts
+from scalewatt.scaling.points import Point
+from scalewatt.scaling.predict import FAR, predict
+
+
+def loaded(path: Path, folder: Path) -> Campaign:
+    """The pilot of a campaign, read from its file."""
+    out = folder / "pilot.yaml"
+    out.write_text(make_pilot(path).text)
+    return load_campaign(out)
+
+
+def kinds(campaign: Campaign) -> dict[Kind, list[dict[str, Any]]]:
+    found: dict[Kind, list[dict[str, Any]]] = {}
+    for id_ in campaign.configurations:
+        spec = run_spec(campaign, id_, 1)
+        found.setdefault(kind_of_spec(spec), []).append(spec)
+    return found
+
+
+@pytest.fixture(scope="module")
+def of_paper(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    return loaded(PAPER, tmp_path_factory.mktemp("paper"))
+
+
+@pytest.fixture(scope="module")
+def of_demo(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    return loaded(DEMO, tmp_path_factory.mktemp("demo"))
+
+
+def test_the_papers_pilot_is_a_campaign_that_runs_on_horeka(of_paper: Campaign) -> None:
+    check_devices(of_paper, horeka())
+    assert of_paper.name == "paper-pilot"
+    assert len(list(of_paper.runs())) == 18
+    assert of_paper.energy_budget_kwh is None
+
+
+def test_each_kind_has_two_node_counts_two_batch_sizes_and_one_or_two_epochs(
+    of_paper: Campaign, of_demo: Campaign
+) -> None:
+    for campaign in (of_paper, of_demo):
+        for own in kinds(campaign).values():
+            assert {spec["epochs"] for spec in own} == {1, 2}
+            assert len({spec["gpus"] for spec in own}) == 2
+            assert len({spec["local_batch_size"] for spec in own}) >= 2
+    assert all(len(own) == 6 for own in kinds(of_paper).values())
+
+
+def test_no_kind_of_the_campaign_is_missing_but_what_cannot_be_calibrated(
+    of_paper: Campaign, of_demo: Campaign
+) -> None:
+    assert set(kinds(of_demo)) == set(kinds(load_campaign(DEMO)))
+    missing = set(kinds(paper())) - set(kinds(of_paper))
+    assert {kind.key for kind in missing} == {"fourcastnet.finetune"}
+    (said,) = make_pilot(PAPER).left_out
+    assert "fourcastnet.finetune on a100" in said
+    assert "holds no other local batch size than 1" in said
+
+
+def test_no_run_of_the_campaign_is_extrapolated_too_far(of_paper: Campaign) -> None:
+    largest = {kind: max(s["gpus"] for s in own) for kind, own in kinds(of_paper).items()}
+    for kind, own in kinds(paper()).items():
+        if kind in largest:
+            assert max(spec["gpus"] for spec in own) <= FAR * largest[kind]
+
+
+def test_the_largest_local_batch_is_among_them(of_paper: Campaign) -> None:
+    for kind, own in kinds(paper()).items():
+        trials = kinds(of_paper).get(kind, own)
+        assert max(s["local_batch_size"] for s in own) == max(s["local_batch_size"] for s in trials)
+
+
+def test_a_model_of_images_trains_on_a_small_part_of_them(of_paper: Campaign) -> None:
+    for id_, one in of_paper.configurations.items():
+        if one.model == "resnet50":
+            assert one.updates_per_epoch <= 330, id_
+
+
+def test_fine_tuning_has_the_pre_training_that_it_starts_from(of_demo: Campaign) -> None:
+    tuned = [c for c in of_demo.configurations.values() if c.phase == "finetune"]
+    assert len(tuned) == 6
+    assert all(c.initial_weights in of_demo.configurations for c in tuned)
+
+
+def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign) -> None:
+    """Results of the pilot by the published model give a model that predicts the paper's runs alike."""
+    random = np.random.default_rng(3)
+    points = []
+    for id_ in of_paper.configurations:
+        spec = run_spec(of_paper, id_, 1)
+        model = forecaster().model.of(kind_of_spec(spec))
+        columns = model.time_terms.columns([load_of_spec(spec)])
+        runtime_s = float(np.median(model.time.means(columns)))
+        (draws,) = model.energy.values()
+        columns = model.energy_terms.columns([load_of_spec(spec)], np.array([runtime_s]))
+        noise = 1 + 0.01 * random.standard_normal(2)
+        points.append(
+            Point(
+                source="pilot",
+                configuration=id_,
+                kind=model.kind,
+                load=load_of_spec(spec),
+                runtime_s=runtime_s * noise[0],
+                energy_j=float(np.median(draws.means(columns))) * noise[1],
+                joules={},
+                origin="measured",
+                scope=model.scope,
+                n_repeats=1,
+            )
+        )
+    models = {one.kind: one for one in calibrate(points)}
+    for kind, own in kinds(paper()).items():
+        if kind not in models:
+            continue
+        check_enough(kind, models[kind].points)
+        loads = [load_of_spec(spec) for spec in own]
+        found, expected = predict(models[kind], loads), predict(forecaster().model.of(kind), loads)
+        for one, other in (
+            (found.runtime_s, expected.runtime_s),
+            (found.total_j, expected.total_j),
+        ):
+            errors = np.median(one, axis=0) / np.median(other, axis=0) - 1
+            assert np.mean(np.abs(errors)) < 0.15, kind.name
+
+
+def test_a_setting_that_costs_time_is_a_kind_of_its_own(tmp_path: Path) -> None:
+    path = ROOT / "campaigns" / "variants.yaml"
+    assert set(kinds(loaded(path, tmp_path))) == set(kinds(load_campaign(path)))
+
+
+def test_the_command_writes_a_file_that_the_command_campaign_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "mine.yaml"
+    assert main(["pilot", str(DEMO), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert f"{out}: written, 24 short runs" in said
+    assert f"snakemake --profile profiles/<yours> tables --config campaign={out}" in said
+    assert "scalewatt calibrate results/demo-pilot --out scaling_model.json" in said
+    assert main(["campaign", str(out)]) == 0
+    assert "24 runs" in capsys.readouterr().out
+
+
+def test_a_file_that_is_there_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "mine.yaml"
+    out.write_text("mine")
+    assert main(["pilot", str(DEMO), "--out", str(out)]) == 1
+    assert f"{out}: is there already; expected a new file" in capsys.readouterr().err
+    assert out.read_text() == "mine"
+
+
+def test_a_device_with_one_gpu_has_no_second_number_of_them() -> None:
+    kind = next(iter(kinds(small({"unknown": UNKNOWN}))))
+    one = replace(horeka().devices["a100"], max_gpus=1)
+    with pytest.raises(InputError, match="has no second number of GPUs beside 1"):
+        two_counts(kind, [1], one)
+    assert two_counts(kind, [1], horeka().devices["a100"]) == (1, 2)
+    assert two_counts(kind, [256], horeka().devices["a100"]) == (128, 256)
+
+
+def test_a_campaign_of_commands_whose_samples_nobody_knows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    content = {
+        "name": "mine",
+        "protocol": "paper",
+        "models": {
+            "mine": {
+                "workload": "command",
+                "command": "python train.py",
+                "folder": str(tmp_path),
+                "files": ["train.py"],
+                "epochs": 3,
+            }
+        },
+        "series": {
+            "x": {"model": "mine", "device": "local", "gpus": [1, 2], "local_batch_size": 4}
+        },
+        "figures": {"breakdown": {"series": ["x"]}},
+    }
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match="nothing of it can be calibrated") as caught:
+        make_pilot(path)
+    assert "its samples are not known; allowed: `samples` in models.mine" in str(caught.value)
+    content["models"]["mine"]["samples"] = 100
+    path.write_text(yaml.safe_dump(content))
+    assert make_pilot(path).runs == 6
