@@ -1,0 +1,117 @@
+"""The plan and the predictions on the report's page, and finished runs in a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small
+from request_files import horeka
+from run_files import WHOLE, make_run
+from test_prediction import measured, rows_of
+
+from scalewatt.campaign.spec import run_spec
+from scalewatt.files import write_table_with_csv
+from scalewatt.report.definition import Definition
+from scalewatt.report.plan import points_grid, prediction_grid, sums_grid
+from scalewatt.report.report import write_report
+from scalewatt.report.source import read_results
+from scalewatt.results.schema import table
+from scalewatt.scaling.assumed import SENTENCE
+from scalewatt.scaling.finished import used_by
+from scalewatt.scaling.plan_table import make_plan
+from scalewatt.scaling.prediction_table import PREDICTION
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results with a plan and predictions and nothing else."""
+    folder = tmp_path_factory.mktemp("results")
+    rows = rows_of(measured(folder / "measured"))
+    write_table_with_csv(table(rows, PREDICTION), folder / "tables" / "prediction.parquet")
+    write_table_with_csv(paper_plan().as_table(), folder / "tables" / "plan.parquet")
+    return folder
+
+
+def test_a_plan_is_on_the_page_before_any_run_is_there(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    write_report(results, out, Definition("paper", profile="profiles/horeka"))
+    page = out.read_text()
+    assert 'id="plan"' in page and 'id="plan-sums"' in page
+    assert "No run has finished" in page
+    assert "Totals of unequal scope are not comparable." in page
+    assert SENTENCE in page
+    assert "Predicted by the scaling model" in page
+    assert "snakemake --profile profiles/horeka plan" in page
+
+
+def test_the_page_has_a_row_for_each_point_and_for_each_sum(results: Path) -> None:
+    found = read_results(results)
+    points = points_grid(found, "GPU hours")
+    assert len(points.rows) == 60
+    assert "more energy (kWh)" in points.headings
+    sums = sums_grid(found, "GPU hours")
+    assert [row[0].text for row in sums.rows] == ["a100", "h100", "all"]
+    assert not [heading for heading in sums.headings if "CO₂" in heading or "cost" in heading]
+
+
+def test_predicted_and_measured_stand_beside_each_other(results: Path) -> None:
+    made = prediction_grid(read_results(results), "GPU hours")
+    assert made.headings[1] == "quantity"
+    assert {row[1].text for row in made.rows} == {
+        "run time (h)",
+        "energy (kWh)",
+        "energy at the measured time (kWh)",
+    }
+    remarks = {row[-1].text for row in made.rows}
+    assert "the model was calibrated on it" in remarks
+
+
+def test_without_a_plan_the_page_does_not_speak_of_one(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    write_report(tmp_path, out, Definition("paper"))
+    assert "Plan by point" not in out.read_text()
+    assert "Predicted and measured" not in out.read_text()
+
+
+# --- finished runs --------------------------------------------------------------------------------
+
+
+def test_finished_runs_are_found_in_the_results(tmp_path: Path) -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4]}})
+    (id_,) = campaign.configurations
+    for repeat in (1, 2):
+        make_run(tmp_path, WHOLE, spec=run_spec(campaign, id_, repeat))
+    used = used_by(campaign, tmp_path)
+    assert set(used) == {(id_, 1), (id_, 2)}
+    one = used[id_, 1]
+    assert one.energy_kwh == pytest.approx(0.45) and one.runtime_h == pytest.approx(1)
+    assert one.kinds_kwh == pytest.approx({"gpu": 0.28, "cpu": 0.15, "ram": 0.02})
+    (row,) = make_plan(campaign, horeka(), forecaster(), used).of_level("campaign")
+    assert (row["runs"], row["finished_runs"]) == (3, 2)
+
+
+def test_a_run_of_another_spec_does_not_count_as_finished(tmp_path: Path) -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4]}})
+    (id_,) = campaign.configurations
+    make_run(tmp_path, WHOLE, spec=run_spec(campaign, id_, 1) | {"seed": 7})
+    assert used_by(campaign, tmp_path) == {}
+
+
+def test_a_run_whose_energy_is_not_accounted_for_does_not_count_yet(tmp_path: Path) -> None:
+    campaign = small({"unknown": UNKNOWN})
+    (id_,) = campaign.configurations
+    files = make_run(tmp_path, WHOLE, spec=run_spec(campaign, id_, 1))
+    assert set(used_by(campaign, tmp_path)) == {(id_, 1)}
+    files.energy.unlink()
+    assert used_by(campaign, tmp_path) == {}
+
+
+def test_a_campaign_that_has_finished_needs_no_model_of_its_kind(tmp_path: Path) -> None:
+    campaign = small({"unknown": UNKNOWN})
+    (id_,) = campaign.configurations
+    make_run(tmp_path, WHOLE, spec=run_spec(campaign, id_, 1))
+    used = used_by(campaign, tmp_path)
+    (row,) = make_plan(campaign, horeka(), forecaster(), used).of_level("campaign")
+    assert (row["runs"], row["finished_runs"], row["unknown_runs"]) == (2, 1, 1)
+    assert row["energy_kwh"] == pytest.approx(0.45)

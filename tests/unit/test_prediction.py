@@ -1,0 +1,193 @@
+"""What was predicted beside what was measured: the table and the figure, on the published rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pytest
+from campaign_files import PAPER, ROOT
+from matplotlib.figure import Figure
+from plan_files import UNKNOWN, forecaster, small
+from request_files import paper
+
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.figures import prediction as figure_module
+from scalewatt.figures import style
+from scalewatt.files import write_table_with_csv
+from scalewatt.results.metadata import metadata, with_metadata
+from scalewatt.results.published import published_configurations
+from scalewatt.results.schema import CONFIGURATIONS, table
+from scalewatt.scaling.prediction_table import PREDICTION, prediction_table
+
+Row = dict[str, Any]
+ONE = "resnet50-a100-n064-lbs0128-s0320291"
+
+
+def measured(folder: Path, change: Any = None, **said: Any) -> Path:
+    """Results in which somebody found nearly what was published."""
+    rows = [one for one in published_configurations() if one["configuration"] in PAPER_IDS]
+    for row in rows:
+        row |= {"campaign": "paper", "energy_origin": "measured"}
+        if change is not None:
+            change(row)
+    said = {"campaign": "paper", "gpu_word": "GPUs", "missing": [], "excluded": [], **said}
+    path = folder / "tables" / "configurations.parquet"
+    write_table_with_csv(with_metadata(table(rows, CONFIGURATIONS), said), path)
+    return folder
+
+
+PAPER_IDS = set(paper().configurations)
+
+
+def scaled(factor: float) -> Any:
+    def change(row: Row) -> None:
+        for name in ("runtime_h", "energy_kwh"):
+            for end in ("mean", "low", "high"):
+                if row[f"{name}_{end}"] is not None:
+                    row[f"{name}_{end}"] *= factor
+
+    return change
+
+
+def rows_of(folder: Path) -> list[Row]:
+    return prediction_table(folder, paper(), forecaster()).to_pylist()
+
+
+def one(rows: list[Row], quantity: str, configuration: str = ONE) -> Row:
+    return next(
+        r for r in rows if r["quantity"] == quantity and r["configuration"] == configuration
+    )
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_each_configuration_has_a_time_an_energy_and_an_energy_at_its_time(tmp_path: Path) -> None:
+    rows = rows_of(measured(tmp_path))
+    ids = [row["configuration"] for row in rows]
+    assert len(ids) == 3 * len(set(ids)) and len(set(ids)) >= 25
+    found = one(rows, "energy_kwh")
+    assert found["error"] == pytest.approx(found["predicted"] / found["measured"] - 1)
+    assert found["predicted_low"] < found["predicted"] < found["predicted_high"]
+    assert found["measured_low"] < found["measured"] < found["measured_high"]
+
+
+def test_a_configuration_that_the_model_was_calibrated_on_is_marked(tmp_path: Path) -> None:
+    rows = rows_of(measured(tmp_path / "own"))
+    assert {row["calibrated_on"] for row in rows if row["measured"]} == {True}
+    rows = rows_of(measured(tmp_path / "other", scaled(1.01)))
+    assert {row["calibrated_on"] for row in rows} == {False}
+
+
+def test_what_is_far_from_its_prediction_is_outside_of_the_interval(tmp_path: Path) -> None:
+    near, far = (rows_of(measured(tmp_path / str(f), scaled(f))) for f in (1.0, 1.5))
+    assert one(near, "runtime_h")["in_interval"] is True
+    for quantity in ("runtime_h", "energy_kwh"):
+        assert one(far, quantity)["in_interval"] is False
+        assert one(far, quantity)["error"] < -0.25
+    # The energy follows the time, of which half again was taken.
+    assert abs(one(far, "energy_at_time_kwh")["error"]) < abs(one(far, "energy_kwh")["error"])
+
+
+def test_energies_of_another_scope_are_not_compared(tmp_path: Path) -> None:
+    def change(row: Row) -> None:
+        row["energy_scope"] = "gpu"
+
+    rows = rows_of(measured(tmp_path, change))
+    found = one(rows, "energy_kwh")
+    assert found["predicted"] is found["error"] is found["in_interval"] is None
+    assert found["reason"] == "the model's energies are of gpu+cpu+ram, these of gpu"
+    assert one(rows, "runtime_h")["error"] is not None
+
+
+def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
+    campaign = small({"unknown": UNKNOWN})
+    (id_,) = campaign.configurations
+    row = {**published_configurations()[0], "configuration": id_}
+    path = tmp_path / "tables" / "configurations.parquet"
+    write_table_with_csv(with_metadata(table([row], CONFIGURATIONS), {}), path)
+    for found in prediction_table(tmp_path, campaign, forecaster()).to_pylist():
+        assert found["predicted"] is None and found["measured"] is not None
+        assert "is not calibrated for resnet50 on a100, precision=bf16" in found["reason"]
+
+
+def test_a_run_without_an_energy_has_a_prediction_and_no_error(tmp_path: Path) -> None:
+    def change(row: Row) -> None:
+        row |= {f"energy_kwh_{end}": None for end in ("mean", "sd", "low", "high")}
+        row |= {"energy_scope": None, "energy_origin": None}
+
+    found = one(rows_of(measured(tmp_path, change)), "energy_kwh")
+    assert found["predicted"] > 0
+    assert found["measured"] is found["error"] is found["in_interval"] is None
+
+
+def test_results_without_their_table_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"configurations\.parquet: does not exist"):
+        prediction_table(tmp_path, paper(), forecaster())
+
+
+def test_the_command_writes_the_table_and_the_figure_reads_it(tmp_path: Path) -> None:
+    out = tmp_path / "tables" / "prediction.parquet"
+    cluster = ROOT / "profiles" / "horeka" / "cluster.yaml"
+    given = ["--results", str(measured(tmp_path)), "--campaign", str(PAPER)]
+    assert main(["prediction", *given, "--cluster", str(cluster), "--out", str(out)]) == 0
+    stem = tmp_path / "figures" / "prediction"
+    assert main(["figure", "prediction", "--table", str(out), "--out", str(stem)]) == 0
+    points = pc.read_csv(stem.with_suffix(".csv"))
+    assert set(points["quantity"].to_pylist()) == {"runtime_h", "energy_kwh"}
+    assert points["measured"].null_count == points["predicted"].null_count == 0
+    assert all(stem.with_suffix(end).stat().st_size > 1000 for end in (".pdf", ".svg", ".png"))
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+
+def drawn(folder: Path, width_mm: int = 180, **said: Any) -> tuple[Figure, pa.Table]:
+    found = prediction_table(measured(folder, scaled(1.02), **said), paper(), forecaster())
+    found = with_metadata(found, {**metadata(found), "options": {"width_mm": width_mm}})
+    return figure_module.draw(found), found
+
+
+def test_each_point_stands_at_its_ratio_over_its_prediction(tmp_path: Path) -> None:
+    figure, found = drawn(tmp_path)
+    points = figure_module.plotted(found).to_pylist()
+    for axes, quantity in zip(figure.axes, figure_module.PANELS, strict=True):
+        own = [row for row in points if row["quantity"] == quantity]
+        marks = [
+            (line.get_xdata()[0], line.get_ydata()[0])
+            for line in axes.lines
+            if line.get_marker() not in ("None", "", None)
+        ]
+        expected = sorted((row["predicted"], row["measured"] / row["predicted"]) for row in own)
+        assert np.array(sorted(marks)) == pytest.approx(np.array(expected))
+        low, high = axes.get_ylim()
+        assert low < 1 < high
+
+
+@pytest.mark.parametrize("width_mm", [180, 88])
+def test_the_notes_say_which_model_predicted_and_how_well(tmp_path: Path, width_mm: int) -> None:
+    figure, found = drawn(tmp_path, width_mm, missing=["x-n004-y"])
+    assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width_mm)
+    said = " ".join(" ".join(text.get_text() for text in figure.texts).split())
+    said += " ".join(
+        " ".join(child.get_text().split())
+        for child in figure.findobj(lambda one: hasattr(one, "get_text"))
+    )
+    assert "scaling_model.json, calibrated on reference" in said
+    judged = [r for r in found.to_pylist() if r["quantity"] == "runtime_h" and r["error"]]
+    inside = sum(row["in_interval"] for row in judged)
+    assert f"{inside} of {len(judged)} in their interval" in said
+    assert "x-n004-y" in said
+
+
+def test_without_runs_the_figure_says_so(tmp_path: Path) -> None:
+    empty = with_metadata(PREDICTION.empty_table(), {"missing": ["x"], "options": {}})
+    figure = figure_module.draw(empty)
+    said = [one.get_text() for one in figure.findobj(lambda one: hasattr(one, "get_text"))]
+    assert any("has finished" in " ".join(text.split()) for text in said)
+    assert len(figure_module.plotted(empty)) == 0
