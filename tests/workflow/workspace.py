@@ -80,9 +80,9 @@ class Workspace:
         assert code == 0, output
         return output
 
-    def jobs(self, *arguments: str) -> dict[str, int]:
+    def jobs(self, *arguments: str, profile: str | None = "local") -> dict[str, int]:
         """How many jobs of each rule a dry run would execute."""
-        code, output = self.snakemake("-n", *arguments)
+        code, output = self.snakemake("-n", *arguments, profile=profile)
         assert code == 0, output
         if "Job stats:" not in output:
             assert "Nothing to be done" in output, output

@@ -1,0 +1,97 @@
+"""Targets `plan` and `prediction`: without a run, data, an account or Slurm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from workspace import Workspace
+
+pytestmark = pytest.mark.slow
+
+HERE = ("--executor", "local", "--cores", "1")
+"""There is no Slurm: what horeka's profile runs on the login node, here."""
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, str]:
+    """The paper's plan on HoreKa, made from nothing, and what that printed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SCALEWATT_ACCOUNT", raising=False)
+        workspace = Workspace.create(tmp_path_factory.mktemp("plan") / "project")
+        code, output = workspace.snakemake("plan", *HERE, profile="horeka")
+    assert code == 0, output
+    return workspace, output
+
+
+def tables(workspace: Workspace) -> Path:
+    return workspace.path / "results" / "paper" / "tables"
+
+
+def test_the_plan_is_made_before_any_run(planned: tuple[Workspace, str]) -> None:
+    folder = tables(planned[0])
+    assert sorted(path.name for path in folder.iterdir()) == ["plan.csv", "plan.md", "plan.parquet"]
+    rows = pq.read_table(folder / "plan.parquet").to_pylist()
+    (whole,) = (row for row in rows if row["level"] == "campaign")
+    assert whole["runs"] == 175 and whole["unknown_runs"] == 0
+    assert 6000 < whole["energy_kwh"] < 8000
+
+
+def test_a_second_plan_has_nothing_to_do_and_another_campaign_makes_it_anew(
+    planned: tuple[Workspace, str], tmp_path: Path
+) -> None:
+    workspace = planned[0].copy(tmp_path / "project")
+    assert workspace.jobs("plan", *HERE, profile="horeka") == {}
+    workspace.edit(
+        "config.yaml",
+        "resnet50: {dataset: imagenet, epochs: 100}",
+        "resnet50: {dataset: imagenet, epochs: 90}",
+    )
+    assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
+
+
+def test_of_no_finished_run_there_is_an_empty_prediction(
+    planned: tuple[Workspace, str], tmp_path: Path
+) -> None:
+    workspace = planned[0].copy(tmp_path / "project")
+    only = ("--config", "results_only=true")
+    code, output = workspace.snakemake("prediction", *HERE, *only, profile="horeka")
+    assert code == 0, output
+    assert pq.read_table(tables(workspace) / "prediction.parquet").num_rows == 0
+    assert (workspace.path / "results/paper/figures/prediction.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("target", ["plan", "prediction"])
+def test_a_cluster_without_a_model_is_refused(planned: tuple[Workspace, str], target: str) -> None:
+    code, output = planned[0].snakemake("-n", target)
+    assert code == 1
+    assert "profiles/local/cluster.yaml: has no key 'scaling_model'" in output
+    assert "scalewatt pilot campaigns/tiny.yaml" in output
+    assert "Traceback" not in output
+
+
+def test_a_campaign_that_the_model_does_not_know_is_refused_but_still_made(
+    planned: tuple[Workspace, str], tmp_path: Path
+) -> None:
+    workspace = planned[0].copy(tmp_path / "project")
+    file = workspace.path / "profiles" / "local" / "cluster.yaml"
+    file.write_text(file.read_text() + "scaling_model: reference/scaling_model.json\n")
+    code, output = workspace.snakemake("-n", "plan")
+    assert code == 1
+    assert "no run can be predicted" in output and "is not calibrated for" in output
+    jobs = workspace.jobs("all")
+    assert "plan_table" not in jobs and jobs["report"] == 1
+
+
+def test_a_model_that_is_not_there_is_named_before_anything_starts(
+    planned: tuple[Workspace, str], tmp_path: Path
+) -> None:
+    workspace = planned[0].copy(tmp_path / "project")
+    workspace.edit(
+        "profiles/horeka/cluster.yaml", "reference/scaling_model.json", "elsewhere/model.json"
+    )
+    code, output = workspace.snakemake("-n", "all", profile="horeka")
+    assert code == 1
+    assert "scalewatt: error: elsewhere/model.json: is no scaling model" in output
+    assert "Traceback" not in output
