@@ -34,6 +34,7 @@ from scalewatt.results import (
     pareto_table,
 )
 from scalewatt.results import schema as results_schema
+from scalewatt.scaling import plan_table, prediction_table
 from scalewatt.training.history import HISTORY_SCHEMA
 
 README = ROOT / "README.md"
@@ -52,6 +53,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     "tables/variants.parquet": figure_schema.VARIANTS,
     **{f"tables/{figure}.parquet": built for figure, built in more_tables.SCHEMAS.items()},
     "tables/claims.parquet": listing.TABLE,
+    "tables/plan.parquet": plan_table.PLAN,
+    "tables/prediction.parquet": prediction_table.PREDICTION,
     "runs/<configuration>/<repeat>/history.parquet": HISTORY_SCHEMA,
     "runs/<configuration>/<repeat>/events.parquet": publish.EVENTS_SCHEMA,
     "traces/<configuration>/<repeat>.parquet": energy_tables.TRACES_SCHEMA,
@@ -115,6 +118,7 @@ def columns(heading: str) -> list[list[str]]:
 
 def test_every_table_of_the_code_is_documented() -> None:
     beside = (breakdown_table, learning_table, pareto_table)
+    beside = (*beside, plan_table, prediction_table)
     modules = (results_schema, figure_schema, publish, energy_tables, idle, *beside)
     written = [v for module in modules for v in vars(module).values() if isinstance(v, pa.Schema)]
     documented = list(SCHEMAS.values())
