@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from scalewatt.energy.samples import Floats
 from scalewatt.errors import InputError
-from scalewatt.files import atomic_path
 
 _CODES = {"<u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"}
 _CODES |= {"|u1": "B", "<f4": "f", "<f8": "d"}
@@ -141,7 +140,10 @@ class RecordWriter:
 def write_records(
     path: Path, header: dict[str, Any], fields: Iterable[Field], columns: Iterable[NDArray[Any]]
 ) -> None:
-    """Write a whole file of records at once: columns (n,) of `t`, `mono` and the fields, in order."""
+    """Write a whole file of records at once: columns (n,) of `t`, `mono` and the fields, in order.
+
+    Not synced, as a file that is appended to. FileExistsError where there is one.
+    """
     named = [*_STAMPS, *fields]
     rows = np.empty(0, dtype=_dtype([*named, Field(_CHECK, "<u4")]))
     for field, column in zip(named, columns, strict=True):
@@ -150,7 +152,7 @@ def write_records(
         rows[field.name] = column
     data, size = rows.tobytes(), rows.dtype.itemsize
     rows[_CHECK] = _sums(data, size)
-    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+    with open(path, "xb") as file:
         file.write(_header_line(header, named))
         file.write(rows.tobytes())
 

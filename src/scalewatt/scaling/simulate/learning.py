@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from scalewatt.energy.samples import Floats
-from scalewatt.results.published import FULL_SAMPLES, published_configurations
+from scalewatt.results.published import FULL_SAMPLES, REFERENCE
+from scalewatt.row_files import csv_rows
 from scalewatt.scaling.simulate.draw import RunDraw, scatter_of
 
 PUBLISHED, INTERPOLATED, BY_HAND = "published", "interpolated", "by hand"
@@ -88,11 +89,10 @@ def _resnet50(samples: int, gbs: int) -> Final:
 def published_errors() -> dict[int, float]:
     """ResNet50's published top-1 errors in percent by GBS, on the full dataset."""
     points = {
-        row["global_batch_size"]: row["metric_last_mean"]
-        for row in published_configurations()
-        if row["model"] == "resnet50"
-        and row["metric_last_mean"] is not None
-        and row["dataset_samples"] == FULL_SAMPLES["resnet50"]
+        int(row["global_batch_size"]): float(row["metric_value"])
+        for _, row in csv_rows(REFERENCE)
+        if row["metric_name"] == METRICS["resnet50"]
+        and int(row["dataset_samples"]) == FULL_SAMPLES["resnet50"]
     }
     below = max(gbs for gbs in points if gbs <= _CONSTANT_UP_TO)
     return {_CONSTANT_UP_TO: points[below], **points}

@@ -73,9 +73,7 @@ class Levels:
     ram: Level | None
 
 
-def levels_of(
-    spec: Mapping[str, Any], device: Device, draw: RunDraw, in_one_go: Segment
-) -> Levels:
+def levels_of(spec: Mapping[str, Any], device: Device, draw: RunDraw, in_one_go: Segment) -> Levels:
     """The levels at which the run, made in one go, uses the energies that were drawn."""
     sockets = spec["nodes"] * int(device.cpu["sockets"])
 
@@ -171,5 +169,7 @@ def scaled(samples: NDArray[np.float32], time_s: Floats, joules: Floats) -> Floa
 def cumulated(samples: NDArray[np.float32], time_s: Floats, joules: Floats) -> Floats:
     """Energy in J since the first sample, (devices, n), which ends at `joules` (devices,)."""
     energy = np.zeros(samples.shape)
-    np.cumsum((samples[:, 1:] + samples[:, :-1]) * (0.5 * np.diff(time_s)), axis=1, out=energy[:, 1:])
+    np.cumsum(
+        (samples[:, 1:] + samples[:, :-1]) * (0.5 * np.diff(time_s)), axis=1, out=energy[:, 1:]
+    )
     return energy * (joules / energy[:, -1])[:, None]

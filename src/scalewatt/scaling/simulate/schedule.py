@@ -103,7 +103,8 @@ def segments_of(
     work = deque(pieces[1:-1])
     found: list[Segment] = []
     while work:
-        own, now, evaluated = [start], start[2], []
+        own, now = [start], start[2]
+        evaluated: list[Piece] = []
         while work and now < longest:
             name, epoch, seconds = work.popleft()
             left = longest - now

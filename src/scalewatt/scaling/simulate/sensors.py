@@ -150,9 +150,7 @@ class Nodes:
         limit_mw = max(limit_mw, round(1000 * float(watts.max())))
         milliwatts = np.rint(watts * 1000).astype(np.uint32)
         for index, uuid in enumerate(self.uuids(host)):
-            yield Samples(
-                f"CUDA:{index}_POWER", "gpu", index, milliwatts[index], limit_mw, uuid
-            )
+            yield Samples(f"CUDA:{index}_POWER", "gpu", index, milliwatts[index], limit_mw, uuid)
 
     def _shares(self) -> Floats:
         """Energy of each held GPU of the run as part of their mean; the same in all segments."""

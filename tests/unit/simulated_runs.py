@@ -1,0 +1,92 @@
+"""Simulated runs for tests: simulated, accounted for, and the truth beside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.cluster import load_cluster, powers
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.model import Campaign, Cluster, Device
+from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.energy.account import write_energy
+from scalewatt.files import read_json
+from scalewatt.results.derived import Facility
+from scalewatt.results.runs import RunFiles, run_row
+from scalewatt.scaling.simulate.run import simulate_run
+
+MODEL = PROJECT_ROOT / "reference" / "scaling_model.json"
+J_PER_KWH = 3.6e6
+
+
+@cache
+def cluster() -> Cluster:
+    """The cluster of profiles/simulate."""
+    return load_cluster(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+
+
+@cache
+def campaign() -> Campaign:
+    """The paper's, as it is simulated."""
+    return load_campaign(PROJECT_ROOT / "config.yaml", cluster())
+
+
+def spec_of(configuration: str, repeat: int = 1, **changes: Any) -> dict[str, Any]:
+    """The spec of one of the paper's runs."""
+    return run_spec(campaign(), configuration, repeat) | changes
+
+
+def with_device(name: str, **changes: Any) -> Cluster:
+    """The cluster with another device."""
+    device: Device = replace(cluster().devices[name], **changes)
+    return replace(cluster(), devices={**cluster().devices, name: device})
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A simulated run."""
+
+    files: RunFiles
+
+    @property
+    def folder(self) -> Path:
+        """Its run folder."""
+        return self.files.folder
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Its provenance.json."""
+        return read_json(self.folder / "provenance.json")
+
+    @property
+    def truth(self) -> dict[str, Any]:
+        """Its truth.json."""
+        return read_json(self.folder / "truth.json")
+
+    def true_j(self, kind: str) -> float:
+        """The true energy of a device kind."""
+        return sum(
+            node.get(kind, 0.0)
+            for segment in self.truth["segments"]
+            for node in segment["joules"].values()
+        )
+
+    def row(self, on: Cluster | None = None) -> dict[str, Any]:
+        """Its row of runs.parquet, accounted for as a training's."""
+        spec = read_json(self.folder / "spec.json")
+        rated = powers((on or cluster()).devices[spec["device"]])
+        path = self.folder / "spec.json"
+        write_energy(self.folder, path, rated, self.files.traces, self.files.energy)
+        return run_row(self.files, "paper-simulated", Facility())
+
+
+def simulate(results: Path, spec: dict[str, Any], on: Cluster | None = None) -> Simulated:
+    """Simulate a spec into the results folder `results`."""
+    one = Simulated(RunFiles(results, spec["configuration"], spec["repeat"]))
+    one.folder.mkdir(parents=True)
+    (one.folder / "spec.json").write_text(spec_text(spec) + "\n", encoding="utf-8")
+    simulate_run(one.folder / "spec.json", one.folder, on or cluster(), MODEL)
+    return one

@@ -1,0 +1,392 @@
+"""Simulated runs: the accounting finds the simulator's truth, and the published numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_of, with_device
+
+from scalewatt.campaign.cluster import parse_cluster
+from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.energy.perun_file import read_perun_file
+from scalewatt.errors import InputError
+from scalewatt.results.published import published_configurations
+from scalewatt.results.schema import RUNS
+from scalewatt.scaling.kind import kind_of_spec
+from scalewatt.scaling.load import load_of_spec
+from scalewatt.scaling.model_file import read_model
+from scalewatt.scaling.predict import estimate, predict
+from scalewatt.scaling.simulate.draw import draw_run
+from scalewatt.scaling.simulate.learning import (
+    BY_HAND,
+    INTERPOLATED,
+    PUBLISHED,
+    curve,
+    final_metric,
+    published_errors,
+)
+from scalewatt.scaling.simulate.run import simulation
+
+FULL_1, FULL_4 = "resnet50-a100-n001-lbs0256-full", "resnet50-a100-n004-lbs0256-full"
+SHORT = "resnet50-a100-n008-lbs0256-s0040036"
+LONG = "fourcastnet.pretrain-a100-n004-lbs0004-full"
+ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    return simulate(tmp_path_factory.mktemp("short"), spec_of(SHORT))
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    return simulate(tmp_path_factory.mktemp("long"), spec_of(LONG))
+
+
+def assert_true(one: Simulated, row: dict[str, object]) -> None:
+    assert row["runtime_s"] == pytest.approx(one.truth["runtime_s"], rel=1e-7)
+    for kind in ("gpu", "cpu", "ram"):
+        found, true = row[f"{kind}_energy_kwh"], one.true_j(kind) / J_PER_KWH
+        assert (found or 0.0) == pytest.approx(true, rel=1e-6), kind
+    assert row["coverage"] == 1.0
+
+
+def test_the_accounting_finds_the_true_time_and_energy(short: Simulated) -> None:
+    row = short.row()
+    assert_true(short, row)
+    assert row["flags"] == "[]"
+    assert row["segments"] == 1
+
+
+def test_a_row_has_all_columns_and_says_that_it_is_simulated(short: Simulated) -> None:
+    row = short.row()
+    assert set(row) == set(RUNS.names)
+    assert row["energy_origin"] == "simulated"
+    assert row["device_name"].endswith("(simulated)")
+    traces = pq.read_table(short.files.traces)
+    assert set(traces["energy_origin"].to_pylist()) == {"simulated"}
+
+
+def test_the_recording_itself_says_that_it_is_simulated(short: Simulated) -> None:
+    with h5py.File(short.folder / "perun" / "segment-000.hdf5") as file:
+        assert file["segment-000/nodes/segment-000"].attrs["simulated"]
+    recording = read_perun_file(short.folder / "perun" / "segment-000.hdf5")
+    assert {one.origin for one in recording.series} == {"simulated"}
+    assert len(recording.hosts) == 2
+    assert len(recording.series) == 2 * (4 + 2 + 2)
+
+
+def test_a_run_beyond_the_wall_limit_has_segments(long: Simulated) -> None:
+    row = long.row()
+    assert_true(long, row)
+    assert row["segments"] == 3
+    limit_s = 2880 * 60
+    for segment in long.provenance["segments"]:
+        assert segment["ended_s"] - segment["started_s"] < limit_s
+    assert [one["outcome"] for one in long.provenance["segments"]] == [
+        *("stopped", "stopped"),
+        "finished",
+    ]
+    assert len(list((long.folder / "perun").glob("*.hdf5"))) == 3
+
+
+def test_restarts_cost_time_and_energy_beyond_the_run_in_one_go(long: Simulated) -> None:
+    truth = long.truth
+    at_once = truth["in_one_go"]
+    assert 20 < truth["runtime_s"] - at_once["runtime_s"] < 7200
+    assert 0 < long.true_j("gpu") - at_once["joules"]["gpu"] < 0.02 * at_once["joules"]["gpu"]
+
+
+def test_every_epoch_stands_in_the_history_once_and_its_stages_in_the_events(
+    long: Simulated,
+) -> None:
+    history = pq.read_table(long.folder / "history.parquet").to_pylist()
+    assert [row["epoch"] for row in history] == list(range(80))
+    assert [row["segment"] for row in history] == sorted(row["segment"] for row in history)
+    assert {row["segment"] for row in history} == {0, 1, 2}
+    events = pq.read_table(long.folder / "events.parquet").to_pylist()
+    trained = sum(e["end_s"] - e["start_s"] for e in events if e["stage"] == "train")
+    assert sum(row["train_s"] for row in history) == pytest.approx(trained)
+    for before, after in pairwise(events):
+        if before["segment"] == after["segment"]:
+            assert before["end_s"] == pytest.approx(after["start_s"])
+
+
+def test_a_segment_cut_within_an_evaluation_makes_the_epochs_evaluations_again() -> None:
+    on = with_device("a100", time_limit_min=55)  # its job trains for 45 minutes
+    spec = spec_of(FULL_4, epochs=10, updates=12520)
+    one = simulation(spec, on, read_model(MODEL).of(kind_of_spec(spec)))
+    assert len(one.segments) > 2
+    again = [
+        (before, after)
+        for before, after in pairwise(one.segments)
+        if before.stages[-3].name in ("validate", "evaluate_train")
+    ]
+    assert again
+    for before, after in again:
+        assert [stage.name for stage in before.stages[-2:]] == ["checkpoint", "shutdown"]
+        first = [stage.name for stage in after.stages[1:3]]
+        assert first == ["validate", "evaluate_train"]
+        assert after.stages[1].epoch == before.stages[-3].epoch
+
+
+def test_a_gpu_that_the_run_does_not_hold_is_recorded_idle_and_not_counted(
+    tmp_path: Path,
+) -> None:
+    one = simulate(tmp_path, spec_of("resnet50-a100-n001-lbs0256-s0005004"))
+    row = one.row()
+    assert_true(one, row)
+    hours = row["runtime_h"]
+    assert row["unused_gpu_energy_kwh"] == pytest.approx(3 * 0.050 * hours, rel=1e-3)
+
+
+def test_h100_nodes_have_no_memory_sensor_and_their_power_varies_less(tmp_path: Path) -> None:
+    row = (one := simulate(tmp_path, spec_of(ON_H100))).row()
+    assert_true(one, row)
+    assert row["ram_energy_kwh"] is None
+    assert row["energy_scope"] == "gpu+cpu"
+    other = simulate(tmp_path, spec_of("fourcastnet.pretrain-a100-n016-lbs0004-full"))
+    cv = {run.files.configuration: _variation(run) for run in (one, other)}
+    assert cv[ON_H100] < 0.1 < cv[other.files.configuration]
+
+
+def _variation(one: Simulated) -> float:
+    """Relative standard deviation of a GPU's power in the first epoch's training."""
+    recording = read_perun_file(one.folder / "perun" / "segment-000.hdf5")
+    gpu = next(s for s in recording.series if s.device_kind == "gpu")
+    power = gpu.values[(gpu.time_s > 60) & (gpu.time_s < 600)]
+    return float(power.std() / power.mean())
+
+
+def test_an_instantaneous_sensor_falls_back_to_the_baseline_and_lower_lbs_less_often(
+    tmp_path: Path,
+) -> None:
+    low = {}
+    for lbs in (1, 4):
+        one = simulate(tmp_path, spec_of(f"fourcastnet.pretrain-a100-n016-lbs{lbs:04d}-full"))
+        recording = read_perun_file(one.folder / "perun" / "segment-000.hdf5")
+        gpu = next(s for s in recording.series if s.device_kind == "gpu")
+        power = gpu.values[(gpu.time_s > 60) & (gpu.time_s < 1800)]
+        low[lbs] = float(np.mean(power < 0.7 * np.median(power)))
+    assert 0.02 < low[1] < low[4]
+
+
+def test_gpus_wait_for_the_first_batch_of_an_epoch(short: Simulated) -> None:
+    events = pq.read_table(short.folder / "events.parquet").to_pylist()
+    stage = next(e for e in events if e["stage"] == "train")
+    recording = read_perun_file(short.folder / "perun" / "segment-000.hdf5")
+    begin = stage["start_s"] - events[0]["start_s"]
+    for gpu in (s for s in recording.series if s.device_kind == "gpu"):
+        first = gpu.values[(gpu.time_s >= begin + 0.1) & (gpu.time_s < begin + 1.5)]
+        assert first.max() < 0.6 * gpu.values.mean()
+
+
+def test_counters_wrap_in_their_range() -> None:
+    spec = spec_of(SHORT)
+    one = simulation(spec, cluster(), read_model(MODEL).of(kind_of_spec(spec)))
+    node = next(one.nodes.sampled(one.segments[0]))
+    counters = [s for s in node.sensors if s.is_counter]
+    assert len(counters) == 4
+    for counter in counters:
+        assert int(counter.raw.min()) > 0
+        assert int(counter.raw.max()) < counter.valid_max
+    falls = sum(int((np.diff(c.raw.astype(float)) < 0).sum()) for c in counters)
+    assert falls > 0
+
+
+def test_the_same_spec_gives_the_same_samples_and_another_repeat_others(tmp_path: Path) -> None:
+    paths = []
+    for number, repeat in enumerate((1, 1, 2)):
+        one = simulate(tmp_path / str(number), spec_of(SHORT, repeat))
+        paths.append(one.folder / "perun" / "segment-000.hdf5")
+    first, same, other = (read_perun_file(path).series for path in paths)
+    for a, b in zip(first, same, strict=True):
+        assert np.array_equal(a.values, b.values)
+    assert first[0].time_s[-1] != other[0].time_s[-1]
+
+
+def test_repeats_scatter_as_the_published_ones_do() -> None:
+    model = read_model(MODEL)
+    for configuration, least, most in ((FULL_4, 0.002, 0.012), (LONG, 0.01, 0.06)):
+        draws = []
+        for repeat in range(1, 41):
+            spec = spec_of(FULL_4) | spec_of(configuration) | {"repeat": repeat}
+            device = cluster().devices["a100"]
+            draws.append(draw_run(spec, model.of(kind_of_spec(spec)), device))
+        times = np.array([draw.runtime_s for draw in draws])
+        energies = np.array([sum(draw.joules.values()) for draw in draws])
+        assert least < times.std() / times.mean() < most
+        assert least < energies.std() / energies.mean() < most
+
+
+def test_every_published_time_and_energy_is_reproduced_within_the_models_interval() -> None:
+    model = read_model(MODEL)
+    checked = 0
+    for row in published_configurations():
+        if row["runtime_h_mean"] is None:
+            continue
+        spec = spec_of(row["configuration"])
+        own = model.of(kind_of_spec(spec))
+        predicted = predict(own, [load_of_spec(spec)])
+        repeats = [
+            draw_run(spec | {"repeat": r}, own, cluster().devices[spec["device"]])
+            for r in range(1, row["n_repeats"] + 1)
+        ]
+        time = np.mean([one.runtime_s for one in repeats])
+        energy = np.mean([sum(one.joules.values()) for one in repeats])
+        for value, published, draws in (
+            (time, row["runtime_h_mean"] * 3600, predicted.runtime_s),
+            (energy, row["energy_kwh_mean"] * J_PER_KWH, predicted.total_j),
+        ):
+            assert draws is not None
+            interval = estimate(draws[:, 0])
+            assert interval.holds(float(value)), row["configuration"]
+            assert interval.holds(published), row["configuration"]
+            assert abs(value - published) < interval.high - interval.low
+            checked += 1
+    assert checked == 2 * 26
+
+
+def test_the_published_energies_of_devices_are_reproduced() -> None:
+    model = read_model(MODEL)
+    for configuration, kind, published in (
+        (FULL_1, "cpu", 18.9),
+        (FULL_1, "gpu", 17.6),
+        (FULL_4, "cpu", 6.7),
+        ("resnet50-a100-n256-lbs0256-full", "gpu", 20.3),
+    ):
+        spec = spec_of(configuration)
+        draw = draw_run(spec, model.of(kind_of_spec(spec)), cluster().devices["a100"])
+        assert draw.joules[kind] / J_PER_KWH == pytest.approx(published, rel=0.05)
+
+
+def test_learning_curves_end_at_the_published_errors() -> None:
+    assert published_errors() == {256: 28.0, 1024: 28.0, 8192: 28.0, 65536: 42.0}
+    model = read_model(MODEL)
+    for gpus, error, source in (
+        (1, 28.0, PUBLISHED),
+        (8, 28.0, INTERPOLATED),
+        (256, 42.0, PUBLISHED),
+    ):
+        spec = spec_of(f"resnet50-a100-n{gpus:03d}-lbs0256-full")
+        assert final_metric(spec).source == source
+        ends = [
+            curve(one, draw_run(one, model.of(kind_of_spec(one)), cluster().devices["a100"]))[-1]
+            for one in (spec | {"repeat": r} for r in range(1, 6))
+        ]
+        assert np.mean(ends) == pytest.approx(error, abs=0.5)
+        assert np.std(ends) > 0
+
+
+def test_between_published_errors_is_interpolated_and_what_is_by_hand_says_so() -> None:
+    between = final_metric(spec_of("resnet50-a100-n128-lbs0256-full"))
+    assert (between.source, between.between) == (INTERPOLATED, (8192, 65536))
+    assert 28 < between.value < 42
+    assert final_metric(spec_of(SHORT)).source == BY_HAND
+    assert final_metric(spec_of(LONG)).source == BY_HAND
+
+
+def test_provenance_names_the_model_and_what_was_put_in_by_hand(short: Simulated) -> None:
+    said = short.provenance["simulated"]
+    assert len(said["model_sha256"]) == 64
+    assert said["kind"] == "resnet50 on a100"
+    assert said["assumed"] is None
+    assert (said["sampling_period_s"], said["spec_sampling_period_s"]) == (10, 1)
+    assert said["metric"]["source"] == BY_HAND
+    assert {"device_shares", "power_profile", "metric"} <= set(said["by_hand"])
+
+
+def test_the_truth_is_in_no_file_that_the_accounting_reads(short: Simulated) -> None:
+    words = json.dumps(short.provenance) + (short.folder / "train.log").read_text()
+    assert "joules" not in words
+    assert "kwh" not in words.lower()
+
+
+def test_fine_tuning_says_that_its_cost_is_assumed(tmp_path: Path) -> None:
+    one = simulate(tmp_path, spec_of("fourcastnet.finetune-a100-n064-lbs0001-full"))
+    assert "assumed" in one.provenance["simulated"]["assumed"]
+    assert one.row()["energy_origin"] == "simulated"
+
+
+def test_4096_gpus_and_nodes_of_another_width_need_no_other_code(tmp_path: Path) -> None:
+    wide = with_device("a100", gpus_per_node=8, max_gpus=4096, cpus_per_rank=8)
+    spec = spec_of(FULL_4) | {
+        "configuration": "resnet50-a100-n1024-lbs0008-full",
+        "gpus": 1024,
+        "nodes": 128,
+        "ranks_per_node": 8,
+        "local_batch_size": 8,
+        "global_batch_size": 8192,
+        "samples_per_epoch": 1024 * 1251,
+        "updates_per_epoch": 157,
+        "updates": 15700,
+    }
+    wide = replace(wide, simulate={"sampling_period_s": 60})
+    one = simulate(tmp_path, spec, wide)
+    assert_true(one, one.row(wide))
+    said = one.provenance
+    assert len(said["hostnames"]) == 128
+    assert len(said["gpus"][said["hostnames"][0]]) == 8
+    assert said["simulated"]["warnings"] == []
+    spec |= {"gpus": 4096, "nodes": 512, "configuration": "resnet50-a100-n4096-lbs0008-full"}
+    model = read_model(MODEL).of(kind_of_spec(spec))
+    assert len(list(simulation(spec, wide, model).nodes.hosts)) == 512
+
+
+def test_simulating_imports_no_torch(tmp_path: Path, short: Simulated) -> None:
+    code = (
+        "import sys; from scalewatt.cli import main; code = main(sys.argv[1:]); "
+        "assert 'torch' not in sys.modules and 'emcee' not in sys.modules; sys.exit(code)"
+    )
+    profile = PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml"
+    arguments = ["simulate", str(short.folder / "spec.json"), "--cluster", str(profile)]
+    arguments += ["--model", str(MODEL), "--out", str(tmp_path / "out")]
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True)
+    assert (tmp_path / "out" / "provenance.json").exists()
+
+
+def test_a_kind_that_the_model_does_not_know_is_refused(tmp_path: Path) -> None:
+    spec = spec_of(FULL_4, protocol="corrected")
+    with pytest.raises(InputError, match="is not calibrated for resnet50 on a100, corrected"):
+        simulate(tmp_path, spec)
+
+
+def test_a_model_without_energy_is_refused() -> None:
+    spec = spec_of(FULL_4)
+    model = replace(read_model(MODEL).of(kind_of_spec(spec)), energy={})
+    with pytest.raises(InputError, match="has no energy; expected one calibrated on runs"):
+        draw_run(spec, model, cluster().devices["a100"])
+
+
+def test_a_wall_limit_in_which_no_segment_gets_on_is_refused() -> None:
+    spec = spec_of(FULL_1)
+    model = read_model(MODEL).of(kind_of_spec(spec))
+    with pytest.raises(InputError, match=r"cannot make progress in segments of 300 s"):
+        simulation(spec, with_device("a100", time_limit_min=15), model)
+
+
+def test_mode_simulate_needs_a_scaling_model() -> None:
+    content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+    del content["scaling_model"]
+    with pytest.raises(InputError, match="mode simulate: missing key 'scaling_model'"):
+        parse_cluster(content, "x.yaml")
+
+
+@pytest.mark.parametrize(
+    "simulate", [{"sampling_period_s": 0}, {"sampling_period_s": 61}, {"period": 1}]
+)
+def test_a_sampling_period_that_counters_do_not_survive_is_refused(
+    simulate: dict[str, float],
+) -> None:
+    content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+    with pytest.raises(InputError, match="simulate"):
+        parse_cluster(content | {"simulate": simulate}, "x.yaml")
