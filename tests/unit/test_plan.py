@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from campaign_files import DEMO, LOCAL, PAPER, ROOT
+from hypothesis import given
+from hypothesis import strategies as st
 from plan_files import (
     FACILITY,
     KNOWN,
@@ -34,11 +36,12 @@ from scalewatt.results.derived import Facility
 from scalewatt.results.published import published_configurations
 from scalewatt.scaling.assumed import SENTENCE
 from scalewatt.scaling.calibrate import KindModel
+from scalewatt.scaling.forecast import Forecaster
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.plan import PlannedRun, Planner, Used, added
 from scalewatt.scaling.plan_table import PLAN, Plan, make_plan
-from scalewatt.scaling.plan_text import plan_markdown, plan_text
+from scalewatt.scaling.plan_text import plan_markdown, plan_text, short
 from scalewatt.scaling.predict import FAR, estimate, warnings_of
 
 HOREKA = str(ROOT / "profiles" / "horeka")
@@ -413,6 +416,33 @@ def test_the_terminal_table_fits_a_hundred_columns() -> None:
     assert max(map(len, text.splitlines())) <= 100
     for series in paper().series:
         assert series in text
+
+
+@given(st.floats(-1e15, 1e15) | st.integers(-(10**9), 10**9))
+def test_a_number_of_the_terminal_table_is_short_and_right(value: float) -> None:
+    text = short(value)
+    assert len(text) <= 6 + (value < 0)
+    factor = {"k": 1e3, "M": 1e6}.get(text[-1], 1.0)
+    digits = 0.5 if abs(value) >= 1e9 or abs(value) < 0.01 else 0.006
+    assert float(text.rstrip("kM")) * factor == pytest.approx(value, rel=digits, abs=1e-300)
+
+
+def test_by_device_kind_the_plan_says_what_the_model_knows() -> None:
+    shipped = forecaster().model
+    shares = {"gpu": 0.7, "cpu": 0.25, "ram": 0.05}
+
+    def in_kinds(model: KindModel) -> KindModel:
+        (total,) = model.energy.values()
+        parts = {kind: replace(total, terms=total.terms * part) for kind, part in shares.items()}
+        return replace(model, energy=parts)
+
+    model = replace(shipped, kinds=tuple(map(in_kinds, shipped.kinds)))
+    plan = make_plan(small({"known": KNOWN}), horeka(), Forecaster(model))
+    for row in plan.rows:
+        for kind, part in shares.items():
+            assert row[f"{kind}_energy_kwh"] == pytest.approx(part * row["energy_kwh"])
+            assert row[f"{kind}_energy_kwh_low"] < row[f"{kind}_energy_kwh"]
+    assert "energy of GPUs" in plan_text(plan)
 
 
 def test_the_command_writes_the_table_as_parquet_csv_and_markdown(

@@ -157,16 +157,23 @@ def _cell(row: Row, column: _Column) -> str:
 def _with_interval(row: Row, name: str, unit: str = "") -> str:
     value, low, high = row[name], row.get(f"{name}_low"), row.get(f"{name}_high")
     words = f"{short(value)} {unit}".strip() if value is not None else UNKNOWN
-    return words if low is None or low == high else f"{words} ({short(low)}–{short(high)})"
+    if low is None or low == high:
+        return words
+    between = " to " if low < 0 else "–"
+    return f"{words} ({short(low)}{between}{short(high)})"
 
 
 def short(value: float | None) -> str:
-    """A number in at most six characters, to three digits or all before the point."""
+    """A number in at most six characters (seven below zero), to three digits or all before the point."""
     if value is None:
         return UNKNOWN
-    if isinstance(value, int) or abs(value) >= 100:
-        return f"{value:.0f}" if abs(value) < 1e5 else f"{value:.2g}"
-    return f"{value:.3g}" if abs(value) >= 0.01 or value == 0 else f"{value:.1g}"
+    for limit, factor, letter in ((99_999.5, 1.0, ""), (999_500, 1e-3, "k"), (999.5e6, 1e-6, "M")):
+        if abs(value) < limit:
+            scaled = value * factor
+            if not letter and (isinstance(value, int) or abs(value) >= 99.95):
+                return f"{value:.0f}"
+            return f"{scaled:.3g}{letter}" if abs(scaled) >= 0.01 or not scaled else f"{scaled:.1g}"
+    return f"{value:.1g}"
 
 
 def _sums(plan: Plan) -> list[Row]:
