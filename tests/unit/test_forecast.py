@@ -1,0 +1,96 @@
+"""What the scaling model says of a run where others ask it: wall times and the energy budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from campaign_files import LOCAL, PAPER, ROOT
+from plan_files import MODEL, UNKNOWN, forecaster, small
+from request_files import horeka, paper
+
+from scalewatt.campaign.cluster import parse_cluster
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.scaling.forecast import check_any, energy_by, forecaster_of
+from scalewatt.scaling.predict import estimate
+
+ID = "resnet50-a100-n016-lbs0016-full"
+
+
+def test_the_published_run_takes_about_what_is_forecast() -> None:
+    spec = run_spec(paper(), ID, 1)
+    # 7.1 h and 33.9 kWh (reference/published_results.csv)
+    assert forecaster().energy_kwh(spec) == pytest.approx(33.9, rel=0.03)
+    upper_s = forecaster().upper_runtime_s(spec)
+    assert 7.1 < upper_s / 3600 < 7.6
+    found = estimate(forecaster().runs(spec).runtime_s[:, 0])
+    assert upper_s == found.high
+
+
+def test_all_repeats_have_one_wall_time_and_another_configuration_deviates_otherwise() -> None:
+    one, other = (run_spec(paper(), ID, repeat) for repeat in (1, 5))
+    assert forecaster().upper_runtime_s(one) == forecaster().upper_runtime_s(other)
+    same = forecaster().runs(one).runtime_s
+    assert np.array_equal(same, forecaster().runs(other).runtime_s)
+
+
+def test_of_what_it_does_not_know_it_says_nothing() -> None:
+    campaign = small({"unknown": UNKNOWN})
+    spec = run_spec(campaign, next(iter(campaign.configurations)), 1)
+    assert forecaster().upper_runtime_s(spec) is None
+    assert forecaster().energy_kwh(spec) is None
+    with pytest.raises(InputError, match="no run can be predicted"):
+        check_any(campaign, forecaster())
+
+
+def test_a_model_is_read_when_it_is_asked_and_not_before(tmp_path: Path) -> None:
+    spec = run_spec(paper(), ID, 1)
+    assert energy_by(None)(spec) is None
+    assert energy_by(str(MODEL))(spec) == pytest.approx(forecaster().energy_kwh(spec))
+    missing = energy_by(str(tmp_path / "none.json"))
+    with pytest.raises(InputError, match="is no scaling model"):
+        missing(spec)
+
+
+def test_a_relative_path_counts_from_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = forecaster_of("reference/scaling_model.json")
+    assert found is not None and len(found.model.kinds) == 3
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "scaling_model.json").write_text("{}")
+    with pytest.raises(InputError, match=r"reference/scaling_model\.json: version is None"):
+        forecaster_of("reference/scaling_model.json")
+    assert forecaster_of(None) is None
+
+
+def test_a_training_whose_predicted_energy_is_not_left_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = tmp_path / "paper.yaml"
+    campaign.write_text(
+        yaml.safe_dump({**yaml.safe_load(PAPER.read_text()), "energy_budget_kwh": 30})
+    )
+    spec = run_spec(load_campaign(campaign, horeka()), ID, 1)
+    out = tmp_path / "results" / "paper" / "runs" / ID / "1"
+    out.mkdir(parents=True)
+    (out / "spec.json").write_text(spec_text(spec))
+    cluster = ROOT / "profiles" / "horeka" / "cluster.yaml"
+    place = ["--cluster", str(cluster), "--work", str(tmp_path / "work"), "--out", str(out)]
+    assert main(["train", str(out / "spec.json"), *place, "--budget-of", str(campaign)]) == 1
+    said = capsys.readouterr().err
+    assert f"{ID} repeat 1: it would exceed the campaign's energy budget: 0 kWh are spent" in said
+    assert "of 30 kWh (energy_budget_kwh of the campaign file" in said
+
+
+def test_a_cluster_file_may_say_that_there_is_no_model() -> None:
+    content = {**yaml.safe_load(LOCAL.read_text()), "scaling_model": None}
+    assert parse_cluster(content, "x").scaling_model is None
+    with pytest.raises(InputError, match="scaling_model"):
+        parse_cluster({**content, "scaling_model": 3}, "x")
