@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.campaign.model import Device
-from scalewatt.energy.samples import Floats
+from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.draw import RunDraw
 from scalewatt.scaling.simulate.power import (
     COUNTER,
     Course,
-    Level,
     Levels,
     cumulated,
     gpu_sensor,
@@ -83,6 +82,16 @@ class Periods:
         return times.astype(np.float32).astype(np.float64)
 
 
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """What each device of a kind does in a segment."""
+
+    idle_w: float
+    watts: Course
+    joules: float
+    """Of one device, in the mean."""
+
+
 @dataclass(frozen=True)
 class Nodes:
     """A simulated run's nodes."""
@@ -105,77 +114,85 @@ class Nodes:
 
     def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
         """What was sampled in a segment, node by node."""
+        courses = {
+            kind: _Course(
+                level.idle_w, Course.of(level, segment.stages), level.joules(segment.stages)
+            )
+            for kind in DEVICE_KINDS
+            if (level := getattr(self.levels, kind)) is not None
+        }
+        shares = self._shares()
         for number, host in enumerate(self.hosts):
-            yield self._node(segment, number, host)
+            yield self._node(segment, courses, shares, number, host)
 
     def uuids(self, host: str) -> list[str]:
         """Of all GPUs of a node."""
         return [f"GPU-{host}-{index}" for index in range(self.device.gpus_per_node)]
 
-    def _node(self, segment: Segment, number: int, host: str) -> NodeSamples:
+    def _node(
+        self,
+        segment: Segment,
+        courses: Mapping[str, _Course],
+        shares: Floats,
+        number: int,
+        host: str,
+    ) -> NodeSamples:
         random = self.draw.random(1, segment.number, number)
         time_s = self.periods.times(segment.seconds, random)
         sensors: list[Samples] = []
         joules: dict[str, float] = {}
-        if self.levels.gpu is not None:
-            sensors += self._gpus(segment, number, host, time_s, random, joules)
-        for kind, level in (("cpu", self.levels.cpu), ("ram", self.levels.ram)):
-            if level is not None:
-                sensors += self._counters(segment, kind, level, time_s, random, joules)
+        for kind, course in courses.items():
+            if kind == "gpu":
+                held = self.held_gpus
+                each = course.joules * shares[number * held : (number + 1) * held]
+                joules["gpu"] = float(each.sum())
+                sensors += self._gpus(host, course, each, time_s, random, joules)
+            else:
+                joules[kind] = course.joules * int(self.device.cpu["sockets"])
+                sensors += self._counters(kind, course, time_s, random)
         return NodeSamples(host, time_s, tuple(sensors), joules)
 
     def _gpus(
         self,
-        segment: Segment,
-        number: int,
         host: str,
+        course: _Course,
+        each: Floats,
         time_s: Floats,
         random: np.random.Generator,
         joules: dict[str, float],
     ) -> Iterator[Samples]:
-        level = self.levels.gpu
-        assert level is not None
-        held, sensor = self.held_gpus, gpu_sensor(self.spec)
-        each = level.joules(segment.stages) * self._shares()[number * held : (number + 1) * held]
-        course = Course.of(level, segment.stages)
-        watts = scaled(sensor.read(course, level.idle_w, time_s, held, random), time_s, each)
-        joules["gpu"] = float(each.sum())
-        idle = self.device.gpus_per_node - held
+        """The GPUs of a node: those that the run holds, and the others, idle."""
+        sensor = gpu_sensor(self.spec)
+        read = sensor.read(course.watts, course.idle_w, time_s, each.size, random)
+        watts = scaled(read, time_s, each)
+        idle = self.device.gpus_per_node - each.size
         if idle:
-            constant = np.full(idle, self._idle_w() * segment.seconds)
+            constant = np.full(idle, self._idle_w(course) * time_s[-1])
             noise = 1 + 0.02 * random.standard_normal((idle, time_s.size), dtype=np.float32)
             watts = np.concatenate((watts, scaled(noise, time_s, constant)))
             joules["unused_gpu"] = float(constant.sum())
-        limit_mw = round(1000 * (self.device.gpu or {"rated_w": 0.0})["rated_w"])
-        limit_mw = max(limit_mw, round(1000 * float(watts.max())))
+        limit_w = max((self.device.gpu or {"rated_w": 0.0})["rated_w"], float(watts.max()))
         milliwatts = np.rint(watts * 1000).astype(np.uint32)
         for index, uuid in enumerate(self.uuids(host)):
-            yield Samples(f"CUDA:{index}_POWER", "gpu", index, milliwatts[index], limit_mw, uuid)
+            name = f"CUDA:{index}_POWER"
+            yield Samples(name, "gpu", index, milliwatts[index], round(1000 * limit_w), uuid)
 
     def _shares(self) -> Floats:
         """Energy of each held GPU of the run as part of their mean; the same in all segments."""
         shares = 1 + by_hand.DEVICE_SPREAD * self.draw.random(2).standard_normal(self.spec["gpus"])
         return shares / shares.mean()
 
-    def _idle_w(self) -> float:
-        level = self.levels.gpu
-        return (self.device.gpu or {"idle_w": level.idle_w if level else 0.0})["idle_w"]
+    def _idle_w(self, course: _Course) -> float:
+        return self.device.gpu["idle_w"] if self.device.gpu else course.idle_w
 
     def _counters(
-        self,
-        segment: Segment,
-        kind: str,
-        level: Level,
-        time_s: Floats,
-        random: np.random.Generator,
-        joules: dict[str, float],
+        self, kind: str, course: _Course, time_s: Floats, random: np.random.Generator
     ) -> Iterator[Samples]:
         """One counter a socket; it began somewhere in its range, and wraps."""
         sockets, top = int(self.device.cpu["sockets"]), RANGES_UJ[kind]
-        each = np.full(sockets, level.joules(segment.stages))
-        read = COUNTER.read(Course.of(level, segment.stages), 0.0, time_s, sockets, random)
-        counted = np.rint(cumulated(read, time_s, each) * 1e6).astype(np.uint64)
-        joules[kind] = float(each.sum())
+        read = COUNTER.read(course.watts, 0.0, time_s, sockets, random)
+        joules = cumulated(read, time_s, np.full(sockets, course.joules))
+        counted = np.rint(joules * 1e6).astype(np.uint64)
         name = "cpu_{0}_package-{0}" if kind == "cpu" else "ram_{0}_dram"
         for socket, begin in enumerate(random.integers(1, top, sockets, dtype=np.uint64)):
             raw = (counted[socket] + begin) % np.uint64(top)
