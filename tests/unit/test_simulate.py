@@ -85,6 +85,16 @@ def test_the_recording_itself_says_that_it_is_simulated(short: Simulated) -> Non
     assert len(recording.series) == 2 * (4 + 2 + 2)
 
 
+def test_perun_itself_reads_the_recording(short: Simulated) -> None:
+    hdf5 = pytest.importorskip("perun.io.hdf5")
+    app = hdf5.importHDF5(short.folder / "perun" / "segment-000.hdf5")
+    (round_,) = app.nodes["segment-000"].nodes.values()
+    gpus = round_.nodes["sim-a100-0002"].nodes["gpu"].nodes
+    raw = gpus["CUDA:3_POWER"].raw_data
+    assert raw.timesteps[-1] == pytest.approx(short.truth["runtime_s"], rel=1e-6)
+    assert 50 < raw.values.mean() * raw.v_md.mag.value < 400
+
+
 def test_a_run_beyond_the_wall_limit_has_segments(long: Simulated) -> None:
     row = long.row()
     assert_true(long, row)

@@ -54,11 +54,12 @@ class Recorder:
         return truth
 
     def _groups(self, file: h5py.File, name: str) -> h5py.Group:
+        """The groups down to the hosts, as perun nests them; gives the one that hosts go into."""
         started = datetime.fromtimestamp(self.started_s).isoformat()
-        app = file.create_group(name)
-        app.attrs.update({"type": 1, "creation_dt": started, "last_execution_dt": started})
-        run = app.create_group(f"nodes/{name}")
-        run.attrs.update(
+        app = _node(file, name, {"type": 1, "creation_dt": started, "last_execution_dt": started})
+        run = _node(
+            app["nodes"],
+            name,
             {
                 "type": 2,
                 "app_name": name,
@@ -67,25 +68,20 @@ class Recorder:
                 "perun_version": PERUN,
                 "monitor.sampling_period": str(self.period_s),
                 SIMULATED_KEY: True,
-            }
+            },
         )
-        round_ = run.create_group("nodes/0")
-        round_.attrs.update({"type": 3, "perun_version": PERUN})
-        return round_.create_group("nodes")
+        return _node(run["nodes"], "0", {"type": 3, "perun_version": PERUN})["nodes"]
 
     def _host(self, hosts: h5py.Group, number: int, node: NodeSamples) -> None:
-        host = hosts.create_group(node.host)
         first = number * self.ranks_per_node
-        host.attrs.update(
-            {"type": 4, "mpi_ranks": str(list(range(first, first + self.ranks_per_node)))}
-        )
+        ranks = str(list(range(first, first + self.ranks_per_node)))
+        host = _node(hosts, node.host, {"type": 4, "mpi_ranks": ranks})["nodes"]
         kinds: dict[str, h5py.Group] = {}
         for sensor in node.sensors:
-            if sensor.device_kind not in kinds:
-                kind = host.create_group(f"nodes/{sensor.device_kind}")
-                kind.attrs.update({"type": 5, "device_type": sensor.device_kind})
-                kinds[sensor.device_kind] = kind.create_group("nodes")
-            _write_sensor(kinds[sensor.device_kind], sensor, node.time_s)
+            kind = sensor.device_kind
+            if kind not in kinds:
+                kinds[kind] = _node(host, kind, {"type": 5, "device_type": kind})["nodes"]
+            _write_sensor(kinds[kind], sensor, node.time_s)
 
     def _journal(self, name: str, node: NodeSamples) -> None:
         header = {
@@ -123,10 +119,19 @@ def _attributes(file: h5py.HLObject, values: Mapping[str, Any]) -> None:
         h5py.h5a.create(file.id, name.encode(), kind, _SCALAR).write(data)
 
 
+def _node(parent: h5py.Group, name: str, attributes: Mapping[str, Any]) -> h5py.Group:
+    """One node of perun's tree, which always has groups for what is below it and for metrics."""
+    group = h5py.h5g.create(parent.id, name.encode())
+    for part in (b"metrics", b"nodes"):
+        h5py.h5g.create(group, part)
+    node = h5py.Group(group)
+    _attributes(node, attributes)
+    return node
+
+
 def _write_sensor(kind: h5py.Group, sensor: Samples, time_s: NDArray[Any]) -> None:
-    group = kind.create_group(sensor.name)
     uuid = {"uuid": sensor.uuid} if sensor.uuid else {}
-    _attributes(group, {"type": 6, "device_type": sensor.device_kind, **uuid})
+    group = _node(kind, sensor.name, {"type": 6, "device_type": sensor.device_kind, **uuid})
     raw = group.create_group("raw_data")
     _write(raw, "timesteps", time_s.astype(np.float32), "s", 1.0, _LARGEST_F4, np.float32(-1))
     mag, top = _MAGS[sensor.device_kind], sensor.raw.dtype.type(sensor.valid_max)
