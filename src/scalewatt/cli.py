@@ -125,10 +125,12 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
 def _simulate(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.spec import read_spec
+    from scalewatt.scaling.simulate.faults import parse_fault
     from scalewatt.scaling.simulate.run import simulate_run
 
     cluster, _ = cluster_of_run(arguments.cluster, read_spec(arguments.spec))
-    simulate_run(arguments.spec, arguments.out, cluster, arguments.model)
+    faults = [parse_fault(text) for text in arguments.fault]
+    simulate_run(arguments.spec, arguments.out, cluster, arguments.model, faults)
     return 0
 
 

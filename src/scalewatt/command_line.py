@@ -67,6 +67,13 @@ def command_line() -> argparse.ArgumentParser:
     simulate.add_argument("--out", type=Path, required=True, help="run folder for the results")
     simulate.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
     simulate.add_argument("--model", type=Path, required=True, help="file of the scaling model")
+    simulate.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="KIND[:option=value,…]",
+        help="sensor_loss, node_loss, time_limit or counter_wrap; repeatable (docs/simulate.md)",
+    )
 
     status = commands.add_parser("status", help="show a campaign at a glance, while it runs or not")
     _add_place(status)

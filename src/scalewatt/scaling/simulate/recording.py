@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.energy.records import Field, write_records
+from scalewatt.energy.records import Field, missing, write_records
 from scalewatt.energy.sampler import JOURNAL_VERSION
 from scalewatt.energy.samples import SIMULATED_KEY
 from scalewatt.energy.workdir import segment_name
@@ -96,8 +96,15 @@ class Recorder:
             self.folder / f"{name}.{node.host}.journal",
             header,
             fields,
-            [self.started_s + node.time_s, node.time_s, *(one.raw for one in node.sensors)],
+            [self.started_s + node.time_s, node.time_s, *map(_with_missing, node.sensors)],
         )
+
+
+def _with_missing(sensor: Samples) -> NDArray[Any]:
+    if sensor.kept is None:
+        return sensor.raw
+    nothing = sensor.raw.dtype.type(missing(sensor.raw.dtype.newbyteorder("<").str))
+    return np.where(sensor.kept, sensor.raw, nothing)
 
 
 def _described(sensor: Samples) -> dict[str, Any]:
@@ -132,18 +139,20 @@ def _node(parent: h5py.Group, name: str, attributes: Mapping[str, Any]) -> h5py.
 def _write_sensor(kind: h5py.Group, sensor: Samples, time_s: NDArray[Any]) -> None:
     uuid = {"uuid": sensor.uuid} if sensor.uuid else {}
     group = _node(kind, sensor.name, {"type": 6, "device_type": sensor.device_kind, **uuid})
-    raw = group.create_group("raw_data")
+    raw, samples = group.create_group("raw_data"), sensor.raw
+    if sensor.kept is not None:
+        time_s, samples = time_s[sensor.kept], samples[sensor.kept]
     _write(raw, "timesteps", time_s.astype(np.float32), "s", 1.0, _LARGEST_F4, np.float32(-1))
     mag, top = _MAGS[sensor.device_kind], sensor.raw.dtype.type(sensor.valid_max)
     if not sensor.is_counter:
-        _write(raw, "values", sensor.raw, "W", mag, top, sensor.raw.dtype.type(0))
+        _write(raw, "values", samples, "W", mag, top, sensor.raw.dtype.type(0))
         return
-    difference = np.diff(sensor.raw.astype(np.float64))
+    difference = np.diff(samples.astype(np.float64))
     difference[difference < 0] += sensor.valid_max
     watts = (difference * mag / np.diff(time_s)).astype(np.float32)
     watts = np.concatenate((watts[:1], watts))
     _write(raw, "values", watts, "W", 1.0, _LARGEST_F4, np.float32(-1))
-    _write(raw, "alt_values", sensor.raw, "J", mag, top, top)
+    _write(raw, "alt_values", samples, "J", mag, top, top)
 
 
 def _write(

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from scalewatt.campaign.model import Cluster, Device
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.energy.workdir import segment_name
 from scalewatt.files import write_json, write_table, write_text
 from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.kind import kind_of_spec
@@ -23,12 +25,22 @@ from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.predict import warnings_of
 from scalewatt.scaling.simulate import by_hand
+from scalewatt.scaling.simulate.cuts import Cut, in_vain, with_node_losses
 from scalewatt.scaling.simulate.draw import RunDraw, draw_run
+from scalewatt.scaling.simulate.faults import (
+    CounterWrap,
+    Fault,
+    NodeLoss,
+    TimeLimit,
+    check_together,
+    of_kind,
+)
 from scalewatt.scaling.simulate.learning import PUBLISHED, curve, final_metric
+from scalewatt.scaling.simulate.losses import check_places, disturbed, joules_between, leave
 from scalewatt.scaling.simulate.power import levels_of
 from scalewatt.scaling.simulate.recording import Recorder
 from scalewatt.scaling.simulate.schedule import EVALUATIONS, Segment, segments_of
-from scalewatt.scaling.simulate.sensors import Nodes, Periods
+from scalewatt.scaling.simulate.sensors import Nodes, NodeSamples, Periods
 from scalewatt.training.history import history_table
 
 BEGUN_S = 946_684_800.0
@@ -47,7 +59,13 @@ class Simulation:
     model: KindModel
     draw: RunDraw
     nodes: Nodes
-    segments: tuple[Segment, ...]
+    cuts: tuple[Cut, ...]
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Its segments, in order."""
+        return tuple(cut.segment for cut in self.cuts)
 
     def started_s(self, segment: Segment) -> float:
         """Unix time at which a segment begins."""
@@ -55,69 +73,120 @@ class Simulation:
         return BEGUN_S + sum(one.seconds + BETWEEN_S for one in before)
 
 
-def simulation(spec: Mapping[str, Any], cluster: Cluster, model: KindModel) -> Simulation:
-    """What happens in a run; InputError where the model has no energy or no segment makes progress."""
+def simulation(
+    spec: Mapping[str, Any], cluster: Cluster, model: KindModel, faults: Sequence[Fault] = ()
+) -> Simulation:
+    """What happens in a run.
+
+    InputError where the model has no energy, no segment makes progress, or a fault has no place.
+    """
+    check_together(faults)
     device = cluster.devices[spec["device"]]
     draw = draw_run(spec, model, device)
     (in_one_go,) = segments_of(spec, draw.runtime_s)
-    segments = tuple(segments_of(spec, draw.runtime_s, _limit_s(cluster, device)))
+    segments = segments_of(spec, draw.runtime_s, _limit_s(cluster, device, faults))
+    cuts = with_node_losses(segments, of_kind(faults, NodeLoss))
     levels = levels_of(spec, device, draw, in_one_go)
-    nodes = Nodes(spec, device, draw, levels, _periods(spec, cluster))
-    return Simulation(spec, model, draw, nodes, segments)
+    nodes = Nodes(spec, device, draw, levels, _periods(spec, cluster, faults))
+    sockets = int(device.cpu["sockets"])
+    counts = {"gpu": device.gpus_per_node, "cpu": sockets, "ram": sockets}
+    sensors = {kind: n for kind, n in counts.items() if getattr(levels, kind) is not None}
+    check_places(faults, len(cuts), spec["nodes"], sensors)
+    return Simulation(spec, model, draw, nodes, tuple(cuts), tuple(faults))
 
 
-def _limit_s(cluster: Cluster, device: Device) -> float | None:
+def _limit_s(cluster: Cluster, device: Device, faults: Sequence[Fault]) -> float | None:
     """How long a job trains until it is told to stop."""
+    for asked in of_kind(faults, TimeLimit):
+        return asked.minutes * 60.0
     limit = device.time_limit_min
     return None if limit is None else limit * 60.0 - cluster.stop_warning_s
 
 
-def _periods(spec: Mapping[str, Any], cluster: Cluster) -> Periods:
+def _periods(spec: Mapping[str, Any], cluster: Cluster, faults: Sequence[Fault]) -> Periods:
+    for asked in of_kind(faults, CounterWrap):
+        if asked.period_s is not None:
+            return Periods(asked.period_s, asked.period_s)
     own = float(spec["sampling_period_s"] or 1.0)
     usual = float(cluster.simulate.get("sampling_period_s", own))
     return Periods(usual, min(own, usual), float(cluster.simulate.get("fine_start_s", 0.0)))
 
 
-def simulate_run(spec_path: Path, out: Path, cluster: Cluster, model_path: Path) -> None:
+def simulate_run(
+    spec_path: Path,
+    out: Path,
+    cluster: Cluster,
+    model_path: Path,
+    faults: Sequence[Fault] = (),
+) -> None:
     """Write the run folder of a spec as a training would leave it; the provenance comes last.
 
-    InputError where the model does not know the run's kind.
+    `faults` befall it. InputError where the model does not know the run's kind.
     """
     spec = read_spec(spec_path)
     model = read_model(model_path).of(kind_of_spec(spec))
-    one = simulation(spec, cluster, model)
+    one = simulation(spec, cluster, model, faults)
     recordings = out / "perun"
     shutil.rmtree(recordings, ignore_errors=True)
     recordings.mkdir(parents=True)
-    truth = [_record(one, segment, recordings) for segment in one.segments]
+    truth = [_record(one, cut, recordings) for cut in one.cuts]
     write_table(history_table(_history(one)), out / "history.parquet")
-    write_table(pa.Table.from_pylist(list(_events(one)), EVENTS_SCHEMA), out / "events.parquet")
+    write_table(
+        pa.Table.from_pylist(list(_events(one, recordings)), EVENTS_SCHEMA), out / "events.parquet"
+    )
     write_json(out / TRUTH, _truth(one, truth))
     write_text(out / "train.log", _log(one, model_path))
     write_json(out / "provenance.json", _provenance(one, cluster, model_path))
 
 
-def _record(one: Simulation, segment: Segment, folder: Path) -> dict[str, dict[str, float]]:
+def _record(one: Simulation, cut: Cut, folder: Path) -> dict[str, Any]:
+    """Write a segment's recordings; return its truth."""
+    segment, nodes = cut.segment, one.nodes
+    vain: dict[str, dict[str, float]] = {}
+    begin_s, end_s = in_vain(one.segments, segment)
+
+    def sampled() -> Iterator[NodeSamples]:
+        for node in nodes.sampled(segment):
+            if end_s > begin_s:
+                vain[node.host] = joules_between(node, begin_s, end_s, nodes.held_gpus)
+            yield node
+
     recorder = Recorder(
         folder,
         segment.number,
         one.started_s(segment),
-        one.nodes.periods.usual_s,
+        nodes.periods.usual_s,
         one.spec["ranks_per_node"],
     )
-    return recorder.write(one.nodes.sampled(segment))
+    joules = recorder.write(disturbed(sampled(), segment.number, one.faults))
+    if cut.loss is not None:
+        leave(folder, segment.number, nodes.hosts, cut.loss)
+    return {
+        "segment": segment.number,
+        "seconds": segment.seconds,
+        "joules": joules,
+        "discarded_s": end_s - begin_s,
+        "discarded_joules": vain,
+    }
 
 
-def _events(one: Simulation) -> Iterator[dict[str, Any]]:
+def _events(one: Simulation, recordings: Path) -> Iterator[dict[str, Any]]:
     for segment in one.segments:
         started_s = one.started_s(segment)
         for stage in segment.stages:
+            end_s = started_s + stage.end_s
+            if segment.killed and stage is segment.stages[-1]:
+                # Nobody wrote its end down: what is known of it is the last sample.
+                journals = recordings.glob(f"{segment_name(segment.number)}.*.journal")
+                seen = (last_sample_s(journal) for journal in journals)
+                end_s = max((s for s in seen if s is not None), default=0.0)
+                end_s = max(end_s, started_s + stage.start_s)
             yield {
                 "segment": segment.number,
                 "stage": stage.name,
                 "epoch": stage.epoch,
                 "start_s": started_s + stage.start_s,
-                "end_s": started_s + stage.end_s,
+                "end_s": end_s,
             }
 
 
@@ -128,8 +197,9 @@ def _history(one: Simulation) -> list[dict[str, Any]]:
     seconds = [dict.fromkeys(names, 0.0) for _ in range(spec["epochs"])]
     ended = [0] * spec["epochs"]
     for segment in one.segments:
+        lost_s = in_vain(one.segments, segment)[0] if segment.killed else segment.seconds
         for stage in segment.stages:
-            if stage.name not in names or stage.epoch is None:
+            if stage.name not in names or stage.epoch is None or stage.start_s >= lost_s:
                 continue
             if stage.name in EVALUATIONS and ended[stage.epoch] != segment.number:
                 seconds[stage.epoch] |= dict.fromkeys(EVALUATIONS, 0.0)  # it is made again
@@ -152,16 +222,20 @@ def _history(one: Simulation) -> list[dict[str, Any]]:
     ]
 
 
-def _truth(one: Simulation, nodes: Sequence[dict[str, dict[str, float]]]) -> dict[str, Any]:
+def _truth(one: Simulation, segments: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The true time and energies, in one go and in the segments that were recorded."""
     return {
         "runtime_s": sum(segment.seconds for segment in one.segments),
         "in_one_go": {"runtime_s": one.draw.runtime_s, "joules": dict(one.draw.joules)},
-        "segments": [
-            {"segment": segment.number, "seconds": segment.seconds, "joules": joules}
-            for segment, joules in zip(one.segments, nodes, strict=True)
-        ],
+        "segments": list(segments),
     }
+
+
+_ENDS = {
+    "finished": "finished",
+    "stopped": "stopped at the wall limit",
+    "killed": "killed by the loss of a node",
+}
 
 
 def _log(one: Simulation, model_path: Path) -> str:
@@ -169,10 +243,10 @@ def _log(one: Simulation, model_path: Path) -> str:
     lines = [
         f"{spec['configuration']} repeat {spec['repeat']}: simulated with {model_path}, not trained",
         *(
-            f"segment {segment.number}: {segment.seconds:.0f} s, "
-            f"{'finished' if segment.finished else 'stopped at the wall limit'}"
+            f"segment {segment.number}: {segment.seconds:.0f} s, {_ENDS[segment.outcome]}"
             for segment in one.segments
         ),
+        *(f"fault: {fault}" for fault in one.faults),
     ]
     return "\n".join(lines) + "\n"
 
@@ -210,6 +284,7 @@ def _provenance(one: Simulation, cluster: Cluster, model_path: Path) -> dict[str
             "sampling_period_s": nodes.periods.usual_s,
             "fine_start_s": nodes.periods.until_s,
             "spec_sampling_period_s": spec["sampling_period_s"],
+            "faults": [str(fault) for fault in one.faults],
             "metric": final.as_json(),
             "by_hand": {
                 name: text
@@ -228,8 +303,8 @@ def _segment(one: Simulation, segment: Segment) -> dict[str, Any]:
     return {
         "segment": segment.number,
         "started_s": started_s,
-        "ended_s": started_s + segment.seconds,
-        "outcome": "finished" if segment.finished else "stopped",
+        "ended_s": None if segment.killed else started_s + segment.seconds,
+        "outcome": segment.outcome,
         "job": None,
         "code": None,
         "ranks": [

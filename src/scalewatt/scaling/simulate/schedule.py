@@ -39,6 +39,12 @@ class Segment:
     number: int
     stages: tuple[Stage, ...]
     finished: bool
+    killed: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, in the word of segments in a provenance."""
+        return "killed" if self.killed else "finished" if self.finished else "stopped"
 
     @property
     def seconds(self) -> float:

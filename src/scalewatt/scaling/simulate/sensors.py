@@ -40,6 +40,8 @@ class Samples:
     raw: NDArray[Any]
     valid_max: int
     uuid: str | None = None
+    kept: NDArray[np.bool_] | None = None
+    """Which of the samples there are, (n,); None: all."""
 
     @property
     def is_counter(self) -> bool:
