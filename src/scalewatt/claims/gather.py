@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.expand import SIMULATED, load_campaign
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
@@ -92,7 +93,7 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
     """
     name = results.resolve().name
     if given is not None:
-        campaign = load_campaign(given, cluster)
+        campaign = _load(given, name, cluster)
         if campaign.name != name:
             raise InputError(
                 f"{given}: name: {campaign.name}, but the results are in {results}; expected the "
@@ -101,12 +102,19 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
         return campaign
     files = [Path("config.yaml"), *sorted(Path("campaigns").glob("*.yaml"))]
     for path in files:
-        if path.exists() and _name(path) == name:
-            return load_campaign(path, cluster)
+        if path.exists() and _name(path) in (name, name.removesuffix(SIMULATED)):
+            return _load(path, name, cluster)
     raise InputError(
         f"--results {results}: no campaign is named {name} in {', '.join(map(str, files))}; "
         "give its file with --campaign"
     )
+
+
+def _load(path: Path, name: str, cluster: Cluster | None) -> Campaign:
+    """The campaign; as it is simulated where the results are, though no cluster says so."""
+    campaign = load_campaign(path, cluster)
+    simulated = cluster is None and f"{campaign.name}{SIMULATED}" == name
+    return replace(campaign, name=name) if simulated else campaign
 
 
 def specs_of(campaign: Campaign) -> dict[str, Row]:

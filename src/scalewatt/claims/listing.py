@@ -24,8 +24,8 @@ from scalewatt.claims.model import (
     Value,
     Verdict,
     listed_claims,
-    verdict_of,
 )
+from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.claims.slips import FURTHER, SLIPS
 from scalewatt.claims.uncertain import shown
 from scalewatt.errors import InputError
@@ -74,7 +74,7 @@ def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[
     """
     claims = claims or listed_claims()
     check_complete(claims)
-    return [verdict_of(claim, evidence) for claim in claims]
+    return verdicts_on(evidence, claims)
 
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def basis(evidence: Evidence) -> str:
         f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}"
         f"{f' (protocol {evidence.campaign.protocol})' if evidence.campaign else ''}; "
         f"configurations by the origin of their energy: {origins or 'none with energy'}."
-        f"{_left_out(evidence)}"
+        f"{basis_of_simulated(evidence)}{_left_out(evidence)}"
     )
 
 
