@@ -136,7 +136,7 @@ def simulate_run(
     )
     write_json(out / TRUTH, _truth(one, truth))
     write_text(out / "train.log", _log(one, model_path))
-    write_json(out / "provenance.json", _provenance(one, cluster, model_path))
+    write_json(out / "provenance.json", _provenance(one, model_path))
 
 
 def _record(one: Simulation, cut: Cut, folder: Path) -> dict[str, Any]:
@@ -251,9 +251,8 @@ def _log(one: Simulation, model_path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _provenance(one: Simulation, cluster: Cluster, model_path: Path) -> dict[str, Any]:
+def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
     spec, nodes = one.spec, one.nodes
-    device = cluster.devices[spec["device"]]
     final = final_metric(spec)
     held = {host: list(range(nodes.held_gpus)) for host in nodes.hosts}
     uuids = {host: nodes.uuids(host)[: nodes.held_gpus] for host in nodes.hosts}
@@ -264,7 +263,7 @@ def _provenance(one: Simulation, cluster: Cluster, model_path: Path) -> dict[str
         "gpus": held if nodes.held_gpus else None,
         "gpu_uuids": uuids if nodes.held_gpus else None,
         "torch_device": "cuda" if nodes.held_gpus else "cpu",
-        "device_name": f"{device.description or device.name} (simulated)",
+        "device_name": f"{spec['device']} (simulated)",
         "packages_of": "the simulator",
         "packages": _versions(),
         "precision_used": None,
