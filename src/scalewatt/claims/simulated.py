@@ -1,8 +1,9 @@
 """Claims on simulated results: which of them the scaling model decides, and which were put in by hand.
 
-A run's time and whole energy are the model's. What claim is about something else is in BY_HAND, with
-what it is about; it is not testable where the provenance of the runs that it looks at says that this
-was put in by hand. Configurations whose costs are assumed count for no other claim.
+A run's time and whole energy are the model's. A claim about something else stands in BY_HAND with what
+it is about; it is not testable where the provenance of the runs that it looks at says that this was put
+in by hand. No check sees numbers that were: energies and powers of device kinds, errors that are not
+published, and all results of configurations whose costs are assumed are unknown to it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewatt.claims.evidence import Evidence, Row
+from scalewatt.claims.evidence import Evidence, Point, Row
 from scalewatt.claims.model import NOT_TESTABLE, Claim, Verdict, verdict_of
 from scalewatt.energy.samples import SIMULATED
 from scalewatt.results.published import FULL_SAMPLES
+from scalewatt.results.schema import PARTS, QUANTITIES
 from scalewatt.scaling.simulate.by_hand import SUBJECTS
 
 DOCUMENTED = "docs/simulate.md"
@@ -29,6 +31,20 @@ ALWAYS = {
     RECORDED: "what is recorded of a node, and how often, is the simulator's",
     UNTRAINED: "nothing was trained or evaluated",
 }
+
+_OF_DEVICES = (
+    "gpu_energy",
+    "cpu_energy",
+    "ram_energy",
+    "gpu_power",
+    "cpu_socket_power",
+    "ram_power",
+)
+QUANTITIES_OF = {
+    SHARES: [name for name in QUANTITIES if any(part in name for part in _OF_DEVICES)],
+    METRIC: [name for name in QUANTITIES if name.startswith("metric_")],
+}
+"""Quantities of `configurations` that follow from a subject."""
 
 Where = Callable[[Row], bool]
 
@@ -76,7 +92,6 @@ BY_HAND: dict[str, ByHand] = {
             "D13": "the share of CPUs at n = 1, which the shares are chosen to give",
             "D14": "the share of CPUs at n = 4",
             "D15": "the share of CPUs along n",
-            "T8": "memory's part of the energy on A100, which the comparison leaves out as H100 has none",
             "K05": "mean power of GPUs and of CPU sockets",
             "K06": "the share of memory",
             **dict.fromkeys(
@@ -181,9 +196,10 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
     found = simulated_in(evidence)
     if not found:
         return [verdict_of(claim, evidence) for claim in claims]
+    seen = without_by_hand(evidence, found)
     assumed = {id_ for id_, one in found.items() if one.is_assumed}
-    rest = _without(evidence, assumed) if assumed else evidence
-    return [_named(_verdict(claim, evidence, rest, found, len(assumed))) for claim in claims]
+    rest = _without(seen, assumed) if assumed else seen
+    return [_named(_verdict(claim, seen, rest, found, len(assumed))) for claim in claims]
 
 
 def _verdict(
@@ -230,8 +246,36 @@ def _concerns(claim: Claim, row: Row) -> bool:
     return model is None or claim.model in ("", "all") or str(model) in claim.model
 
 
+def without_by_hand(evidence: Evidence, found: Mapping[str, Simulated]) -> Evidence:
+    """The evidence whose points do not know what was put in by hand.
+
+    Runs, which identities are about, stay as they are; so do traces, whose origin checks ask for.
+    """
+
+    def seen(point: Point) -> Point:
+        one = found.get(point.id)
+        subjects = () if one is None else tuple(s for s in QUANTITIES_OF if one.by_hand(s))
+        names = [name for subject in subjects for name in QUANTITIES_OF[subject]]
+        unknown = {f"{name}_{part}": None for name in names for part in PARTS}
+        return replace(point, row={**point.row, **unknown}) if unknown else point
+
+    def whole(row: Row) -> bool:
+        """Whether a comparison is of whole energies: of fewer device kinds, it has parts by hand."""
+        ids = (row["configuration"], row["baseline"])
+        apart = [id_ for id_ in ids if id_ in found and found[id_].by_hand(SHARES)]
+        return all(found[id_].row.get("energy_scope") == row["energy_scope"] for id_ in apart)
+
+    lines = tuple(replace(ln, points=tuple(map(seen, ln.points))) for ln in evidence.lines)
+    return replace(
+        evidence,
+        lines=lines,
+        points=tuple(map(seen, evidence.points)),
+        comparisons=tuple(row for row in evidence.comparisons if whole(row)),
+    )
+
+
 def _without(evidence: Evidence, ids: set[str]) -> Evidence:
-    """The evidence without the results of these configurations. Runs, which identities are about, stay."""
+    """The evidence without the points of these configurations."""
     lines = tuple(
         replace(line, points=tuple(p for p in line.points if p.id not in ids))
         for line in evidence.lines

@@ -1,0 +1,307 @@
+"""Claims on simulated results: what was put in by hand is not testable, the rest follows from the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_files import PAPER, ROOT
+from claims_made import changed, without
+from claims_resnet_made import resnet_world
+from claims_study import Cases, study
+from simulated_runs import campaign, simulate, spec_of
+from test_claims_config import CASES as CONFIG
+from test_claims_fourcastnet import CASES as FOURCASTNET
+from test_claims_power import CASES as POWER
+
+from scalewatt.campaign.definitions import runs_definition
+from scalewatt.claims.evidence import Evidence, Point, Row
+from scalewatt.claims.gather import find_campaign, published_evidence
+from scalewatt.claims.listing import basis, verdicts
+from scalewatt.claims.model import CHECKS, Verdict, read_claims
+from scalewatt.claims.simulated import (
+    ALWAYS,
+    ASSUMED,
+    BATCH,
+    BY_HAND,
+    DOCUMENTED,
+    METRIC,
+    QUANTITIES_OF,
+    SHARES,
+    simulated_in,
+    without_by_hand,
+)
+from scalewatt.cli import main
+from scalewatt.results.build import write_runs
+from scalewatt.scaling.assumed import SENTENCE
+from scalewatt.scaling.simulate.by_hand import SUBJECTS
+
+CLAIMS = {claim.id: claim for claim in read_claims()}
+CASES: Mapping[str, Cases] = {**CONFIG, **FOURCASTNET, **POWER}
+ALL_BY_HAND = {"model": "model.json", "model_sha256": "abc", "assumed": None, "by_hand": SUBJECTS}
+
+
+def satisfied(id_: str) -> Evidence:
+    """Measured results that satisfy a claim."""
+    return CASES[id_].satisfied() if id_ in CASES else resnet_world()
+
+
+def as_simulated(given: Evidence, **said: Any) -> Evidence:
+    """The same numbers, simulated: all that can be by hand is, and fine-tuning is assumed."""
+
+    def row(own: Row) -> Row:
+        return {**own, "energy_origin": own.get("energy_origin") and "simulated"}
+
+    def point(own: Point) -> Point:
+        return replace(own, row=row(own.row))
+
+    rows = [*given.runs, *(one.row for one in given.points), *(one.row for one in given.traces)]
+    phases = {str(own["configuration"]): own.get("phase") for own in rows}
+    phases |= {id_: None for id_, _ in given.provenance}
+    phases = phases or dict.fromkeys(given.specs)
+    provenance = {
+        (id_, 1): {
+            **given.provenance.get((id_, 1), {}),
+            "simulated": ALL_BY_HAND
+            | {"assumed": SENTENCE if phase == "finetune" else None}
+            | said,
+        }
+        for id_, phase in phases.items()
+    }
+    return replace(
+        given,
+        lines=tuple(replace(ln, points=tuple(map(point, ln.points))) for ln in given.lines),
+        points=tuple(map(point, given.points)),
+        runs=tuple(map(row, given.runs)),
+        traces=tuple(replace(one, row=row(one.row)) for one in given.traces),
+        comparisons=tuple(map(row, given.comparisons)),
+        provenance=provenance,
+    )
+
+
+def judged(id_: str, given: Evidence) -> Verdict:
+    """The verdict of the report on one claim."""
+    (found,) = verdicts(given, [CLAIMS[id_]])
+    return found
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def test_the_table_names_claims_that_have_checks_and_subjects_that_simulations_name() -> None:
+    judged("A01", study())  # which loads the checks
+    assert set(BY_HAND) <= set(CHECKS)
+    assert {one.subject for one in BY_HAND.values()} <= {*SUBJECTS, *ALWAYS, ASSUMED}
+
+
+def test_where_it_is_documented_there_is_a_guide() -> None:
+    assert "put in by hand" in (ROOT / DOCUMENTED).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("id_", BY_HAND)
+def test_what_was_put_in_by_hand_is_not_testable_though_the_same_measured_numbers_decide(
+    id_: str,
+) -> None:
+    measured = judged(id_, satisfied(id_))
+    assert measured.verdict == "reproduced", measured.detail
+    found = judged(id_, as_simulated(satisfied(id_)))
+    assert (found.verdict, found.value) == ("not_testable", None)
+    assert "put in by hand" in found.detail and DOCUMENTED in found.detail
+    assert BY_HAND[id_].what[1:] in found.detail
+    assert "simulated." in found.detail and found.expected == CLAIMS[id_].expected
+
+
+@pytest.mark.parametrize("id_", sorted({*CASES, "A01", "D05", "E06", "F06", "F20"} - set(BY_HAND)))
+def test_what_the_model_or_a_spec_says_is_decided(id_: str) -> None:
+    found = judged(id_, as_simulated(satisfied(id_)))
+    assert found.verdict == "reproduced", found.detail
+    assert found.detail.endswith(("simulated.", f"({DOCUMENTED})."))
+
+
+def everything() -> Iterator[Evidence]:
+    """Studies that between them have points for all claims on points."""
+    yield resnet_world()
+    yield study()
+
+
+@pytest.mark.parametrize("factor", [0.3, 2.7])
+def test_no_verdict_depends_on_a_number_that_was_put_in_by_hand(factor: float) -> None:
+    names = [name for names in QUANTITIES_OF.values() for name in names]
+
+    def scaled(name: str) -> Any:
+        def value(point: Point) -> float | None:
+            own = point.row.get(f"{name}_mean")
+            return None if own is None else own * factor ** (1 + point.gpus % 3)
+
+        return value
+
+    for world in everything():
+        other = changed(world, lambda p: True, **{name: scaled(name) for name in names})
+        assert other.points != world.points
+        assert verdicts(as_simulated(other)) == verdicts(as_simulated(world))
+
+
+def test_numbers_by_hand_are_unknown_to_checks_and_all_others_are_as_they_were() -> None:
+    given = as_simulated(study())
+    found = without_by_hand(given, simulated_in(given))
+    for before, after in zip(given.points, found.points, strict=True):
+        gone = {name for name in before.row if before.row[name] != after.row[name]}
+        assert {name.rsplit("_", 1)[0] for name in gone} <= {
+            *QUANTITIES_OF[SHARES],
+            *QUANTITIES_OF[METRIC],
+            *(f"{n}_population" for names in QUANTITIES_OF.values() for n in names),
+        }
+        assert after.mean("energy_kwh") == before.mean("energy_kwh") is not None
+        assert after.mean("metric_last") is None and after.mean("ram_energy_kwh") is None
+
+
+# --- what the provenance says counts ------------------------------------------------------------
+
+
+def by_hand_but(*names: str) -> dict[str, str]:
+    return {name: text for name, text in SUBJECTS.items() if name not in names}
+
+
+def test_a_model_that_knows_device_kinds_decides_on_them() -> None:
+    calibrated = as_simulated(resnet_world(), by_hand=by_hand_but("device_shares"))
+    for id_ in ("D08", "D10", "D15"):
+        found = judged(id_, calibrated)
+        assert found.verdict == "reproduced" and found.detail.endswith(
+            "Origin of the energy: simulated."
+        )
+
+
+def test_a_published_error_is_testable_and_said_to_be_given() -> None:
+    given = as_simulated(resnet_world())
+    known = {"simulated": ALL_BY_HAND | {"by_hand": by_hand_but("metric")}}
+    last = {(p.id, 1): known for p in given.points if p.gbs == 65536}
+    published = replace(given, provenance={**given.provenance, **last})
+    found = judged("D18", published)
+    assert found.verdict == "reproduced" and "published error" in found.detail
+    assert judged("D17", published).verdict == judged("D19", published).verdict == "not_testable"
+
+
+def test_errors_at_constant_gbs_stay_untestable_though_each_value_is_published() -> None:
+    given = as_simulated(resnet_world(), by_hand=by_hand_but("metric"))
+    assert judged("D17", given).verdict == "reproduced"
+    assert BY_HAND["E03"].subject == BY_HAND["E04"].subject == BATCH
+    assert judged("E03", given).verdict == judged("E04", given).verdict == "not_testable"
+
+
+def test_a_calibrated_fine_tuning_is_testable_and_an_assumed_one_counts_nowhere() -> None:
+    calibrated, assumed = as_simulated(study(), assumed=None), as_simulated(study())
+    for id_ in ("H08", "H09", "H10", "H11"):
+        assert judged(id_, calibrated).verdict == "reproduced"
+        assert SENTENCE in judged(id_, assumed).detail
+    assert "Left out: 5 configurations" in judged("A01", assumed).detail
+    assert "finetune" not in judged("A01", assumed).detail
+    assert "fourcastnet finetune a100" in judged("A01", calibrated).detail
+    assert "Left out" not in judged("D05", as_simulated(resnet_world())).detail
+
+
+def test_without_provenance_everything_may_have_been_put_in_by_hand() -> None:
+    given = replace(as_simulated(study()), provenance={})
+    assert simulated_in(given)
+    for id_ in ("B03", "H05", "H08", "K05", "K10"):
+        assert judged(id_, given).verdict == "not_testable"
+    assert judged("T1", given).verdict == "reproduced"
+
+
+def test_claims_on_another_model_are_not_blamed_on_simulations() -> None:
+    resnet = without(resnet_world(), lambda point: point.model != "resnet50")
+    found = judged("H05", as_simulated(resnet))
+    assert found.verdict == "not_testable" and "by hand" not in found.detail
+
+
+def test_energies_are_compared_in_whole_as_parts_are_by_hand() -> None:
+    found = judged("T9", as_simulated(study()))
+    assert "parts are not known" in found.detail
+    parts = {
+        "configuration": "x",
+        "model": "fourcastnet",
+        "phase": "pretrain",
+        "quantity": "energy_kwh",
+        "energy_scope": "gpu+cpu",
+        "energy_origin": "measured",
+    }
+    by_id = {point.id: point for point in study().points}
+    h100 = next(i for i, p in by_id.items() if p.device == "h100")
+    a100 = next(i for i, p in by_id.items() if p.device == "a100" and p.phase == "pretrain")
+    row = parts | {"configuration": h100, "baseline": a100}
+    for scope, kept in (("gpu+cpu", 0), ("gpu+cpu+ram", 1)):
+        given = as_simulated(
+            replace(study(), comparisons=(row | {"energy_scope": scope, "configuration": a100},))
+        )
+        assert len(without_by_hand(given, simulated_in(given)).comparisons) == kept
+
+
+# --- what is said -------------------------------------------------------------------------------
+
+
+def test_every_detail_and_the_basis_name_the_origin() -> None:
+    given = as_simulated(study())
+    for one in verdicts(given):
+        assert one.verdict == "slip" or "simulated" in one.detail, one.id
+    said = basis(given)
+    assert "origin simulated" in said and "model.json (abc)" in said and DOCUMENTED in said
+    assert "by the origin of their energy: simulated" in said
+
+
+def test_measured_and_published_results_are_told_as_before() -> None:
+    for given in (study(), published_evidence()):
+        assert not simulated_in(given)
+        assert "simulat" not in basis(given)
+        assert not any("simulat" in one.detail for one in verdicts(given) if one.verdict != "slip")
+
+
+def test_simulated_results_find_their_campaign_without_a_cluster() -> None:
+    results = ROOT / "results" / "paper-simulated"
+    for given in (None, PAPER):
+        assert find_campaign(results, given).name == "paper-simulated"
+    with pytest.raises(Exception, match="no campaign is named else-simulated"):
+        find_campaign(results.with_name("else-simulated"), None)
+
+
+# --- a small campaign ---------------------------------------------------------------------------
+
+RUNS = (
+    "resnet50-a100-n001-lbs0256-s0005004",
+    "resnet50-a100-n002-lbs0256-s0010009",
+    "resnet50-a100-n004-lbs0256-s0020018",
+    "resnet50-a100-n008-lbs0256-s0040036",
+    "resnet50-a100-n016-lbs0256-s0080072",
+    "resnet50-a100-n008-lbs0256-full",
+    "resnet50-a100-n256-lbs0256-full",
+    "fourcastnet.pretrain-a100-n016-lbs0001-full",
+    "fourcastnet.pretrain-h100-n016-lbs0001-full",
+    "fourcastnet.finetune-a100-n016-lbs0001-full",
+)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some of the paper's runs, simulated and accounted for, with the tables of results."""
+    results = tmp_path_factory.mktemp("played") / "paper-simulated"
+    for id_ in RUNS:
+        simulate(results, spec_of(id_)).row()
+    definition = runs_definition(campaign(), [[id_, 1] for id_ in RUNS])
+    write_runs(definition, results, results / "tables")
+    return results
+
+
+def test_a_simulated_campaign_decides_what_the_model_says(
+    played: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["claims", "--results", str(played), "--campaign", str(PAPER), "--json"]) == 0
+    found = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
+    for id_ in ("F03", "F05", "T3", "T4", "D18"):
+        assert found[id_]["verdict"] == "reproduced", found[id_]["detail"]
+    for id_ in set(BY_HAND) - {"D18"}:
+        assert found[id_]["verdict"] == "not_testable", found[id_]["detail"]
+        assert "put in by hand" in found[id_]["detail"], found[id_]["detail"]
+    assert SENTENCE in found["H09"]["detail"]
+    assert all("simulated" in one["detail"] for one in found.values() if one["verdict"] != "slip")
