@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalewatt.claims.evidence import Evidence, Point, Row
-from scalewatt.claims.model import NOT_TESTABLE, Claim, Verdict, verdict_of
+from scalewatt.claims.model import NOT_TESTABLE, SLIP, Claim, Verdict, verdict_of
 from scalewatt.energy.samples import SIMULATED
 from scalewatt.results.published import FULL_SAMPLES
 from scalewatt.results.schema import PARTS, QUANTITIES
@@ -286,7 +286,7 @@ def _without(evidence: Evidence, ids: set[str]) -> Evidence:
 
 def _named(verdict: Verdict) -> Verdict:
     """The verdict with a detail that names the origin simulated, unless no result decides it."""
-    if verdict.verdict == "slip" or verdict.detail.endswith(f"Origin of the energy: {SIMULATED}."):
+    if verdict.verdict == SLIP or f"Origin of the energy: {SIMULATED}." in verdict.detail:
         return verdict
     return replace(verdict, detail=f"{verdict.detail} Origin of the runs: {SIMULATED}.")
 
