@@ -13,7 +13,7 @@ import pytest
 from campaign_files import PAPER, ROOT
 from claims_made import changed, without
 from claims_resnet_made import resnet_world
-from claims_study import Cases, study
+from claims_study import Cases, ids, study
 from simulated_runs import campaign, simulate, spec_of
 from test_claims_config import CASES as CONFIG
 from test_claims_fourcastnet import CASES as FOURCASTNET
@@ -23,7 +23,7 @@ from scalewatt.campaign.definitions import runs_definition
 from scalewatt.claims.evidence import Evidence, Point, Row
 from scalewatt.claims.gather import find_campaign, published_evidence
 from scalewatt.claims.listing import basis, verdicts
-from scalewatt.claims.model import CHECKS, Verdict, read_claims
+from scalewatt.claims.model import CHECKED_KINDS, CHECKS, Verdict, read_claims
 from scalewatt.claims.simulated import (
     ALWAYS,
     ASSUMED,
@@ -116,7 +116,7 @@ def test_what_was_put_in_by_hand_is_not_testable_though_the_same_measured_number
     assert "simulated." in found.detail and found.expected == CLAIMS[id_].expected
 
 
-@pytest.mark.parametrize("id_", sorted({*CASES, "A01", "D05", "E06", "F06", "F20"} - set(BY_HAND)))
+@pytest.mark.parametrize("id_", sorted({*CASES, *ids("ABDEF", CHECKED_KINDS)} - set(BY_HAND)))
 def test_what_the_model_or_a_spec_says_is_decided(id_: str) -> None:
     found = judged(id_, as_simulated(satisfied(id_)))
     assert found.verdict == "reproduced", found.detail
