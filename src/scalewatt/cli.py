@@ -128,9 +128,15 @@ def _simulate(arguments: argparse.Namespace) -> int:
     from scalewatt.scaling.simulate.faults import parse_fault
     from scalewatt.scaling.simulate.run import simulate_run
 
-    cluster, _ = cluster_of_run(arguments.cluster, read_spec(arguments.spec))
+    if arguments.out is not None and len(arguments.specs) > 1:
+        raise InputError(
+            f"--out: is one folder, for {len(arguments.specs)} runs; allowed: without, then each "
+            "run's files go beside its spec"
+        )
     faults = [parse_fault(text) for text in arguments.fault]
-    simulate_run(arguments.spec, arguments.out, cluster, arguments.model, faults)
+    for spec in arguments.specs:
+        cluster, _ = cluster_of_run(arguments.cluster, read_spec(spec))
+        simulate_run(spec, arguments.out or spec.parent, cluster, arguments.model, faults)
     return 0
 
 
@@ -205,8 +211,14 @@ def _energy(arguments: argparse.Namespace) -> int:
 def _account(arguments: argparse.Namespace) -> int:
     from scalewatt.energy.account import write_energy
 
-    spec = arguments.folder / "spec.json"
-    write_energy(arguments.folder, spec, arguments.powers, arguments.traces, arguments.energy)
+    counts = {name: len(getattr(arguments, name)) for name in ("folders", "traces", "energy")}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise InputError(f"account: {said}; expected as many of each, in the same order")
+    for folder, traces, energy in zip(
+        arguments.folders, arguments.traces, arguments.energy, strict=True
+    ):
+        write_energy(folder, folder / "spec.json", arguments.powers, traces, energy)
     return 0
 
 

@@ -63,8 +63,10 @@ def command_line() -> argparse.ArgumentParser:
     simulate = commands.add_parser(
         "simulate", help="write a run's folder from the scaling model, without training"
     )
-    simulate.add_argument("spec", type=Path)
-    simulate.add_argument("--out", type=Path, required=True, help="run folder for the results")
+    simulate.add_argument("specs", type=Path, nargs="+", metavar="SPEC")
+    simulate.add_argument(
+        "--out", type=Path, help="run folder for the results; default: the one of SPEC"
+    )
     simulate.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
     simulate.add_argument("--model", type=Path, required=True, help="file of the scaling model")
     simulate.add_argument(
@@ -124,10 +126,12 @@ def command_line() -> argparse.ArgumentParser:
     )
 
     account = commands.add_parser("account", help="a run's recordings to traces and energy tables")
-    account.add_argument("folder", type=Path, help="run folder")
+    account.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="run folders")
     account.add_argument("--powers", type=json.loads, required=True, help="rated powers (JSON)")
-    account.add_argument("--traces", type=Path, required=True)
-    account.add_argument("--energy", type=Path, required=True)
+    for name in ("--traces", "--energy"):
+        account.add_argument(
+            name, type=Path, nargs="+", required=True, metavar="FILE", help="one for each folder"
+        )
 
     table = commands.add_parser("table", help="build a figure's table, or all runs' tables")
     table.add_argument("--definition", type=json.loads, required=True, help="JSON")

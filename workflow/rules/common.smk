@@ -4,6 +4,7 @@
 # what a run is, it looks up in the run's spec.json.
 import json
 import os
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -170,6 +171,31 @@ def runs_of(configurations):
         [id_, r] for id_ in configurations for r in range(1, CAMPAIGN.repeats[id_] + 1)
     ]
     return [run for run in runs if is_finished(*run)] if RESULTS_ONLY else runs
+
+
+def repeats_together():
+    """[rule's suffix, repeats, pattern of configurations]: those whose repeats one job makes.
+
+    Only of simulations, where starting a program takes longer than what it does.
+    """
+    own = {}
+    for id_ in CAMPAIGN.configurations if CLUSTER.simulates else []:
+        repeats = tuple(repeat for _, repeat in runs_of([id_]))
+        own.setdefault(repeats, []).append(id_)
+    return [
+        ("_".join(map(str, repeats)), repeats, "|".join(map(re.escape, ids)))
+        for repeats, ids in own.items()
+        if repeats
+    ]
+
+
+def of_repeats(repeats, *patterns):
+    """Files of all repeats; `patterns` with {configuration}, which stays, and {repeat}."""
+    return [
+        pattern.replace("{repeat}", str(repeat))
+        for repeat in repeats
+        for pattern in patterns
+    ]
 
 
 def files_of(runs, *names):

@@ -6,7 +6,9 @@ from scalewatt.jobs.preflight import check_before_submission
 
 
 onstart:
-    if any(job.rule.name == "simulate" for job in workflow.dag.needrun_jobs()):
+    if any(
+        job.rule.name.startswith("simulate_") for job in workflow.dag.needrun_jobs()
+    ):
         folders = [RESULTS, ".snakemake"]
         checked(
             check_before_submission,
@@ -18,32 +20,36 @@ onstart:
         )
 
 
-rule simulate:
-    input:
-        spec=f"{RUN}/spec.json",
-        model=CLUSTER.scaling_model,
-        code=code_of("scaling/simulate"),
-    output:
-        history=f"{RUN}/history.parquet",
-        events=f"{RUN}/events.parquet",
-        perun=directory(f"{RUN}/perun"),
-        log=f"{RUN}/train.log",
-        truth=f"{RUN}/truth.json",
-        provenance=f"{RUN}/provenance.json",
-    priority: turn
-    retries: 0
-    localrule: True
-    params:
-        # What of the cluster file decides what is written.
-        cluster=canonical(
-            {
-                name: config[name]
-                for name in ("devices", "simulate", "stop_warning_s")
-                if name in config
-            }
-        ),
-    message:
-        "simulate {wildcards.configuration} repeat {wildcards.repeat}"
-    shell:
-        "scalewatt simulate {input.spec:q} --cluster {CLUSTER_JSON:q} --model {input.model:q}"
-        " --out $(dirname {output.provenance:q})"
+SIMULATED = ("history.parquet", "events.parquet", "train.log", "truth.json")
+
+
+for name, repeats, configurations in repeats_together():
+
+    rule:
+        name:
+            f"simulate_{name}"
+        input:
+            specs=of_repeats(repeats, f"{RUN}/spec.json"),
+            model=CLUSTER.scaling_model,
+            code=code_of("scaling/simulate"),
+        output:
+            of_repeats(repeats, *(f"{RUN}/{file}" for file in SIMULATED)),
+            perun=[directory(path) for path in of_repeats(repeats, f"{RUN}/perun")],
+            provenance=of_repeats(repeats, f"{RUN}/provenance.json"),
+        wildcard_constraints:
+            configuration=configurations,
+        retries: 0
+        localrule: True
+        params:
+            # What of the cluster file decides what is written.
+            cluster=canonical(
+                {
+                    name: config[name]
+                    for name in ("devices", "simulate", "stop_warning_s")
+                    if name in config
+                }
+            ),
+        message:
+            "simulate {wildcards.configuration}, all repeats"
+        shell:
+            "scalewatt simulate {input.specs:q} --cluster {CLUSTER_JSON:q} --model {input.model:q}"
