@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from scalewatt.energy.account import write_energy
 from scalewatt.files import read_json
 from scalewatt.results.derived import Facility
 from scalewatt.results.runs import RunFiles, run_row
+from scalewatt.scaling.simulate.faults import Fault
 from scalewatt.scaling.simulate.run import simulate_run
 
 MODEL = PROJECT_ROOT / "reference" / "scaling_model.json"
@@ -83,10 +85,12 @@ class Simulated:
         return run_row(self.files, "paper-simulated", Facility())
 
 
-def simulate(results: Path, spec: dict[str, Any], on: Cluster | None = None) -> Simulated:
+def simulate(
+    results: Path, spec: dict[str, Any], on: Cluster | None = None, faults: Sequence[Fault] = ()
+) -> Simulated:
     """Simulate a spec into the results folder `results`."""
     one = Simulated(RunFiles(results, spec["configuration"], spec["repeat"]))
     one.folder.mkdir(parents=True)
     (one.folder / "spec.json").write_text(spec_text(spec) + "\n", encoding="utf-8")
-    simulate_run(one.folder / "spec.json", one.folder, on or cluster(), MODEL)
+    simulate_run(one.folder / "spec.json", one.folder, on or cluster(), MODEL, faults)
     return one

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.doubts import forward
+from scalewatt.energy.curve import sampling_period
+from scalewatt.energy.doubts import GAP_PERIODS, forward
 from scalewatt.energy.estimate import (
     estimated_cpu,
     estimated_gpu,
@@ -203,7 +204,7 @@ def _measure(
     judged = tuple(judge(one, period_s) for one in series)
     curves = [one.curve for one in judged]
     for own, verdict in zip(series, judged, strict=True):
-        doubts = (*own.flags, *verdict.flags)
+        doubts = (*own.flags, *verdict.flags, *_short_flags(own, window, period_s))
         flags = [*flags, *({**one, "detail": f"{node}: {one['detail']}"} for one in doubts)]
     length = window[1] - window[0] + lost_s
     device_s = max(len(series), expected or 0) * length
@@ -223,6 +224,24 @@ def _measure(
     return KindEnergy(
         node, kind, tuple(series), judged, devices, origin, coverage, tuple(flags), device_s
     )
+
+
+def _short_flags(series: SensorSeries, window: Window, period_s: float | None) -> list[Flag]:
+    """Tell of a sensor whose samples begin or end much later or earlier than those of its node."""
+    if (own := node_window([series])) is None:
+        if series.flags or window[1] <= window[0]:
+            return []
+        missing = window[1] - window[0]
+    else:
+        outside = max(own[0] - window[0], 0.0), max(window[1] - own[1], 0.0)
+        period = sampling_period(series.time_s, period_s)
+        # The tolerance is that of a gap.
+        missing = sum(s for s in outside if s > GAP_PERIODS * period * (1 + 1e-6))
+        missing = min(missing, window[1] - window[0])
+    if missing <= 0:
+        return []
+    detail = f"no samples for {missing:.1f} s at the beginning or the end of the recording"
+    return [flag("sensor_short", series.sensor, f"{detail}: uncovered")]
 
 
 def _without_series(node: str, kind: str, flags: list[Flag], exists: bool) -> KindEnergy:

@@ -52,6 +52,7 @@ FLAG_WORDS = {
     "clock_from_execution_dt": "times count from perun's start, without a journal",
     "clock_unknown": "no time of the start: energy cannot be put to stages",
     "recording_short": "stages outside of the recording",
+    "sensor_short": "a sensor without samples at the beginning or the end",
     "no_events": "a segment without stage events",
     "stages_overlap": "overlapping stage events",
     "missing_host": "a node that was not recorded",
@@ -78,6 +79,7 @@ NULL_ENERGY = (
     "journal_unreadable",
     "unreadable_sensor",
     "recording_short",
+    "sensor_short",
 )
 """Those that can be why a run's energy is not stated."""
 
