@@ -46,7 +46,7 @@ ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
 MOST_W = {"gpu": 700.0, "cpu": 280.0, "ram": 60.0}
 KINDS = ("gpu", "cpu", "ram")
 
-few = settings(max_examples=20, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+few = settings(max_examples=7, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 """Not shrunk: each example takes a tenth of a second."""
 
 
