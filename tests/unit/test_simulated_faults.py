@@ -249,7 +249,8 @@ def test_a_journal_whose_end_is_lost_is_short_by_no_more_than_its_coverage_says(
         for kind in kinds_of(spec):
             stated, true = found.totals.joules(kind), found.run.true_j(kind)
             if stated is None:
-                assert found.totals.coverage < 1 - MAX_UNCOVERED
+                gone = found.codes & {"segment_unrecorded", "missing_host"}
+                assert gone or found.totals.coverage < 1 - MAX_UNCOVERED
                 assert found.totals.recorded_j(kind) < true
                 continue
             devices = max(found.totals.devices(kind), 1)
