@@ -14,7 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalewatt.energy import records
-from scalewatt.energy.records import Field, RecordWriter, last_record_s, read_records
+from scalewatt.energy.records import (
+    Field,
+    RecordWriter,
+    last_record_s,
+    read_records,
+    write_records,
+)
 from scalewatt.errors import InputError
 
 FIELDS = [Field("power", "<u4"), Field("counter", "<u8"), Field("share", "<f4")]
@@ -40,6 +46,18 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert found.column("t").tolist() == [100, 101, 102, 103, 104]
     for name in ("mono", "power", "counter", "share"):
         assert found.column(name).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_records_written_at_once_are_those_that_are_appended(tmp_path: Path) -> None:
+    fields = [Field("power", "<u4"), Field("share", "<f4")]
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    appended = write(one, 4, fields)
+    numbers = np.arange(4)
+    write_records(other, {"host": "n1"}, fields, [100.0 + numbers, numbers, numbers, numbers])
+    assert other.read_bytes() == appended.read_bytes()
+    with pytest.raises(FileExistsError):
+        write_records(other, {}, fields, [numbers] * 4)
 
 
 def test_a_record_is_as_small_as_its_values(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ import pytest
 from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_of, with_device
 
 from scalewatt.campaign.cluster import parse_cluster
+from scalewatt.campaign.spec import spec_text
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.cli import main
 from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.errors import InputError
 from scalewatt.results.published import published_configurations
@@ -350,6 +352,36 @@ def test_4096_gpus_and_nodes_of_another_width_need_no_other_code(tmp_path: Path)
     spec |= {"gpus": 4096, "nodes": 512, "configuration": "resnet50-a100-n4096-lbs0008-full"}
     model = read_model(MODEL).of(kind_of_spec(spec))
     assert len(list(simulation(spec, wide, model).nodes.hosts)) == 512
+
+
+def test_several_specs_are_simulated_and_accounted_for_by_one_command_each(
+    tmp_path: Path,
+) -> None:
+    folders = [tmp_path / "1", tmp_path / "2"]
+    for repeat, folder in enumerate(folders, 1):
+        folder.mkdir()
+        text = spec_text(spec_of("resnet50-a100-n004-lbs0256-s0020018", repeat))
+        (folder / "spec.json").write_text(text + "\n")
+    profile = PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml"
+    specs = [str(folder / "spec.json") for folder in folders]
+    options = ["--cluster", str(profile), "--model", str(MODEL)]
+    assert main(["simulate", *specs, *options]) == 0
+    rated = ["--powers", '{"cpu": null, "gpu": null, "ram": null}']
+    tables = [[str(folder / f"{name}.parquet") for folder in folders] for name in ("t", "e")]
+    given = [*map(str, folders), *rated, "--traces", *tables[0], "--energy", *tables[1]]
+    assert main(["account", *given]) == 0
+    for number, table in enumerate(tables[1], 1):
+        assert set(pq.read_table(table)["repeat"].to_pylist()) == {number}
+
+
+def test_one_folder_for_several_specs_and_unequal_numbers_of_files_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["--cluster", "x", "--model", "y"]
+    assert main(["simulate", "a", "b", "--out", "c", *options]) == 1
+    assert "--out: is one folder, for 2 runs" in capsys.readouterr().err
+    assert main(["account", "a", "b", "--powers", "{}", "--traces", "t", "--energy", "e"]) == 1
+    assert "2 folders, 1 traces, 1 energy; expected as many" in capsys.readouterr().err
 
 
 def test_simulating_imports_no_torch(tmp_path: Path, short: Simulated) -> None:
