@@ -12,8 +12,22 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
-from scalewatt.figures.blocks import legend_above, legend_columns, paler, small_print_mm, width_of
-from scalewatt.figures.points import Row, gpu_word, metadata
+from scalewatt.figures.blocks import paler
+from scalewatt.figures.legends import (
+    entry,
+    legend_above,
+    legend_columns,
+    origin_entries,
+    series_entry,
+)
+from scalewatt.figures.points import (
+    Row,
+    drawn_origins,
+    gpu_word,
+    metadata,
+    options,
+    series_labels,
+)
 from scalewatt.figures.words import (
     device_sentence,
     excluded_sentence,
@@ -31,16 +45,17 @@ _LINE: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "z
 
 def draw(table: pa.Table) -> Figure:
     """A panel of run times and one of energies: measured ÷ predicted against predicted."""
-    rows = [row for row in table.to_pylist() if row["quantity"] in PANELS]
-    width = width_of(table)
-    kinds = list(dict.fromkeys(map(_kind, rows)))
-    looks = {kind: style.series_style(place, width) for place, kind in enumerate(kinds)}
-    columns = 1 if style.preset(width).narrow else 2
+    rows = _rows(table)
+    width = options(table).width_mm
+    preset = style.preset(width)
+    looks = {name: style.series_style(i, width) for i, name in enumerate(series_labels(rows))}
+    columns = 1 if preset.narrow else len(PANELS)
     sentences = _sentences(table, rows)
-    handles = _handles(rows, looks)
-    in_line = legend_columns(handles, width)
-    height = -(-len(PANELS) // columns) * PANEL_HEIGHT_MM
-    height += small_print_mm(sentences, len(handles), in_line, width)
+    handles = _handles(rows, looks, width)
+    in_line = legend_columns(handles, preset.legend_characters)
+    legend_rows = -(-len(handles) // in_line)
+    small = len(style.note_lines(sentences, width)) + 1.25 * legend_rows + 1
+    height = len(PANELS) // columns * PANEL_HEIGHT_MM + style.lines_mm(small, preset.text_size)
     with style.applied(width):
         figure = style.new_figure(height, width)
         if rows:
@@ -48,7 +63,7 @@ def draw(table: pa.Table) -> Figure:
             for letter, name, axes in zip("AB", PANELS, grid, strict=True):
                 style.panel_letter(axes, letter)
                 own = [row for row in rows if row["quantity"] == name]
-                _draw_panel(axes, own, looks, gpu_word(table))
+                _draw_panel(axes, own, looks, gpu_word(table), dense=not preset.narrow)
             legend_above(figure, handles, in_line, 3)
         else:
             style.say_instead(figure.subplots(), nothing_sentence(metadata(table)))
@@ -64,15 +79,27 @@ def plotted(table: pa.Table) -> pa.Table:
     )
 
 
-def _kind(row: Row) -> tuple[str, str, str]:
-    return row["model"], row["phase"], row["device"]
+def _rows(table: pa.Table) -> list[Row]:
+    """The rows of the panels, each with the series that it is drawn as: one for each kind of training."""
+    rows = []
+    for row in table.to_pylist():
+        if row["quantity"] in PANELS:
+            model, phase, device = row["model"], row["phase"], row["device"]
+            label = f"{model} on {device}" if phase == "train" else f"{model} {phase} on {device}"
+            rows.append(row | {"series": label, "label": label})
+    return [
+        row | {"drawn_origin": origin}
+        for row, origin in zip(rows, drawn_origins(rows), strict=True)
+    ]
 
 
 def _has_point(row: Row) -> bool:
     return row["measured"] is not None and bool(row["predicted"])
 
 
-def _draw_panel(axes: Axes, rows: Sequence[Row], looks: dict[Any, Any], word: str) -> None:
+def _draw_panel(
+    axes: Axes, rows: Sequence[Row], looks: dict[str, Any], word: str, dense: bool
+) -> None:
     points = [row for row in rows if _has_point(row)]
     name = rows[0]["quantity"]
     if not points:
@@ -83,8 +110,8 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], looks: dict[Any, Any], word: st
     axes.set(ylabel=f"Measured ÷ predicted {PANELS[name]}")
     axes.axhline(1.0, **_LINE)
     for row in points:
-        _draw_point(axes, row, looks[_kind(row)], shown.factor)
-    style.log_axis(axes, "x", [row["predicted"] * shown.factor for row in points], 10, dense=True)
+        _draw_point(axes, row, looks[row["series"]], shown.factor)
+    style.log_axis(axes, "x", [row["predicted"] * shown.factor for row in points], 10, dense)
     ends = [end for row in points for end in (*_band(row), row["measured"] / row["predicted"])]
     style.linear_axis(axes, [*ends, 1.0], from_zero=False)
 
@@ -99,21 +126,19 @@ def _draw_point(axes: Axes, row: Row, look: dict[str, Any], factor: float) -> No
     x, y = row["predicted"] * factor, row["measured"] / row["predicted"]
     pale = paler(look["color"], 0.55)
     axes.plot([x, x], _band(row), color=pale, linewidth=2.2, solid_capstyle="butt", zorder=2)
-    look = look | {"linestyle": "none"} | style.origin_style(row["energy_origin"], look["color"])
+    look = look | {"linestyle": "none"} | style.origin_style(row["drawn_origin"], look["color"])
     axes.plot([x], [y], **look, zorder=3)
 
 
-def _handles(rows: Sequence[Row], looks: dict[Any, Any]) -> list[Line2D]:
-    handles = []
-    for (model, phase, device), look in looks.items():
-        label = f"{model} on {device}" if phase == "train" else f"{model} {phase} on {device}"
-        origins = [row["energy_origin"] for row in rows if _kind(row) == (model, phase, device)]
-        look = look | {"linestyle": "none"} | style.origin_style(origins[0], look["color"])
-        handles.append(Line2D([], [], label=label, **look))
+def _handles(rows: Sequence[Row], looks: dict[str, Any], width_mm: float) -> list[Line2D]:
+    handles = [
+        series_entry(rows, series, label, looks[series], linestyle="none")
+        for series, label in series_labels(rows).items()
+    ]
     if rows:
         band: Any = {"color": style.NOT_KNOWN, "linewidth": 3}
-        handles.append(Line2D([], [], label="90 % interval of the prediction", **band))
-    return handles
+        handles.append(entry("90 % interval of the prediction", **band))
+    return handles + origin_entries(rows, width_mm)
 
 
 def _sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scalewatt.report.grids import Column, Grid, grid, said, stored
-from scalewatt.report.numbers import MISSING, number
 from scalewatt.report.source import Results
+from scalewatt.results.numbers import MISSING, number
 from scalewatt.results.text_tables import UNEQUAL_SCOPES
 
 Row = dict[str, Any]
