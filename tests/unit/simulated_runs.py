@@ -86,11 +86,15 @@ class Simulated:
 
 
 def simulate(
-    results: Path, spec: dict[str, Any], on: Cluster | None = None, faults: Sequence[Fault] = ()
+    results: Path,
+    spec: dict[str, Any],
+    on: Cluster | None = None,
+    faults: Sequence[Fault] = (),
+    model: Path = MODEL,
 ) -> Simulated:
-    """Simulate a spec into the results folder `results`."""
+    """Simulate a spec into the results folder `results`, by the model in a file."""
     one = Simulated(RunFiles(results, spec["configuration"], spec["repeat"]))
     one.folder.mkdir(parents=True)
     (one.folder / "spec.json").write_text(spec_text(spec) + "\n", encoding="utf-8")
-    simulate_run(one.folder / "spec.json", one.folder, on or cluster(), MODEL, faults)
+    simulate_run(one.folder / "spec.json", one.folder, on or cluster(), model, faults)
     return one

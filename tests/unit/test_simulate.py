@@ -25,8 +25,8 @@ from scalewatt.results.published import published_configurations
 from scalewatt.results.schema import RUNS
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.load import load_of_spec
-from scalewatt.scaling.model_file import read_model
-from scalewatt.scaling.predict import estimate, predict
+from scalewatt.scaling.model_file import read_model, write_model
+from scalewatt.scaling.predict import TOTAL, estimate, predict
 from scalewatt.scaling.simulate.draw import draw_run
 from scalewatt.scaling.simulate.learning import (
     BY_HAND,
@@ -315,6 +315,20 @@ def test_provenance_names_the_model_and_what_was_put_in_by_hand(short: Simulated
     assert (said["sampling_period_s"], said["spec_sampling_period_s"]) == (10, 1)
     assert said["metric"]["source"] == BY_HAND
     assert {"device_shares", "power_profile", "metric"} <= set(said["by_hand"])
+
+
+def test_energies_that_the_model_knows_by_device_kind_were_not_put_in_by_hand(
+    tmp_path: Path,
+) -> None:
+    spec, shipped = spec_of(SHORT), read_model(MODEL)
+    own = shipped.of(kind_of_spec(spec))
+    kinds = replace(own, energy=dict.fromkeys(("gpu", "cpu", "ram"), own.energy[TOTAL]))
+    path = tmp_path / "model.json"
+    write_model(path, replace(shipped, kinds=(kinds,)), {})
+    one = simulate(tmp_path, spec, model=path)
+    by_hand = one.provenance["simulated"]["by_hand"]
+    assert "device_shares" not in by_hand and "power_profile" in by_hand
+    assert one.true_j("cpu") == pytest.approx(one.true_j("ram"))
 
 
 def test_the_truth_is_in_no_file_that_the_accounting_reads(short: Simulated) -> None:

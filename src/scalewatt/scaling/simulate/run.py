@@ -23,7 +23,7 @@ from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.model_file import read_model
-from scalewatt.scaling.predict import warnings_of
+from scalewatt.scaling.predict import TOTAL, warnings_of
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.cuts import Cut, in_vain, with_node_losses
 from scalewatt.scaling.simulate.draw import RunDraw, draw_run
@@ -285,13 +285,15 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
             "spec_sampling_period_s": spec["sampling_period_s"],
             "faults": [str(fault) for fault in one.faults],
             "metric": final.as_json(),
-            "by_hand": {
-                name: text
-                for name, text in by_hand.SUBJECTS.items()
-                if not (name == "metric" and final.source == PUBLISHED)
-            },
+            "by_hand": _by_hand(one.model, final.source),
         },
     }
+
+
+def _by_hand(model: KindModel, metric_source: str) -> dict[str, str]:
+    """What of a run was put in by hand: not what the model or a published error says of it."""
+    known = {"device_shares": TOTAL not in model.energy, "metric": metric_source == PUBLISHED}
+    return {name: text for name, text in by_hand.SUBJECTS.items() if not known.get(name)}
 
 
 def _segment(one: Simulation, segment: Segment) -> dict[str, Any]:
