@@ -136,6 +136,11 @@ def _simulate(arguments: argparse.Namespace) -> int:
     faults = [parse_fault(text) for text in arguments.fault]
     for spec in arguments.specs:
         cluster, _ = cluster_of_run(arguments.cluster, read_spec(spec))
+        if arguments.out is None and not cluster.simulates:
+            raise InputError(
+                f"{spec}: the cluster '{cluster.name}' trains (mode), so this may be the folder of a "
+                "measured run; allowed: --out FOLDER, or a cluster file with `mode: simulate`"
+            )
         simulate_run(spec, arguments.out or spec.parent, cluster, arguments.model, faults)
     return 0
 

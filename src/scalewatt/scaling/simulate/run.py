@@ -35,6 +35,7 @@ from scalewatt.scaling.simulate.faults import (
     check_together,
     of_kind,
 )
+from scalewatt.scaling.simulate.folder import check_replaceable
 from scalewatt.scaling.simulate.learning import PUBLISHED, curve, final_metric
 from scalewatt.scaling.simulate.losses import check_places, disturbed, joules_between, leave
 from scalewatt.scaling.simulate.power import levels_of
@@ -121,12 +122,15 @@ def simulate_run(
 ) -> None:
     """Write the run folder of a spec as a training would leave it; the provenance comes last.
 
-    `faults` befall it. InputError where the model does not know the run's kind.
+    `faults` befall it. InputError where the model does not know the run's kind, or the folder holds
+    what was measured.
     """
+    check_replaceable(out)
     spec = read_spec(spec_path)
     model = read_model(model_path).of(kind_of_spec(spec))
     one = simulation(spec, cluster, model, faults)
     recordings = out / "perun"
+    (out / "provenance.json").unlink(missing_ok=True)
     shutil.rmtree(recordings, ignore_errors=True)
     recordings.mkdir(parents=True)
     truth = [_record(one, cut, recordings) for cut in one.cuts]

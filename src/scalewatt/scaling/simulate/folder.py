@@ -1,0 +1,51 @@
+"""Where a simulation may be written: over nothing that was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scalewatt.energy.records import read_header
+from scalewatt.energy.samples import SIMULATED, origin_stated
+from scalewatt.errors import InputError
+from scalewatt.files import read_json
+
+_LEFT_BY_RUNS = ("history.parquet", "events.parquet")
+
+
+def check_replaceable(folder: Path) -> None:
+    """InputError where a run folder holds what no simulation has written.
+
+    A finished simulation says of itself what it is in its provenance, one that was broken off in its
+    journals.
+    """
+    provenance = folder / "provenance.json"
+    if provenance.exists():
+        said = read_json(provenance)
+        if not (isinstance(said, dict) and said.get("simulated")):
+            raise _measured(folder, "its provenance.json is that of a run which was not simulated")
+        return
+    recordings = sorted((folder / "perun").glob("segment-*"))
+    for path in recordings:
+        if not _is_simulated(path):
+            raise _measured(folder, f"nothing says that perun/{path.name} was simulated")
+    for name in _LEFT_BY_RUNS:
+        if not recordings and (folder / name).exists():
+            raise _measured(folder, f"nothing says that the run of {name} was simulated")
+
+
+def _is_simulated(recording: Path) -> bool:
+    """Whether the journals of a recording's segment, of which there is one at least, say so."""
+    segment = recording.name.split(".")[0]
+    journals = list(recording.parent.glob(f"{segment}.*.journal"))
+    try:
+        origins = {origin_stated(read_header(journal)[0]) for journal in journals}
+    except InputError:
+        return False
+    return origins == {SIMULATED}
+
+
+def _measured(folder: Path, what: str) -> InputError:
+    return InputError(
+        f"{folder}: {what}; a simulation takes the place of another one alone: expected an empty "
+        "folder (--out)"
+    )

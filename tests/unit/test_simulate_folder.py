@@ -1,0 +1,129 @@
+"""Where a simulation may be written: over nothing that was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
+
+from scalewatt.campaign.spec import spec_text
+from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.cli import main
+from scalewatt.energy.records import Field, write_records
+from scalewatt.errors import InputError
+from scalewatt.files import read_json, write_json
+from scalewatt.scaling.simulate.run import simulate_run
+
+RUN = "resnet50-a100-n001-lbs0256-s0005004"
+MEASURED = b"a recording of a real run"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run folder with its spec, and a recording of perun's."""
+    found = tmp_path / "results" / "paper" / "runs" / RUN / "1"
+    (found / "perun").mkdir(parents=True)
+    (found / "spec.json").write_text(spec_text(spec_of(RUN, epochs=1)) + "\n")
+    (found / "perun" / "segment-000.hdf5").write_bytes(MEASURED)
+    return found
+
+
+def simulated_into(folder: Path) -> None:
+    simulate_run(folder / "spec.json", folder, cluster(), MODEL)
+
+
+def journal(path: Path, **said: object) -> None:
+    path.unlink(missing_ok=True)
+    write_records(path, {"host": "n1", **said}, [Field("cpu_0", "<u4")], [[1.0], [0.0], [1]])
+
+
+def test_a_run_that_was_measured_is_never_simulated_over(folder: Path) -> None:
+    write_json(folder / "provenance.json", {"hostnames": ["n1"], "segments": []})
+    with pytest.raises(InputError, match=r"of a run which was not simulated; .*expected an empty"):
+        simulated_into(folder)
+    assert (folder / "perun" / "segment-000.hdf5").read_bytes() == MEASURED
+    assert read_json(folder / "provenance.json")["hostnames"] == ["n1"]
+
+
+def test_recordings_that_nothing_says_were_simulated_are_kept(folder: Path) -> None:
+    for said in (None, {}, {"simulated": False}):
+        if said is not None:
+            journal(folder / "perun" / "segment-000.n1.journal", **said)
+        with pytest.raises(InputError, match=r"nothing says that perun/segment-000\..* simulated"):
+            simulated_into(folder)
+    (folder / "perun" / "segment-000.n1.journal").write_bytes(b"torn")
+    with pytest.raises(InputError, match="nothing says"):
+        simulated_into(folder)
+    assert (folder / "perun" / "segment-000.hdf5").read_bytes() == MEASURED
+
+
+def test_a_segment_that_was_measured_beside_a_simulated_one_is_kept(folder: Path) -> None:
+    journal(folder / "perun" / "segment-000.n1.journal", simulated=True)
+    (folder / "perun" / "segment-001.hdf5").write_bytes(MEASURED)
+    with pytest.raises(InputError, match=r"perun/segment-001.hdf5 was simulated"):
+        simulated_into(folder)
+
+
+def test_the_history_of_a_run_without_a_recording_is_kept(folder: Path) -> None:
+    (folder / "perun" / "segment-000.hdf5").unlink()
+    (folder / "history.parquet").write_bytes(b"measured")
+    with pytest.raises(InputError, match=r"the run of history.parquet was simulated"):
+        simulated_into(folder)
+    assert (folder / "history.parquet").read_bytes() == b"measured"
+
+
+def test_a_simulation_that_was_broken_off_is_made_anew(folder: Path) -> None:
+    journal(folder / "perun" / "segment-000.n1.journal", simulated=True)
+    simulated_into(folder)
+    assert (folder / "perun" / "segment-000.hdf5").read_bytes() != MEASURED
+    assert not (folder / "perun" / "segment-000.n1.journal").exists()
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Simulated:
+    """A finished simulation."""
+    return simulate(tmp_path, spec_of(RUN, epochs=1))
+
+
+def test_a_finished_simulation_is_made_anew(finished: Simulated) -> None:
+    provenance = finished.folder / "provenance.json"
+    provenance.write_text(json.dumps({**finished.provenance, "seen": True}))
+    simulated_into(finished.folder)
+    assert "seen" not in finished.provenance
+
+
+def test_while_it_is_made_anew_a_simulation_is_not_finished(
+    finished: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("scalewatt.scaling.simulate.run.write_table", broken)
+    with pytest.raises(OSError, match="no space"):
+        simulated_into(finished.folder)
+    assert not (finished.folder / "provenance.json").exists()
+
+
+def test_what_is_refused_leaves_a_finished_simulation_as_it_is(finished: Simulated) -> None:
+    spec = spec_of(RUN, epochs=1, protocol="corrected")
+    (finished.folder / "spec.json").write_text(spec_text(spec))
+    with pytest.raises(InputError, match="is not calibrated"):
+        simulated_into(finished.folder)
+    assert (finished.folder / "provenance.json").exists()
+
+
+def test_with_a_cluster_that_trains_the_command_needs_a_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trains = PROJECT_ROOT / "profiles" / "horeka" / "cluster.yaml"
+    given = ["simulate", str(folder / "spec.json"), "--cluster", str(trains)]
+    given += ["--model", str(MODEL)]
+    assert main(given) == 1
+    said = capsys.readouterr().err
+    assert "the cluster 'horeka' trains (mode)" in said
+    assert "allowed: --out FOLDER" in said
+    assert sorted(path.name for path in folder.iterdir()) == ["perun", "spec.json"]
+    assert main([*given, "--out", str(tmp_path / "out")]) == 0
+    assert read_json(tmp_path / "out" / "provenance.json")["simulated"]
