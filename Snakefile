@@ -41,7 +41,7 @@ rule all:
         rules.tables.input,
         rules.claims.input,
         planned(PLAN),
-        planned(PREDICTION),
+        predicted(PREDICTION),
         VARIANTS,
         RUN_PAGES,
         IDLE_TABLE,

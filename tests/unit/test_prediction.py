@@ -126,6 +126,31 @@ def test_a_run_without_an_energy_has_a_prediction_and_no_error(tmp_path: Path) -
     assert found["measured"] is found["error"] is found["in_interval"] is None
 
 
+def test_simulated_results_are_no_test_of_the_model_that_made_them(tmp_path: Path) -> None:
+    def change(row: Row) -> None:
+        row["energy_origin"] = "simulated"
+
+    assert rows_of(measured(tmp_path, change)) == []
+    mixed = rows_of(measured(tmp_path / "mixed", but_one_simulated))
+    assert mixed and ONE not in {row["configuration"] for row in mixed}
+
+
+def but_one_simulated(row: Row) -> None:
+    if row["configuration"] == ONE:
+        row["energy_origin"] = "simulated"
+
+
+def test_a_cluster_that_simulates_has_nothing_to_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "tables" / "prediction.parquet"
+    cluster = ROOT / "profiles" / "simulate" / "cluster.yaml"
+    given = ["--results", str(measured(tmp_path)), "--campaign", str(PAPER)]
+    assert main(["prediction", *given, "--cluster", str(cluster), "--out", str(out)]) == 1
+    assert "mode simulate: its runs are made by the scaling model" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_results_without_their_table_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"configurations\.parquet: does not exist"):
         prediction_table(tmp_path, paper(), forecaster())

@@ -51,6 +51,17 @@ def test_nothing_is_trained_prepared_or_probed(planned: Workspace) -> None:
     assert not {"train", "dataset", "probe", "idle_table"} & set(jobs)
 
 
+def test_the_model_is_not_held_against_itself(planned: Workspace, played: Workspace) -> None:
+    jobs = planned.jobs("all", *CHOSEN, profile="simulate")
+    assert not {"prediction_table", "draw_prediction"} & set(jobs)
+    code, output = planned.snakemake("-n", "prediction", *CHOSEN, profile="simulate")
+    assert code == 1
+    assert "mode simulate: the scaling model makes the runs, so they are no test of it" in output
+    results = played.path / "results" / "small-simulated"
+    assert not list(results.glob("*/prediction.*"))
+    assert "Predicted and measured" not in (results / "report.html").read_text()
+
+
 def test_results_lie_apart_and_say_that_they_are_simulated(played: Workspace) -> None:
     results = played.path / "results"
     assert [path.name for path in results.iterdir()] == ["small-simulated"]

@@ -76,7 +76,7 @@ rule report:
         variants=VARIANTS_TABLE if VARIANTS else [],
         claims=CLAIMS,
         plan=planned(PLAN),
-        prediction=planned([*PREDICTION_TABLE, *PREDICTION]),
+        prediction=predicted([*PREDICTION_TABLE, *PREDICTION]),
         code=code_of("report"),
     output:
         f"{RESULTS}/report.html",

@@ -2,7 +2,7 @@
 # is submitted; no data, no account, no run is needed.
 #   in   the campaign, the cluster file and its scaling_model
 #   out  tables/plan.{parquet,csv,md}
-# And, of finished runs, what was predicted beside what was measured.
+# And, of finished runs that were not simulated, what was predicted beside what was measured.
 #   in   tables/configurations.parquet, the cluster's scaling_model
 #   out  tables/prediction.{parquet,csv}, figures/prediction.{svg,pdf,png,csv}
 from scalewatt.scaling.forecast import check_any
@@ -30,6 +30,21 @@ def not_planned():
 def planned(files):
     """Files that are made where the scaling model knows runs of the campaign; none elsewhere."""
     return lambda wildcards: [] if not_planned() else files
+
+
+def not_predicted():
+    """Why nothing can be said of the scaling model's predictions; None where something can."""
+    if CLUSTER.simulates:
+        return (
+            f"{CLUSTER_FILE}: mode simulate: the scaling model makes the runs, so they are no test of it;"
+            " 'prediction' is for runs that were trained"
+        )
+    return not_planned()
+
+
+def predicted(files):
+    """Files that set what was predicted beside what was measured; none where that is no test."""
+    return lambda wildcards: [] if not_predicted() else files
 
 
 rule plan_table:
@@ -115,8 +130,8 @@ rule draw_prediction:
 
 
 def prediction_files(wildcards):
-    if not_planned():
-        refuse(not_planned())
+    if not_predicted():
+        refuse(not_predicted())
     return [*PREDICTION_TABLE, *PREDICTION]
 
 

@@ -80,9 +80,15 @@ def forecaster_for(
 def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> None:
     """Write the table of what a campaign's results took beside what was predicted, with its CSV.
 
-    `results`: the campaign's folder; `given`: the cluster file, or its content as JSON.
+    `results`: the campaign's folder; `given`: the cluster file, or its content as JSON. InputError
+    where the cluster simulates.
     """
     cluster, where = _cluster(given)
+    if cluster.simulates:
+        raise InputError(
+            f"{where}: mode simulate: its runs are made by the scaling model, so they are no test of it;"
+            " allowed: a cluster that trains"
+        )
     found = load_campaign(campaign, cluster)
     forecaster = forecaster_for(found, cluster, None, where)
     write_table_with_csv(prediction_table(results, found, forecaster), out)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec
-from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.energy.samples import J_PER_KWH, SIMULATED
 from scalewatt.errors import InputError
 from scalewatt.results.checked import CONFIGURATION_KEY, read_checked
 from scalewatt.results.metadata import metadata, with_metadata
@@ -48,14 +48,15 @@ PREDICTION = pa.schema(
 def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) -> pa.Table:
     """One row per configuration with results and quantity. `results`: the campaign's folder.
 
-    InputError where its table of configurations is missing or damaged.
+    Simulated results have none: the model made them, so they are no test of it. InputError where the
+    table of configurations is missing or damaged.
     """
     path = results / "tables" / "configurations.parquet"
     found = read_checked(path, CONFIGURATIONS, unique=CONFIGURATION_KEY)
     rows = [
         one
         for row in found.to_pylist()
-        if row["configuration"] in campaign.configurations
+        if row["configuration"] in campaign.configurations and row["energy_origin"] != SIMULATED
         for one in _rows(row, campaign, forecaster)
     ]
     said = {
