@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace
@@ -20,10 +23,13 @@ models:
   resnet50: {dataset: imagenet, epochs: 100}
 series:
   lbs256:
-    {model: resnet50, device: a100, gpus: [4], local_batch_size: 256, dataset_fraction: n/256, repeats: 2}
+    {model: resnet50, device: a100, gpus: [2, 4], local_batch_size: 256, dataset_fraction: n/256, repeats: 2}
 figures:
   figure2: {overlay: published, series: [lbs256]}
   figure5: {points: [{series: lbs256, gpus: 4}]}
+  breakdown: {series: [lbs256]}
+  learning: {series: [lbs256]}
+  pareto: {series: [lbs256]}
 """
 RUN = "resnet50-a100-n004-lbs0256-s0020018/2"
 CHOSEN = ("--config", "campaign=campaigns/small.yaml")
@@ -31,86 +37,170 @@ CHOSEN = ("--config", "campaign=campaigns/small.yaml")
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A copy of the workflow with a small campaign on the paper's devices."""
+    """A copy of the workflow with a small campaign on the paper's devices, of which nothing was made."""
     workspace = Workspace.create(tmp_path_factory.mktemp("simulated") / "project")
     (workspace.path / "campaigns" / "small.yaml").write_text(CAMPAIGN)
     return workspace
 
 
 @pytest.fixture(scope="module")
-def played(planned: Workspace) -> Workspace:
+def played(planned: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """The small campaign, simulated to its end."""
-    code, output = planned.snakemake("all", *CHOSEN, profile="simulate")
+    workspace = planned.copy(tmp_path_factory.mktemp("played") / "project")
+    code, output = workspace.snakemake("all", *CHOSEN, profile="simulate")
     assert code == 0, output
-    return planned
+    return workspace
+
+
+@pytest.fixture
+def changeable(played: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of the simulated campaign."""
+    return played.copy(tmp_path / "project")
+
+
+def results(workspace: Workspace) -> Path:
+    return workspace.path / "results" / "small-simulated"
+
+
+def rows_of(table: Path) -> list[dict[str, Any]]:
+    return pq.read_table(table).to_pylist()
 
 
 def test_nothing_is_trained_prepared_or_probed(planned: Workspace) -> None:
     jobs = planned.jobs("all", *CHOSEN, profile="simulate")
-    assert jobs["simulate_1_2"] == 1
+    assert jobs["simulate_1_2"] == 2
     assert not {"train", "dataset", "probe", "idle_table"} & set(jobs)
+
+
+def test_of_the_papers_campaign_every_run_is_simulated_and_nothing_else_is_made(
+    planned: Workspace,
+) -> None:
+    jobs = planned.jobs("all", profile="simulate")
+    repeats = {"1": 1, "1_2_3": 3, "1_2_3_4_5": 5}
+    for step in ("specs", "simulate", "energy", "pages_of_runs"):
+        own = {name: jobs[f"{step}_{name}"] for name in repeats}
+        assert sum(own.values()) == 53
+        assert sum(repeats[name] * count for name, count in own.items()) == 175
+    for figure in range(1, 8):
+        assert jobs[f"draw_figure{figure}"] == 1
+    assert jobs["claims_table"] == jobs["table1_files"] == jobs["report"] == jobs["plan_table"] == 1
+    assert not {"train", "dataset", "probe", "idle_table", "prediction_table"} & set(jobs)
 
 
 def test_the_model_is_not_held_against_itself(planned: Workspace, played: Workspace) -> None:
     jobs = planned.jobs("all", *CHOSEN, profile="simulate")
+    assert jobs["plan_table"] == 1
     assert not {"prediction_table", "draw_prediction"} & set(jobs)
     code, output = planned.snakemake("-n", "prediction", *CHOSEN, profile="simulate")
     assert code == 1
     assert "mode simulate: the scaling model makes the runs, so they are no test of it" in output
-    results = played.path / "results" / "small-simulated"
-    assert not list(results.glob("*/prediction.*"))
-    assert "Predicted and measured" not in (results / "report.html").read_text()
+    assert not list(results(played).glob("*/prediction.*"))
+    assert "Predicted and measured" not in (results(played) / "report.html").read_text()
 
 
-def test_results_lie_apart_and_say_that_they_are_simulated(played: Workspace) -> None:
-    results = played.path / "results"
-    assert [path.name for path in results.iterdir()] == ["small-simulated"]
-    rows = pq.read_table(results / "small-simulated" / "tables" / "runs.parquet").to_pylist()
-    assert len(rows) == 2
-    assert {row["energy_origin"] for row in rows} == {"simulated"}
+def test_results_lie_apart(played: Workspace) -> None:
+    assert [path.name for path in (played.path / "results").iterdir()] == ["small-simulated"]
+    rows = rows_of(results(played) / "tables" / "runs.parquet")
+    assert len(rows) == 4
     assert {row["campaign"] for row in rows} == {"small-simulated"}
-    report = (results / "small-simulated" / "report.html").read_text()
-    assert "simulated" in report
     for name in ("figure2", "figure5", f"runs/{RUN}"):
-        assert (results / "small-simulated" / "figures" / f"{name}.png").stat().st_size > 0
+        assert (results(played) / "figures" / f"{name}.png").stat().st_size > 0
+
+
+def test_every_table_with_an_energy_says_that_it_is_simulated(played: Workspace) -> None:
+    found = {}
+    for path in results(played).rglob("*.parquet"):
+        table = pq.read_table(path)
+        if "energy_origin" in table.column_names:
+            found[path.relative_to(results(played)).as_posix()] = set(
+                table["energy_origin"].to_pylist()
+            )
+    names = ("runs", "configurations", "comparisons", "figure5", "breakdown", "learning", "pareto")
+    assert {f"tables/{name}.parquet" for name in names} <= set(found)
+    assert {f"{kind}/{RUN}.parquet" for kind in ("energy", "traces")} <= set(found)
+    assert f"energy/{RUN}.epochs.parquet" in found
+    # Figure 2 has the paper's own points beside.
+    assert found.pop("tables/figure2.parquet") == {"simulated", "published"}
+    assert {path: origins for path, origins in found.items() if origins != {"simulated"}} == {}
+
+
+def test_figures_report_and_claims_say_that_energies_are_simulated(played: Workspace) -> None:
+    report = (results(played) / "report.html").read_text()
+    assert "Energy simulated with the scaling model; scope: gpu+cpu+ram." in report
+    for name in ("figure2", "figure5", f"runs/{RUN}"):
+        drawing = (results(played) / "figures" / f"{name}.svg").read_text()
+        assert "simulated with the scaling model" in drawing, name
+    claims = (results(played) / "tables" / "claims.md").read_text()
+    assert "No run was trained" in claims
 
 
 def test_figure_5_is_recorded_at_the_campaigns_own_period(played: Workspace) -> None:
-    table = played.path / "results" / "small-simulated" / "tables" / "figure5.parquet"
-    rows = pq.read_table(table).to_pylist()
-    assert len(rows) > 250
+    assert len(rows_of(results(played) / "tables" / "figure5.parquet")) > 250
 
 
 def test_a_run_folder_has_what_a_training_leaves_but_for_weights(played: Workspace) -> None:
-    folder = played.path / "results" / "small-simulated" / "runs" / RUN
+    folder = results(played) / "runs" / RUN
     assert {path.name for path in folder.iterdir()} == {
         *("spec.json", "history.parquet", "events.parquet", "perun", "train.log"),
         *("provenance.json", "truth.json"),
     }
 
 
-def test_a_finished_simulation_is_done_until_model_or_recording_change(played: Workspace) -> None:
+def test_a_finished_simulation_is_done(played: Workspace) -> None:
     assert played.jobs("all", *CHOSEN, profile="simulate") == {}
-    file = played.path / "profiles" / "simulate" / "cluster.yaml"
-    text = file.read_text()
-    played.edit("profiles/simulate/cluster.yaml", "sampling_period_s: 10", "sampling_period_s: 20")
-    assert played.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 1
-    file.write_text(text)
-    assert played.jobs("all", *CHOSEN, profile="simulate") == {}
-    model = played.path / "reference" / "scaling_model.json"
-    model.write_text(model.read_text() + "\n")
-    assert played.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 1
 
 
-def test_a_campaign_that_the_model_does_not_know_says_what_would_make_it_possible(
-    planned: Workspace,
+@pytest.mark.parametrize(
+    "file",
+    [
+        "reference/scaling_model.json",
+        "reference/published_results.csv",
+        "src/scalewatt/scaling/assumed.py",
+        "src/scalewatt/scaling/simulate/by_hand.py",
+    ],
+)
+def test_what_decides_the_numbers_makes_a_simulation_run_again(
+    changeable: Workspace, file: str
 ) -> None:
+    path = changeable.path / file
+    path.write_text(path.read_text() + "\n")
+    assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
+
+
+def test_another_way_to_record_makes_it_run_again_and_the_old_one_does_not(
+    changeable: Workspace,
+) -> None:
+    file = changeable.path / "profiles" / "simulate" / "cluster.yaml"
+    text = file.read_text()
+    changeable.edit(
+        "profiles/simulate/cluster.yaml", "sampling_period_s: 10", "sampling_period_s: 20"
+    )
+    assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
+    file.write_text(text)
+    assert changeable.jobs("all", *CHOSEN, profile="simulate") == {}
+
+
+def test_a_campaign_that_the_model_does_not_know_is_refused_before_anything_starts(
+    planned: Workspace, tmp_path: Path
+) -> None:
+    workspace = planned.copy(tmp_path / "project")
     other = CAMPAIGN.replace("name: small", "name: other").replace(
         "protocol: paper", "protocol: corrected"
     )
-    (planned.path / "campaigns" / "other.yaml").write_text(other)
+    (workspace.path / "campaigns" / "other.yaml").write_text(other)
     chosen = ("--config", "campaign=campaigns/other.yaml")
-    code, output = planned.snakemake("runs_table", *chosen, profile="simulate")
-    assert code != 0
-    assert "is not calibrated for resnet50 on a100, corrected" in output
-    assert "scalewatt pilot" in output
+    for arguments in (("-n", "all"), ("all",), ("-n", "runs_table")):
+        code, output = workspace.snakemake(*arguments, *chosen, profile="simulate")
+        assert code == 1
+        assert "2 of 2 configurations cannot be simulated" in output
+        assert "is not calibrated for resnet50 on a100, corrected" in output
+        assert "scalewatt pilot" in output
+        assert "Traceback" not in output
+    assert not (workspace.path / "results").exists()
+
+
+def test_a_campaign_on_devices_that_the_profile_lacks_is_refused(planned: Workspace) -> None:
+    demo = ("--config", "campaign=campaigns/demo.yaml")
+    code, output = planned.snakemake("-n", "all", *demo, profile="simulate")
+    assert code == 1
+    assert "'local' is not on the cluster 'simulate'" in output

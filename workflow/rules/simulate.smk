@@ -3,6 +3,10 @@
 #   out  the run folder as a training leaves it, without weights: perun/ (one HDF5 per segment,
 #        journals), history, events, log, provenance; and truth.json, which only tests read
 from scalewatt.jobs.preflight import check_before_submission
+from scalewatt.scaling.simulate.check import check_simulations
+
+if not workflow.remote_exec:
+    checked(check_simulations, CAMPAIGN, CLUSTER, forecaster().model)
 
 
 onstart:
@@ -31,7 +35,8 @@ for name, repeats, configurations in repeats_together():
         input:
             specs=of_repeats(repeats, f"{RUN}/spec.json"),
             model=CLUSTER.scaling_model,
-            code=code_of("scaling/simulate"),
+            published="reference/published_results.csv",
+            code=code_of("scaling", "scaling/simulate"),
         output:
             of_repeats(repeats, *(f"{RUN}/{file}" for file in SIMULATED)),
             perun=[directory(path) for path in of_repeats(repeats, f"{RUN}/perun")],

@@ -144,6 +144,8 @@ def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
         return True
     if cluster.results_only is not None:
         return cluster.results_only
+    if cluster.simulates:  # nobody has finished runs for it: what it cannot simulate is refused
+        return False
     return not campaign.devices() & set(cluster.devices)
 
 

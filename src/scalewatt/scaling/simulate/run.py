@@ -18,6 +18,7 @@ from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.workdir import segment_name
+from scalewatt.errors import InputError
 from scalewatt.files import write_json, write_table, write_text
 from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.kind import kind_of_spec
@@ -79,10 +80,12 @@ def simulation(
 ) -> Simulation:
     """What happens in a run.
 
-    InputError where the model has no energy, no segment makes progress, or a fault has no place.
+    InputError where the cluster's nodes are not as wide as the spec's, the model has no energy, no
+    segment makes progress, or a fault has no place.
     """
     check_together(faults)
     device = cluster.devices[spec["device"]]
+    _check_nodes(spec, device, cluster)
     draw = draw_run(spec, model, device)
     (in_one_go,) = segments_of(spec, draw.runtime_s)
     segments = segments_of(spec, draw.runtime_s, _limit_s(cluster, device, faults))
@@ -94,6 +97,17 @@ def simulation(
     sensors = {kind: n for kind, n in counts.items() if getattr(levels, kind) is not None}
     check_places(faults, len(cuts), spec["nodes"], sensors)
     return Simulation(spec, model, draw, nodes, tuple(cuts), tuple(faults))
+
+
+def _check_nodes(spec: Mapping[str, Any], device: Device, cluster: Cluster) -> None:
+    """InputError where the cluster would not hold the run on nodes as the spec has them."""
+    gpus, width = spec["gpus"], device.gpus_per_node
+    if (spec["nodes"], spec["ranks_per_node"]) != (-(-gpus // width), min(gpus, width)):
+        raise InputError(
+            f"{spec['configuration']}: has {spec['ranks_per_node']} ranks on each of {spec['nodes']} "
+            f"nodes, but on the cluster '{cluster.name}' nodes of {device.name} have {width} GPUs; make "
+            "the spec with this cluster, or name the one that it was made with"
+        )
 
 
 def _limit_s(cluster: Cluster, device: Device, faults: Sequence[Fault]) -> float | None:

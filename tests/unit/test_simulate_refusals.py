@@ -1,0 +1,92 @@
+"""What cannot be simulated is refused before anything is written, with what would make it possible."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_files import DEMO
+from simulated_runs import MODEL, campaign, cluster, simulate, spec_of, with_device
+
+from scalewatt.campaign.cluster import is_results_only, known_devices
+from scalewatt.campaign.expand import check_devices, expand, load_campaign
+from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.errors import InputError
+from scalewatt.scaling.model_file import ScalingModel, read_model
+from scalewatt.scaling.simulate.check import check_simulations
+
+ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
+
+
+def paper_with(**changes: Any) -> Campaign:
+    content = read_yaml(PROJECT_ROOT / "config.yaml") | changes
+    return expand(content, Path("config.yaml"), known_devices(cluster()))
+
+
+def test_the_papers_campaign_can_be_simulated() -> None:
+    check_simulations(campaign(), cluster(), read_model(MODEL))
+
+
+def test_every_kind_that_the_model_does_not_know_is_named_in_one_message() -> None:
+    with pytest.raises(InputError) as refused:
+        check_simulations(paper_with(protocol="corrected"), cluster(), read_model(MODEL))
+    said = str(refused.value)
+    assert said.startswith("config.yaml: 53 of 53 configurations cannot be simulated, first ")
+    for kind in ("resnet50", "fourcastnet.pretrain", "fourcastnet.finetune"):
+        assert f"{kind} on a100, corrected" in said
+    assert "fourcastnet.pretrain on h100, corrected" in said
+    assert said.count("scalewatt pilot") == 1
+    assert "\n" not in said
+
+
+def test_a_campaign_of_which_a_part_can_be_simulated_is_refused_as_well() -> None:
+    model = read_model(MODEL)
+    known = tuple(one for one in model.kinds if one.kind.key == "resnet50")
+    with pytest.raises(
+        InputError, match=r"23 of 53 configurations .* fourcastnet.pretrain on a100"
+    ):
+        check_simulations(campaign(), cluster(), ScalingModel(known, (), "model.json"))
+
+
+def test_a_kind_without_energy_and_a_wall_limit_that_is_too_short_are_refused() -> None:
+    model = read_model(MODEL)
+    dumb = replace(model, kinds=tuple(replace(one, energy={}) for one in model.kinds))
+    with pytest.raises(InputError, match="has no energy; expected one calibrated on runs"):
+        check_simulations(campaign(), cluster(), dumb)
+    with pytest.raises(InputError, match="cannot make progress in segments of 300 s"):
+        check_simulations(campaign(), with_device("a100", time_limit_min=15), model)
+
+
+@pytest.mark.parametrize(("width", "name"), [(2, ON_TWO_NODES), (8, ON_TWO_NODES)])
+def test_a_spec_of_nodes_of_another_width_is_refused(width: int, name: str, tmp_path: Path) -> None:
+    other = with_device("a100", gpus_per_node=width)
+    with pytest.raises(InputError) as refused:
+        simulate(tmp_path, spec_of(name), other)
+    said = str(refused.value)
+    assert f"{name}: has 4 ranks on each of 2 nodes" in said
+    assert f"nodes of a100 have {width} GPUs; make the spec with this cluster" in said
+    assert not list(tmp_path.rglob("perun"))
+
+
+def test_a_part_of_a_wider_node_is_no_other_width(tmp_path: Path) -> None:
+    one = simulate(tmp_path, spec_of("resnet50-a100-n004-lbs0256-s0020018"), eight_wide())
+    row = one.row(eight_wide())
+    assert row["gpus"] == 4
+    assert row["unused_gpu_energy_kwh"] > 0
+
+
+def eight_wide() -> Any:
+    return with_device("a100", gpus_per_node=8)
+
+
+def test_a_campaign_on_devices_that_the_simulating_cluster_lacks_is_refused() -> None:
+    demo = load_campaign(DEMO, cluster())
+    assert demo.devices() == {"local"}
+    assert not is_results_only(demo, cluster())
+    with pytest.raises(InputError, match="'local' is not on the cluster 'simulate'"):
+        check_devices(demo, cluster())
+    assert is_results_only(demo, replace(cluster(), mode="train"))
+    assert is_results_only(demo, replace(cluster(), results_only=True))
