@@ -653,17 +653,21 @@ def test_a_figure_whose_runs_are_all_excluded_says_so(number: int) -> None:
         ("NVIDIA GH200 480GB", "the mean over the second before."),
         ("NVIDIA A40", "the mean over the second before."),
         ("NVIDIA GeForce RTX 3090", "the mean over the second before."),
+        ("a100 (simulated)", "the power of a moment."),
+        ("h100", "the mean over the second before."),
         ("AMD Instinct MI300X", "is not known."),
         (None, "is not known."),
     ],
 )
 def test_the_sensor_of_a_gpu_is_said_as_far_as_it_is_known(name: str | None, said: str) -> None:
-    assert sensor_sentence(name, "gpu", "measured").endswith(said)
+    for origin in ("measured", "simulated"):
+        assert sensor_sentence(name, "gpu", origin).endswith(said)
 
 
 def test_only_a_sensor_has_a_meaning_of_its_own() -> None:
     assert sensor_sentence("NVIDIA A100", "gpu", "estimated") == ""
-    assert "energy counter" in sensor_sentence("AMD EPYC", "cpu", "measured")
+    for origin in ("measured", "simulated"):
+        assert "energy counter" in sensor_sentence("AMD EPYC", "cpu", origin)
 
 
 # --- figures 1 and 5 --------------------------------------------------------------------------------

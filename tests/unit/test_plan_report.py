@@ -98,6 +98,14 @@ def test_a_run_of_another_spec_does_not_count_as_finished(tmp_path: Path) -> Non
     assert used_by(campaign, tmp_path) == {}
 
 
+def test_a_simulated_run_has_used_nothing(tmp_path: Path) -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4]}})
+    (id_,) = campaign.configurations
+    make_run(tmp_path, WHOLE, spec=run_spec(campaign, id_, 1))
+    make_run(tmp_path, WHOLE, spec=run_spec(campaign, id_, 2), simulated={"kind": "resnet50"})
+    assert set(used_by(campaign, tmp_path)) == {(id_, 1)}
+
+
 def test_a_run_whose_energy_is_not_accounted_for_does_not_count_yet(tmp_path: Path) -> None:
     campaign = small({"unknown": UNKNOWN})
     (id_,) = campaign.configurations

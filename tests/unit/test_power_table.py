@@ -92,12 +92,25 @@ def test_figure5_shows_cpu_power_where_there_is_no_gpu(tmp_path: Path) -> None:
     assert {(r["device_kind"], r["power_w"]) for r in rows} == {("cpu", 55.0)}
 
 
-def test_the_power_of_a_counter_is_the_mean_since_the_sample_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("origin", "mean", "shown"),
+    [
+        ("measured", 40.0, [(1.0, 40.0), (3.0, 40.0)]),
+        ("simulated", 40.0, [(1.0, 40.0), (3.0, 40.0)]),
+        ("estimated", 70.0, [(1.0, 70.0), (3.0, 70.0)]),
+    ],
+)
+def test_the_power_of_a_counter_is_the_mean_since_the_sample_before_and_no_estimates(
+    origin: str, mean: float, shown: list[tuple[float, float]], tmp_path: Path
+) -> None:
     seconds, powers = [0, 1, 3], [None, 100.0, 40.0]
-    traces = [trace("n1", "cpu", 0, t, w) for t, w in zip(seconds, powers, strict=True)]
+    traces = [
+        {**trace("n1", "cpu", 0, t, w), "energy_origin": origin}
+        for t, w in zip(seconds, powers, strict=True)
+    ]
     rows = power_rows(tmp_path, traces, WHOLE[2:], options={"power_window_s": 2.0})
-    assert rows[0]["mean_power_w"] == 40.0
-    assert [(r["time_s"], r["power_w"]) for r in rows] == [(1.0, 40.0), (3.0, 40.0)]
+    assert rows[0]["mean_power_w"] == mean
+    assert [(r["time_s"], r["power_w"]) for r in rows] == shown
 
 
 def test_figure5_keeps_a_lost_sample_as_unknown(tmp_path: Path) -> None:

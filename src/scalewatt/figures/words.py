@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scalewatt.energy.gpu_sensors import MEAN, MOMENT, sample_of
+from scalewatt.energy.samples import MEASURED, SIMULATED
 from scalewatt.results.metric_words import SEVERAL
 from scalewatt.results.metric_words import metric_label as metric_label
 from scalewatt.results.text_tables import UNEQUAL_SCOPES, shortened_ids
@@ -251,32 +253,22 @@ def no_energy_sentence(stored: Mapping[str, Any], rows: Iterable[Mapping[str, An
     return f"Energy not known: {'; '.join(said)}." if said else ""
 
 
-# Averaged from Ampere on, but for GA100.
-_INSTANTANEOUS = re.compile(
-    r"\b(A100|A800|A30|GA100|V100S?|P100|P40|T4|K80|Quadro RTX \d000|TITAN RTX|RTX 20\d\d)\b"
-)
-_AVERAGED = re.compile(
-    r"\b(A2|A10|A10G|A16|A40|L4|L40S?|H100|H800|H200|H20|GH200|B100|B200|B300|GB200|GB300"
-    r"|RTX A\d{3,4}|RTX \d{4}(?: SFF)? Ada|RTX [345]0\d\d|RTX PRO \d{4})\b"
-)
+_SAMPLES = {MOMENT: "the power of a moment", MEAN: "the mean over the second before"}
 
 
 def sensor_sentence(device_name: str | None, device_kind: str, origin: str | None) -> str:
-    """What a sample of a device's power stands for: a moment, or a mean over some time.
-
-    Source for NVIDIA: NVML's reference, nvmlDeviceGetPowerUsage.
-    """
-    if origin != "measured":
+    """What a sample of a device's power stands for: a moment, or a mean over some time."""
+    if origin not in (MEASURED, SIMULATED):
         return ""
     if device_kind != "gpu":
         return "Power of CPU and memory is the mean between two readings of an energy counter."
-    name = device_name or ""
-    shown = name or "the GPU"
-    if _INSTANTANEOUS.search(name):
-        return f"The sensor of {shown} reports the power of a moment."
-    if _AVERAGED.search(name):
-        return f"The sensor of {shown} reports the mean over the second before."
-    return f"Whether the sensor of {shown} reports the power of a moment or a mean is not known."
+    shown = device_name or "the GPU"
+    sample = sample_of(device_name or "")
+    if sample is None:
+        return (
+            f"Whether the sensor of {shown} reports the power of a moment or a mean is not known."
+        )
+    return f"The sensor of {shown} reports {_SAMPLES[sample]}."
 
 
 def counted(count: int, gpu_word: str) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scalewatt.energy.curve import EnergyCurve, bridge_s, cumulate, sampling_period
-from scalewatt.energy.samples import Floats
+from scalewatt.energy.samples import ESTIMATED, Floats
 from scalewatt.results.checked import read_columns
 from scalewatt.results.figure_schema import POWER, panel_letter
 from scalewatt.results.runs import RunFiles
@@ -189,9 +189,9 @@ def _shown(
 
 
 def is_mean(traces: pa.Table) -> bool:
-    """Whether a sample is the mean since the one before: measured power of all but GPUs."""
+    """Whether a sample is the mean since the one before: power of all but GPUs, unless estimated."""
     first = traces.slice(0, 1).to_pylist()[0]
-    return bool(first["device_kind"] != "gpu" and first["energy_origin"] == "measured")
+    return bool(first["device_kind"] != "gpu" and first["energy_origin"] != ESTIMATED)
 
 
 def power_curve(time_s: Floats, power_w: Floats, longest_s: float, mean: bool) -> EnergyCurve:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +11,14 @@ import numpy as np
 
 from scalewatt.campaign.model import Device
 from scalewatt.campaign.spec import spec_sha256
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.errors import InputError
 from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.predict import TOTAL
 from scalewatt.scaling.simulate.by_hand import (
     MOST_BESIDE_GPUS,
-    MOST_DEVIATIONS,
+    MOST_NORMAL,
     OTHER_SCATTER,
     SCATTERS,
     Scatter,
@@ -60,21 +61,36 @@ def draw_run(spec: Mapping[str, Any], model: KindModel, device: Device) -> RunDr
             "one calibrated on runs whose energy is known"
         )
     seed = seed_of(spec)
-    deviations = np.random.default_rng([seed, 0]).standard_normal(3)
-    deviations = np.clip(deviations, -MOST_DEVIATIONS, MOST_DEVIATIONS)
+    pairs = bounded_pairs(np.random.default_rng([seed, 0]), 2)
+    in_time, in_energy, in_metric, _ = pairs.ravel()
     scatter = scatter_of(spec)
     load = load_of_spec(spec)
     means = model.time.means(model.time_terms.columns([load]))
-    runtime_s = float(np.median(means)) * (1 + scatter.runtime * deviations[0])
+    runtime_s = float(np.median(means)) * (1 + scatter.runtime * in_time)
     columns = model.energy_terms.columns([load], np.array([runtime_s]))
-    factor = 1 + scatter.energy_at_time * deviations[1]
+    factor = 1 + scatter.energy_at_time * in_energy
     energies = {
         name: float(np.median(draws.means(columns))) * factor
         for name, draws in model.energy.items()
     }
     kinds = model.scope.split("+")
     joules = _shared_out(spec, device, energies, kinds, runtime_s)
-    return RunDraw(seed, runtime_s, joules, float(deviations[2]))
+    return RunDraw(seed, runtime_s, joules, float(in_metric))
+
+
+def bounded_pairs(random: np.random.Generator, count: int) -> Floats:
+    """Pairs of deviations, (count, 2), each of mean 0 and standard deviation 1 and independent of the other.
+
+    Normal ones, without those that together lie further out than MOST_NORMAL, and then scaled.
+    """
+    half = 0.5 * MOST_NORMAL**2
+    kept = -math.expm1(-half)
+    deviation = math.sqrt(1 - half * math.exp(-half) / kept)
+    found = np.empty((0, 2))
+    while len(found) < count:
+        drawn = random.standard_normal((4 * count, 2))
+        found = np.concatenate((found, drawn[np.hypot(*drawn.T) <= MOST_NORMAL]))
+    return np.asarray(found[:count] / deviation)
 
 
 def scatter_of(spec: Mapping[str, Any]) -> Scatter:

@@ -61,7 +61,8 @@ def disturbed(
         for sensor in node.sensors:
             for wrap in wraps:
                 if sensor.is_counter and wrap.kind in ("all", sensor.device_kind):
-                    sensor = _wrapping(sensor, round(wrap.range_j * 1e6))
+                    range_uj = round(wrap.range_j * 1e6)
+                    sensor = sensor.with_range(range_uj, int(sensor.raw[0]) % range_uj)
             for loss in here:
                 if (loss.kind, loss.device) == (sensor.device_kind, sensor.device_index):
                     sensor = _lost(sensor, loss, node.time_s)
@@ -115,26 +116,11 @@ def _tear(journal: Path, lost_s: float) -> None:
 
 def _joules(sensor: Samples, time_s: Floats) -> Floats:
     """Energy since the first sample, (n,)."""
-    if sensor.is_counter:
-        return np.concatenate(([0.0], np.cumsum(_differences(sensor)))) * 1e-6
+    if sensor.counted_uj is not None:
+        return np.asarray(sensor.counted_uj * 1e-6)
     watts = sensor.raw * 1e-3
     steps = 0.5 * (watts[1:] + watts[:-1]) * np.diff(time_s)
     return np.concatenate(([0.0], np.cumsum(steps)))
-
-
-def _differences(sensor: Samples) -> Floats:
-    """Steps of a counter that wraps at most once in each, in µJ."""
-    difference = np.diff(sensor.raw.astype(np.float64))
-    difference[difference < 0] += sensor.valid_max
-    return np.asarray(difference)
-
-
-def _wrapping(sensor: Samples, range_uj: int) -> Samples:
-    """The same counter with another range."""
-    counted = np.concatenate(([0.0], np.cumsum(_differences(sensor)))).astype(np.uint64)
-    raw = (counted + np.uint64(int(sensor.raw[0]) % range_uj)) % np.uint64(range_uj)
-    # A counter is never 0 but for a failed read.
-    return replace(sensor, raw=np.maximum(raw, 1), valid_max=range_uj)
 
 
 def _lost(sensor: Samples, loss: SensorLoss, time_s: Floats) -> Samples:

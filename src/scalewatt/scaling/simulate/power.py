@@ -1,7 +1,8 @@
 """Power of a simulated run's devices: levels by stage, and what a sensor reads of them.
 
-Levels follow from the run's energies: integrated over the run in one go they give them exactly. What
-the sensors of a node read in a segment is scaled so that its integral is that of the levels.
+Levels follow from the run's energies: integrated over the run in one go they give them exactly. A counter
+counts that integral; samples of a power sensor are scaled so that theirs is the same (`scaled`), unless
+it is asked for what a real sensor would find (`Nodes.is_scaled`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.campaign.model import Device
+from scalewatt.energy.gpu_sensors import MEAN, MEAN_OVER_S, sample_of
 from scalewatt.energy.samples import Floats
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.draw import RunDraw
@@ -123,20 +125,40 @@ class Course:
         counts = np.diff(np.concatenate(([0], edges, [time_s.size])))
         return np.repeat(self.watts.astype(np.float32), counts), np.repeat(self.works, counts)
 
+    def joules(self, time_s: Floats) -> Floats:
+        """Energy since the segment's start, at any times."""
+        ends = np.append(self.start_s, max(float(time_s.max()), float(self.start_s[-1])) + 1.0)
+        energy = np.concatenate(([0.0], np.cumsum(self.watts * np.diff(ends))))
+        return np.interp(time_s, ends, energy)
+
+    def means(self, time_s: Floats, over_s: float) -> NDArray[np.float32]:
+        """Mean power over the time before each of ascending times; of the first, its own power."""
+        before = np.maximum(time_s - over_s, 0.0)
+        seconds = time_s - before
+        energy = self.joules(time_s) - self.joules(before)
+        own, _ = self.at(time_s)
+        return np.divide(energy, seconds, out=own.astype(np.float64), where=seconds > 0).astype(
+            np.float32
+        )
+
 
 @dataclass(frozen=True)
 class Sensor:
     """How a power sensor's samples vary around the mean power."""
 
-    waits: float
-    """Part of the time that it sees a working device at WAIT_LEVEL; 0 for one that averages."""
     noise: float
+    waits: float = 0.0
+    """Part of the time that it sees a working device at WAIT_LEVEL; 0 for one that averages."""
+    over_s: float = 0.0
+    """How long before a sample it averages; 0: the sample is of a moment."""
 
     def read(
         self, course: Course, idle_w: float, time_s: Floats, devices: int, random: Any
     ) -> NDArray[np.float32]:
-        """Samples (devices, n) in W, not yet scaled."""
+        """Samples (devices, n) in W, not yet scaled; their mean over time is that of the course."""
         watts, works = course.at(time_s)
+        if self.over_s:
+            watts = course.means(time_s, self.over_s)
         shape = devices, time_s.size
         samples = np.broadcast_to(watts, shape)
         if self.waits:
@@ -144,32 +166,39 @@ class Sensor:
             waiting = random.random(shape, dtype=np.float32) < self.waits
             part = np.where(waiting, np.float32(by_hand.WAIT_LEVEL), np.float32(high))
             samples = np.where(works, idle_w + (samples - idle_w) * part, samples)
-        noise = random.standard_normal(shape, dtype=np.float32)
-        noise *= self.noise
-        noise += 1
-        return samples * np.maximum(noise, 0.1, out=noise)
+        return samples * noise(shape, self.noise, random)
+
+
+def noise(shape: tuple[int, int], deviation: float, random: Any) -> NDArray[np.float32]:
+    """Factors around 1."""
+    factors = random.standard_normal(shape, dtype=np.float32)
+    factors *= deviation
+    factors += 1
+    return np.maximum(factors, by_hand.LEAST_NOISE, out=factors)
 
 
 def gpu_sensor(spec: Mapping[str, Any]) -> Sensor:
     """What the power sensor of the run's GPUs is like."""
-    if by_hand.averages(spec["device"]):
-        return Sensor(0.0, by_hand.AVERAGED_NOISE)
-    return Sensor(by_hand.waits(spec), by_hand.NOISE)
+    if sample_of(spec["device"]) == MEAN:
+        return Sensor(by_hand.AVERAGED_NOISE, over_s=MEAN_OVER_S)
+    return Sensor(by_hand.NOISE, by_hand.waits(spec))
 
 
-COUNTER = Sensor(0.0, by_hand.AVERAGED_NOISE)
-"""A counter's differences are means."""
+def counted(course: Course, time_s: Floats, devices: int, random: Any) -> Floats:
+    """Energy in J since the first sample that counters count, (devices, n).
+
+    The mean power between two samples varies; over the whole time it is the course's.
+    """
+    steps = np.diff(course.joules(time_s))
+    found = np.zeros((devices, time_s.size))
+    np.cumsum(
+        steps * noise((devices, steps.size), by_hand.AVERAGED_NOISE, random),
+        axis=1,
+        out=found[:, 1:],
+    )
+    return found * (steps.sum() / found[:, -1])[:, None]
 
 
 def scaled(samples: NDArray[np.float32], time_s: Floats, joules: Floats) -> Floats:
     """Samples (devices, n) in W scaled so that the trapezoid over them gives `joules` (devices,)."""
     return samples * (joules / np.trapezoid(samples, time_s, axis=1))[:, None]
-
-
-def cumulated(samples: NDArray[np.float32], time_s: Floats, joules: Floats) -> Floats:
-    """Energy in J since the first sample, (devices, n), which ends at `joules` (devices,)."""
-    energy = np.zeros(samples.shape)
-    np.cumsum(
-        (samples[:, 1:] + samples[:, :-1]) * (0.5 * np.diff(time_s)), axis=1, out=energy[:, 1:]
-    )
-    return energy * (joules / energy[:, -1])[:, None]

@@ -38,10 +38,14 @@ class Recorder:
     period_s: float
     ranks_per_node: int
 
-    def write(self, nodes: Iterable[NodeSamples]) -> dict[str, dict[str, float]]:
-        """Write what each node sampled; return the true energies by node and device kind."""
+    def write(self, nodes: Iterable[NodeSamples]) -> dict[str, dict[str, Any]]:
+        """Write what each node sampled; return the true energies by node and device kind.
+
+        `joules` of the segment, `stage_joules` of each of its stages.
+        """
         name = segment_name(self.segment)
-        truth: dict[str, dict[str, float]] = {}
+        joules: dict[str, Any] = {}
+        stages: dict[str, Any] = {}
         with (
             atomic_path(self.folder / f"{name}.hdf5") as temporary,
             h5py.File(temporary, "w", track_order=False) as file,
@@ -50,8 +54,9 @@ class Recorder:
             for number, node in enumerate(nodes):
                 self._host(hosts, number, node)
                 self._journal(name, node)
-                truth[node.host] = dict(node.joules)
-        return truth
+                joules[node.host] = dict(node.joules)
+                stages[node.host] = dict(node.stage_joules)
+        return {"joules": joules, "stage_joules": stages}
 
     def _groups(self, file: h5py.File, name: str) -> h5py.Group:
         """The groups down to the hosts, as perun nests them; gives the one that hosts go into."""

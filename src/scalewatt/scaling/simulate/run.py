@@ -47,8 +47,6 @@ from scalewatt.training.history import history_table
 
 BEGUN_S = 946_684_800.0
 """Unix time at which every simulated run begins: 2000-01-01, which no measured run has."""
-BETWEEN_S = 3600.0
-"""How long a further segment waits for its job."""
 TRUTH = "truth.json"
 """What the simulator knows and nobody but tests may read."""
 
@@ -72,7 +70,7 @@ class Simulation:
     def started_s(self, segment: Segment) -> float:
         """Unix time at which a segment begins."""
         before = self.segments[: segment.number]
-        return BEGUN_S + sum(one.seconds + BETWEEN_S for one in before)
+        return BEGUN_S + sum(one.seconds + by_hand.BETWEEN_S for one in before)
 
 
 def simulation(
@@ -176,13 +174,13 @@ def _record(one: Simulation, cut: Cut, folder: Path) -> dict[str, Any]:
         nodes.periods.usual_s,
         one.spec["ranks_per_node"],
     )
-    joules = recorder.write(disturbed(sampled(), segment.number, one.faults))
+    true = recorder.write(disturbed(sampled(), segment.number, one.faults))
     if cut.loss is not None:
         leave(folder, segment.number, nodes.hosts, cut.loss)
     return {
         "segment": segment.number,
         "seconds": segment.seconds,
-        "joules": joules,
+        **true,
         "discarded_s": end_s - begin_s,
         "discarded_joules": vain,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,16 @@ from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.draw import RunDraw
 from scalewatt.scaling.simulate.power import (
-    COUNTER,
     Course,
+    Level,
     Levels,
-    cumulated,
+    counted,
     gpu_sensor,
+    noise,
     scaled,
 )
 from scalewatt.scaling.simulate.schedule import Segment
 
-RANGES_UJ = {"cpu": 262_143_328_850, "ram": 65_712_999_613}
-"""Where RAPL counters wrap, in µJ, as perun recorded it of a node at KIT."""
 _JITTER_S = 0.002
 _LEAST_STEP = 0.25
 """Of a period: the last sample but one is left out where the last would follow sooner."""
@@ -42,11 +41,21 @@ class Samples:
     uuid: str | None = None
     kept: NDArray[np.bool_] | None = None
     """Which of the samples there are, (n,); None: all."""
+    counted_uj: NDArray[np.uint64] | None = None
+    """What a counter has counted since its first sample, (n,), however often it wraps; None: no counter."""
 
     @property
     def is_counter(self) -> bool:
         """Whether its values are a counter's."""
-        return self.device_kind != "gpu"
+        return self.counted_uj is not None
+
+    def with_range(self, range_uj: int, first: int) -> Samples:
+        """The same counter, which begins at `first` and wraps at `range_uj`."""
+        if self.counted_uj is None:
+            raise ValueError(f"{self.name} is no counter")
+        raw = (self.counted_uj + np.uint64(first)) % np.uint64(range_uj)
+        # A counter is never 0 but for a failed read.
+        return replace(self, raw=np.maximum(raw, 1), valid_max=range_uj)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +67,8 @@ class NodeSamples:
     sensors: tuple[Samples, ...]
     joules: Mapping[str, float] = field(default_factory=dict)
     """The true energy by device kind, with `unused_gpu`: what tests hold the accounting against."""
+    stage_joules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The same by stage of each device kind that the run holds."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +101,25 @@ class _Course:
 
     idle_w: float
     watts: Course
-    joules: float
-    """Of one device, in the mean."""
+    stages: Mapping[str, float]
+    """Energy of one device by stage in J, in the mean."""
+
+    @classmethod
+    def of(cls, level: Level, segment: Segment) -> _Course:
+        """The course of devices at a level."""
+        joules = dict.fromkeys((one.name for one in segment.stages), 0.0)
+        for one in segment.stages:
+            joules[one.name] += level.joules([one])
+        return cls(level.idle_w, Course.of(level, segment.stages), joules)
+
+    @property
+    def joules(self) -> float:
+        """Energy of one device, in the mean."""
+        return sum(self.stages.values())
+
+    def of_stages(self, devices: float) -> dict[str, float]:
+        """The energy of so many devices by stage."""
+        return {stage: devices * joules for stage, joules in self.stages.items()}
 
 
 @dataclass(frozen=True)
@@ -103,6 +131,8 @@ class Nodes:
     draw: RunDraw
     levels: Levels
     periods: Periods
+    is_scaled: bool = True
+    """Whether the integral over a GPU's samples is its true energy; else it is as near as sampling is."""
 
     @property
     def hosts(self) -> list[str]:
@@ -117,9 +147,7 @@ class Nodes:
     def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
         """What was sampled in a segment, node by node."""
         courses = {
-            kind: _Course(
-                level.idle_w, Course.of(level, segment.stages), level.joules(segment.stages)
-            )
+            kind: _Course.of(level, segment)
             for kind in DEVICE_KINDS
             if (level := getattr(self.levels, kind)) is not None
         }
@@ -143,35 +171,40 @@ class Nodes:
         time_s = self.periods.times(segment.seconds, random)
         sensors: list[Samples] = []
         joules: dict[str, float] = {}
+        stages: dict[str, dict[str, float]] = {}
         for kind, course in courses.items():
             if kind == "gpu":
                 held = self.held_gpus
-                each = course.joules * shares[number * held : (number + 1) * held]
-                joules["gpu"] = float(each.sum())
-                sensors += self._gpus(host, course, each, time_s, random, joules)
+                own = shares[number * held : (number + 1) * held]
+                sensors += self._gpus(host, course, own, time_s, random, joules)
+                devices = float(own.sum())
             else:
-                joules[kind] = course.joules * int(self.device.cpu["sockets"])
+                devices = float(self.device.cpu["sockets"])
                 sensors += self._counters(kind, course, time_s, random)
-        return NodeSamples(host, time_s, tuple(sensors), joules)
+            joules[kind] = course.joules * devices
+            stages[kind] = course.of_stages(devices)
+        return NodeSamples(host, time_s, tuple(sensors), joules, stages)
 
     def _gpus(
         self,
         host: str,
         course: _Course,
-        each: Floats,
+        shares: Floats,
         time_s: Floats,
         random: np.random.Generator,
         joules: dict[str, float],
     ) -> Iterator[Samples]:
         """The GPUs of a node: those that the run holds, and the others, idle."""
         sensor = gpu_sensor(self.spec)
-        read = sensor.read(course.watts, course.idle_w, time_s, each.size, random)
-        watts = scaled(read, time_s, each)
-        idle = self.device.gpus_per_node - each.size
+        read = sensor.read(course.watts, course.idle_w, time_s, shares.size, random)
+        watts = read * shares[:, None]
+        if self.is_scaled:
+            watts = scaled(read, time_s, course.joules * shares)
+        idle = self.device.gpus_per_node - shares.size
         if idle:
             constant = np.full(idle, self._idle_w(course) * time_s[-1])
-            noise = 1 + 0.02 * random.standard_normal((idle, time_s.size), dtype=np.float32)
-            watts = np.concatenate((watts, scaled(noise, time_s, constant)))
+            steady = noise((idle, time_s.size), by_hand.UNUSED_NOISE, random)
+            watts = np.concatenate((watts, scaled(steady, time_s, constant)))
             joules["unused_gpu"] = float(constant.sum())
         limit_w = max((self.device.gpu or {"rated_w": 0.0})["rated_w"], float(watts.max()))
         milliwatts = np.rint(watts * 1000).astype(np.uint32)
@@ -191,12 +224,11 @@ class Nodes:
         self, kind: str, course: _Course, time_s: Floats, random: np.random.Generator
     ) -> Iterator[Samples]:
         """One counter a socket; it began somewhere in its range, and wraps."""
-        sockets, top = int(self.device.cpu["sockets"]), RANGES_UJ[kind]
-        read = COUNTER.read(course.watts, 0.0, time_s, sockets, random)
-        joules = cumulated(read, time_s, np.full(sockets, course.joules))
-        counted = np.rint(joules * 1e6).astype(np.uint64)
+        sockets, top = int(self.device.cpu["sockets"]), by_hand.counter_range_uj(kind, self.device)
+        joules = counted(course.watts, time_s, sockets, random)
+        counts = np.rint(joules * 1e6).astype(np.uint64)
         name = "cpu_{0}_package-{0}" if kind == "cpu" else "ram_{0}_dram"
-        for socket, begin in enumerate(random.integers(1, top, sockets, dtype=np.uint64)):
-            raw = (counted[socket] + begin) % np.uint64(top)
-            # A counter is never 0 but for a failed read.
-            yield Samples(name.format(socket), kind, socket, np.maximum(raw, 1), top)
+        for socket, begin in enumerate(random.integers(1, top, sockets)):
+            own = counts[socket]
+            one = Samples(name.format(socket), kind, socket, own, top, counted_uj=own)
+            yield one.with_range(top, int(begin))

@@ -1,0 +1,126 @@
+"""Simulated sensors: what each kind of them says of a known course of power."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_runs import MODEL, cluster, spec_of, with_device
+
+from scalewatt.figures.words import sensor_sentence
+from scalewatt.scaling.kind import kind_of_spec
+from scalewatt.scaling.model_file import read_model
+from scalewatt.scaling.simulate import by_hand
+from scalewatt.scaling.simulate.faults import CounterWrap
+from scalewatt.scaling.simulate.losses import disturbed, joules_between
+from scalewatt.scaling.simulate.power import Course, counted, gpu_sensor
+from scalewatt.scaling.simulate.run import Simulation, simulation
+from scalewatt.scaling.simulate.sensors import NodeSamples
+
+FULL_1 = "resnet50-a100-n001-lbs0256-full"
+ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
+STEPS = Course(np.array([0.0, 10.0, 10.4, 30.0]), np.array([100.0, 300.0, 50.0, 200.0]), np.ones(4))
+
+
+def simulated(name: str, period_s: float | None = None) -> Simulation:
+    spec = spec_of(name)
+    on = (
+        cluster()
+        if period_s is None
+        else replace(cluster(), simulate={"sampling_period_s": period_s})
+    )
+    return simulation(spec, on, read_model(MODEL).of(kind_of_spec(spec)))
+
+
+def first_node(one: Simulation) -> NodeSamples:
+    return next(one.nodes.sampled(one.segments[0]))
+
+
+def test_the_energy_of_a_course_is_its_integral() -> None:
+    assert STEPS.joules(np.array([0.0, 5.0, 10.0, 10.2, 10.4, 30.0, 31.0])) == pytest.approx(
+        [0, 500, 1000, 1060, 1120, 1120 + 980, 1120 + 980 + 200]
+    )
+
+
+def test_a_sensor_that_averages_gives_means_over_the_time_before() -> None:
+    means = STEPS.means(np.array([0.0, 0.5, 5.0, 10.2, 11.0, 11.4, 30.5]), 1.0)
+    assert means == pytest.approx(
+        [100, 100, 100, 0.8 * 100 + 0.2 * 300, 0.4 * 300 + 0.6 * 50, 50, 0.5 * 50 + 0.5 * 200]
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0.1, 60.0), st.integers(0, 1000))
+def test_a_counter_counts_all_energy_however_seldom_it_is_read(period_s: float, seed: int) -> None:
+    times = np.append(np.arange(0.0, 100.0, period_s), 100.0)
+    found = counted(STEPS, times, 3, np.random.default_rng(seed))
+    assert found[:, 0] == pytest.approx([0, 0, 0])
+    assert found[:, -1] == pytest.approx([STEPS.joules(np.array([100.0]))[0]] * 3)
+    # What it has counted by then is near the true energy by then: only noise lies between.
+    assert np.abs(found - STEPS.joules(times)).max() < 0.3 * found[0, -1]
+    assert (np.diff(found, axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("period_s", [1.0, 300.0, 3000.0])
+def test_a_counter_that_wraps_several_times_between_samples_has_lost_nothing(
+    period_s: float,
+) -> None:
+    one = simulated(FULL_1, period_s)
+    node = first_node(one)
+    for kind in ("cpu", "ram"):
+        own = [s.counted_uj for s in node.sensors if s.device_kind == kind]
+        assert sum(int(c[-1]) for c in own if c is not None) * 1e-6 == pytest.approx(
+            node.joules[kind], rel=1e-6
+        )
+    end_s = float(node.time_s[-1])
+    assert joules_between(node, 0.0, end_s, 1) == pytest.approx(node.joules, rel=2e-6)
+    wrap = CounterWrap(1e5, "cpu")
+    (wrapped,) = disturbed([node], 0, [wrap])
+    for before, after in zip(node.sensors, wrapped.sensors, strict=True):
+        if before.device_kind != "cpu":
+            assert after is before
+            continue
+        assert before.counted_uj is not None
+        first = int(before.raw[0]) % after.valid_max
+        expected = (before.counted_uj + np.uint64(first)) % np.uint64(after.valid_max)
+        assert (after.raw == np.maximum(expected, 1)).all()
+        assert after.valid_max == 10**11
+
+
+def test_counters_of_an_epyc_wrap_where_those_of_an_epyc_do() -> None:
+    ranges = {
+        name: {s.device_kind: s.valid_max for s in first_node(simulated(name)).sensors}
+        for name in (FULL_1, ON_H100)
+    }
+    assert ranges[FULL_1] == {"gpu": 400_000, "cpu": 262_143_328_850, "ram": 65_712_999_613}
+    assert ranges[ON_H100]["cpu"] == 65_532_610_987
+
+
+@pytest.mark.parametrize(
+    ("device", "averages"),
+    [
+        *(("a100", False), ("a30", False), ("mi300x", False)),
+        *(("h100", True), ("gh200", True), ("l40s", True), ("a40", True), ("b100", True)),
+    ],
+)
+def test_figures_and_the_simulator_know_one_sensor_of_a_device(device: str, averages: bool) -> None:
+    sensor = gpu_sensor({"device": device, "local_batch_size": 4})
+    assert (sensor.over_s > 0) == averages
+    assert (sensor.waits > 0) != averages
+    said = sensor_sentence(f"{device} (simulated)", "gpu", "simulated")
+    assert ("the mean over the second before" in said) == averages
+
+
+def test_the_cluster_may_have_wider_nodes_whose_unused_gpus_are_idle() -> None:
+    spec = spec_of(FULL_1)
+    wide = with_device("a100", gpus_per_node=8)
+    one = simulation(spec, wide, read_model(MODEL).of(kind_of_spec(spec)))
+    node = first_node(one)
+    assert len([s for s in node.sensors if s.device_kind == "gpu"]) == 8
+    seconds = one.segments[0].seconds
+    assert node.joules["unused_gpu"] == pytest.approx(7 * 50 * seconds, rel=1e-6)
+    idle = np.array([s.raw for s in node.sensors if s.device_kind == "gpu"][1:]) * 1e-3
+    assert idle.std() / idle.mean() == pytest.approx(by_hand.UNUSED_NOISE, rel=0.1)
