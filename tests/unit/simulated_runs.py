@@ -76,6 +76,15 @@ class Simulated:
             for node in segment["joules"].values()
         )
 
+    def true_stage_j(self, kind: str) -> dict[str, float]:
+        """The true energy of a device kind by stage."""
+        found: dict[str, float] = {}
+        for segment in self.truth["segments"]:
+            for node in segment["stage_joules"].values():
+                for stage, joules in node.get(kind, {}).items():
+                    found[stage] = found.get(stage, 0.0) + joules
+        return found
+
     def row(self, on: Cluster | None = None) -> dict[str, Any]:
         """Its row of runs.parquet, accounted for as a training's."""
         spec = read_json(self.folder / "spec.json")
@@ -91,10 +100,11 @@ def simulate(
     on: Cluster | None = None,
     faults: Sequence[Fault] = (),
     model: Path = MODEL,
+    is_scaled: bool = True,
 ) -> Simulated:
     """Simulate a spec into the results folder `results`, by the model in a file."""
     one = Simulated(RunFiles(results, spec["configuration"], spec["repeat"]))
     one.folder.mkdir(parents=True)
     (one.folder / "spec.json").write_text(spec_text(spec) + "\n", encoding="utf-8")
-    simulate_run(one.folder / "spec.json", one.folder, on or cluster(), model, faults)
+    simulate_run(one.folder / "spec.json", one.folder, on or cluster(), model, faults, is_scaled)
     return one

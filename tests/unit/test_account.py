@@ -286,10 +286,10 @@ def test_a_recording_that_stops_midway_does_not_pass_for_the_whole(tmp_path: Pat
     segment(run, NODE)
     _, energy = accounted(run, make_spec(), NO_POWERS)
     assert set(energy_of(energy, "gpu").values()) == {None}
-    assert flags_of(energy) == {"recording_short", "coverage"}
+    assert flags_of(energy) == {"recording_short", "coverage", "stage_short"}
     late = make_run(tmp_path / "late", stages=[(0, "startup", -60.0, 2.0), (0, "train", 2.0, 41.0)])
     segment(late, NODE)
-    assert flags_of(accounted(late, make_spec(), NO_POWERS)[1]) == set()
+    assert flags_of(accounted(late, make_spec(), NO_POWERS)[1]) == {"stage_short"}
 
 
 def test_without_journal_the_clock_is_peruns_start_and_flagged(

@@ -5,7 +5,7 @@ Where two segments overlap on a node, the earlier one keeps the time. A kind tha
 sensor or an estimate of has rows with null energy and the flag `absent` (outside of the run's
 scope); null energy with any other flag means that energy was used and is not known: what was
 recorded of it stands in `recorded_j`. The flags of a row are those of its segment, node and device
-kind, the same in each of its stages; `coverage` likewise.
+kind, the same in each of its stages, but for `stage_short`; `coverage` likewise.
 """
 
 from __future__ import annotations

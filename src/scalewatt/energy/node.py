@@ -16,8 +16,9 @@ from scalewatt.energy.estimate import (
     estimated_ram,
     node_utilisation,
 )
+from scalewatt.energy.gpu_sensors import MEAN_OVER_S
 from scalewatt.energy.integrate import EnergyCurve, Judged, judge
-from scalewatt.energy.samples import DEVICE_KINDS, Flag, Floats, SensorSeries, flag
+from scalewatt.energy.samples import DEVICE_KINDS, ESTIMATED, Flag, Floats, SensorSeries, flag
 from scalewatt.energy.stages import StageIntervals
 
 UNUSED_GPU = "unused_gpu"
@@ -47,6 +48,8 @@ class KindEnergy:
     """Device seconds of which the power should be known."""
     shared: bool = False
     """Whether another run was measured on the node at the same time."""
+    period_s: float = 0.0
+    """What its series resolve in time: the longest sampling period; 0 without any."""
 
     @property
     def known(self) -> bool:
@@ -222,8 +225,25 @@ def _measure(
     if origin == "estimated" and kind == "cpu":
         devices = int(powers["cpu"]["sockets"])
     return KindEnergy(
-        node, kind, tuple(series), judged, devices, origin, coverage, tuple(flags), device_s
+        node,
+        kind,
+        tuple(series),
+        judged,
+        devices,
+        origin,
+        coverage,
+        tuple(flags),
+        device_s,
+        period_s=_resolved_s(series, period_s),
     )
+
+
+def _resolved_s(series: Sequence[SensorSeries], declared_s: float | None) -> float:
+    """The longest sampling period; of GPUs no less than what their sensors may average over."""
+    times = {id(one.time_s): one.time_s for one in series}  # sensors of a host share them
+    longest = max(sampling_period(time_s, declared_s) for time_s in times.values())
+    measured = any(one.device_kind == "gpu" and one.origin != ESTIMATED for one in series)
+    return max(longest, MEAN_OVER_S) if measured else longest
 
 
 def _short_flags(series: SensorSeries, window: Window, period_s: float | None) -> list[Flag]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ class _Part:
     device_s: float = 0.0
     shared: bool = False
     unrecorded_s: float = 0.0
+    period_s: float = 0.0
+    """What its samples resolve in time; 0 without any."""
     flags: tuple[Flag, ...] = ()
 
 
@@ -84,6 +86,7 @@ class EnergyRows:
                 device_s=kind.device_s,
                 shared=kind.shared,
                 unrecorded_s=unrecorded_s,
+                period_s=kind.period_s,
                 flags=tuple(flags),
             )
         )
@@ -182,6 +185,8 @@ def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str,
     """Return the rows of ENERGY_SCHEMA of a part, without the run's name."""
     known, intervals = stated.is_known(part), part.intervals
     seconds = intervals.by_stage(intervals.seconds)
+    short = intervals.short_stages(part.period_s)
+    own = [*flags, *_own_flags(part, stated)]
     recorded = {} if part.recorded_j is None else intervals.by_stage(part.recorded_j)
     discarded = {} if part.discarded_j is None else intervals.by_stage(part.discarded_j)
     same = {
@@ -192,7 +197,6 @@ def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str,
         "unrecorded_s": part.unrecorded_s,
         "energy_origin": part.origin,
         "coverage": None if stated.is_absent(part) else stated.coverage[part.device_kind],
-        "flags": json.dumps([*flags, *_own_flags(part, stated)], ensure_ascii=False),
     }
     return [
         {
@@ -202,9 +206,22 @@ def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str,
             "recorded_j": recorded.get(stage),
             "discarded_j": discarded[stage] if known else None,
             **same,
+            "flags": json.dumps(
+                [*own, *_short_flags(stage, short, part.period_s)], ensure_ascii=False
+            ),
         }
         for stage in sorted(seconds, key=STAGES.index)
     ]
+
+
+def _short_flags(stage: str, short: Mapping[str, float], period_s: float) -> list[Flag]:
+    if stage not in short:
+        return []
+    detail = (
+        f"{stage}: {short[stage]:.2g} s at a time, known to {period_s:.2g} s: too short for its energy to be "
+        "told from that of the stages around it"
+    )
+    return [flag("stage_short", None, detail)]
 
 
 def _own_flags(part: _Part, stated: _Stated) -> list[Flag]:
@@ -224,14 +241,16 @@ def _epoch_rows(parts: Sequence[_Part], stated: _Stated) -> list[dict[str, Any]]
         nothing = np.zeros(part.intervals.start_s.shape)
         recorded = nothing if part.recorded_j is None else part.recorded_j
         energies = part.intervals.by_epoch(recorded)
+        short = part.intervals.short_epochs(part.period_s)
         for (epoch, stage), seconds in part.intervals.by_epoch(part.intervals.seconds).items():
             row = sums.setdefault(
                 (epoch, stage, part.device_kind),
-                {"node_s": 0.0, "energy_j": 0.0, "known": True, "origins": set()},
+                {"node_s": 0.0, "energy_j": 0.0, "known": True, "short": False, "origins": set()},
             )
             row["node_s"] += seconds
             row["energy_j"] += energies[epoch, stage]
             row["known"] &= stated.is_known(part)
+            row["short"] |= (epoch, stage) in short
             row["origins"].add(part.origin)
     return [
         {
@@ -240,6 +259,7 @@ def _epoch_rows(parts: Sequence[_Part], stated: _Stated) -> list[dict[str, Any]]
             "device_kind": kind,
             "node_s": row["node_s"],
             "energy_j": row["energy_j"] if row["known"] else None,
+            "short": row["short"],
             "energy_origin": _origin(row["origins"]),
         }
         for (epoch, stage, kind), row in sorted(sums.items(), key=_epoch_order)

@@ -17,6 +17,11 @@ from scalewatt.energy.samples import Flag, Floats, Recording, SensorSeries, flag
 from scalewatt.training import events
 
 UNATTRIBUTED = "unattributed"
+LEAST_PERIODS = 5
+"""A stage shorter than so many sampling periods cannot be told from those around it: at each of its ends up
+to half a period's worth of the difference in power is put to the wrong side, a quarter on average."""
+MOST_SHORT = 0.05
+"""Of a stage that comes several times, this part of its time may be in shorter pieces."""
 STAGES = (*events.STAGES, UNATTRIBUTED)
 
 Series = Sequence[SensorSeries]
@@ -53,6 +58,15 @@ class StageIntervals:
         """Return the sums of one value an interval, by epoch and stage."""
         return dict(zip(self._epochs[0], self._sums(values, self._epochs[1]), strict=True))
 
+    def short_stages(self, period_s: float) -> dict[str, float]:
+        """The stages that `period_s` is too long for, with the mean length in s of their pieces."""
+        return self._short(*self._stages, [str(name) for name in self._stages[0]], period_s)
+
+    def short_epochs(self, period_s: float) -> set[tuple[int | None, str]]:
+        """Epoch and stage of those that `period_s` is too long for."""
+        names, places = self._epochs
+        return set(self._short(names, places, [stage for _, stage in names], period_s))
+
     def codes_at(self, time_s: Floats) -> NDArray[np.int8]:
         """Return the place in STAGES of each time, `unattributed` outside of the window."""
         outside = STAGES.index(UNATTRIBUTED)
@@ -65,6 +79,28 @@ class StageIntervals:
         last = np.searchsorted(time_s, self.end_s[-1:], side="right")
         counts = np.diff(np.concatenate(([0], edges, last, [time_s.size])))
         return np.repeat(np.array(codes, dtype=np.int8), np.maximum(counts, 0))
+
+    def _short(
+        self, names: list[Any], places: list[int], stages: list[str], period_s: float
+    ) -> dict[Any, float]:
+        """Of `names`, which are of `stages`, those with too short pieces, and their mean length."""
+        here = np.flatnonzero(self.seconds > 0)
+        if not here.size:
+            return {}
+        codes = np.array(places)[here]
+        begins = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+        lengths, pieces = np.add.reduceat(self.seconds[here], begins), codes[begins]
+        # One per cent less is no doubt: a recording need not begin or end with a stage.
+        short = lengths < 0.99 * LEAST_PERIODS * period_s
+        whole, lost = (
+            np.bincount(pieces[those], lengths[those], len(names)) for those in (pieces >= 0, short)
+        )
+        counts = np.bincount(pieces, minlength=len(names))
+        return {
+            names[i]: float(whole[i] / counts[i])
+            for i in np.flatnonzero(lost > MOST_SHORT * whole)
+            if stages[i] != UNATTRIBUTED
+        }
 
     @cached_property
     def _stages(self) -> tuple[list[str], list[int]]:

@@ -218,6 +218,7 @@ def _flags(totals: EnergyTotals, with_stages: bool) -> list[Flag]:
     """Return all flags but those that say no more than the scope does."""
     out_of_scope = {"absent"} | (set() if with_stages else _ABOUT_STAGES)
     flags = [one for one in totals.flags if one["code"] not in out_of_scope]
+    flags += totals.short_flags if with_stages else []
     if not totals.scope:
         detail = "no sensor of power or energy was recorded, and nothing is estimated"
         flags.append(flag("no_power_sensors", None, detail))
@@ -225,13 +226,20 @@ def _flags(totals: EnergyTotals, with_stages: bool) -> list[Flag]:
 
 
 def _stages(totals: EnergyTotals) -> list[dict[str, Any]]:
-    """Return duration and energies of each stage; what lies outside of all is `unattributed`."""
+    """Return the energies of each stage; what lies outside of all is `unattributed`.
+
+    Those of a stage that was too short, in the flag's words, are null.
+    """
     found = []
     for stage in STAGES:
         rows = [row for row in totals.rows if row["stage"] == stage]
         if rows:
             energies = {
-                kind: known_sum(row["energy_j"] for row in rows if row["device_kind"] == kind)
+                kind: known_sum(
+                    None if totals.is_short(row) else row["energy_j"]
+                    for row in rows
+                    if row["device_kind"] == kind
+                )
                 for kind in totals.scope
             }
             found.append({"stage": stage, **_parts(energies)})
@@ -243,8 +251,12 @@ def _epochs(epochs: pa.Table) -> list[dict[str, Any]]:
     found = []
     for epoch in sorted({row["epoch"] for row in rows if row["epoch"] is not None}):
         own = [row for row in rows if row["epoch"] == epoch and row["device_kind"] != UNUSED_GPU]
+        # Each of its ends is as uncertain as a stage's: it is longer than its stages.
+        short = all(row["short"] for row in own)
         energies = {
-            kind: known_sum(row["energy_j"] for row in own if row["device_kind"] == kind)
+            kind: known_sum(
+                None if short else row["energy_j"] for row in own if row["device_kind"] == kind
+            )
             for kind in dict.fromkeys(row["device_kind"] for row in own)
         }
         found.append({"epoch": epoch, **_parts(energies)})

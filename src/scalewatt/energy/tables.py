@@ -48,7 +48,7 @@ ENERGY_SCHEMA = pa.schema(
 )
 """One row per segment, node, device kind (gpu, cpu, ram, unused_gpu) and stage. `energy_origin` is
 null where the kind is absent or its node was not recorded; `flags` is a JSON list of {code, device,
-detail}."""
+detail}. Energies of rows with the flag `stage_short` are right in sums alone."""
 
 EPOCHS_SCHEMA = pa.schema(
     [
@@ -58,10 +58,12 @@ EPOCHS_SCHEMA = pa.schema(
         ("device_kind", pa.string()),
         ("node_s", pa.float64()),
         ("energy_j", pa.float64()),
+        ("short", pa.bool_()),
         ("energy_origin", pa.string()),
     ]
 )
-"""One row per epoch (null: outside of all), stage and device kind, over all nodes and segments."""
+"""One row per epoch (null: outside of all), stage and device kind, over all nodes and segments. `short`: as
+the flag `stage_short`."""
 
 CONDITIONS_SCHEMA = pa.schema(
     [

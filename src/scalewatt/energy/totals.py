@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.samples import DEVICE_KINDS, Flag
+from scalewatt.energy.samples import DEVICE_KINDS, STAGE_SHORT, Flag
 
 
 class EnergyTotals:
@@ -18,8 +18,18 @@ class EnergyTotals:
         rows = table.to_pylist()
         self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
         self.staging = [r for r in rows if r["stage"] == "stage_data"]
-        self.flags = _flags(rows)
+        self.flags = [one for one in _flags(rows) if one["code"] != STAGE_SHORT]
         self._absent = {kind: self._is_absent(kind) for kind in DEVICE_KINDS}
+
+    @staticmethod
+    def is_short(row: dict[str, Any]) -> bool:
+        """Whether a row's stage was too short for its energy to be told from its neighbours'."""
+        return any(one["code"] == STAGE_SHORT for one in json.loads(row["flags"] or "[]"))
+
+    @property
+    def short_flags(self) -> list[Flag]:
+        """The flags of stages that were too short: doubts about those, and not about any total."""
+        return [one for one in _flags(self.rows) if one["code"] == STAGE_SHORT]
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """The rows of a device kind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from scalewatt.energy.stages import LEAST_PERIODS
 from scalewatt.figures.points import Row, bar, is_single
 from scalewatt.figures.words import (
     KIND_WORDS,
@@ -72,11 +73,19 @@ def note_sentences(stored: Row, rows: Sequence[Row], bars: str, cut: Sequence[st
     ]
 
 
-def _others(rows: Iterable[Row]) -> str:
-    """Which stages have the shade of the others."""
+def _others(rows: Sequence[Row]) -> str:
+    """Which stages have the shade of the others, and which were too short to have one."""
     there = {row["stage"] for row in rows if row["energy_kwh"]}
     named = [stage for stage, words in STAGES.items() if words == OTHER and stage in there]
-    return f"Other stages: {', '.join(named)}. " if named else ""
+    short = {stage for row in rows for stage in (row["short_stages"] or "").split(", ") if stage}
+    inside = [stage for stage in STAGES if stage in short]
+    said = f"Other stages: {', '.join(named)}. " if named else ""
+    if inside:
+        said += (
+            f"Unattributed is also what was spent in stages of under {LEAST_PERIODS} sampling periods, "
+            f"which cannot be told from those around them: {', '.join(inside)}. "
+        )
+    return said
 
 
 def _spread_sentence(rows: Sequence[Row], kind: str, cut: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.spec import read_spec
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
-from scalewatt.energy.stages import STAGES
+from scalewatt.energy.stages import STAGES, UNATTRIBUTED
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
 from scalewatt.results.checked import read_checked
@@ -34,7 +34,7 @@ BREAKDOWN = pa.schema(
     [
         *((name, pa.string()) for name in ("figure", "series", "label")),
         *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
-        *((name, pa.string()) for name in ("device_kind", "stage")),
+        *((name, pa.string()) for name in ("device_kind", "stage", "short_stages")),
         *(
             (name, pa.float64())
             for name in ("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh")
@@ -81,8 +81,9 @@ def chosen_runs(
 def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
     """Energy, idle and discarded energy in J of one run, by device kind and stage.
 
-    Kinds out of the run's scope have none. All energies are null where the run's is. `idle`: the
-    table of the campaign's idle probes.
+    Kinds out of the run's scope have none. All energies are null where the run's is. `is_short`: the
+    stage was too short for its energy to be told from that of others. `idle`: the table of the
+    campaign's idle probes.
     """
     spec = read_spec(files.folder / "spec.json")
     rows = read_checked(files.energy, ENERGY_SCHEMA)
@@ -97,6 +98,7 @@ def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
             "energy_j": known_sum(r["energy_j"] for r in rows) if known else None,
             "discarded_j": known_sum(r["discarded_j"] for r in rows) if known else None,
             "idle_j": _idle_j(energy, part[0], rows, spec["device"], idle) if known else None,
+            "is_short": any(map(energy.is_short, rows)),
         }
         for part, rows in grouped.items()
     }
@@ -113,7 +115,12 @@ def _idle_j(
 
 
 def _parts(runs: Sequence[dict[Part, Row]]) -> list[Row]:
-    """The rows of one configuration, in the order of kinds and stages; one of nulls without any."""
+    """The rows of one configuration, in the order of kinds and stages; one of nulls without any.
+
+    What is too short in one of the runs is `unattributed` in all.
+    """
+    short = {part for run in runs for part, own in run.items() if own["is_short"]}
+    runs = [_folded(run, short) for run in runs]
     parts = {part for run in runs for part in run}
     order = sorted(parts, key=lambda part: (DEVICE_KINDS.index(part[0]), STAGES.index(part[1])))
     known = all(run and all(p["energy_j"] is not None for p in run.values()) for run in runs)
@@ -121,7 +128,25 @@ def _parts(runs: Sequence[dict[Part, Row]]) -> list[Row]:
     total = known_sum(row["energy_kwh"] for row in found)
     for row in found:
         row["energy_share"] = row["energy_kwh"] / total if total else None
-    return found or [dict.fromkeys(("device_kind", "stage", "energy_share", *_MEANS))]
+        own = [stage for kind, stage in short if kind == row["device_kind"]]
+        inside = own if row["stage"] == UNATTRIBUTED else []
+        row["short_stages"] = ", ".join(sorted(inside, key=STAGES.index)) or None
+    return found or [
+        dict.fromkeys(("device_kind", "stage", "short_stages", "energy_share", *_MEANS))
+    ]
+
+
+def _folded(run: dict[Part, Row], short: set[Part]) -> dict[Part, Row]:
+    """The parts of a run with those in `short` in one of their kind that is `unattributed`."""
+    found: dict[Part, Row] = {}
+    for (kind, stage), own in run.items():
+        part = (kind, UNATTRIBUTED if (kind, stage) in short else stage)
+        before = found.get(part)
+        if before is None:
+            found[part] = own
+        else:
+            found[part] = {name: known_sum((before[name], own[name])) for name in _NONE}
+    return found
 
 
 _MEANS = {

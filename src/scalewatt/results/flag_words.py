@@ -55,6 +55,7 @@ FLAG_WORDS = {
     "sensor_short": "a sensor without samples at the beginning or the end",
     "no_events": "a segment without stage events",
     "stages_overlap": "overlapping stage events",
+    "stage_short": "a stage too short for its energy to be told from its neighbours'",
     "missing_host": "a node that was not recorded",
     "extra_host": "more nodes recorded than the run has",
     "segment_unrecorded": "a segment without a readable sample",

@@ -74,9 +74,13 @@ class Simulation:
 
 
 def simulation(
-    spec: Mapping[str, Any], cluster: Cluster, model: KindModel, faults: Sequence[Fault] = ()
+    spec: Mapping[str, Any],
+    cluster: Cluster,
+    model: KindModel,
+    faults: Sequence[Fault] = (),
+    is_scaled: bool = True,
 ) -> Simulation:
-    """What happens in a run.
+    """What happens in a run. Not `is_scaled`: its GPUs' samples are as a real sensor's, their integral too.
 
     InputError where the cluster's nodes are not as wide as the spec's, the model has no energy, no
     segment makes progress, or a fault has no place.
@@ -89,7 +93,7 @@ def simulation(
     segments = segments_of(spec, draw.runtime_s, _limit_s(cluster, device, faults))
     cuts = with_node_losses(segments, of_kind(faults, NodeLoss))
     levels = levels_of(spec, device, draw, in_one_go)
-    nodes = Nodes(spec, device, draw, levels, _periods(spec, cluster, faults))
+    nodes = Nodes(spec, device, draw, levels, _periods(spec, cluster, faults), is_scaled)
     sockets = int(device.cpu["sockets"])
     counts = {"gpu": device.gpus_per_node, "cpu": sockets, "ram": sockets}
     sensors = {kind: n for kind, n in counts.items() if getattr(levels, kind) is not None}
@@ -131,16 +135,17 @@ def simulate_run(
     cluster: Cluster,
     model_path: Path,
     faults: Sequence[Fault] = (),
+    is_scaled: bool = True,
 ) -> None:
     """Write the run folder of a spec as a training would leave it; the provenance comes last.
 
-    `faults` befall it. InputError where the model does not know the run's kind, or the folder holds
-    what was measured.
+    `faults` befall it; `is_scaled` as of `simulation`. InputError where the model does not know the
+    run's kind, or the folder holds what was measured.
     """
     check_replaceable(out)
     spec = read_spec(spec_path)
     model = read_model(model_path).of(kind_of_spec(spec))
-    one = simulation(spec, cluster, model, faults)
+    one = simulation(spec, cluster, model, faults, is_scaled)
     recordings = out / "perun"
     (out / "provenance.json").unlink(missing_ok=True)
     shutil.rmtree(recordings, ignore_errors=True)

@@ -1,0 +1,201 @@
+"""What sampling costs: simulated energies by stage, and of sensors whose samples are not scaled.
+
+The truth is the integral of the power that was simulated. By default a GPU's samples are scaled so that
+their trapezoid is that integral, so a run's energy tests bookkeeping alone; stages, and runs that are
+not scaled, test the integration as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
+
+from scalewatt.campaign.cluster import powers
+from scalewatt.campaign.spec import read_spec
+from scalewatt.energy.account import account
+from scalewatt.energy.run import Run
+from scalewatt.energy.stages import LEAST_PERIODS
+from scalewatt.energy.totals import EnergyTotals
+from scalewatt.scaling.kind import kind_of_spec
+from scalewatt.scaling.model_file import read_model
+from scalewatt.scaling.simulate import by_hand
+from scalewatt.scaling.simulate.power import gpu_sensor
+from scalewatt.scaling.simulate.run import Simulation, simulation
+
+EXACT = 2e-6
+ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
+ON_ONE_GPU = "resnet50-a100-n001-lbs0256-s0005004"
+WHOLE = "resnet50-a100-n004-lbs0256-full"
+ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
+RUNS = {ON_TWO_NODES: 100, ON_ONE_GPU: 100, WHOLE: 3, ON_H100: 2}
+"""Epochs of each; the first two have epochs of 15 s."""
+OF_A_STAGE, OF_A_LONG_STAGE, LONG = 0.05, 0.01, 50
+"""How near an energy by stage is at 1 s where it is stated, and where pieces last so many periods."""
+
+OF_A_RUN = 0.03
+"""How near the energy of GPUs is, whose samples are not scaled, at up to 10 s."""
+
+
+class _Nowhere:
+    def add(self, *_: Any) -> None:
+        """Nobody wants the samples."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A simulated run with what the accounting says of it."""
+
+    run: Simulated
+    totals: EnergyTotals
+
+    def stages_j(self, kind: str) -> dict[str, float]:
+        """Energies by stage, also of those that are too short."""
+        found: dict[str, float] = {}
+        for row in self.totals.of_kind(kind):
+            found[row["stage"]] = found.get(row["stage"], 0.0) + row["energy_j"]
+        return found
+
+    def short(self, kind: str) -> set[str]:
+        """The stages whose energies are not stated."""
+        return {r["stage"] for r in self.totals.of_kind(kind) if self.totals.is_short(r)}
+
+
+@contextmanager
+def accounted(
+    folder: Path, name: str, period_s: float, is_scaled: bool = True, **spec: Any
+) -> Iterator[Found]:
+    """Simulate and account for a run."""
+    on = replace(cluster(), simulate={"sampling_period_s": period_s})
+    chosen = spec_of(name, **({"epochs": RUNS[name]} | spec))
+    run = simulate(folder, chosen, on, is_scaled=is_scaled)
+    rated = powers(on.devices[chosen["device"]])
+    yield Found(
+        run, EnergyTotals(account(Run.of(run.folder, chosen, rated), _Nowhere()).energy, False)
+    )
+
+
+def pieces_s(run: Simulated) -> dict[str, float]:
+    """Mean length of the pieces of each stage."""
+    (segment,) = simulation_of(run).segments
+    found: dict[str, list[float]] = {}
+    for stage in segment.stages:
+        found.setdefault(stage.name, []).append(stage.seconds)
+    return {name: sum(seconds) / len(seconds) for name, seconds in found.items()}
+
+
+def simulation_of(run: Simulated) -> Simulation:
+    spec = read_spec(run.folder / "spec.json")
+    return simulation(spec, cluster(), read_model(MODEL).of(kind_of_spec(spec)))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_truth_by_stage_adds_up_to_the_truth(name: str, tmp_path: Path) -> None:
+    run = simulate(tmp_path, spec_of(name, epochs=2))
+    for kind in ("gpu", "cpu", "ram"):
+        stages = run.true_stage_j(kind)
+        assert sum(stages.values()) == pytest.approx(run.true_j(kind), rel=1e-9)
+    assert set(run.true_stage_j("gpu")) >= {"startup", "train", "validate", "checkpoint"}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_at_one_second_what_is_stated_of_a_stage_is_true(name: str, tmp_path: Path) -> None:
+    with accounted(tmp_path, name, 1.0) as found:
+        lengths = pieces_s(found.run)
+        for kind in ("gpu", "cpu"):
+            true, stated = found.run.true_stage_j(kind), found.stages_j(kind)
+            assert sum(stated.values()) == pytest.approx(sum(true.values()), rel=EXACT)
+            for stage in set(true) - found.short(kind):
+                assert lengths[stage] > 0.98 * LEAST_PERIODS
+                near = OF_A_LONG_STAGE if lengths[stage] >= LONG else OF_A_STAGE
+                assert stated[stage] == pytest.approx(true[stage], rel=near), (kind, stage)
+        assert "train" not in found.short("gpu") and "startup" not in found.short("gpu")
+
+
+@pytest.mark.parametrize("name", [ON_TWO_NODES, ON_ONE_GPU])
+def test_a_checkpoint_of_less_than_a_second_is_far_too_high_and_not_stated(
+    name: str, tmp_path: Path
+) -> None:
+    with accounted(tmp_path, name, 1.0) as found:
+        for kind in ("gpu", "cpu"):
+            true, stated = found.run.true_stage_j(kind), found.stages_j(kind)
+            assert 1.2 < stated["checkpoint"] / true["checkpoint"] < 2.0
+            assert {"checkpoint", "validate"} <= found.short(kind)
+
+
+def test_at_ten_seconds_nothing_is_stated_of_epochs_of_fifteen(tmp_path: Path) -> None:
+    with accounted(tmp_path, ON_TWO_NODES, 10.0) as found:
+        for kind in ("gpu", "cpu"):
+            assert found.short(kind) == set(found.run.true_stage_j(kind))
+            assert found.totals.joules(kind) == pytest.approx(found.run.true_j(kind), rel=EXACT)
+        codes = {one["code"] for one in found.totals.flags}
+        assert codes == set()
+    with accounted(tmp_path / "long", WHOLE, 10.0) as found:
+        assert not {"train", "evaluate_train"} & found.short("gpu")
+
+
+def test_samples_that_average_over_a_second_resolve_no_stage_that_is_shorter_than_five(
+    tmp_path: Path,
+) -> None:
+    with accounted(tmp_path, ON_H100, 0.5) as found:
+        true, stated = found.run.true_stage_j("gpu"), found.stages_j("gpu")
+        assert abs(stated["checkpoint"] / true["checkpoint"] - 1) > 0.2  # 4 s, so eight periods
+        assert "checkpoint" in found.short("gpu")
+        assert "checkpoint" not in found.short("cpu")
+        cpu = found.run.true_stage_j("cpu")["checkpoint"]
+        assert found.stages_j("cpu")["checkpoint"] == pytest.approx(cpu, rel=OF_A_STAGE)
+
+
+# --- what a real sensor would find ----------------------------------------------------------------
+
+
+def sampling_error(found: Found, period_s: float) -> float:
+    """Standard deviation, as a part of a run's GPU energy, that sampling theory gives.
+
+    Of samples, which all vary by themselves: as 1 / √number. Of changes of power, at which all GPUs are
+    sampled alike: each is put up to half a period's worth wrong.
+    """
+    one = simulation_of(found.run)
+    (segment,) = one.segments
+    level, sensor = one.nodes.levels.gpu, gpu_sensor(one.spec)
+    assert level is not None
+    above = level.watts("train") - level.idle_w
+    high = (1 - sensor.waits * by_hand.WAIT_LEVEL) / (1 - sensor.waits)
+    waits = math.sqrt(sensor.waits * (1 - sensor.waits)) * (high - by_hand.WAIT_LEVEL)
+    one_sample = math.hypot(sensor.noise, waits * above / level.watts("train"))
+    samples = one.spec["gpus"] * segment.seconds / period_s
+    changes = sum(2 if stage.dip_s else 1 for stage in segment.stages)
+    of_change = 0.5 * period_s * (level.watts("train") - level.dip_w)
+    mean_w = level.joules(segment.stages) / segment.seconds
+    return math.hypot(
+        one_sample / math.sqrt(samples),
+        math.sqrt(changes) * of_change / (mean_w * segment.seconds),
+    )
+
+
+@pytest.mark.parametrize("period_s", [0.5, 1.0, 2.0, 5.0, 10.0])
+@pytest.mark.parametrize("name", RUNS)
+def test_what_sensors_sample_is_true_to_what_sampling_theory_says(
+    name: str, period_s: float, tmp_path: Path
+) -> None:
+    with accounted(tmp_path, name, period_s, is_scaled=False) as found:
+        error = found.totals.joules("gpu") / found.run.true_j("gpu") - 1
+        expected = sampling_error(found, period_s)
+        assert EXACT < abs(error) < min(3 * expected, OF_A_RUN)
+        # Counters integrate by themselves.
+        assert found.totals.joules("cpu") == pytest.approx(found.run.true_j("cpu"), rel=EXACT)
+        assert found.totals.coverage == 1.0
+
+
+def test_whether_samples_are_scaled_changes_no_truth(tmp_path: Path) -> None:
+    truths = [
+        simulate(tmp_path / str(s), spec_of(ON_TWO_NODES, epochs=3), is_scaled=s).truth
+        for s in (True, False)
+    ]
+    assert truths[0] == truths[1]

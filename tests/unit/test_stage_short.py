@@ -1,0 +1,180 @@
+"""Stages that are too short for their energy to be told from that of the stages around them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from energy_files import T0, accounted, codes, gpu, make_run, make_spec, write_journal
+from hypothesis import given
+from hypothesis import strategies as st
+from run_files import make_run as made_run
+from run_files import make_spec as made_spec
+from run_files import part
+
+from scalewatt.energy.stages import LEAST_PERIODS, UNATTRIBUTED, tile_window
+from scalewatt.energy.summary import describe
+from scalewatt.energy.totals import EnergyTotals
+from scalewatt.figures.breakdown_words import note_sentences
+from scalewatt.results.breakdown_table import breakdown
+from scalewatt.results.derived import Facility
+from scalewatt.results.runs import run_row
+from scalewatt.results.statistics import configuration_rows
+
+NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
+
+
+def tiled(*stages: tuple[str, float], epochs: bool = False) -> Any:
+    """Stages one after the other, with their lengths."""
+    ends = np.cumsum([0.0, *(seconds for _, seconds in stages)])
+    events = [
+        {"stage": name, "epoch": i if epochs else None, "start_s": ends[i], "end_s": ends[i + 1]}
+        for i, (name, _) in enumerate(stages)
+    ]
+    return tile_window(events, (0.0, float(ends[-1])))[0]
+
+
+def test_a_stage_of_under_five_periods_is_short() -> None:
+    found = tiled(("startup", 5.0), ("train", 4.9), ("checkpoint", 0.4))
+    assert found.short_stages(1.0) == pytest.approx({"train": 4.9, "checkpoint": 0.4})
+    assert found.short_stages(0.5) == pytest.approx({"checkpoint": 0.4})
+    assert found.short_stages(10.0) == pytest.approx(
+        {"startup": 5.0, "train": 4.9, "checkpoint": 0.4}
+    )
+    assert found.short_stages(0.0) == {}
+
+
+def test_a_few_short_pieces_do_not_make_a_stage_short() -> None:
+    rows = [("train", 50.0), ("validate", 6.0)] * 10 + [("train", 4.0)]
+    assert tiled(*rows).short_stages(1.0) == {}
+    rows = [("train", 6.0), ("validate", 6.0)] * 10 + [("train", 4.0)]
+    assert set(tiled(*rows).short_stages(1.0)) == {"train"}
+
+
+def test_pieces_that_follow_each_other_are_one_of_the_stage_and_several_of_its_epochs() -> None:
+    found = tiled(*[("train", 2.0)] * 10, epochs=True)
+    assert found.short_stages(1.0) == {}
+    assert found.short_epochs(1.0) == {(epoch, "train") for epoch in range(10)}
+    assert found.short_epochs(0.4) == set()
+
+
+def test_what_is_outside_of_all_stages_is_never_short() -> None:
+    assert tile_window([], (0.0, 1.0))[0].short_stages(10.0) == {}
+
+
+@given(st.lists(st.floats(0.01, 100.0), min_size=1, max_size=30), st.floats(0.01, 20.0))
+def test_a_stage_is_short_by_the_time_in_short_pieces(lengths: list[float], period: float) -> None:
+    rows = [row for length in lengths for row in (("train", length), ("validate", 1.0))]
+    few = sum(length for length in lengths if length < 0.98 * LEAST_PERIODS * period)
+    some = sum(length for length in lengths if length < LEAST_PERIODS * period)
+    found = "train" in tiled(*rows).short_stages(period)
+    if few > 0.051 * sum(lengths):
+        assert found
+    if some < 0.049 * sum(lengths):
+        assert not found
+
+
+# --- in the tables --------------------------------------------------------------------------------
+
+N = 101
+STAGES = [(0, "train", 0.0, 48.0), (0, "checkpoint", 48.0, 48.5), (0, "validate", 48.5, 100.0)]
+
+
+def recorded(folder: Path, **sensors: Any) -> Path:
+    run = make_run(folder, stages=STAGES)
+    host = {"CUDA:0_POWER": gpu(N, 100), **sensors}
+    write_journal(run / "perun" / "segment-000.n1.journal", "n1", host, start=T0)
+    return run
+
+
+def test_only_the_rows_of_a_short_stage_are_flagged_and_totals_stay(tmp_path: Path) -> None:
+    _, energy = accounted(recorded(tmp_path), make_spec(ranks_per_node=1), NO_POWERS)
+    short = {row["stage"] for row in energy.to_pylist() if "stage_short" in codes(row["flags"])}
+    assert short == {"checkpoint"}
+    totals = EnergyTotals(energy, with_staging=True)
+    assert totals.joules("gpu") == pytest.approx(100 * 100)
+    assert "stage_short" not in {one["code"] for one in totals.flags}
+    (said,) = totals.short_flags
+    assert said["detail"].startswith("checkpoint: 0.5 s at a time, known to 1 s: too short for")
+
+
+def test_the_energy_of_a_short_stage_is_not_stated_as_known(tmp_path: Path) -> None:
+    run = recorded(tmp_path)
+    (run / "spec.json").write_text(json.dumps(make_spec(ranks_per_node=1)))
+    said = describe(run)
+    energies = {row["stage"]: row["gpu_energy_j"] for row in said["stages"]}
+    assert energies == {
+        "train": pytest.approx(4800),
+        "checkpoint": None,
+        "validate": pytest.approx(5150),
+    }
+    assert said["gpu_energy_j"] == pytest.approx(10_000)
+    assert "stage_short" in codes(said["flags"])
+
+
+def test_an_epoch_whose_stages_are_all_short_has_no_energy_of_its_own(tmp_path: Path) -> None:
+    stages = [("train", 0, 0, 2), ("train", 1, 2, 92), ("checkpoint", 1, 92, 93)]
+    path = tmp_path / "events.jsonl"
+    marks = [{"segment": 0, "stage": s, "epoch": e, "start_s": T0 + a} for s, e, a, _ in stages]
+    marks.append({"segment": 0, "stage": None, "epoch": None, "start_s": T0 + 93})
+    path.write_text("".join(json.dumps(mark) + "\n" for mark in marks))
+    write_journal(tmp_path / "n1.journal", "n1", {"CUDA:0_POWER": gpu(N, 100)}, start=T0)
+    said = describe(tmp_path / "n1.journal", stages=path)
+    assert [(row["epoch"], row["gpu_energy_j"]) for row in said["epochs"]] == [
+        (0, None),
+        (1, pytest.approx(9100)),
+    ]
+
+
+# --- in the breakdown -----------------------------------------------------------------------------
+
+
+def built(results: Path, *runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    files = [
+        made_run(results, energy, spec=made_spec(repeat=repeat))
+        for repeat, energy in enumerate(runs, 1)
+    ]
+    rows = [run_row(one, "made", Facility()) for one in files]
+    definition = {
+        "figure": "breakdown",
+        "series": [
+            {"name": "a", "label": "a", "points": [{"configuration": files[0].configuration}]}
+        ],
+        "runs": [[one.configuration, one.repeat] for one in files],
+    }
+    return breakdown(definition, configuration_rows(rows), results).to_pylist()
+
+
+def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Path) -> None:
+    short = ("stage_short",)
+    first = [
+        part("gpu", "train", 90, 8 * 3.6e6, discarded_j=3.6e6),
+        part("gpu", "checkpoint", 1, 1 * 3.6e6, flags=short),
+        part("gpu", "unattributed", 2, 1 * 3.6e6),
+        part("cpu", "train", 90, 5 * 3.6e6),
+        part("cpu", "checkpoint", 1, 2 * 3.6e6, flags=short, discarded_j=3.6e6),
+    ]
+    # Of the second the checkpoint was long enough: it is not set beside the first's.
+    second = [one | {"flags": "[]"} for one in first]
+    rows = built(tmp_path, first, second)
+    assert [(r["device_kind"], r["stage"], r["energy_kwh"], r["short_stages"]) for r in rows] == [
+        ("gpu", "train", pytest.approx(8), None),
+        ("gpu", UNATTRIBUTED, pytest.approx(2), "checkpoint"),
+        ("cpu", "train", pytest.approx(5), None),
+        ("cpu", UNATTRIBUTED, pytest.approx(2), "checkpoint"),
+    ]
+    assert [r["discarded_energy_kwh"] for r in rows] == pytest.approx([1, 0, 0, 1])
+    assert sum(r["energy_share"] for r in rows) == pytest.approx(1)
+    said = " ".join(note_sentences({}, rows, "interval", []))
+    assert "stages of under 5 sampling periods, which cannot be told" in said
+    assert "around them: checkpoint." in said
+
+
+def test_without_a_short_stage_the_breakdown_says_nothing_of_it(tmp_path: Path) -> None:
+    rows = built(tmp_path, [part("gpu", "train", 90, 8e6), part("gpu", "checkpoint", 9, 1e6)])
+    assert {r["stage"] for r in rows} == {"train", "checkpoint"}
+    assert {r["short_stages"] for r in rows} == {None}
+    assert "sampling periods" not in " ".join(note_sentences({}, rows, "interval", []))
