@@ -22,7 +22,7 @@ from test_claims_power import CASES as POWER
 from scalewatt.campaign.definitions import runs_definition
 from scalewatt.claims.evidence import Evidence, Point, Row
 from scalewatt.claims.gather import find_campaign, published_evidence
-from scalewatt.claims.listing import basis, verdicts
+from scalewatt.claims.listing import basis, load_checks, verdicts
 from scalewatt.claims.model import CHECKED_KINDS, CHECKS, Verdict, read_claims
 from scalewatt.claims.simulated import (
     ALWAYS,
@@ -31,13 +31,16 @@ from scalewatt.claims.simulated import (
     BY_HAND,
     DOCUMENTED,
     METRIC,
+    ON_SCATTER,
     QUANTITIES_OF,
     SHARES,
     simulated_in,
+    verdicts_on,
     without_by_hand,
 )
 from scalewatt.cli import main
 from scalewatt.results.build import write_runs
+from scalewatt.results.schema import QUANTITIES
 from scalewatt.scaling.assumed import SENTENCE
 from scalewatt.scaling.simulate.by_hand import SUBJECTS
 
@@ -86,7 +89,8 @@ def as_simulated(given: Evidence, **said: Any) -> Evidence:
 
 def judged(id_: str, given: Evidence) -> Verdict:
     """The verdict of the report on one claim."""
-    (found,) = verdicts(given, [CLAIMS[id_]])
+    load_checks()
+    (found,) = verdicts_on(given, [CLAIMS[id_]])
     return found
 
 
@@ -130,7 +134,7 @@ def everything() -> Iterator[Evidence]:
 
 
 @pytest.mark.parametrize("factor", [0.3, 2.7])
-def test_no_verdict_depends_on_a_number_that_was_put_in_by_hand(factor: float) -> None:
+def test_no_verdict_depends_on_a_share_or_an_error_that_was_put_in_by_hand(factor: float) -> None:
     names = [name for names in QUANTITIES_OF.values() for name in names]
 
     def scaled(name: str) -> Any:
@@ -144,6 +148,34 @@ def test_no_verdict_depends_on_a_number_that_was_put_in_by_hand(factor: float) -
         other = changed(world, lambda p: True, **{name: scaled(name) for name in names})
         assert other.points != world.points
         assert verdicts(as_simulated(other)) == verdicts(as_simulated(world))
+
+
+@pytest.mark.parametrize("spread", [1e-6, 0.001, 0.1])
+def test_what_depends_on_how_repeats_scatter_says_so(spread: float) -> None:
+    def mean(name: str) -> Any:
+        return lambda point: point.row.get(f"{name}_mean")
+
+    told = decided = 0
+    for world in everything():
+        means = {name: mean(name) for name in QUANTITIES if f"{name}_mean" in world.points[0].row}
+        other = changed(world, lambda p: True, spread, **means)
+        assert other.points != world.points
+        both = (verdicts(as_simulated(one)) for one in (world, other))
+        for before, after in zip(*both, strict=True):
+            rests = ON_SCATTER in before.detail or ON_SCATTER in after.detail
+            told += rests
+            decided += before.verdict != after.verdict
+            assert before == after or rests, (before, after)
+    assert told > 20
+    assert decided or spread < 0.01
+
+
+def test_a_scatter_that_was_measured_is_not_said_to_be_by_hand() -> None:
+    given = as_simulated(resnet_world())
+    assert any(ON_SCATTER in one.detail for one in verdicts(given))
+    measured = as_simulated(resnet_world(), by_hand=by_hand_but("repeat_scatter"))
+    assert not any(ON_SCATTER in one.detail for one in verdicts(measured))
+    assert not any(ON_SCATTER in one.detail for one in verdicts(resnet_world()))
 
 
 def test_numbers_by_hand_are_unknown_to_checks_and_all_others_are_as_they_were() -> None:
@@ -171,9 +203,8 @@ def test_a_model_that_knows_device_kinds_decides_on_them() -> None:
     calibrated = as_simulated(resnet_world(), by_hand=by_hand_but("device_shares"))
     for id_ in ("D08", "D10", "D15"):
         found = judged(id_, calibrated)
-        assert found.verdict == "reproduced" and found.detail.endswith(
-            "Origin of the energy: simulated."
-        )
+        assert found.verdict == "reproduced"
+        assert found.detail.endswith(f"Origin of the energy: simulated. {ON_SCATTER}")
 
 
 def test_a_published_error_is_testable_and_said_to_be_given() -> None:
@@ -251,6 +282,12 @@ def test_every_detail_and_the_basis_name_the_origin() -> None:
     said = basis(given)
     assert "origin simulated" in said and "model.json (abc)" in said and DOCUMENTED in said
     assert "by the origin of their energy: simulated" in said
+    count = len(simulated_in(given))
+    assert f"No run was trained: those of all {count} configurations are of origin" in said
+    row = {**study().points[0].row, "configuration": "one that was measured"}
+    mixed = basis(replace(given, points=(*given.points, Point(row))))
+    assert f"The runs of {count} configurations were not trained: they are of origin" in mixed
+    assert "No run was trained" not in mixed
 
 
 def test_measured_and_published_results_are_told_as_before() -> None:

@@ -3,7 +3,8 @@
 A run's time and whole energy are the model's. A claim about something else stands in BY_HAND with what
 it is about; it is not testable where the provenance of the runs that it looks at says that this was put
 in by hand. No check sees numbers that were: energies and powers of device kinds, errors that are not
-published, and all results of configurations whose costs are assumed are unknown to it.
+published, and all results of configurations whose costs are assumed are unknown to it. How repeats
+scatter was put in by hand as well: a verdict that would be another without it says so.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from scalewatt.results.schema import PARTS, QUANTITIES
 from scalewatt.scaling.simulate.by_hand import SUBJECTS
 
 DOCUMENTED = "docs/simulate.md"
-SHARES, PROFILE, METRIC = "device_shares", "power_profile", "metric"
+SHARES, PROFILE, METRIC, SCATTER = "device_shares", "power_profile", "metric", "repeat_scatter"
 """Keys of SUBJECTS: by hand in a run whose provenance lists them."""
 ASSUMED = "assumed"
 """By hand in a run whose provenance has the sentence of a model that rests on an assumption."""
@@ -45,6 +46,10 @@ QUANTITIES_OF = {
     METRIC: [name for name in QUANTITIES if name.startswith("metric_")],
 }
 """Quantities of `configurations` that follow from a subject."""
+
+SPREADS = tuple(f"{name}_{part}" for name in QUANTITIES for part in PARTS if part != "mean")
+"""Columns of `configurations` that follow from how repeats scatter."""
+ON_SCATTER = f"It rests on intervals of repeats, whose scatter was put in by hand ({DOCUMENTED})."
 
 Where = Callable[[Row], bool]
 
@@ -199,27 +204,31 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
     seen = without_by_hand(evidence, found)
     assumed = {id_ for id_, one in found.items() if one.is_assumed}
     rest = _without(seen, assumed) if assumed else seen
-    return [_named(_verdict(claim, seen, rest, found, len(assumed))) for claim in claims]
+    bare = without_scatter(rest, found)
+    return [_named(_verdict(claim, seen, rest, bare, found, len(assumed))) for claim in claims]
 
 
 def _verdict(
     claim: Claim,
     evidence: Evidence,
     rest: Evidence,
+    bare: Evidence,
     found: Mapping[str, Simulated],
     assumed: int,
 ) -> Verdict:
+    """The verdict by `rest`, the `evidence` without assumed costs; `bare`: without what scatter says."""
     text = by_hand(claim, found)
     if text is not None:
         return Verdict(claim.id, NOT_TESTABLE, None, claim.expected, text)
-    own = verdict_of(claim, rest)
-    if rest is not evidence and own != verdict_of(claim, evidence):
-        more = f" Left out: {assumed} configurations whose costs are assumed ({DOCUMENTED})."
-        own = replace(own, detail=own.detail + more)
-    if claim.id in BY_HAND and BY_HAND[claim.id].subject == METRIC and own.value is not None:
-        more = " It is the published error that simulated runs are made to end at."
-        own = replace(own, detail=own.detail + more)
-    return own
+    first = verdict_of(claim, rest)
+    said = [first.detail]
+    if first != verdict_of(claim, bare):
+        said.append(ON_SCATTER)
+    if rest is not evidence and first != verdict_of(claim, evidence):
+        said.append(f"Left out: {assumed} configurations whose costs are assumed ({DOCUMENTED}).")
+    if claim.id in BY_HAND and BY_HAND[claim.id].subject == METRIC and first.value is not None:
+        said.append("It is the published error that simulated runs are made to end at.")
+    return replace(first, detail=" ".join(said))
 
 
 def by_hand(claim: Claim, found: Mapping[str, Simulated]) -> str | None:
@@ -274,6 +283,27 @@ def without_by_hand(evidence: Evidence, found: Mapping[str, Simulated]) -> Evide
     )
 
 
+def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evidence:
+    """The evidence that does not know how repeats vary, where their scatter was put in by hand."""
+    ids = {id_ for id_, one in found.items() if one.by_hand(SCATTER)}
+    unknown = dict.fromkeys(SPREADS)
+
+    def seen(point: Point) -> Point:
+        if point.id not in ids:
+            return point
+        return replace(point, row={**point.row, **unknown}, spreads={})
+
+    lines = tuple(replace(ln, points=tuple(map(seen, ln.points))) for ln in evidence.lines)
+    return replace(
+        evidence,
+        lines=lines,
+        points=tuple(map(seen, evidence.points)),
+        comparisons=tuple(
+            row for row in evidence.comparisons if not {row["configuration"], row["baseline"]} & ids
+        ),
+    )
+
+
 def _without(evidence: Evidence, ids: set[str]) -> Evidence:
     """The evidence without the points of these configurations."""
     lines = tuple(
@@ -302,8 +332,13 @@ def basis_of_simulated(evidence: Evidence) -> str:
         for said in one.said
     }
     named = f" with the scaling model {', '.join(sorted(models))}" if models else ""
+    others = {str(row["configuration"]) for row in evidence.runs}
+    others = (others | {point.id for point in evidence.points}) - set(found)
+    start = f"The runs of {len(found)} configurations were not trained: they are"
+    if not others:
+        start = f"No run was trained: those of all {len(found)} configurations are"
     return (
-        f" No run was trained: {len(found)} are of origin {SIMULATED}{named}. Verdicts say what follows "
+        f" {start} of origin {SIMULATED}{named}. Verdicts say what follows "
         "from its times and energies, which give again the numbers that it was calibrated on. Claims "
         "on what was put in by hand are not testable, and the scatter of repeats, on which intervals "
         f"rest, was put in by hand too ({DOCUMENTED})."
