@@ -204,7 +204,7 @@ class Executor(parent.Executor):
         """What Slurm is told of a job: the parent's words, and of a run those of its campaign."""
         wildcards = get_job_wildcards(job)
         comment = f"rule_{job.name}" + (f"_wildcards_{wildcards}" if wildcards else "")
-        return f"{comment} of {self._submissions.work.absolute()}" if self._is_run(job) else comment
+        return self._submissions.comment(comment) if self._is_run(job) else comment
 
     def report_job_submission(self, job_info: SubmittedJobInfo, register_job: bool = True) -> None:
         """Note the submission of a run."""
@@ -225,8 +225,10 @@ class Executor(parent.Executor):
         super().report_job_success(job_info)
 
     def handle_job_success(self, job: JobExecutorInterface) -> None:
-        """Forget the job's end."""
+        """Forget the job's end, and of a run what it was still to use."""
         self._ends.pop(job, None)
+        if self._is_run(job):
+            self._submissions.finish(job.input.spec)
         super().handle_job_success(job)
 
     def report_job_error(

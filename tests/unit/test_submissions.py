@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_files import make_spec
 
 from scalewatt.campaign.spec import spec_sha256
 from scalewatt.files import write_json
+from scalewatt.jobs import submissions
 from scalewatt.jobs.attempts import HELD, Attempt, attempt_path, run_key
 from scalewatt.jobs.submissions import Submissions
 
@@ -204,8 +208,105 @@ def test_what_was_submitted_and_still_runs_is_not_left_for_another(run: Run) -> 
     fourth = other_run(run, 4)
     said = str(snakemake.refusal(fourth, f"{COMMENT} 4"))
     assert "11 kWh are spent, 2 runs under way will use about 60 kWh more and this one 30" in said
-    snakemake.end(run.spec.parent / "2" / "spec.json", "12")
+    snakemake.finish(run.spec.parent / "2" / "spec.json")
     assert snakemake.refusal(fourth, f"{COMMENT} 4") is None
+
+
+def stopped(run: Run, path: Path, job: str) -> None:
+    """Let a run's job have stopped at a checkpoint, as at the end of its wall time."""
+    workdir = run.work / f"{run_key(json.loads(path.read_text()))}-dddddddd"
+    workdir.mkdir(exist_ok=True)
+    segment = {"segment": 0, "outcome": "stopped", "from_updates": 0, "to_updates": 9, "job": job}
+    write_json(workdir / "segments.json", [segment])
+
+
+def test_between_two_segments_a_runs_energy_is_kept_for_it(run: Run) -> None:
+    snakemake = budgeted(run, 100, 0, 60)
+    second = other_run(run, 2)
+    assert snakemake.refusal(run.spec, COMMENT) is None
+    snakemake.note(run.spec, "11", None)
+    stopped(run, run.spec, "11")
+    assert snakemake.end(run.spec, "11").again
+    assert "1 run under way will use about 60" in str(snakemake.refusal(second, f"{COMMENT} 2"))
+    assert snakemake.refusal(run.spec, COMMENT) is None, "its own next segment is let in"
+
+
+@pytest.mark.parametrize("how", ["given up", "judged", "trained", "finished"])
+def test_what_a_run_will_not_use_any_more_is_left_for_another(run: Run, how: str) -> None:
+    snakemake = budgeted(run, 100, 0, 60)
+    second = other_run(run, 2)
+    assert snakemake.refusal(run.spec, COMMENT) is None
+    if how == "given up":  # sbatch did not accept it
+        snakemake.give_up(run.spec, None, "no such partition", COMMENT)
+    else:
+        snakemake.note(run.spec, "11", None)
+    if how == "judged":
+        run.ends("11", 64)
+        assert not snakemake.end(run.spec, "11").again
+    elif how == "trained":
+        (run.workdir / "result.json").write_text("{}")
+        snakemake.end(run.spec, "11")
+    elif how == "finished":
+        snakemake.finish(run.spec)
+    assert snakemake.refusal(second, f"{COMMENT} 2") is None
+
+
+def test_two_runs_that_fit_only_alone_are_not_both_let_in_before_one_is_noted(run: Run) -> None:
+    snakemake = budgeted(run, 100, 0, 60)
+    assert snakemake.refusal(run.spec, COMMENT) is None
+    said = str(snakemake.refusal(other_run(run, 2), f"{COMMENT} 2"))
+    assert "1 run under way will use about 60 kWh more and this one 60" in said
+    assert snakemake.refusal(run.spec, COMMENT) is None, "asked again after a silent sbatch"
+
+
+def test_of_runs_asked_for_at_once_as_many_are_let_in_as_fit(run: Run) -> None:
+    together = threading.Barrier(4)
+
+    def slow_kwh(_: dict[str, Any]) -> float:
+        time.sleep(0.01)
+        return 30.0
+
+    snakemake = Submissions(run.work, 3, 100, lambda: 0.0, slow_kwh)
+    paths = [other_run(run, number) for number in range(2, 14)]
+
+    def asked(path: Path) -> bool:
+        if path in paths[:4]:
+            together.wait(10)
+        return snakemake.refusal(path, str(path)) is None
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(asked, paths)) == 3
+
+
+def test_an_answer_asked_before_a_job_ended_is_not_kept_after_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def queue() -> dict[str, Any]:
+        asked.append(1)
+        if len(asked) == 1:  # while squeue answers, a job ends
+            run.snakemake.end(run.spec, "10")
+        return {}
+
+    monkeypatch.setattr(submissions, "queued_jobs", queue)
+    assert [run.refusal() for _ in range(3)] == [None] * 3
+    assert len(asked) == 2
+
+
+def test_runs_whose_energy_nobody_knows_are_counted_and_named(run: Run) -> None:
+    def kwh(spec: dict[str, Any]) -> float | None:
+        return None if spec["repeat"] in (2, 3) else 60.0
+
+    snakemake = Submissions(run.work, 3, 100, lambda: 10.0, kwh)
+    for number in (2, 3, 4):
+        assert snakemake.refusal(other_run(run, number), f"{COMMENT} {number}") is None
+    said = str(snakemake.refusal(run.spec, COMMENT))
+    id_ = SPEC["configuration"]
+    assert (
+        "1 run under way will use about 60 kWh more (and 2 runs whose energy nobody knows: "
+        f"{id_} repeat 2, {id_} repeat 3) and this one 60: at least 130 of 100 kWh" in said
+    )
 
 
 def test_jobs_that_another_snakemake_submitted_count_as_long_as_they_are_in_the_queue(
@@ -213,18 +314,42 @@ def test_jobs_that_another_snakemake_submitted_count_as_long_as_they_are_in_the_
 ) -> None:
     path = other_run(run, 2)
     Submissions(run.work, 3).note(path, "12", None)
-    spec = {**SPEC, "repeat": 2}
-    snakemake = Submissions(
-        run.work, 3, 100, lambda: 10.0, lambda _: 60.0, lambda: {run_key(spec): spec}
+    of_it = Submissions(run.work, 3).comment("rule_train_wildcards_2")
+    run.queue(f"12|PENDING|x|{of_it}")
+    assert "1 run under way will use about 60 kWh more" in str(
+        beside_another(run).refusal(run.spec)
     )
-    run.queue("12|PENDING|x|(null)")
-    said = str(snakemake.refusal(run.spec, COMMENT))
-    assert "1 run under way will use about 60 kWh more" in said
     run.queue()
-    snakemake = Submissions(
-        run.work, 3, 100, lambda: 10.0, lambda _: 60.0, lambda: {run_key(spec): spec}
-    )
-    assert snakemake.refusal(run.spec, COMMENT) is None
+    assert beside_another(run).refusal(run.spec) is None
+
+
+def beside_another(run: Run) -> Submissions:
+    """A Snakemake of a campaign of two runs, with a budget for one of them."""
+    both = {run_key(one): one for one in (SPEC, {**SPEC, "repeat": 2})}
+    return Submissions(run.work, 3, 100, lambda: 10.0, lambda _: 60.0, lambda: both)
+
+
+def test_notes_of_other_runs_are_read_only_where_another_snakemake_has_jobs(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    original = submissions.read_submission
+
+    def counted(work: Path, spec: dict[str, Any]) -> Any:
+        read.append(spec["repeat"])
+        return original(work, spec)
+
+    monkeypatch.setattr(submissions, "read_submission", counted)
+    monkeypatch.setattr(submissions, "_ANSWER_AGE_S", 0.0)
+    Submissions(run.work, 3).note(other_run(run, 2), "12", None)
+    snakemake = beside_another(run)
+    run.queue("77|RUNNING|x|somebody else's")
+    assert snakemake.would_exceed(SPEC) is None and read == []
+    run.queue(f"12|RUNNING|x|{snakemake.comment('rule_train')}")
+    assert snakemake.would_exceed(SPEC) and sorted(read) == [1, 2]
+    assert snakemake.would_exceed(SPEC) and len(read) == 2, "whose a job is does not change"
+    run.queue()
+    assert snakemake.would_exceed(SPEC) is None
 
 
 def test_a_runs_next_segment_is_not_counted_as_another_run(run: Run) -> None:

@@ -1,13 +1,19 @@
-"""What the executor asks of a run: may it be submitted, note its submission, is it worth another job."""
+"""What the executor asks of a run: may it be submitted, note its submission, is it worth another job.
+
+Threads that submit and the one that watches jobs ask at once. A run that may be submitted is under way
+from that answer on, until it is finished or given up: what it is predicted to use is not given twice,
+and is kept for it between two of its jobs.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.jobs.attempts import note_given_up, note_submission, read_submission
@@ -21,6 +27,31 @@ from scalewatt.jobs.verdict import Verdict, verdict
 _ANSWER_AGE_S = 10.0
 """How long an answer of the queue, and the energy spent, are taken for current."""
 _NEVER_S = float("-inf")
+_NAMED = 3
+"""How many runs a message names."""
+Answer = TypeVar("Answer")
+
+
+class _Recent(Generic[Answer]):
+    """An answer that is taken for current for _ANSWER_AGE_S, unless something happened since it was asked."""
+
+    def __init__(self, ask: Callable[[], Answer]) -> None:
+        self._ask, self._asking = ask, threading.Lock()
+        self._found: tuple[float, Answer] | None = None
+        self._changed_s = _NEVER_S
+
+    def get(self) -> Answer:
+        """The answer, asked anew where it is old."""
+        with self._asking:
+            now_s, found = time.monotonic(), self._found
+            if found is None or found[0] <= self._changed_s or now_s - found[0] > _ANSWER_AGE_S:
+                found = now_s, self._ask()
+                self._found = found
+            return found[1]
+
+    def outdate(self) -> None:
+        """Something has happened that answers asked until now do not know."""
+        self._changed_s = time.monotonic()
 
 
 @dataclass
@@ -42,11 +73,13 @@ class Submissions:
     def __post_init__(self) -> None:
         self._jobs: dict[str, list[str]] = {}
         """This Snakemake's, in order, by run key."""
-        self._specs: dict[str, dict[str, Any]] = {}
-        """Of the runs that this Snakemake submitted, by run key."""
+        self._going: dict[str, dict[str, Any]] = {}
+        """Specs of the runs that may be submitted, and are neither finished nor given up, by run key."""
+        self._elsewhere: dict[str, str] = {}
+        """Run keys by the jobs of other Snakemakes, as far as they were seen in the queue."""
         self._ended: set[str] = set()
-        self._queue: tuple[float, dict[str, QueuedJob]] = (_NEVER_S, {})
-        self._spent: tuple[float, float] = (_NEVER_S, 0.0)
+        self._deciding, self._state = threading.Lock(), threading.Lock()
+        self._queue, self._spent = _Recent(_queue_or_none), _Recent(self.spent_kwh or (lambda: 0.0))
 
     def refusal(self, spec_path: Path | str, comment: str | None = None) -> str | None:
         """Why the run of a spec is not to be submitted now, and what to do; None where it may be.
@@ -57,7 +90,15 @@ class Submissions:
         taken = self._held(spec) or self._queued(spec, comment)
         if taken or self.is_trained(spec):
             return taken
-        return self.over_budget() or self.would_exceed(spec)
+        with self._deciding:  # one after another: what one is given is not left for the next
+            refused = self.over_budget() or self.would_exceed(spec)
+            if refused is None:
+                self._set_going(spec)
+        return refused
+
+    def comment(self, words: str) -> str:
+        """The comment of a run's jobs in Slurm's queue: `words`, and which campaign's they are."""
+        return f"{words} of {self.work.absolute()}"
 
     def is_published(self, spec_path: Path | str) -> bool:
         """Whether a job that is not this Snakemake's has published the run since it started."""
@@ -100,63 +141,83 @@ class Submissions:
         if spent is None or own is None or self.budget_kwh is None:
             return None
         others = self._under_way(run_key(spec))
-        ahead = sum(self.still_kwh(one) or 0.0 for one in others)
+        still = {_name(one): self.still_kwh(one) for one in others}
+        ahead = sum(kwh for kwh in still.values() if kwh is not None)
         total = spent + ahead + own
         if total <= self.budget_kwh:
             return None
-        runs = f"{len(others)} run{'' if len(others) == 1 else 's'}"
+        unknown = [name for name, kwh in still.items() if kwh is None]
         return (
-            f"it would exceed the campaign's energy budget: {spent:.6g} kWh are spent, {runs} under way "
-            f"will use about {ahead:.6g} kWh more and this one {own:.6g}: {total:.6g} of "
-            f"{self.budget_kwh:g} kWh (energy_budget_kwh of the campaign file; energies as the "
-            "cluster's scaling model predicts them)"
+            f"it would exceed the campaign's energy budget: {spent:.6g} kWh are spent, "
+            f"{_runs(len(still) - len(unknown))} under way will use about {ahead:.6g} kWh more"
+            f"{_without_energy(unknown)} and this one {own:.6g}: {'at least ' if unknown else ''}"
+            f"{total:.6g} of {self.budget_kwh:g} kWh (energy_budget_kwh of the campaign file; energies "
+            "as the cluster's scaling model predicts them)"
         )
 
     def _spent_so_far(self) -> float | None:
         """The campaign's energy in kWh; None without a budget."""
         if self.budget_kwh is None or self.spent_kwh is None:
             return None
-        asked_s, spent = self._spent
-        if time.monotonic() - asked_s > _ANSWER_AGE_S:
-            spent = self.spent_kwh()
-            self._spent = (time.monotonic(), spent)
-        return spent
+        return self._spent.get()
 
     def _under_way(self, but: str) -> list[dict[str, Any]]:
-        """Specs of the other runs that have a job: of this Snakemake, or in Slurm's queue."""
-        found = {
-            key: self._specs[key]
-            for key, jobs in self._jobs.items()
-            if jobs[-1] not in self._ended and key != but
-        }
-        queue = self._answer()
-        for key, spec in self.specs().items() if queue else ():
-            if key not in found and key != but:
-                submission = read_submission(self.work, spec)
-                if submission is not None and self._goes_on(submission.job, queue):
-                    found[key] = spec
+        """Specs of the other runs that are under way: of this Snakemake, or by a job in Slurm's queue."""
+        with self._state:
+            found = dict(self._going)
+        for key in self._keys_elsewhere():
+            if key not in found and key in self.specs():
+                found[key] = self.specs()[key]
+        found.pop(but, None)
         return list(found.values())
+
+    def _keys_elsewhere(self) -> set[str]:
+        """Keys of the runs that other Snakemakes have a job of in Slurm's queue.
+
+        Notes of submissions are read only where a job is there that may be one of theirs.
+        """
+        queue = self._queue.get()
+        with self._state:
+            own = {job for jobs in self._jobs.values() for job in jobs}
+        campaign = f"/{self.work.name}"
+        others = {
+            job for job, said in queue.items() if said.comment.endswith(campaign) and job not in own
+        }
+        if others - set(self._elsewhere):
+            noted = {key: read_submission(self.work, spec) for key, spec in self.specs().items()}
+            self._elsewhere |= {one.job: key for key, one in noted.items() if one is not None}
+        going = (job for job in others if self._goes_on(job, queue))
+        return {self._elsewhere[job] for job in going if job in self._elsewhere}
 
     def count_anew(self) -> None:
         """Forget what was spent: a job has ended."""
-        self._spent = (_NEVER_S, 0.0)
+        self._spent.outdate()
 
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
         """Note that `job` was submitted for the run; OSError where that cannot be written."""
         spec = read_spec(spec_path)
-        self._specs[run_key(spec)] = spec
-        self._jobs.setdefault(run_key(spec), []).append(job)
+        self._set_going(spec)
+        with self._state:
+            self._jobs.setdefault(run_key(spec), []).append(job)
         note_submission(self.work, spec, job, log)
 
     def end(self, spec_path: Path | str, job: str) -> Verdict:
         """Whether the run is submitted again, now that its job has ended."""
-        self._ended.add(job)
-        self._queue = (_NEVER_S, {})  # asked before the end
+        with self._state:
+            self._ended.add(job)
+        self._queue.outdate()
         spec = read_spec(spec_path)
         jobs = [*self._jobs.get(run_key(spec), []), job]
         jobs = jobs[: jobs.index(job) + 1]
         is_held = lambda: self._held(spec) is not None  # noqa: E731
-        return verdict(self.work, spec, jobs, self.crash_retries, is_held)
+        found = verdict(self.work, spec, jobs, self.crash_retries, is_held)
+        if not found.again or self.is_trained(spec):
+            self._forget(spec)
+        return found
+
+    def finish(self, spec_path: Path | str) -> None:
+        """The run's results are there: it uses nothing more."""
+        self._forget(read_spec(spec_path))
 
     def give_up(
         self, spec_path: Path | str, job: str | None, reason: str, comment: str | None = None
@@ -166,8 +227,17 @@ class Submissions:
         Unless another holds it, or has submitted it: that one goes on.
         """
         spec = read_spec(spec_path)
+        self._forget(spec)
         if self._held(spec) is None and self._queued(spec, comment) is None:
             note_given_up(self.work, spec, job, reason)
+
+    def _set_going(self, spec: dict[str, Any]) -> None:
+        with self._state:
+            self._going[run_key(spec)] = spec
+
+    def _forget(self, spec: dict[str, Any]) -> None:
+        with self._state:
+            self._going.pop(run_key(spec), None)
 
     def log(self, spec_path: Path | str) -> Path | None:
         """The run's training log, where there is one."""
@@ -199,7 +269,7 @@ class Submissions:
 
     def _queued(self, spec: dict[str, Any], comment: str | None) -> str | None:
         """A job of another Snakemake, which was killed or still runs, or one put back into the queue."""
-        queue = self._answer()
+        queue = self._queue.get()
         submission = read_submission(self.work, spec)
         if submission is not None and self._goes_on(submission.job, queue):
             return (
@@ -218,16 +288,30 @@ class Submissions:
             return False
         return job not in self._ended or state_of([queue[job].state]) != "ending"
 
-    def _answer(self) -> dict[str, QueuedJob]:
-        """The queue; empty where Slurm gives no answer: the run's own lock then decides."""
-        asked_s, queue = self._queue
-        if time.monotonic() - asked_s > _ANSWER_AGE_S:
-            try:
-                queue = queued_jobs()
-            except NoAnswerError:
-                queue = {}
-            self._queue = (time.monotonic(), queue)
-        return queue
+
+def _queue_or_none() -> dict[str, QueuedJob]:
+    """The queue; empty where Slurm gives no answer: the run's own lock then decides."""
+    try:
+        return queued_jobs()
+    except NoAnswerError:
+        return {}
+
+
+def _name(spec: Mapping[str, Any]) -> str:
+    return f"{spec['configuration']} repeat {spec['repeat']}"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
+
+
+def _without_energy(names: list[str]) -> str:
+    """What is said of runs under way whose energy is not known; nothing without any."""
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    runs = f"{_runs(len(names))} whose energy nobody knows"
+    return f" (and {runs}: {', '.join(names[:_NAMED])}{more})"
 
 
 def _wait_for(job: str) -> str:
