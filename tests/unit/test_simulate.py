@@ -390,31 +390,6 @@ def test_fine_tuning_says_that_its_cost_is_assumed(tmp_path: Path) -> None:
     assert one.row()["energy_origin"] == "simulated"
 
 
-def test_4096_gpus_and_nodes_of_another_width_need_no_other_code(tmp_path: Path) -> None:
-    wide = with_device("a100", gpus_per_node=8, max_gpus=4096, cpus_per_rank=8)
-    spec = spec_of(FULL_4) | {
-        "configuration": "resnet50-a100-n1024-lbs0008-full",
-        "gpus": 1024,
-        "nodes": 128,
-        "ranks_per_node": 8,
-        "local_batch_size": 8,
-        "global_batch_size": 8192,
-        "samples_per_epoch": 1024 * 1251,
-        "updates_per_epoch": 157,
-        "updates": 15700,
-    }
-    wide = replace(wide, simulate={"sampling_period_s": 60})
-    one = simulate(tmp_path, spec, wide)
-    assert_true(one, one.row(wide))
-    said = one.provenance
-    assert len(said["hostnames"]) == 128
-    assert len(said["gpus"][said["hostnames"][0]]) == 8
-    assert said["simulated"]["warnings"] == []
-    spec |= {"gpus": 4096, "nodes": 512, "configuration": "resnet50-a100-n4096-lbs0008-full"}
-    model = read_model(MODEL).of(kind_of_spec(spec))
-    assert len(list(simulation(spec, wide, model).nodes.hosts)) == 512
-
-
 def test_several_specs_are_simulated_and_accounted_for_by_one_command_each(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,15 @@ class Run:
 
         Of a segment that ended before it noted them, while others did: unknown.
         """
+        if segment not in self._held:  # every node asks, and each of thousands of ranks is looked at
+            self._held[segment] = self._held_in(segment)
+        return self._held[segment]
+
+    @cached_property
+    def _held(self) -> dict[int | None, dict[str, Any]]:
+        return {}
+
+    def _held_in(self, segment: int | None) -> dict[str, Any]:
         noted = self.provenance.get("segments") or []
         if segment is not None and any(one.get("ranks") for one in noted):
             ranks = self.segment(segment).get("ranks") or []

@@ -63,6 +63,8 @@ FLAG_WORDS = {
     "segment_not_started": "a start that failed before its first update",
     "segment_killed": "a segment was killed, failed or refused its input",
     "gpus_shared": "several ranks shared a GPU: n counts processes",
+    "cost_assumed": "simulated with a cost that was assumed",
+    "extrapolated": "simulated far beyond what the scaling model was calibrated on",
     "probes_differ": "idle probes found unlike nodes",
     "not_idle": "busy during an idle probe",
     "no_power_sensors": "no sensor of power or energy",

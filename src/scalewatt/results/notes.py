@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,11 +27,15 @@ _SOURCES = {
 
 
 def notes(definition: Row, rows: Sequence[Row]) -> list[str]:
-    """What a reader must know of series, speed-ups and published points; `rows` are those of the runs."""
+    """What a reader must know of series, speed-ups, published points and simulations.
+
+    `rows` are those of the runs.
+    """
     return [
         *_empty_notes(definition, rows),
         *_speedup_notes(definition, rows),
         *_overlay_notes(definition, rows),
+        *_simulated_notes(rows),
     ]
 
 
@@ -116,6 +121,17 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
             f"Published runs followed protocol paper, these (also) protocol {_listed(protocols)}."
         )
     return said
+
+
+def _simulated_notes(rows: Sequence[Row]) -> list[str]:
+    """What the scaling model did not know of simulated runs, once for each kind of training."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for one in json.loads(row.get("flags") or "[]") if row["excluded"] is None else []:
+            if one["code"] in ("cost_assumed", "extrapolated"):
+                kind = f"{row['model']}.{row['phase']} on {row['device']}"
+                found.setdefault(one["detail"], {})[kind] = None
+    return [f"Simulated {_listed(list(kinds))}: {said}." for said, kinds in found.items()]
 
 
 def _lines(definition: Row) -> list[tuple[str, list[Row]]]:

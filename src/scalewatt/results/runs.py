@@ -103,6 +103,7 @@ def run_row(
             [
                 *energy.flags,
                 *_shared_gpus(spec, provenance),
+                *_doubts_of_simulation(provenance),
             ]
         ),
         "initial_weights": _run_name(spec["initial_weights"]),
@@ -219,6 +220,13 @@ def _shared_gpus(spec: dict[str, Any], provenance: dict[str, Any]) -> list[Flag]
         return []
     detail = f"{spec['ranks_per_node']} ranks a node on {min(held)} GPUs"
     return [flag("gpus_shared", None, detail)]
+
+
+def _doubts_of_simulation(provenance: dict[str, Any]) -> list[Flag]:
+    """What the scaling model did not know of a simulated run: as the provenance says."""
+    said = provenance.get("simulated") or {}
+    assumed = [flag("cost_assumed", None, said["assumed"])] if said.get("assumed") else []
+    return [*assumed, *(flag("extrapolated", None, one) for one in said.get("warnings") or [])]
 
 
 def _energy_columns(

@@ -1,0 +1,133 @@
+"""Larger machines and other nodes: from a campaign to its table of runs, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from simulated_runs import J_PER_KWH, MODEL, Simulated, simulate, spec_of
+
+from scalewatt.campaign.cluster import known_devices, parse_cluster
+from scalewatt.campaign.definitions import runs_definition
+from scalewatt.campaign.expand import expand
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.figures.run_page import note_sentences
+from scalewatt.results.build import write_runs
+from scalewatt.results.metadata import metadata
+from scalewatt.results.notes import notes
+from scalewatt.results.run_page_table import read_page
+from scalewatt.scaling.assumed import SENTENCE
+from scalewatt.scaling.model_file import read_model
+from scalewatt.scaling.simulate.check import check_simulations
+
+FAR = "n = 4096 is more than 4 times the largest calibrated (256): extrapolated"
+FINETUNING = "fourcastnet.finetune-a100-n064-lbs0001-full"
+
+
+def wide() -> Cluster:
+    """A second cluster: eight GPUs a node, up to 4096."""
+    content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+    content["devices"]["a100"] |= {"gpus_per_node": 8, "max_gpus": 4096, "cpus_per_rank": 8}
+    return parse_cluster(content | {"simulate": {"sampling_period_s": 30}}, "wide.yaml")
+
+
+def large(cluster: Cluster) -> Campaign:
+    """ResNet50 on whole ImageNet at 1024 and 4096 GPUs."""
+    paper = read_yaml(PROJECT_ROOT / "config.yaml")
+    series = {"model": "resnet50", "device": "a100", "local_batch_size": 8}
+    content = {
+        "name": "large",
+        "protocol": "paper",
+        "sampling_period_s": 1,
+        "datasets": {"imagenet": paper["datasets"]["imagenet"]},
+        "models": {"resnet50": {"dataset": "imagenet", "epochs": 10}},
+        "series": {"large": {**series, "gpus": [1024, 4096]}},
+        "figures": {"figure2": {"series": ["large"]}},
+    }
+    found = expand(content, Path("large.yaml"), known_devices(cluster))
+    return replace(found, name="large-simulated")
+
+
+@pytest.fixture(scope="module")
+def campaign() -> Campaign:
+    return large(wide())
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory, campaign: Campaign) -> dict[int, Simulated]:
+    """Both runs, simulated and accounted for, by their GPUs."""
+    results = tmp_path_factory.mktemp("large") / campaign.name
+    found = {}
+    for id_, configuration in campaign.configurations.items():
+        found[configuration.gpus] = simulate(results, run_spec(campaign, id_, 1), wide())
+        found[configuration.gpus].row(wide())
+    return found
+
+
+@pytest.fixture(scope="module")
+def table(played: dict[int, Simulated], campaign: Campaign) -> Any:
+    """The table of runs."""
+    results = played[1024].files.results
+    runs = [[id_, 1] for id_ in campaign.configurations]
+    write_runs(runs_definition(campaign, runs), results, results / "tables")
+    return pq.read_table(results / "tables" / "runs.parquet")
+
+
+def test_the_campaign_can_be_simulated_on_nodes_of_another_width(campaign: Campaign) -> None:
+    check_simulations(campaign, wide(), read_model(MODEL))
+    nodes = {c.gpus: (c.nodes, c.ranks_per_node) for c in campaign.configurations.values()}
+    assert nodes == {1024: (128, 8), 4096: (512, 8)}
+
+
+@pytest.mark.parametrize(("gpus", "nodes"), [(1024, 128), (4096, 512)])
+def test_thousands_of_gpus_are_accounted_for(
+    gpus: int, nodes: int, played: dict[int, Simulated], table: Any
+) -> None:
+    one = played[gpus]
+    (row,) = (row for row in table.to_pylist() if row["gpus"] == gpus)
+    assert (row["nodes"], row["energy_origin"], row["coverage"]) == (nodes, "simulated", 1.0)
+    assert row["runtime_s"] == pytest.approx(one.truth["runtime_s"], rel=1e-6)
+    for kind in ("gpu", "cpu", "ram"):
+        true = one.true_j(kind) / J_PER_KWH
+        assert row[f"{kind}_energy_kwh"] == pytest.approx(true, rel=2e-6), kind
+    said = one.provenance
+    assert len(said["hostnames"]) == nodes
+    assert {len(indices) for indices in said["gpus"].values()} == {8}
+    assert sum(map(len, said["gpu_uuids"].values())) == gpus
+
+
+def test_beyond_four_times_the_calibrated_n_everything_says_so(
+    played: dict[int, Simulated], table: Any, campaign: Campaign
+) -> None:
+    assert played[1024].provenance["simulated"]["warnings"] == []
+    assert played[4096].provenance["simulated"]["warnings"] == [FAR]
+    rows = {row["gpus"]: row for row in table.to_pylist()}
+    assert rows[1024]["flags"] == "[]"
+    (flag,) = json.loads(rows[4096]["flags"])
+    assert (flag["code"], flag["detail"]) == ("extrapolated", FAR)
+    said = f"Simulated resnet50.train on a100: {FAR}."
+    assert said in metadata(table)["notes"]
+    near = [rows[1024], rows[4096] | {"excluded": "a test"}]
+    assert not any("extrapolated" in one for one in notes({"figure": "runs"}, near))
+
+
+def test_what_was_assumed_stands_below_figures_and_on_the_runs_page(tmp_path: Path) -> None:
+    one = simulate(tmp_path, spec_of(FINETUNING, epochs=1))
+    row = one.row()
+    assert "cost_assumed" in {flag["code"] for flag in json.loads(row["flags"])}
+    said = notes({"figure": "runs"}, [row])
+    assert said == [f"Simulated fourcastnet.finetune on a100: {SENTENCE}."]
+    page = " ".join(note_sentences(read_page(tmp_path, FINETUNING, 1, None)))
+    assert f"Simulated with a cost that was assumed: {SENTENCE}" in page
+
+
+def test_of_what_was_calibrated_nothing_is_said(tmp_path: Path) -> None:
+    row = simulate(tmp_path, spec_of("resnet50-a100-n004-lbs0256-s0020018", epochs=1)).row()
+    assert row["flags"] == "[]"
+    assert notes({"figure": "runs"}, [row]) == []
