@@ -217,6 +217,10 @@ VALUES = {
         {("name",): "../demo"},
         ["name", '"../demo"', "lower-case letters, digits and hyphens"],
     ),
+    "a name that results of simulated runs have": (
+        {("name",): "demo-simulated"},
+        ["name", '"demo-simulated"', "not ending in -simulated"],
+    ),
     "a model without a dataset": (
         {("models", "resnet50", "dataset"): DELETE},
         ["models.resnet50", "missing key 'dataset'"],

@@ -101,6 +101,13 @@ def test_without_a_table_nothing_is_excluded(place: Made) -> None:
     assert read_exclusions(place.campaign) == ()
 
 
+def test_simulated_runs_have_a_table_of_their_own(place: Made) -> None:
+    table(place).write_text(HEAD + ROW)
+    simulated = replace(place.campaign, name=f"{place.campaign.name}-simulated")
+    assert exclusions_path(simulated).name == "made-simulated.exclusions.csv"
+    assert read_exclusions(place.campaign) and not read_exclusions(simulated)
+
+
 @given(
     st.lists(
         st.builds(

@@ -460,7 +460,7 @@ def test_mode_simulate_needs_a_scaling_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "simulate", [{"sampling_period_s": 0}, {"sampling_period_s": 61}, {"period": 1}]
+    "simulate", [{"sampling_period_s": 0.09}, {"sampling_period_s": 61}, {"period": 1}]
 )
 def test_a_sampling_period_that_counters_do_not_survive_is_refused(
     simulate: dict[str, float],
@@ -468,3 +468,11 @@ def test_a_sampling_period_that_counters_do_not_survive_is_refused(
     content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
     with pytest.raises(InputError, match="simulate"):
         parse_cluster(content | {"simulate": simulate}, "x.yaml")
+
+
+def test_how_simulations_are_recorded_is_no_key_of_a_cluster_that_trains() -> None:
+    content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+    for mode in ({"mode": "train"}, {}):
+        other = {key: value for key, value in content.items() if key != "mode"} | mode
+        with pytest.raises(InputError, match=r"x\.yaml: simulate: .* but mode is train"):
+            parse_cluster(other, "x.yaml")

@@ -52,6 +52,11 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
             f"{where}: mode simulate: missing key 'scaling_model'; expected the file that "
             "`scalewatt calibrate` writes, e.g. reference/scaling_model.json"
         )
+    if content.get("simulate") and content.get("mode") != "simulate":
+        raise InputError(
+            f"{where}: simulate: is how simulations are recorded, but mode is "
+            f"{content.get('mode', 'train')}; allowed: with mode simulate"
+        )
     rest = {k: v for k, v in content.items() if k in known and k != "devices"}
     lists = {key: tuple(content.get(key, ())) for key in ("setup", "exclude_nodes")}
     return Cluster(name=content["cluster"], devices=devices, **{**rest, **lists})

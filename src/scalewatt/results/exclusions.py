@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.expand import SIMULATED
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.validation import nearest, one_of
 from scalewatt.errors import InputError
@@ -63,8 +64,9 @@ COLUMNS = tuple(one.name for one in fields(Exclusion))
 
 
 def exclusions_path(campaign: Campaign) -> Path:
-    """Where the table of a campaign lies."""
-    return campaign.path.with_name(f"{campaign.path.stem}.exclusions.csv")
+    """Where the table of a campaign lies; of simulated runs, which are others, by another name."""
+    simulated = SIMULATED if campaign.name.endswith(SIMULATED) else ""
+    return campaign.path.with_name(f"{campaign.path.stem}{simulated}.exclusions.csv")
 
 
 def read_exclusions(campaign: Campaign) -> tuple[Exclusion, ...]:
