@@ -1,6 +1,8 @@
 """Made results of the paper's whole campaign, in the real formats: 175 finished runs for benchmarks.
 
-Times and energies follow a simple rule with noise, and are called simulated everywhere.
+Times and energies follow a simple rule with noise, and are called simulated everywhere. What the scaling
+model simulates would not do: these have idle probes and power traces as long as a benchmark wants, and are
+made in seconds, without an accounting that takes longer than what is measured.
 """
 
 from __future__ import annotations

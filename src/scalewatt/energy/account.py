@@ -37,6 +37,7 @@ from scalewatt.energy.stages import StageIntervals, segment_events, tile_window
 from scalewatt.energy.tables import Accounts
 from scalewatt.energy.traces import TraceWriter
 from scalewatt.files import read_json, write_table
+from scalewatt.training.events import EVALUATIONS
 
 # Sampling periods between the stages' first and last stamp that may lie outside of a node's
 # recording: a sampler's last sample is up to a period old when it is stopped.
@@ -45,7 +46,6 @@ LOST_PERIODS = 3
 _OPEN_STAGES = ("startup", "shutdown")
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Outcomes of a segment that throw away what was done since its last checkpoint, in words."""
-_EVALUATIONS = ("evaluate_train", "validate")
 
 Event = dict[str, Any]
 
@@ -329,7 +329,7 @@ def _evaluated_after(run: Run, number: int) -> set[tuple[str, int]]:
     return {
         (row["stage"], row["epoch"])
         for row in later
-        if row["stage"] in _EVALUATIONS and row["epoch"] is not None
+        if row["stage"] in EVALUATIONS and row["epoch"] is not None
     }
 
 

@@ -42,7 +42,7 @@ def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged |
     step = np.diff(time_s)
     if not is_even(step, device.period_s) or not float(counter_j.min()) > 0:
         return None
-    difference = _differences(counter_j, device.valid_max)
+    difference = differences(counter_j, device.valid_max)
     return _clean_differences(time_s, step, difference, device)
 
 
@@ -62,7 +62,7 @@ def judge_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged:
     # A counter in µJ is never exactly 0 by itself; perun writes 0 for a failed read.
     marks.mark_where("counter_zero", counter_j == 0)
     usable = marks.usable()
-    difference = _differences(counter_j[usable], device.valid_max)
+    difference = differences(counter_j[usable], device.valid_max)
     return _judge_differences(time_s, difference, usable, marks, device)
 
 
@@ -104,7 +104,8 @@ def _with_neighbours(marked: Bools, changed: Bools) -> Bools:
     return np.asarray(beside[following])
 
 
-def _differences(counter_j: Floats, valid_max: float | None) -> Floats:
+def differences(counter_j: Floats, valid_max: float | None) -> Floats:
+    """Return the steps of a counter, (n - 1,), which wraps at most once in each."""
     difference = np.diff(counter_j)
     if valid_max is not None:
         difference[difference < 0] += valid_max

@@ -87,7 +87,8 @@ class Run:
 
         Of a segment that ended before it noted them, while others did: unknown.
         """
-        if segment not in self._held:  # every node asks, and each of thousands of ranks is looked at
+        # Every node asks, and each of thousands of ranks is looked at.
+        if segment not in self._held:
             self._held[segment] = self._held_in(segment)
         return self._held[segment]
 

@@ -17,6 +17,8 @@ STAGES = (
     "checkpoint",
     "shutdown",
 )
+EVALUATIONS = ("validate", "evaluate_train")
+"""In the order in which a training makes them."""
 
 
 class EventLog:

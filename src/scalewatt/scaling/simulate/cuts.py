@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scalewatt.scaling.simulate.faults import NodeLoss
-from scalewatt.scaling.simulate.schedule import EVALUATIONS, Segment, Stage
+from scalewatt.scaling.simulate.schedule import Segment, Stage
+from scalewatt.training.events import EVALUATIONS
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from scalewatt.energy.gpu_sensors import MEAN, MEAN_OVER_S, sample_of
 from scalewatt.energy.samples import Floats
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.draw import RunDraw
-from scalewatt.scaling.simulate.schedule import EVALUATIONS, Segment, Stage
+from scalewatt.scaling.simulate.schedule import Segment, Stage
+from scalewatt.training.events import EVALUATIONS
 
 WORKING = ("train", *EVALUATIONS)
 

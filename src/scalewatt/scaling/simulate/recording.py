@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from scalewatt.energy.counter import differences
 from scalewatt.energy.records import Field, missing, write_records
 from scalewatt.energy.sampler import JOURNAL_VERSION
 from scalewatt.energy.samples import SIMULATED_KEY
@@ -152,9 +153,8 @@ def _write_sensor(kind: h5py.Group, sensor: Samples, time_s: NDArray[Any]) -> No
     if not sensor.is_counter:
         _write(raw, "values", samples, "W", mag, top, sensor.raw.dtype.type(0))
         return
-    difference = np.diff(samples.astype(np.float64))
-    difference[difference < 0] += sensor.valid_max
-    watts = (difference * mag / np.diff(time_s)).astype(np.float32)
+    steps = differences(samples.astype(np.float64), sensor.valid_max)
+    watts = (steps * mag / np.diff(time_s)).astype(np.float32)
     watts = np.concatenate((watts[:1], watts))
     _write(raw, "values", watts, "W", 1.0, _LARGEST_F4, np.float32(-1))
     _write(raw, "alt_values", samples, "J", mag, top, top)

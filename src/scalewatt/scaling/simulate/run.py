@@ -41,8 +41,9 @@ from scalewatt.scaling.simulate.learning import PUBLISHED, curve, final_metric
 from scalewatt.scaling.simulate.losses import check_places, disturbed, joules_between, leave
 from scalewatt.scaling.simulate.power import levels_of
 from scalewatt.scaling.simulate.recording import Recorder
-from scalewatt.scaling.simulate.schedule import EVALUATIONS, Segment, segments_of
+from scalewatt.scaling.simulate.schedule import Segment, segments_of
 from scalewatt.scaling.simulate.sensors import Nodes, NodeSamples, Periods
+from scalewatt.training.events import EVALUATIONS
 from scalewatt.training.history import history_table
 
 BEGUN_S = 946_684_800.0

@@ -10,9 +10,7 @@ from typing import Any
 
 from scalewatt.errors import InputError
 from scalewatt.scaling.simulate import by_hand
-
-EVALUATIONS = ("validate", "evaluate_train")
-"""In the order in which a training makes them."""
+from scalewatt.training.events import EVALUATIONS
 
 
 @dataclass(frozen=True)
