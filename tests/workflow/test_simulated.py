@@ -167,6 +167,19 @@ def test_what_decides_the_numbers_makes_a_simulation_run_again(
     assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
 
 
+def test_another_description_of_another_device_makes_no_simulation_run_again(
+    changeable: Workspace,
+) -> None:
+    changeable.edit(
+        "profiles/simulate/cluster.yaml", "idle_w: 70, rated_w: 700", "idle_w: 71, rated_w: 700"
+    )
+    assert "simulate_1_2" not in changeable.jobs("all", *CHOSEN, profile="simulate")
+    changeable.edit(
+        "profiles/simulate/cluster.yaml", "idle_w: 50, rated_w: 400", "idle_w: 51, rated_w: 400"
+    )
+    assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
+
+
 def test_another_way_to_record_makes_it_run_again_and_the_old_one_does_not(
     changeable: Workspace,
 ) -> None:

@@ -24,6 +24,15 @@ onstart:
         )
 
 
+def deciding(configuration):
+    """What of the cluster file decides what a configuration's simulations are."""
+    device = CAMPAIGN.configurations[configuration].device
+    others = {
+        name: config[name] for name in ("simulate", "stop_warning_s") if name in config
+    }
+    return canonical({**others, "device": config["devices"][device]})
+
+
 SIMULATED = ("history.parquet", "events.parquet", "train.log", "truth.json")
 
 
@@ -47,13 +56,7 @@ for name, repeats, configurations in repeats_together():
         localrule: True
         params:
             # What of the cluster file decides what is written.
-            cluster=canonical(
-                {
-                    name: config[name]
-                    for name in ("devices", "simulate", "stop_warning_s")
-                    if name in config
-                }
-            ),
+            cluster=lambda wildcards: deciding(wildcards.configuration),
         message:
             "simulate {wildcards.configuration}, all repeats"
         shell:
