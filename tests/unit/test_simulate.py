@@ -31,12 +31,6 @@ from scalewatt.scaling.predict import TOTAL, estimate, predict
 from scalewatt.scaling.simulate.draw import bounded_pairs, draw_run
 from scalewatt.scaling.simulate.learning import (
     BY_HAND,
-    IN_WORDS,
-    INTERPOLATED,
-    PUBLISHED,
-    curve,
-    final_metric,
-    published_errors,
 )
 from scalewatt.scaling.simulate.run import simulation
 
@@ -323,61 +317,6 @@ def test_the_published_energies_of_devices_are_reproduced() -> None:
         spec = spec_of(configuration)
         draw = draw_run(spec, model.of(kind_of_spec(spec)), cluster().devices["a100"])
         assert draw.joules[kind] / J_PER_KWH == pytest.approx(published, rel=0.05)
-
-
-def test_learning_curves_end_at_the_published_errors() -> None:
-    assert published_errors() == {256: 28.0, 1024: 28.0, 65536: 42.0}
-    model = read_model(MODEL)
-    for gpus, error, source in (
-        (1, 28.0, PUBLISHED),
-        (8, 28.0, INTERPOLATED),
-        (32, 28.0, IN_WORDS),
-        (256, 42.0, PUBLISHED),
-    ):
-        spec = spec_of(f"resnet50-a100-n{gpus:03d}-lbs0256-full")
-        assert final_metric(spec).source == source
-        ends = [
-            curve(one, draw_run(one, model.of(kind_of_spec(one)), cluster().devices["a100"]))[-1]
-            for one in (spec | {"repeat": r} for r in range(1, 6))
-        ]
-        assert np.mean(ends) == pytest.approx(error, abs=0.5)
-        assert np.std(ends) > 0
-
-
-def test_an_error_that_the_paper_says_in_words_alone_counts_as_put_in_by_hand(
-    tmp_path: Path,
-) -> None:
-    published = {
-        int(row["global_batch_size"]) for _, row in csv_rows(REFERENCE) if row["metric_value"]
-    }
-    for name, source in (
-        ("resnet50-a100-n032-lbs0256-full", IN_WORDS),
-        ("resnet50-a100-n256-lbs0032-full", IN_WORDS),
-        ("resnet50-a100-n256-lbs0256-full", PUBLISHED),
-    ):
-        spec = spec_of(name, epochs=1)
-        assert final_metric(spec).source == source
-        assert (spec["global_batch_size"] in published) == (source == PUBLISHED)
-        said = simulate(tmp_path, spec).provenance["simulated"]
-        assert ("metric" in said["by_hand"]) == (source == IN_WORDS)
-
-
-@pytest.mark.parametrize("goal", ["min", "max"])
-def test_a_metric_gets_better_whichever_way_is_better(goal: str) -> None:
-    spec = spec_of(FULL_1)
-    draw = draw_run(spec, read_model(MODEL).of(kind_of_spec(spec)), cluster().devices["a100"])
-    other = {"metric_name": "accuracy", "metric_goal": goal}
-    values = curve(spec | {"model": "mine", "settings": other}, draw)
-    assert (values[-1] > values[0]) == (goal == "max")
-    assert values[-1] == pytest.approx(0.5, rel=0.05)
-
-
-def test_between_published_errors_is_interpolated_and_what_is_by_hand_says_so() -> None:
-    between = final_metric(spec_of("resnet50-a100-n128-lbs0256-full"))
-    assert (between.source, between.between) == (INTERPOLATED, (8192, 65536))
-    assert 28 < between.value < 42
-    assert final_metric(spec_of(SHORT)).source == BY_HAND
-    assert final_metric(spec_of(LONG)).source == BY_HAND
 
 
 def test_provenance_names_the_model_and_what_was_put_in_by_hand(short: Simulated) -> None:
