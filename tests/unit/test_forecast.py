@@ -16,7 +16,7 @@ from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.spec import run_spec, spec_text
 from scalewatt.cli import main
 from scalewatt.errors import InputError
-from scalewatt.scaling.forecast import check_any, energy_by, forecaster_of
+from scalewatt.scaling.forecast import Forecaster, check_any, energy_by, forecaster_of, model_path
 from scalewatt.scaling.predict import estimate
 
 ID = "resnet50-a100-n016-lbs0016-full"
@@ -32,11 +32,35 @@ def test_the_published_run_takes_about_what_is_forecast() -> None:
     assert upper_s == found.high
 
 
-def test_all_repeats_have_one_wall_time_and_another_configuration_deviates_otherwise() -> None:
+def test_all_repeats_have_one_wall_time() -> None:
     one, other = (run_spec(paper(), ID, repeat) for repeat in (1, 5))
     assert forecaster().upper_runtime_s(one) == forecaster().upper_runtime_s(other)
     same = forecaster().runs(one).runtime_s
     assert np.array_equal(same, forecaster().runs(other).runtime_s)
+
+
+def test_another_configuration_deviates_otherwise() -> None:
+    spec = run_spec(paper(), ID, 1)
+    one, other = (
+        forecaster().runs({**spec, "configuration": id_}).runtime_s[:, 0] for id_ in (ID, "another")
+    )
+    assert np.median(one) == pytest.approx(np.median(other), rel=0.01)
+    assert 0.0 < np.corrcoef(one, other)[0, 1] < 0.99
+
+
+def test_the_upper_bound_of_a_configuration_is_the_same_whoever_asks_first() -> None:
+    spec = run_spec(paper(), ID, 1)
+    alike = {**spec, "configuration": f"{ID}-learningrate0.2"}
+    orders = [[spec, alike], [alike, spec]]
+    found = []
+    for order in orders:
+        fresh = Forecaster(forecaster().model)
+        asked = {one["configuration"]: fresh.upper_runtime_s(one) for one in order}
+        found.append(asked)
+        for one in order:
+            times_s = fresh.runs(one).runtime_s[:, 0]
+            assert asked[one["configuration"]] == estimate(times_s).high
+    assert found[0] == found[1]
 
 
 def test_of_what_it_does_not_know_it_says_nothing() -> None:
@@ -63,6 +87,7 @@ def test_a_relative_path_counts_from_the_project(
     monkeypatch.chdir(tmp_path)
     found = forecaster_of("reference/scaling_model.json")
     assert found is not None and len(found.model.kinds) == 3
+    assert found.model.path == str(model_path("reference/scaling_model.json")) == str(MODEL)
     (tmp_path / "reference").mkdir()
     (tmp_path / "reference" / "scaling_model.json").write_text("{}")
     with pytest.raises(InputError, match=r"reference/scaling_model\.json: version is None"):

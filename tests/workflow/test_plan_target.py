@@ -51,6 +51,30 @@ def test_a_second_plan_has_nothing_to_do_and_another_campaign_makes_it_anew(
     assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
 
 
+def test_other_code_of_what_a_table_or_figure_shows_makes_it_anew(
+    planned: tuple[Workspace, str], tmp_path: Path
+) -> None:
+    workspace = planned[0].copy(tmp_path / "project")
+    (workspace.path / "src" / "scalewatt" / "jobs" / "request.py").touch()
+    assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
+    only = ("--config", "results_only=true")
+    assert workspace.snakemake("prediction", *HERE, *only, profile="horeka")[0] == 0
+    (workspace.path / "src" / "scalewatt" / "figures" / "legends.py").touch()
+    found = workspace.jobs("prediction", *HERE, *only, profile="horeka")
+    assert found["draw_prediction"] == 1
+
+
+def test_a_model_that_ships_is_found_from_another_folder(
+    planned: tuple[Workspace, str], tmp_path: Path
+) -> None:
+    workspace = planned[0].copy(tmp_path / "project")
+    (workspace.path / "reference" / "scaling_model.json").unlink()
+    (tables(workspace) / "plan.parquet").unlink()
+    code, output = workspace.snakemake("plan", *HERE, profile="horeka")
+    assert code == 0, output
+    assert (tables(workspace) / "plan.parquet").exists()
+
+
 def test_of_no_finished_run_there_is_an_empty_prediction(
     planned: tuple[Workspace, str], tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +30,6 @@ from scalewatt.results.exclusions import (
     remeasured_runs,
 )
 from scalewatt.results.found import set_aside_notes
-from scalewatt.scaling.forecast import forecaster_of
 
 
 def refuse(message):
@@ -63,7 +63,17 @@ if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is traine
 @cache
 def forecaster():
     """What the cluster's scaling model says of runs; None where the cluster file names none."""
+    if CLUSTER.scaling_model is None:
+        return None
+    # Only here: what reads models is imported where one is named.
+    from scalewatt.scaling.forecast import forecaster_of
+
     return checked(forecaster_of, CLUSTER.scaling_model)
+
+
+def scaling_model():
+    """The file of the cluster's scaling model, as an input, wherever it was found; none without one."""
+    return str(forecaster().model.path) if forecaster() else []
 
 
 def upper_s(spec):
@@ -231,9 +241,7 @@ ROW_FILES = (
 
 def facility():
     """PUE, carbon and price of the cluster, where it names them."""
-    given = {
-        "pue": CLUSTER.pue,
-        "carbon_g_per_kwh": CLUSTER.carbon_intensity,
-        "price_per_kwh": CLUSTER.price,
-    }
-    return {name: entry["value"] for name, entry in given.items() if entry}
+    from scalewatt.results.derived import facility_of  # with pyarrow
+
+    given = asdict(facility_of(CLUSTER))
+    return {name: value for name, value in given.items() if value is not None}

@@ -5,26 +5,28 @@
 # And, of finished runs that were not simulated, what was predicted beside what was measured.
 #   in   tables/configurations.parquet, the cluster's scaling_model
 #   out  tables/prediction.{parquet,csv}, figures/prediction.{svg,pdf,png,csv}
-from scalewatt.scaling.forecast import check_any
-from scalewatt.scaling.plan_table import plan_definition
-
 PLAN = multiext(f"{RESULTS}/tables/plan", ".csv", ".parquet", ".md")
 
 
 @cache
 def not_planned():
     """Why no run of the campaign can be predicted; None where some can."""
+    from scalewatt.scaling.forecast import check_any, no_model
+
     try:
         if CLUSTER.scaling_model is None:
-            raise InputError(
-                f"{CLUSTER_FILE}: has no key 'scaling_model', so nothing can be predicted; to make it"
-                f" possible run what `scalewatt pilot {CAMPAIGN.path}` writes, then `scalewatt"
-                " calibrate results/<its name> --out FILE`, and name FILE there"
-            )
+            raise no_model(CLUSTER_FILE, CAMPAIGN)
         check_devices(CAMPAIGN, CLUSTER)
         check_any(CAMPAIGN, forecaster())
     except InputError as error:
         return str(error)
+
+
+def plan_params():
+    """All that a plan depends on, as one text."""
+    from scalewatt.scaling.plan_table import plan_definition  # with pyarrow
+
+    return canonical(plan_definition(CAMPAIGN, CLUSTER))
 
 
 def planned(files):
@@ -49,8 +51,9 @@ def predicted(files):
 
 rule plan_table:
     input:
-        CLUSTER.scaling_model or [],
+        lambda wildcards: scaling_model(),
         code_of("scaling"),
+        "src/scalewatt/jobs/request.py",  # segments and wall times
     output:
         report(PLAN[0], caption="../report/plan.rst", category="Tables"),
         PLAN[1:],
@@ -59,7 +62,7 @@ rule plan_table:
     params:
         campaign=str(CAMPAIGN.path),
         stem=f"{RESULTS}/tables/plan",
-        definition=lambda wildcards: canonical(plan_definition(CAMPAIGN, CLUSTER)),
+        definition=lambda wildcards: plan_params(),
     message:
         "plan"
     shell:
@@ -85,7 +88,7 @@ PREDICTION = multiext(f"{RESULTS}/figures/prediction", ".svg", ".pdf", ".png", "
 rule prediction_table:
     input:
         configurations=f"{RESULTS}/tables/configurations.parquet",
-        model=CLUSTER.scaling_model or [],
+        model=lambda wildcards: scaling_model(),
         code=code_of("scaling"),
     output:
         PREDICTION_TABLE,
@@ -94,7 +97,7 @@ rule prediction_table:
     localrule: True
     params:
         campaign=str(CAMPAIGN.path),
-        definition=lambda wildcards: canonical(plan_definition(CAMPAIGN, CLUSTER)),
+        definition=lambda wildcards: plan_params(),
     message:
         "table of predictions"
     shell:
@@ -106,10 +109,7 @@ rule draw_prediction:
     input:
         table=PREDICTION_TABLE[0],
         module="src/scalewatt/figures/prediction.py",
-        shared=[
-            f"src/scalewatt/figures/{name}.py"
-            for name in ("style", "points", "words", "blocks")
-        ],
+        shared=drawn_with("prediction"),
     output:
         report(
             PREDICTION[0],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalewatt.campaign.model import Cluster
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.schema import NET
 
@@ -17,6 +18,12 @@ class Facility:
     pue: float | None = None
     carbon_g_per_kwh: float | None = None
     price_per_kwh: float | None = None
+
+
+def facility_of(cluster: Cluster) -> Facility:
+    """PUE, carbon and price of a cluster, null where it names none."""
+    given = (cluster.pue, cluster.carbon_intensity, cluster.price)
+    return Facility(*(entry["value"] if entry else None for entry in given))
 
 
 @dataclass(frozen=True)

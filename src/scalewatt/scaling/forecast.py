@@ -7,7 +7,7 @@ sum of runs is the sum within each draw; adding up ends of intervals would overs
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ class Forecaster:
 
     model: ScalingModel
     _kinds: dict[Kind, KindModel] = field(default_factory=dict, init=False)
-    _upper_s: dict[tuple[Kind, Load], float] = field(default_factory=dict, init=False)
+    _upper_s: dict[tuple[str, Kind, Load], float] = field(default_factory=dict, init=False)
+    """By configuration too: what deviates is drawn for each by itself, whoever asks first."""
 
     def of_kind(self, spec: Spec) -> KindModel:
         """The model of a spec's kind, its draws repeated; InputError where it has none."""
@@ -57,14 +58,20 @@ class Forecaster:
 
     def energy_at(self, spec: Spec, runtime_s: float) -> dict[str, Array]:
         """Draws, (draws,), of the energy in J of a run whose time is known."""
-        random = np.random.default_rng(_seed_of(spec["configuration"]))
-        found = energies_at(self.of_kind(spec), [load_of_spec(spec)], np.array([runtime_s]), random)
+        found = self.energies_at(spec, [runtime_s])
         return {name: joules[:, 0] for name, joules in found.items()}
+
+    def energies_at(self, spec: Spec, runtimes_s: Sequence[float]) -> dict[str, Array]:
+        """Draws, (draws, runs), of the energies in J of one configuration's runs whose times are known."""
+        # Of another stream than the times of runs that are still to come.
+        random = np.random.default_rng([_seed_of(spec["configuration"]), 1])
+        loads = [load_of_spec(spec)] * len(runtimes_s)
+        return energies_at(self.of_kind(spec), loads, np.array(runtimes_s), random)
 
     def upper_runtime_s(self, spec: Spec) -> float | None:
         """The upper end of the run time's interval, in s; None where nothing is known of the run."""
         try:
-            key = kind_of_spec(spec), load_of_spec(spec)
+            key = spec["configuration"], kind_of_spec(spec), load_of_spec(spec)
             if key not in self._upper_s:
                 self._upper_s[key] = estimate(self.runs(spec).runtime_s[:, 0]).high
             return self._upper_s[key]
@@ -100,17 +107,30 @@ def check_any(campaign: Campaign, forecaster: Forecaster) -> None:
     raise InputError(f"{campaign.path}: no run can be predicted: {reasons[0]}{more}")
 
 
-def forecaster_of(path: str | Path | None) -> Forecaster | None:
-    """The forecaster of a cluster's `scaling_model`; None without one, InputError where it is none.
+def model_path(path: str | Path | None) -> Path | None:
+    """Where a cluster's `scaling_model` lies; None without one.
 
     A relative path counts from where the command is run, or else from the project's folder.
     """
     if path is None:
         return None
     found = Path(path)
-    if not found.exists() and (PROJECT_ROOT / found).exists():
-        found = PROJECT_ROOT / found
-    return Forecaster(read_model(found))
+    return PROJECT_ROOT / found if not found.exists() and (PROJECT_ROOT / found).exists() else found
+
+
+def forecaster_of(path: str | Path | None) -> Forecaster | None:
+    """The forecaster of a cluster's `scaling_model`; None without one, InputError where it is none."""
+    found = model_path(path)
+    return None if found is None else Forecaster(read_model(found))
+
+
+def no_model(where: str, campaign: Campaign) -> InputError:
+    """That the cluster file `where` names no scaling model, and what would make one."""
+    return InputError(
+        f"{where}: has no key 'scaling_model', so nothing can be predicted; to make it possible run "
+        f"what `scalewatt pilot {campaign.path}` writes, then `scalewatt calibrate results/<its name> "
+        "--out FILE`, and name FILE there, or by `scalewatt plan --model FILE`"
+    )
 
 
 def energy_by(path: str | Path | None) -> Callable[[Spec], float | None]:
