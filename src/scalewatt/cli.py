@@ -281,7 +281,8 @@ def _plan(arguments: argparse.Namespace) -> int:
 
     cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
     files = cluster, arguments.campaign, arguments.model, arguments.results
-    plan = plan_campaign(*files, arguments.deadline_h, arguments.energy_kwh)
+    step = arguments.smaller, arguments.larger
+    plan = plan_campaign(*files, arguments.deadline_h, arguments.energy_kwh, step)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
     print(

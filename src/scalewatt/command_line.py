@@ -216,8 +216,16 @@ def command_line() -> argparse.ArgumentParser:
         "--results",
         type=Path,
         metavar="FOLDER",
-        help="count finished runs there with what they used; default: all is predicted",
+        help="results/<campaign>: count finished runs with what they used; default: all is predicted",
     )
+    plan.add_argument(
+        "--from",
+        dest="smaller",
+        type=int,
+        metavar="N",
+        help="with --to: what going from N GPUs to more buys and costs, of each series",
+    )
+    plan.add_argument("--to", dest="larger", type=int, metavar="N", help="see --from")
     plan.add_argument(
         "--deadline-h",
         type=float,

@@ -35,6 +35,13 @@ def paper_plan() -> Plan:
     return make_plan(paper(), horeka(), forecaster())
 
 
+def without_energies() -> Forecaster:
+    """The same model, had nobody measured any energy."""
+    found = read_model(MODEL)
+    kinds = (replace(one, energy={}, origin=None, scope=None) for one in found.kinds)
+    return Forecaster(replace(found, kinds=tuple(kinds)))
+
+
 def facility_cluster() -> Cluster:
     return replace(horeka(), **FACILITY)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from plan_files import (
     forecaster,
     paper_plan,
     small,
+    without_energies,
 )
 from request_files import horeka, paper
 
@@ -39,10 +41,11 @@ from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.forecast import Forecaster
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.load import load_of_spec
+from scalewatt.scaling.marginal import beside
 from scalewatt.scaling.plan import PlannedRun, Planner, Used, added
 from scalewatt.scaling.plan_table import PLAN, Plan, make_plan
-from scalewatt.scaling.plan_text import plan_markdown, plan_text, short
-from scalewatt.scaling.predict import FAR, estimate, warnings_of
+from scalewatt.scaling.plan_text import plan_markdown, plan_text, short, step_sentences
+from scalewatt.scaling.predict import FAR, Predicted, estimate, warnings_of
 
 HOREKA = str(ROOT / "profiles" / "horeka")
 
@@ -167,7 +170,7 @@ def test_a_finished_run_counts_with_what_it_used() -> None:
     campaign = small({"known": KNOWN})
     ids = list(campaign.configurations)
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
-    used = {(ids[0], 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram")}
+    used = {(ids[0], 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured")}
     plan = make_plan(campaign, horeka(), forecaster(), used)
     finished = next(r for r in plan.of_level("run") if r["basis"] == "finished")
     assert (finished["configuration"], finished["repeat"]) == (ids[0], 1)
@@ -185,7 +188,7 @@ def test_a_campaign_that_has_finished_has_no_interval() -> None:
     campaign = small({"known": {**KNOWN, "gpus": [4]}})
     (id_,) = campaign.configurations
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": None}
-    used = {(id_, n): Used(25.0 + n, 30.0, kinds, "gpu+cpu") for n in (1, 2, 3)}
+    used = {(id_, n): Used(25.0 + n, 30.0, kinds, "gpu+cpu", "measured") for n in (1, 2, 3)}
     row = whole(make_plan(campaign, horeka(), forecaster(), used))
     assert row["energy_kwh"] == row["energy_kwh_low"] == row["energy_kwh_high"] == 90
     assert row["gpu_hours"] == pytest.approx(4 * 81)
@@ -198,7 +201,7 @@ def test_an_energy_that_was_not_found_out_is_predicted_for_the_time_it_took() ->
     (id_,) = campaign.configurations
     none = dict.fromkeys(("gpu", "cpu", "ram"))
     plans = [
-        make_plan(campaign, horeka(), forecaster(), {(id_, 1): Used(hours, None, none, None)})
+        make_plan(campaign, horeka(), forecaster(), {(id_, 1): Used(hours, None, none, None, None)})
         for hours in (20.0, 40.0)
     ]
     short, long = (next(r for r in plan.of_level("run") if r["repeat"] == 1) for plan in plans)
@@ -206,6 +209,75 @@ def test_an_energy_that_was_not_found_out_is_predicted_for_the_time_it_took() ->
     assert short["runtime_h_low"] == short["runtime_h_high"] == 20
     assert short["energy_kwh"] < long["energy_kwh"] < 2 * short["energy_kwh"]
     assert "its energy is not known; predicted" in short["warnings"]
+
+
+def test_finished_runs_without_an_energy_deviate_each_for_itself() -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4], "repeats": 2}})
+    (id_,) = campaign.configurations
+    none = dict.fromkeys(("gpu", "cpu", "ram"))
+    used = {(id_, n): Used(20.0, None, none, None, None) for n in (1, 2)}
+    runs = Planner(campaign, horeka(), forecaster(), Facility(), used).runs()
+    one, other = (run.amounts.energy_kwh for run in runs)
+    assert np.median(one) == pytest.approx(np.median(other), rel=0.01)
+    assert 0.0 < np.corrcoef(one, other)[0, 1] < 0.9
+
+
+def test_the_energy_of_a_finished_run_deviates_otherwise_than_the_time_of_one_to_come() -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4], "repeats": 2}})
+    (id_,) = campaign.configurations
+    none = dict.fromkeys(("gpu", "cpu", "ram"))
+    used = {(id_, 1): Used(20.0, None, none, None, None)}
+    done, to_come = Planner(campaign, horeka(), forecaster(), Facility(), used).runs()
+    model = forecaster().of_kind(run_spec(campaign, id_, 1))
+    load = load_of_spec(run_spec(campaign, id_, 1))
+    means = model.time.means(model.time_terms.columns([load]))[:, 0]
+    scatter = to_come.amounts.runtime_h * 3600 / means
+    assert abs(np.corrcoef(done.amounts.energy_kwh, scatter)[0, 1]) < 0.1
+
+
+# --- origins -------------------------------------------------------------------------------------
+
+
+def test_what_is_predicted_says_that_its_energy_is() -> None:
+    for row in paper_plan().rows:
+        assert row["energy_origin"] == "predicted"
+
+
+def test_a_finished_runs_energy_keeps_its_origin_and_a_sum_of_several_says_so() -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4]}})
+    (id_,) = campaign.configurations
+    kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
+    used = {
+        (id_, 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "estimated"),
+        (id_, 2): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured"),
+    }
+    plan = make_plan(campaign, horeka(), forecaster(), used)
+    runs = plan.of_level("run")
+    assert [row["energy_origin"] for row in runs] == ["estimated", "measured", "predicted"]
+    assert whole(plan)["energy_origin"] == "mixed"
+    said = "over energies of several origins (runs: estimated 1, measured 1, predicted 1)"
+    assert said in whole(plan)["warnings"]
+    assert said in " ".join(plan_text(plan).split())
+    alike = {key: replace(one, origin="estimated") for key, one in used.items()}
+    alike[id_, 3] = replace(used[id_, 1], origin="estimated")
+    plan = make_plan(campaign, horeka(), forecaster(), alike)
+    assert whole(plan)["energy_origin"] == "estimated"
+    assert whole(plan)["warnings"] is None
+
+
+def test_where_no_energy_is_known_there_is_neither_scope_nor_origin() -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4]}})
+    (id_,) = campaign.configurations
+    none = dict.fromkeys(("gpu", "cpu", "ram"))
+    used = {(id_, 1): Used(20.0, None, none, None, None)}
+    found = without_energies()
+    scoped = (replace(one, scope="gpu+cpu+ram") for one in found.model.kinds)
+    found = Forecaster(replace(found.model, kinds=tuple(scoped)))
+    plan = make_plan(campaign, horeka(), found, used)
+    for row in plan.rows:
+        assert row["gpu_hours"] > 0
+        assert row["energy_kwh"] is row["energy_scope"] is row["energy_origin"] is None
+    assert plan.of_level("run")[0]["basis"] == "finished"
 
 
 # --- what is not known ---------------------------------------------------------------------------
@@ -329,11 +401,50 @@ def test_without_a_factor_what_needs_it_is_null(missing: str) -> None:
         assert (row[name] is None) == (name in null)
 
 
+def budget_note(budget: float, plan_of: dict[str, Any] | None = None, **more: Any) -> str:
+    campaign = replace(small(plan_of or {"known": KNOWN}), energy_budget_kwh=budget)
+    given = {"forecaster": forecaster(), **more}
+    plan = make_plan(campaign, horeka(), **given)
+    (note,) = (one for one in plan.notes if "energy_budget_kwh" in one)
+    assert note in " ".join(plan_text(plan).split())
+    return note
+
+
 def test_the_energy_budget_is_named_beside_the_plan() -> None:
-    for budget, word in ((50, "above"), (5000, "within")):
-        campaign = replace(small({"known": KNOWN}), energy_budget_kwh=float(budget))
-        text = " ".join(plan_text(make_plan(campaign, horeka(), forecaster())).split())
-        assert f"kWh are {word} the campaign's energy_budget_kwh of {budget}." in text
+    row = whole(make_plan(small({"known": KNOWN}), horeka(), forecaster()))
+    low, median, high = (row[f"energy_kwh{end}"] for end in ("_low", "", "_high"))
+    sum_kwh = f"{median:.6g} kWh ({low:.6g} to {high:.6g})"
+    named = "the campaign's energy_budget_kwh of"
+    assert budget_note(50.0) == f"{sum_kwh} are above {named} 50."
+    assert budget_note(5000.0) == f"{sum_kwh} are within {named} 5000."
+    assert f"{sum_kwh} are within" in budget_note(high * 1.001)
+    assert f"{sum_kwh} are above" in budget_note(low * 0.999)
+
+
+def test_a_budget_inside_the_interval_is_enough_with_a_probability() -> None:
+    row = whole(make_plan(small({"known": KNOWN}), horeka(), forecaster()))
+    for end, probabilities in (
+        ("_low", range(5, 9)),
+        ("", range(47, 54)),
+        ("_high", range(91, 96)),
+    ):
+        budget = row[f"energy_kwh{end}"] + (0.1 if end != "_high" else -0.1)
+        note = budget_note(budget)
+        said = re.search(r"are perhaps above .*: it is enough with (\d+)% probability\.$", note)
+        assert said is not None, note
+        assert int(said[1]) in probabilities
+
+
+def test_of_a_sum_that_lacks_runs_it_is_not_said_to_be_within_the_budget() -> None:
+    both = {"known": KNOWN, "unknown": UNKNOWN}
+    note = budget_note(400.0, both)
+    assert note.startswith("At least 251.") and "within" not in note
+    assert "the energy of 2 of 11 runs is not known, so not in it" in note
+    above = budget_note(100.0, both)
+    assert "are above the campaign's" in above and "2 of 11 runs" in above
+    assert budget_note(400.0, forecaster=without_energies()) == (
+        "Whether the campaign's energy_budget_kwh of 400 is enough is not known: the energy of no run is."
+    )
 
 
 # --- jobs ----------------------------------------------------------------------------------------
@@ -371,6 +482,33 @@ def test_a_point_says_the_wall_time_that_its_first_job_asks_for() -> None:
             assert row["wall_time_min"] >= 60 * row["runtime_h_high"] * 0.97
 
 
+@pytest.mark.parametrize("limit", [60, 20, 5])
+def test_a_run_that_no_job_can_train_is_said_to_be_one_and_the_others_are_planned(
+    limit: int,
+) -> None:
+    devices = {name: replace(one, time_limit_min=limit) for name, one in horeka().devices.items()}
+    plan = make_plan(paper(), replace(horeka(), devices=devices), forecaster())
+    rows = {level: plan.of_level(level) for level in ("point", "run")}
+    assert len(rows["run"]) == 175
+    assert whole(plan)["energy_kwh"] == pytest.approx(whole(paper_plan())["energy_kwh"])
+    for row in (*rows["point"], *rows["run"]):
+        stuck = "this run cannot make progress" in (row["warnings"] or "")
+        assert row["energy_kwh"] is not None and row["reason"] is None
+        assert (row["wall_time_min"] is None) == (row["segments"] is None) == stuck
+    count = sum(row["wall_time_min"] is None for row in rows["run"])
+    assert count == 175 if limit < 60 else 0 < count < 175
+    assert (
+        f"{count} of 175 runs cannot be trained under the wall-time limit"
+        in whole(plan)["warnings"]
+    )
+    assert whole(plan)["segments"] is None
+    feasible = {row["gpus"] for row in rows["point"] if row["series"] == "resnet50-full-lbs256"}
+    assert 256 in feasible
+    if limit == 60:
+        assert points(plan, "resnet50-full-lbs256")[256]["segments"] == 1
+        assert points(plan, "resnet50-full-lbs256")[1]["segments"] is None
+
+
 # --- marginals -----------------------------------------------------------------------------------
 
 
@@ -399,6 +537,113 @@ def test_the_step_from_128_to_256_costs_more_the_faster_it_already_is() -> None:
     speedups = [found[n]["speedup"] for n in (8, 16, 32, 64, 128, 256)]
     assert speedups == sorted(speedups, reverse=True)
     assert 1 < speedups[-1] < speedups[0] < 2
+
+
+def test_what_an_hour_costs_has_an_interval() -> None:
+    for row in points(paper_plan(), "fourcastnet-pretrain-lbs1").values():
+        if row["smaller_gpus"] is None:
+            continue
+        name = "extra_kwh_per_hour_saved"
+        assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+        hours = (row["speedup"] - 1) * row["runtime_h"]
+        assert row[name] == pytest.approx(row["extra_energy_kwh"] / hours, rel=0.1)
+
+
+def drawn(*hours: float, kwh: float) -> Predicted:
+    """Draws of one run each."""
+    energy = np.full((len(hours), 1), kwh * 3.6e6)
+    return Predicted(np.array(hours)[:, None] * 3600, {"total": energy})
+
+
+def test_where_perhaps_no_hour_is_saved_its_price_has_no_upper_end() -> None:
+    small_h = [10.0] * 100
+
+    def beside_it(slower: int) -> dict[str, Any]:
+        large_h = [8.0] * (100 - slower) + [11.0] * slower
+        return beside(8, drawn(*large_h, kwh=14), 4, drawn(*small_h, kwh=10))
+
+    name = "extra_kwh_per_hour_saved"
+    ends = [f"{name}_low", name, f"{name}_high"]
+    assert [beside_it(3)[end] for end in ends] == pytest.approx([2, 2, 2])
+    assert [beside_it(30)[end] for end in ends] == [pytest.approx(2), pytest.approx(2), None]
+    assert [beside_it(60)[end] for end in ends] == [pytest.approx(2), None, None]
+    assert [beside_it(100)[end] for end in ends] == [None] * 3
+
+
+def test_an_end_that_is_not_there_is_said_to_be_open() -> None:
+    plan = make_plan(small({"known": KNOWN}), horeka(), forecaster(), step=(4, 16))
+    step = {**plan.steps[0], "extra_kwh_per_hour_saved_high": None}
+    (said,) = step_sentences(replace(plan, steps=(step,)))
+    assert re.search(r"for each hour saved [\d.]+ kWh \(-?[\d.]+ or more\)\.$", said)
+
+
+# --- from one n to another ------------------------------------------------------------------------
+
+
+def test_from_16_to_64_gpus_says_what_that_buys_and_costs_of_the_papers_series() -> None:
+    plan = make_plan(paper(), horeka(), forecaster(), step=(16, 64))
+    found = {row["series"]: row for row in plan.steps}
+    assert set(found) == {
+        name for name, series in paper().series.items() if {16, 64} <= set(series.points)
+    }
+    row, at = found["fourcastnet-pretrain-lbs1"], points(paper_plan(), "fourcastnet-pretrain-lbs1")
+    assert row["smaller_runtime_h"] == at[16]["runtime_h"]
+    assert row["runtime_h"] == at[64]["runtime_h"]
+    assert row["speedup"] == pytest.approx(at[32]["speedup"] * at[64]["speedup"], rel=0.02)
+    for name in ("extra_gpu_hours", "extra_energy_kwh"):
+        assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+        both = at[32][name] + at[64][name]
+        assert row[name] == pytest.approx(both, rel=0.05)
+    saved_h = at[16]["runtime_h"] - at[64]["runtime_h"]
+    per_hour = row["extra_energy_kwh"] / saved_h
+    assert row["extra_kwh_per_hour_saved"] == pytest.approx(per_hour, rel=0.05)
+    grows = found["resnet50-scaled-lbs256"]
+    assert "its dataset grows with n" in grows["reason"] and grows["speedup"] is None
+
+
+def test_the_step_is_in_the_text_the_markdown_and_the_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["plan", "--profile", HOREKA, "--campaign", str(PAPER), "--from", "16", "--to", "64"]
+    assert main([*given, "--out", str(tmp_path / "plan")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "fourcastnet-pretrain-lbs1: from 16 to 64 GPUs: 46" in text
+    assert "times as fast; more: " in text
+    assert "from 16 to 64 GPUs" in (tmp_path / "plan.md").read_text()
+    assert main([*given, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["steps"]
+    assert {(row["smaller_gpus"], row["gpus"]) for row in said} == {(16, 64)}
+
+
+def test_a_step_to_what_cannot_be_predicted_says_so() -> None:
+    both = {"known": KNOWN, "unknown": {**UNKNOWN, "gpus": [4, 16]}}
+    plan = make_plan(small(both), horeka(), forecaster(), step=(4, 16))
+    assert {row["series"]: row["reason"] for row in plan.steps} == {
+        "known": None,
+        "unknown": "n = 4, 16 cannot be predicted",
+    }
+    assert (
+        "unknown: from 4 to 16 GPUs: not known (n = 4, 16 cannot be predicted)."
+        in plan_markdown(plan)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--from", "16"], "--from, --to: expected both, or none"),
+        (["--to", "16"], "--from, --to: expected both, or none"),
+        (["--from", "64", "--to", "16"], "expected a larger n after a smaller one"),
+        (["--from", "0", "--to", "16"], "expected a larger n after a smaller one"),
+        (["--from", "16", "--to", "48"], "has both; its series have n = 1, 2, 4, 8, 16, 32, 64"),
+    ],
+)
+def test_a_step_that_no_series_has_is_refused(
+    capsys: pytest.CaptureFixture[str], given: list[str], words: str
+) -> None:
+    assert main(["plan", "--profile", HOREKA, "--campaign", str(PAPER), *given]) == 1
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
 
 
 def test_trainings_of_different_datasets_are_not_set_beside_each_other() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from campaign_files import PAPER, ROOT
 from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small
-from request_files import horeka
+from request_files import horeka, paper
 from run_files import WHOLE, make_run
 from test_prediction import measured, rows_of
 
 from scalewatt.campaign.spec import run_spec
+from scalewatt.cli import main
 from scalewatt.files import write_table_with_csv
 from scalewatt.report.definition import Definition
 from scalewatt.report.plan import points_grid, prediction_grid, sums_grid
@@ -86,9 +89,50 @@ def test_finished_runs_are_found_in_the_results(tmp_path: Path) -> None:
     assert set(used) == {(id_, 1), (id_, 2)}
     one = used[id_, 1]
     assert one.energy_kwh == pytest.approx(0.45) and one.runtime_h == pytest.approx(1)
+    assert (one.scope, one.origin) == ("gpu+cpu+ram", "measured")
     assert one.kinds_kwh == pytest.approx({"gpu": 0.28, "cpu": 0.15, "ram": 0.02})
     (row,) = make_plan(campaign, horeka(), forecaster(), used).of_level("campaign")
     assert (row["runs"], row["finished_runs"]) == (3, 2)
+
+
+@pytest.mark.parametrize("origin", ["estimated", "mixed"])
+def test_what_was_not_measured_is_not_said_to_have_been(tmp_path: Path, origin: str) -> None:
+    campaign = small({"known": {**KNOWN, "gpus": [4]}})
+    (id_,) = campaign.configurations
+    estimated = ("gpu", "cpu", "ram") if origin == "estimated" else ("cpu",)
+    rows = [
+        {**row, "energy_origin": "estimated"} if row["device_kind"] in estimated else row
+        for row in WHOLE
+    ]
+    make_run(tmp_path, rows, spec=run_spec(campaign, id_, 1))
+    assert used_by(campaign, tmp_path)[id_, 1].origin == origin
+
+
+def test_results_that_are_not_there_or_not_the_campaigns_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = run_spec(paper(), "resnet50-a100-n064-lbs0128-full", 1)
+    make_run(tmp_path / "results" / "paper", WHOLE, spec=spec)
+    given = [
+        "plan",
+        "--profile",
+        str(ROOT / "profiles" / "horeka"),
+        "--campaign",
+        str(PAPER),
+        "--json",
+    ]
+    assert main([*given, "--results", str(tmp_path / "results" / "paper")]) == 0
+    assert json.loads(capsys.readouterr().out)["sums"][-1]["finished_runs"] == 1
+    assert main([*given, "--results", str(tmp_path / "elsewhere")]) == 1
+    assert "elsewhere: is no folder; expected the campaign's results, e.g. results/paper" in (
+        capsys.readouterr().err
+    )
+    assert main([*given, "--results", str(tmp_path / "results")]) == 1
+    assert (
+        f"expected the campaign's own folder: {tmp_path}/results/paper" in capsys.readouterr().err
+    )
+    (tmp_path / "fresh").mkdir()
+    assert main([*given, "--results", str(tmp_path / "fresh")]) == 0, "nothing has finished yet"
 
 
 def test_a_run_of_another_spec_does_not_count_as_finished(tmp_path: Path) -> None:

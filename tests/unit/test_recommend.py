@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small
+from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small, without_energies
 from request_files import horeka, paper
 
 from scalewatt.errors import InputError
@@ -70,6 +70,22 @@ def test_of_an_unknown_series_no_n_is_recommended() -> None:
     )
     reasons = {one.series: one.reason for one in plan.recommended}
     assert reasons == {"known": None, "unknown": "none of its points can be predicted"}
+
+
+def test_without_energies_a_deadline_takes_the_n_of_the_fewest_gpu_hours() -> None:
+    plan = make_plan(
+        small({"known": KNOWN}), horeka(), without_energies(), deadline_h=8.0, energy_kwh=30.0
+    )
+    deadline, energy = plan.recommended
+    assert (deadline.sure, deadline.likely, deadline.by) == (16, 16, "gpu_hours")
+    assert energy.likely is None
+    assert energy.reason == "the energy of none of its points is known"
+    hours = {row["gpus"]: row["gpu_hours"] for row in plan.of_level("point")}
+    assert hours[16] < hours[64], "64 meets it as well"
+    assert recommended_sentences(plan)[0] == (
+        "known: within 8 h, the cheapest n (by GPU hours: no energy is known): 16 with 95 % "
+        "probability, 16 by the median."
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])

@@ -34,7 +34,7 @@ def points_grid(results: Results, hours: str) -> Grid:
         _interval("speedup", "times as fast"),
         _interval("extra_gpu_hours", f"more {hours}", "h"),
         _interval("extra_energy_kwh", "more energy", "kWh"),
-        stored("extra_kwh_per_hour_saved", "kWh for each hour saved"),
+        _interval("extra_kwh_per_hour_saved", "kWh for each hour saved"),
         said("remarks", _remarks),
     )
     return grid("plan", "Plan of one run of each point", rows, columns, results.tables["plan"])
@@ -56,6 +56,7 @@ def sums_grid(results: Results, hours: str) -> Grid:
         _interval("facility_energy_kwh", "energy with PUE", "kWh", optional=True),
         _interval("carbon_kg", "CO₂e", "kg", optional=True),
         _interval("cost", f"cost ({currency})" if currency else "cost", optional=True),
+        stored("energy_origin", "origin of the energy"),
         stored("segments", "jobs", optional=True),
         said("remarks", _remarks),
     )

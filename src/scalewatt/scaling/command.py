@@ -13,7 +13,7 @@ from scalewatt.errors import InputError
 from scalewatt.files import write_table_with_csv, write_text
 from scalewatt.scaling.calibrate import KindModel, calibrate
 from scalewatt.scaling.finished import used_by
-from scalewatt.scaling.forecast import Forecaster, forecaster_of
+from scalewatt.scaling.forecast import Forecaster, forecaster_of, no_model
 from scalewatt.scaling.kind import Kind
 from scalewatt.scaling.model_file import ScalingModel, write_model
 from scalewatt.scaling.plan_table import Plan, make_plan
@@ -48,19 +48,24 @@ def plan_campaign(
     results: Path | None = None,
     deadline_h: float | None = None,
     energy_kwh: float | None = None,
+    step: tuple[int | None, int | None] = (None, None),
 ) -> Plan:
     """The plan of a campaign on a cluster; by default the campaign and model that the cluster names.
 
-    `given`: the cluster file, or its content as JSON. `results`: folder of results in which finished
-    runs are looked for; None: all is predicted. InputError where the files are wrong, there is no
-    scaling model, or nothing can be predicted.
+    `given`: the cluster file, or its content as JSON. `results`: the campaign's folder, in which
+    finished runs are looked for; None: all is predicted. `step`: two n to set beside each other.
+    InputError where the files or n are wrong, there is no scaling model, or nothing can be predicted.
     """
+    smaller, larger = step
+    if (smaller is None) != (larger is None):
+        raise InputError("--from, --to: expected both, or none")
     cluster, where = _cluster(given)
     found = load_campaign(campaign or Path(cluster.campaign), cluster)
     check_devices(found, cluster)
     forecaster = forecaster_for(found, cluster, model, where)
-    used = None if results is None else used_by(found, results / found.name)
-    return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh)
+    used = None if results is None else used_by(found, results)
+    both = None if smaller is None or larger is None else (smaller, larger)
+    return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh, both)
 
 
 def forecaster_for(
@@ -69,11 +74,7 @@ def forecaster_for(
     """The forecaster by a model's file, or by what the cluster file names; InputError without both."""
     forecaster = forecaster_of(model or cluster.scaling_model)
     if forecaster is None:
-        raise InputError(
-            f"{where}: has no key 'scaling_model', so nothing can be predicted; to make it possible "
-            f"run what `scalewatt pilot {campaign.path}` writes, then `scalewatt calibrate "
-            "results/<its name> --out FILE`, and name FILE there, or by --model"
-        )
+        raise no_model(where, campaign)
     return forecaster
 
 

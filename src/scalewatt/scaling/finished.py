@@ -7,6 +7,7 @@ from pathlib import Path
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec, spec_sha256
 from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.errors import InputError
 from scalewatt.files import read_json
 from scalewatt.results.derived import Facility
 from scalewatt.results.found import published_runs
@@ -18,9 +19,10 @@ def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], Used]:
     """Of each finished run whose energy was accounted for, by configuration and repeat.
 
     `results`: the campaign's folder. A run of another spec than the campaign's now has to be made
-    again, so it does not count; nor does one that was simulated, which used nothing. InputError where a
-    file of a run is damaged.
+    again, so it does not count; nor does one that was simulated, which used nothing. InputError where
+    the folder is not there, or is none of a campaign, and where a file of a run is damaged.
     """
+    _check_folder(campaign, results)
     found = {}
     for run in published_runs(results):
         files = RunFiles(results, *run)
@@ -34,5 +36,20 @@ def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], Used]:
                     row["energy_kwh"],
                     {kind: row[f"{kind}_energy_kwh"] for kind in DEVICE_KINDS},
                     row["energy_scope"],
+                    row["energy_origin"],
                 )
     return found
+
+
+def _check_folder(campaign: Campaign, results: Path) -> None:
+    """InputError where `results` is not the folder of a campaign's results."""
+    if not results.is_dir():
+        raise InputError(
+            f"{results}: is no folder; expected the campaign's results, "
+            f"e.g. results/{campaign.name}"
+        )
+    inside = results / campaign.name
+    if inside.is_dir() and not (results / "runs").exists():
+        raise InputError(
+            f"{results}: holds no runs, but {inside} does; expected the campaign's own folder: {inside}"
+        )

@@ -6,7 +6,7 @@ Runs that have finished count with what they used; of the others draws are added
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,10 @@ from scalewatt.errors import InputError
 from scalewatt.jobs.request import segments, wall_time_min
 from scalewatt.results.derived import Facility
 from scalewatt.scaling.forecast import Forecaster, check_any
-from scalewatt.scaling.predict import TOTAL, Predicted, estimate
+from scalewatt.scaling.predict import TOTAL, Predicted
 from scalewatt.scaling.terms import Array
 
 Row = dict[str, Any]
-POINT, RUN, DEVICE, CAMPAIGN = "point", "run", "device", "campaign"
-"""Levels of rows: a point of a series, a run, and sums over the runs of a device or of all."""
 PREDICTED, FINISHED, MIXED = "predicted", "finished", "mixed"
 QUANTITIES = (
     *("runtime_h", "gpu_hours", "energy_kwh"),
@@ -42,6 +40,8 @@ class Used:
     kinds_kwh: Mapping[str, float | None]
     """By device kind."""
     scope: str | None
+    origin: str | None
+    """Of the energy; both null without one."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,12 @@ class PlannedRun:
     """Why it is not known, and what would make it possible."""
     basis: str | None
     scope: str | None
+    """Of the energy; null without one."""
     warnings: tuple[str, ...] = ()
+    origin: str | None = PREDICTED
+    """Of the energy, where it is known."""
+    stuck: str | None = None
+    """Why the run cannot be trained under its device's wall-time limit."""
 
     @property
     def energy_is_known(self) -> bool:
@@ -103,6 +108,7 @@ class Planner:
     facility: Facility
     used: Mapping[tuple[str, int], Used] = field(default_factory=dict)
     """Of finished runs, by configuration and repeat."""
+    _jobs: dict[str, tuple[int | None, str | None]] = field(default_factory=dict, init=False)
 
     def runs(self) -> list[PlannedRun]:
         """All runs of the campaign, in order.
@@ -131,14 +137,25 @@ class Planner:
             {name: joules[:, run] for name, joules in predicted.energy_j.items()},
         )
 
-    def wall_time_min(self, configuration: str) -> int | None:
-        """What the first job of a configuration's run asks for; None without a wall-time limit."""
+    def jobs_of(self, configuration: str) -> tuple[int | None, str | None]:
+        """Wall time in min that a run's first job asks for, None without a limit or where none is
+        enough; and why none is enough."""
+        if configuration not in self._jobs:
+            self._jobs[configuration] = self._asked(configuration)
+        return self._jobs[configuration]
+
+    def _asked(self, configuration: str) -> tuple[int | None, str | None]:
         spec = run_spec(self.campaign, configuration, 1)
         device = self._device(spec["device"])
         if device is None or device.time_limit_min is None:
-            return None
-        upper_s = self.forecaster.upper_runtime_s(spec)
-        return wall_time_min(spec, device, 0, self.cluster.stop_warning_s, upper_s)
+            return None, None
+        warning_s = self.cluster.stop_warning_s
+        try:
+            asked = wall_time_min(spec, device, 0, warning_s, self.forecaster.upper_runtime_s(spec))
+            segments(0, device, warning_s)
+        except InputError as error:
+            return None, str(error)
+        return asked, None
 
     def _device(self, name: str) -> Device | None:
         return self.cluster.devices.get(name)
@@ -152,38 +169,69 @@ class Planner:
         try:
             predicted = self.forecaster.runs(spec, repeats)
             warnings = tuple(self.forecaster.warnings(spec))
-            scope = self.forecaster.of_kind(spec).scope
+            scope = self.forecaster.of_kind(spec).scope if predicted.energy_j else None
         except InputError as error:
             reason = str(error)
+        stuck = self.jobs_of(id_)[1]
+        found_later = self._found_later(id_, spec if predicted else None)
         for repeat in range(1, repeats + 1):
             used = self.used.get((id_, repeat))
-            if used is not None:
-                yield self._finished(configuration, repeat, used, spec if predicted else None)
+            if used is not None and used.energy_kwh is None:
+                energy = found_later.get(repeat, {})
+                yield self._without_energy(configuration, repeat, used, energy, scope)
+            elif used is not None:
+                yield self._finished(configuration, repeat, used)
             elif predicted is None:
-                yield PlannedRun(configuration, repeat, None, reason, None, None)
+                yield PlannedRun(configuration, repeat, None, reason, None, None, stuck=stuck)
             else:
                 amounts = self.amounts(id_, predicted, repeat - 1)
-                yield PlannedRun(configuration, repeat, amounts, None, PREDICTED, scope, warnings)
+                yield PlannedRun(
+                    configuration, repeat, amounts, None, PREDICTED, scope, warnings, stuck=stuck
+                )
 
-    def _finished(
-        self, configuration: Configuration, repeat: int, used: Used, spec: Row | None
+    def _found_later(self, id_: str, spec: Row | None) -> dict[int, dict[str, Array]]:
+        """Draws of the energies in J, by repeat, of finished runs of which only the time is known.
+
+        Each deviates for itself. Empty where the model does not know them.
+        """
+        times_s = {
+            repeat: used.runtime_h * 3600
+            for (configuration, repeat), used in sorted(self.used.items())
+            if configuration == id_ and used.energy_kwh is None
+        }
+        if spec is None or not times_s:
+            return {}
+        found = self.forecaster.energies_at(spec, list(times_s.values()))
+        return {
+            repeat: {name: joules[:, number] for name, joules in found.items()}
+            for number, repeat in enumerate(times_s)
+        }
+
+    def _finished(self, configuration: Configuration, repeat: int, used: Used) -> PlannedRun:
+        """A finished run whose energy is known."""
+        energy = {TOTAL: np.array([(used.energy_kwh or 0.0) * J_PER_KWH])}
+        amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy)
+        kinds = {k: None if v is None else np.array([v]) for k, v in used.kinds_kwh.items()}
+        amounts = replace(amounts, kinds_kwh=kinds)
+        return PlannedRun(
+            configuration, repeat, amounts, None, FINISHED, used.scope, origin=used.origin
+        )
+
+    def _without_energy(
+        self,
+        configuration: Configuration,
+        repeat: int,
+        used: Used,
+        energy_j: Mapping[str, Array],
+        scope: str | None,
     ) -> PlannedRun:
-        """A finished run; an energy that was not found out is predicted for its time, if it can be."""
-        runtime_s = np.array([used.runtime_h * 3600])
-        if used.energy_kwh is not None:
-            energy = {TOTAL: np.array([used.energy_kwh * J_PER_KWH])}
-            amounts = self._amounts(configuration, runtime_s, energy)
-            kinds = {k: None if v is None else np.array([v]) for k, v in used.kinds_kwh.items()}
-            amounts = Amounts(
-                amounts.runtime_h, amounts.gpu_hours, amounts.energy_kwh, kinds, amounts.segments
-            )
-            return PlannedRun(configuration, repeat, amounts, None, FINISHED, used.scope)
-        energy = {} if spec is None else self.forecaster.energy_at(spec, float(runtime_s[0]))
-        said = "it has finished, but its energy is not known" + ("; predicted" if energy else "")
-        scope = self.forecaster.of_kind(spec).scope if spec else None
-        amounts = self._amounts(configuration, runtime_s, energy)
-        basis = MIXED if energy else FINISHED
-        return PlannedRun(configuration, repeat, amounts, None, basis, scope, (said,))
+        """A finished run of which only the time is known, with its energy as predicted for that."""
+        said = "it has finished, but its energy is not known" + ("; predicted" if energy_j else "")
+        amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy_j)
+        basis = MIXED if energy_j else FINISHED
+        return PlannedRun(
+            configuration, repeat, amounts, None, basis, scope if energy_j else None, (said,)
+        )
 
     def _amounts(
         self, configuration: Configuration, runtime_s: Array, energy_j: Mapping[str, Array]
@@ -203,6 +251,8 @@ class Planner:
         if device is None or device.time_limit_min is None:
             return None
         warning_s = self.cluster.stop_warning_s
+        if self.jobs_of(configuration.id)[1] is not None:
+            return None
         return np.array([segments(one, device, warning_s) for one in runtime_s.tolist()], float)
 
 
@@ -239,128 +289,3 @@ def _sum(draws: Iterable[Any]) -> Array:
 def _sum_or_none(draws: Sequence[Array | None]) -> Array | None:
     known = [one for one in draws if one is not None]
     return _sum(known) if known and len(known) == len(draws) else None
-
-
-# --- rows -----------------------------------------------------------------------------------------
-
-_OF_CONFIGURATION = (
-    *("model", "phase", "device", "gpus", "nodes", "local_batch_size", "global_batch_size"),
-    *("dataset_samples", "epochs"),
-)
-
-
-def run_rows(planner: Planner, runs: Sequence[PlannedRun]) -> list[Row]:
-    """One row for each run."""
-    return [
-        {
-            **empty_row(planner.campaign.name, RUN),
-            **of_configuration(run.configuration),
-            "repeat": run.repeat,
-            "wall_time_min": planner.wall_time_min(run.configuration.id),
-            **_counts([run]),
-            **stated(run.amounts, planner.facility),
-            "basis": run.basis,
-            "energy_scope": run.scope,
-            "reason": run.reason,
-            "warnings": _joined(run.warnings),
-        }
-        for run in runs
-    ]
-
-
-def sum_rows(planner: Planner, runs: Sequence[PlannedRun]) -> list[Row]:
-    """One row for each device, and one for the whole campaign."""
-    devices = dict.fromkeys(run.configuration.device for run in runs)
-    groups: list[tuple[str, str | None]] = [*((DEVICE, name) for name in devices), (CAMPAIGN, None)]
-    rows = []
-    for level, device in groups:
-        own = [run for run in runs if device in (None, run.configuration.device)]
-        bases = {run.basis for run in own if run.basis is not None}
-        scopes = {run.scope for run in own if run.energy_is_known}
-        rows.append(
-            {
-                **empty_row(planner.campaign.name, level),
-                "device": device,
-                **_counts(own),
-                **stated(added(own), planner.facility),
-                "basis": bases.pop() if len(bases) == 1 else (MIXED if bases else None),
-                "energy_scope": scopes.pop() if len(scopes) == 1 else None,
-                "warnings": _joined(_sum_warnings(own)),
-            }
-        )
-    return rows
-
-
-def _sum_warnings(runs: Sequence[PlannedRun]) -> list[str]:
-    said = []
-    unknown = [run for run in runs if run.amounts is None]
-    if unknown:
-        said.append(f"{len(unknown)} of {len(runs)} runs are missing: they cannot be predicted")
-    without = sum(run.amounts is not None and not run.energy_is_known for run in runs)
-    if without:
-        said.append(f"the energy of {without} of {len(runs)} runs is not known, so not in it")
-    scopes = sorted({run.scope for run in runs if run.scope and run.energy_is_known})
-    if len(scopes) > 1:
-        said.append(f"over unequal scopes of energy: {', '.join(scopes)}")
-    found: dict[str, int] = {}
-    for one in (one for run in runs for one in run.warnings):
-        found[one] = found.get(one, 0) + 1
-    return [*said, *(f"{count} runs: {one}" for one, count in found.items())]
-
-
-def empty_row(campaign: str, level: str) -> Row:
-    """A row of a plan in which nothing is known."""
-    return {
-        "campaign": campaign,
-        "level": level,
-        **dict.fromkeys(("series", "configuration")),
-        **dict.fromkeys(_OF_CONFIGURATION),
-        **dict.fromkeys(("repeat", "runs", "finished_runs", "unknown_runs")),
-        **dict.fromkeys(f"{name}{end}" for name in QUANTITIES for end in ("", "_low", "_high")),
-        **dict.fromkeys(("segments", "segments_low", "segments_high", "wall_time_min")),
-        **dict.fromkeys(("smaller_gpus", "extra_kwh_per_hour_saved")),
-        **dict.fromkeys(
-            f"{name}{end}"
-            for name in ("speedup", "extra_gpu_hours", "extra_energy_kwh")
-            for end in ("", "_low", "_high")
-        ),
-        **dict.fromkeys(("basis", "energy_scope", "reason", "warnings")),
-    }
-
-
-def of_configuration(configuration: Configuration) -> Row:
-    """What a row says of its configuration."""
-    return {
-        "configuration": configuration.id,
-        **{name: getattr(configuration, name) for name in _OF_CONFIGURATION},
-    }
-
-
-def stated(amounts: Amounts | None, facility: Facility) -> Row:
-    """Medians and the ends of the 90 % intervals; null where they are not known."""
-    if amounts is None:
-        return {}
-    found: Row = {}
-    for name, draws in amounts.quantities(facility).items():
-        found |= interval_columns(name, draws)
-    jobs = interval_columns("segments", amounts.segments)
-    return found | {name: None if v is None else round(v) for name, v in jobs.items()}
-
-
-def interval_columns(name: str, draws: Array | None) -> Row:
-    """The median of draws and the ends of its 90 % interval, as columns; null of None."""
-    found = None if draws is None else estimate(draws)
-    ends = {"": "median", "_low": "low", "_high": "high"}
-    return {f"{name}{end}": getattr(found, which, None) for end, which in ends.items()}
-
-
-def _counts(runs: Sequence[PlannedRun]) -> Row:
-    return {
-        "runs": len(runs),
-        "finished_runs": sum(run.basis in (FINISHED, MIXED) for run in runs),
-        "unknown_runs": sum(run.amounts is None for run in runs),
-    }
-
-
-def _joined(sentences: Iterable[str]) -> str | None:
-    return "; ".join(dict.fromkeys(sentences)) or None

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec, spec_sha256
-from scalewatt.results.derived import Facility
+from scalewatt.results.derived import facility_of
 from scalewatt.results.metadata import with_metadata
 from scalewatt.results.schema import table
 from scalewatt.scaling.forecast import Forecaster
-from scalewatt.scaling.marginal import point_rows
-from scalewatt.scaling.plan import (
+from scalewatt.scaling.marginal import point_rows, steps
+from scalewatt.scaling.plan import QUANTITIES, PlannedRun, Planner, Row, Used, added
+from scalewatt.scaling.plan_rows import (
     CAMPAIGN,
     DEVICE,
+    MARGINALS,
     POINT,
-    QUANTITIES,
     RUN,
-    Planner,
-    Row,
-    Used,
     run_rows,
     sum_rows,
 )
+from scalewatt.scaling.predict import estimate
 from scalewatt.scaling.recommend import Recommendation, recommendations
 
 _ENDS = ("", "_low", "_high")
@@ -47,13 +47,9 @@ PLAN = pa.schema(
         *((f"segments{end}", pa.int32()) for end in _ENDS),
         ("wall_time_min", pa.int32()),
         ("smaller_gpus", pa.int32()),
-        *(
-            (f"{name}{end}", pa.float64())
-            for name in ("speedup", "extra_gpu_hours", "extra_energy_kwh")
-            for end in _ENDS
-        ),
-        ("extra_kwh_per_hour_saved", pa.float64()),
-        *((name, pa.string()) for name in ("basis", "energy_scope", "reason", "warnings")),
+        *((f"{name}{end}", pa.float64()) for name in MARGINALS for end in _ENDS),
+        *((name, pa.string()) for name in ("basis", "energy_origin", "energy_scope")),
+        *((name, pa.string()) for name in ("reason", "warnings")),
     ]
 )
 
@@ -67,6 +63,8 @@ class Plan:
     notes: tuple[str, ...]
     said: Mapping[str, Any]
     """For the table's metadata."""
+    steps: tuple[Row, ...] = ()
+    """What going from one chosen n to another buys and costs, by series."""
 
     def of_level(self, level: str) -> list[Row]:
         """The rows of one level."""
@@ -85,6 +83,7 @@ class Plan:
             "sums": [
                 _without_nulls(row) for row in self.rows if row["level"] in (DEVICE, CAMPAIGN)
             ],
+            "steps": [_without_nulls(row) for row in self.steps],
             "recommended": [one.as_json() for one in self.recommended],
         }
 
@@ -101,12 +100,16 @@ def make_plan(
     used: Mapping[tuple[str, int], Used] | None = None,
     deadline_h: float | None = None,
     energy_kwh: float | None = None,
+    step: tuple[int, int] | None = None,
 ) -> Plan:
-    """Plan a campaign on a cluster. InputError where nothing of it can be predicted."""
+    """Plan a campaign on a cluster; `step`: two n to set beside each other, the smaller first.
+
+    InputError where nothing of it can be predicted, or no series has both n.
+    """
     planner = Planner(campaign, cluster, forecaster, facility_of(cluster), used or {})
     runs = planner.runs()
     rows = [*point_rows(planner), *run_rows(planner, runs), *sum_rows(planner, runs)]
-    notes = _notes(planner, rows)
+    notes = _notes(planner, runs)
     return Plan(
         tuple(rows),
         tuple(recommendations(planner, deadline_h, energy_kwh)),
@@ -118,6 +121,7 @@ def make_plan(
             "currency": (cluster.price or {}).get("currency", ""),
             "notes": notes,
         },
+        tuple(steps(planner, *step)) if step else (),
     )
 
 
@@ -137,13 +141,7 @@ def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def facility_of(cluster: Cluster) -> Facility:
-    """PUE, carbon and price of a cluster, null where it names none."""
-    given = (cluster.pue, cluster.carbon_intensity, cluster.price)
-    return Facility(*(entry["value"] if entry else None for entry in given))
-
-
-def _notes(planner: Planner, rows: list[Row]) -> list[str]:
+def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     """What the numbers rest on, and what is not in them."""
     model = planner.forecaster.model
     origins = sorted({one.origin for one in model.kinds if one.origin})
@@ -156,11 +154,29 @@ def _notes(planner: Planner, rows: list[Row]) -> list[str]:
     notes += basis(planner.cluster, [])
     if planner.campaign.idle_probe is not None:
         notes.append("The campaign's idle probes are not in it.")
-    budget = planner.campaign.energy_budget_kwh
-    whole = next(row for row in rows if row["level"] == CAMPAIGN)
-    if budget is not None and whole["energy_kwh"] is not None:
-        word = "above" if whole["energy_kwh"] > budget else "within"
-        notes.append(
-            f"{whole['energy_kwh']:.6g} kWh are {word} the campaign's energy_budget_kwh of {budget:g}."
-        )
+    if planner.campaign.energy_budget_kwh is not None:
+        notes.append(_of_budget(planner.campaign.energy_budget_kwh, runs))
     return notes
+
+
+def _of_budget(budget: float, runs: Sequence[PlannedRun]) -> str:
+    """Whether a campaign's energy budget is enough, as far as its energies are known."""
+    known, whole = sum(run.energy_is_known for run in runs), added(runs)
+    given = f"the campaign's energy_budget_kwh of {budget:g}"
+    if whole is None or whole.energy_kwh is None:
+        return f"Whether {given} is enough is not known: the energy of no run is."
+    found, kept = estimate(whole.energy_kwh), float(np.mean(whole.energy_kwh <= budget))
+    lack = f"the energy of {len(runs) - known} of {len(runs)} runs is not known, so not in it"
+    sum_kwh = f"{found.median:.6g} kWh ({found.low:.6g} to {found.high:.6g})"
+    if found.low == found.high:
+        sum_kwh = f"{found.median:.6g} kWh"
+    if found.low > budget:
+        end = f" (and {lack})" if known < len(runs) else ""
+        return f"{sum_kwh} are above {given}{end}."
+    if known < len(runs):
+        return (
+            f"At least {sum_kwh} of {given} are needed: {lack}; nobody knows whether it is enough."
+        )
+    if found.high <= budget:
+        return f"{sum_kwh} are within {given}."
+    return f"{sum_kwh} are perhaps above {given}: it is enough with {kept:.0%} probability."

@@ -6,12 +6,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scalewatt.scaling.plan import CAMPAIGN, DEVICE, POINT, Row
+from scalewatt.results.numbers import MISSING
+from scalewatt.scaling.plan import Row
+from scalewatt.scaling.plan_rows import CAMPAIGN, DEVICE, POINT
 from scalewatt.scaling.plan_table import Plan
-from scalewatt.scaling.recommend import DEADLINE, Recommendation
+from scalewatt.scaling.recommend import BY_GPU_HOURS, DEADLINE, Recommendation
 
 WIDTH = 100
-UNKNOWN = "–"
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ def plan_text(plan: Plan) -> str:
         own = [row for row in points if row["series"] == series]
         blocks.append("\n".join([_title(own), _heads(), *(_line(row) for row in own)]))
     blocks.append("\n".join(_sum_lines(plan)))
+    if plan.steps:
+        blocks.append("\n".join(_wrapped(one, "  ") for one in step_sentences(plan)))
     if plan.recommended:
         blocks.append("\n".join(_wrapped(one, "  ") for one in recommended_sentences(plan)))
     blocks.append("\n".join(_wrapped(one) for one in [*plan.notes, *point_sentences(points)]))
@@ -84,6 +87,7 @@ def plan_markdown(plan: Plan) -> str:
         cells = [_with_interval(row, name, unit) for _, name, unit in _SUM_COLUMNS]
         sums.append("| " + " | ".join([_sum_name(row), str(row["runs"]), *cells]) + " |")
     said = [
+        *step_sentences(plan),
         *recommended_sentences(plan),
         *plan.notes,
         *_warnings(_sums(plan)),
@@ -101,6 +105,24 @@ def plan_markdown(plan: Plan) -> str:
     return "\n\n".join(paragraphs) + "\n"
 
 
+def step_sentences(plan: Plan) -> list[str]:
+    """One sentence for each series that has the two chosen n."""
+    return [_step(row) for row in plan.steps]
+
+
+def _step(row: Row) -> str:
+    head = f"{row['series']}: from {row['smaller_gpus']} to {row['gpus']} GPUs"
+    if row["reason"]:
+        return f"{head}: not known ({row['reason']})."
+    energy = _with_interval(row, "extra_energy_kwh", "kWh")
+    hour = _with_interval(row, "extra_kwh_per_hour_saved", "kWh")
+    return (
+        f"{head}: {_with_interval(row, 'smaller_runtime_h', 'h')} become "
+        f"{_with_interval(row, 'runtime_h', 'h')}, {_with_interval(row, 'speedup')} times as fast; "
+        f"more: {_with_interval(row, 'extra_gpu_hours', 'GPUh')}, {energy}; for each hour saved {hour}."
+    )
+
+
 def recommended_sentences(plan: Plan) -> list[str]:
     """One sentence for each series and limit."""
     return [_recommended(one) for one in plan.recommended]
@@ -115,7 +137,8 @@ def _recommended(one: Recommendation) -> str:
     if one.likely is None:
         return f"{one.series}: {limit}: none ({one.reason})."
     sure = f"{one.sure} with 95 % probability" if one.sure else "none with 95 % probability"
-    return f"{one.series}: {limit}: {sure}, {one.likely} by the median."
+    by = " (by GPU hours: no energy is known)" if one.by == BY_GPU_HOURS else ""
+    return f"{one.series}: {limit}{by}: {sure}, {one.likely} by the median."
 
 
 def point_sentences(points: Iterable[Row]) -> list[str]:
@@ -151,14 +174,16 @@ def _cell(row: Row, column: _Column) -> str:
     if not column.interval:
         return short(row[column.of])
     low, high = row[f"{column.of}_low"], row[f"{column.of}_high"]
-    return UNKNOWN if low is None else f"{short(low)}–{short(high)}"
+    return MISSING if low is None else f"{short(low)}–{short(high)}"
 
 
 def _with_interval(row: Row, name: str, unit: str = "") -> str:
     value, low, high = row[name], row.get(f"{name}_low"), row.get(f"{name}_high")
-    words = f"{short(value)} {unit}".strip() if value is not None else UNKNOWN
+    words = f"{short(value)} {unit}".strip() if value is not None else MISSING
     if low is None or low == high:
         return words
+    if high is None:
+        return f"{words} ({short(low)} or more)"
     between = " to " if low < 0 else "–"
     return f"{words} ({short(low)}{between}{short(high)})"
 
@@ -166,7 +191,7 @@ def _with_interval(row: Row, name: str, unit: str = "") -> str:
 def short(value: float | None) -> str:
     """A number in at most six characters (seven below zero), to three digits or all before the point."""
     if value is None:
-        return UNKNOWN
+        return MISSING
     for limit, factor, letter in ((99_999.5, 1.0, ""), (999_500, 1e-3, "k"), (999.5e6, 1e-6, "M")):
         if abs(value) < limit:
             scaled = value * factor
@@ -196,7 +221,7 @@ def _sum_lines(plan: Plan) -> list[str]:
             for words, name, unit in _SUM_COLUMNS
             if row[name] is not None
         ]
-        lines.append(_wrapped("; ".join(parts) or UNKNOWN, "  "))
+        lines.append(_wrapped("; ".join(parts) or MISSING, "  "))
         lines += [_wrapped(one, "  ") for one in _warnings([row])]
     return lines
 

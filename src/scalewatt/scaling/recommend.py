@@ -15,6 +15,8 @@ from scalewatt.scaling.plan import Planner
 from scalewatt.scaling.terms import Array
 
 DEADLINE, ENERGY = "deadline_h", "energy_kwh"
+BY_ENERGY, BY_TIME, BY_GPU_HOURS = "energy_kwh", "runtime_h", "gpu_hours"
+"""What is least: the energy, for a limit on it the time; GPU hours where no energy is known."""
 SURE = 0.95
 """How probably a recommended n keeps the limit; beside it the n whose median does."""
 
@@ -33,6 +35,8 @@ class Recommendation:
     """The best n whose median keeps it; None where none does."""
     reason: str | None = None
     """Why nothing is recommended."""
+    by: str | None = None
+    """What is least among the n that keep the limit."""
 
     def as_json(self) -> dict[str, Any]:
         """As `scalewatt plan --json` prints it."""
@@ -42,6 +46,7 @@ class Recommendation:
             "value": self.value,
             "gpus_with_95_percent": self.sure,
             "gpus_with_median": self.likely,
+            "least": self.by,
             "reason": self.reason,
         }
 
@@ -50,7 +55,14 @@ class Recommendation:
 class _Choice:
     gpus: int
     hours: Array
-    kwh: Array
+    kwh: Array | None
+
+    def draws(self, what: str) -> Array:
+        """Of what may be least or limited; of an energy that is not known none."""
+        if what == BY_GPU_HOURS:
+            return self.gpus * self.hours
+        found = self.hours if what == BY_TIME else self.kwh
+        return np.empty(0) if found is None else found
 
 
 def recommendations(
@@ -75,31 +87,31 @@ def _of(planner: Planner, series: Series, limit: str, value: float) -> Recommend
         reason = "its dataset grows with n: its points are not the same training"
         return Recommendation(series.name, limit, value, None, None, reason)
     choices = list(_choices(planner, series))
-    if not choices:
-        reason = "none of its points can be predicted"
+    with_energy = [one for one in choices if one.kwh is not None]
+    by = BY_TIME if limit == ENERGY else BY_ENERGY if with_energy else BY_GPU_HOURS
+    judged = choices if by == BY_GPU_HOURS else with_energy
+    if not judged:
+        reason = "the energy of none of its points is known"
+        if not choices:
+            reason = "none of its points can be predicted"
         return Recommendation(series.name, limit, value, None, None, reason)
-    sure, likely = (_best(choices, limit, value, share) for share in (SURE, 0.5))
+    sure, likely = (_best(judged, limit, value, share, by) for share in (SURE, 0.5))
     what = "is as fast" if limit == DEADLINE else "takes as little"
     none = f"none of its points {what}" if likely is None else None
-    return Recommendation(series.name, limit, value, sure, likely, none)
+    return Recommendation(series.name, limit, value, sure, likely, none, by)
 
 
 def _choices(planner: Planner, series: Series) -> Iterator[_Choice]:
     for gpus, id_ in series.points.items():
         predicted = planner.point(id_)
-        if predicted is not None and predicted.total_j is not None:
-            hours = predicted.runtime_s[:, 0] / 3600
-            yield _Choice(gpus, hours, predicted.total_j[:, 0] / J_PER_KWH)
+        if predicted is not None:
+            total = predicted.total_j
+            kwh = None if total is None else total[:, 0] / J_PER_KWH
+            yield _Choice(gpus, predicted.runtime_s[:, 0] / 3600, kwh)
 
 
-def _best(choices: list[_Choice], limit: str, value: float, share: float) -> int | None:
-    """The n with the smallest median of what is not limited, among those that keep the limit."""
-
-    def limited(choice: _Choice) -> Array:
-        return choice.hours if limit == DEADLINE else choice.kwh
-
-    def cost(choice: _Choice) -> float:
-        return float(np.median(choice.kwh if limit == DEADLINE else choice.hours))
-
-    kept = [one for one in choices if np.quantile(limited(one), share) <= value]
-    return min(kept, key=cost).gpus if kept else None
+def _best(choices: list[_Choice], limit: str, value: float, share: float, by: str) -> int | None:
+    """The n with the smallest median of `by`, among those that keep the limit."""
+    limited = BY_TIME if limit == DEADLINE else BY_ENERGY
+    kept = [one for one in choices if np.quantile(one.draws(limited), share) <= value]
+    return min(kept, key=lambda one: float(np.median(one.draws(by)))).gpus if kept else None
