@@ -222,19 +222,6 @@ def test_finished_runs_without_an_energy_deviate_each_for_itself() -> None:
     assert 0.0 < np.corrcoef(one, other)[0, 1] < 0.9
 
 
-def test_the_energy_of_a_finished_run_deviates_otherwise_than_the_time_of_one_to_come() -> None:
-    campaign = small({"known": {**KNOWN, "gpus": [4], "repeats": 2}})
-    (id_,) = campaign.configurations
-    none = dict.fromkeys(("gpu", "cpu", "ram"))
-    used = {(id_, 1): Used(20.0, None, none, None, None)}
-    done, to_come = Planner(campaign, horeka(), forecaster(), Facility(), used).runs()
-    model = forecaster().of_kind(run_spec(campaign, id_, 1))
-    load = load_of_spec(run_spec(campaign, id_, 1))
-    means = model.time.means(model.time_terms.columns([load]))[:, 0]
-    scatter = to_come.amounts.runtime_h * 3600 / means
-    assert abs(np.corrcoef(done.amounts.energy_kwh, scatter)[0, 1]) < 0.1
-
-
 # --- origins -------------------------------------------------------------------------------------
 
 
@@ -507,6 +494,17 @@ def test_a_run_that_no_job_can_train_is_said_to_be_one_and_the_others_are_planne
     if limit == 60:
         assert points(plan, "resnet50-full-lbs256")[256]["segments"] == 1
         assert points(plan, "resnet50-full-lbs256")[1]["segments"] is None
+
+
+def test_a_run_that_has_finished_elsewhere_is_planned_where_no_job_could_train_it() -> None:
+    campaign = small({"unknown": UNKNOWN})
+    (id_,) = campaign.configurations
+    device = replace(horeka().devices["a100"], time_limit_min=20, step_time={})
+    cluster = replace(horeka(), devices={"a100": device})
+    kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
+    used = {(id_, 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured")}
+    row = make_plan(campaign, cluster, forecaster(), used).of_level("run")[0]
+    assert (row["energy_kwh"], row["segments"], row["wall_time_min"]) == (30, None, None)
 
 
 # --- marginals -----------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class Column:
     unit: str = ""
     """Of the table's values; the grid takes kWh, h and kW in what suits them."""
     interval: str = ""
-    """Prefix of the ends of a 95 % interval, `energy_kwh` for `energy_kwh_low`; empty: none."""
+    """Prefix of the ends of an interval, `energy_kwh` for `energy_kwh_low`; empty: none."""
     text: Callable[[Row], str] | None = None
     """Makes the text of a row; None: the value itself."""
     optional: bool = False

@@ -63,8 +63,7 @@ class Forecaster:
 
     def energies_at(self, spec: Spec, runtimes_s: Sequence[float]) -> dict[str, Array]:
         """Draws, (draws, runs), of the energies in J of one configuration's runs whose times are known."""
-        # Of another stream than the times of runs that are still to come.
-        random = np.random.default_rng([_seed_of(spec["configuration"]), 1])
+        random = np.random.default_rng(_seed_of(spec["configuration"]))
         loads = [load_of_spec(spec)] * len(runtimes_s)
         return energies_at(self.of_kind(spec), loads, np.array(runtimes_s), random)
 

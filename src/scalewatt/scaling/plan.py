@@ -229,9 +229,7 @@ class Planner:
         said = "it has finished, but its energy is not known" + ("; predicted" if energy_j else "")
         amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy_j)
         basis = MIXED if energy_j else FINISHED
-        return PlannedRun(
-            configuration, repeat, amounts, None, basis, scope if energy_j else None, (said,)
-        )
+        return PlannedRun(configuration, repeat, amounts, None, basis, scope, (said,))
 
     def _amounts(
         self, configuration: Configuration, runtime_s: Array, energy_j: Mapping[str, Array]
