@@ -34,7 +34,9 @@ def spent():
     with open("asked", "a") as asked:
         asked.write("once ")
     return float(Path("spent").read_text())
-SUBMISSIONS = submissions.Submissions(Path("work"), 2, config.get("budget"), spent)
+SUBMISSIONS = submissions.Submissions(
+    Path("work"), 2, config.get("budget"), spent, lambda spec: config.get("whole")
+)
 ASKS = dict(slurm_partition="accelerated", gres="gpu:4", runtime=9, mem_mb=0, mpi="")
 rule train:
     input: spec="{run}/spec.json"
@@ -74,11 +76,19 @@ class Project:
         (self.folder / name / "spec.json").write_text(json.dumps(spec))
         return spec
 
-    def start(self, *targets: str, **config: Any) -> subprocess.Popen[str]:
+    def start(self, *targets: str, jobs: int = 99, **config: Any) -> subprocess.Popen[str]:
         """Start Snakemake on targets, as a profile would."""
         settings = [f"{key}={value}" for key, value in config.items()]
         command = [
-            *(sys.executable, "-m", "snakemake", "--executor", "scalewatt-slurm", "--jobs", "99"),
+            *(
+                sys.executable,
+                "-m",
+                "snakemake",
+                "--executor",
+                "scalewatt-slurm",
+                "--jobs",
+                str(jobs),
+            ),
             *("--scalewatt-slurm-init-seconds-before-status-checks", "1", "--retries", "50"),
             *("--keep-going", "--logger", "scalewatt", "--latency-wait", "0", "--nolock"),
             *(["--config", *settings] if settings else []),
@@ -414,6 +424,28 @@ def test_a_spent_budget_stops_submission_of_runs_and_probes_only(tmp_path: Path)
     assert len(project.slurm.calls("sbatch")) == 1
     note = read_given_up(tmp_path / "work", project.run("a"))
     assert note is not None and "12.5 of 12.5 kWh" in note.reason
+
+
+def test_of_two_runs_that_fit_only_alone_one_is_submitted(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for name in "ab":
+        project.run(name)
+    project.slurm.plan({f"rule_train_wildcards_{n}": [ends(n, state="COMPLETED")] for n in "ab"})
+    last = ended(project.start("a/done", "b/done", budget=100, whole=60), project)
+    assert last.code == 1
+    assert last.output.count("not submitted: it would exceed the campaign's energy budget") == 1
+    assert "1 run under way will use about 60 kWh more and this one 60: 120 of 100" in last.output
+    assert last.is_done("a") != last.is_done("b")
+
+
+def test_what_a_finished_run_was_to_use_is_left_for_the_next(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for name in "ab":
+        project.run(name)
+    project.slurm.plan({f"rule_train_wildcards_{n}": [ends(n, state="COMPLETED")] for n in "ab"})
+    last = ended(project.start("a/done", "b/done", jobs=1, budget=100, whole=60), project)
+    assert last.code == 0, last.output
+    assert last.is_done("a") and last.is_done("b")
 
 
 def test_what_is_spent_is_counted_once_for_all_runs_that_are_refused(tmp_path: Path) -> None:
