@@ -179,4 +179,4 @@ def _of_budget(budget: float, runs: Sequence[PlannedRun]) -> str:
         )
     if found.high <= budget:
         return f"{sum_kwh} are within {given}."
-    return f"{sum_kwh} are perhaps above {given}: it is enough with {kept:.0%} probability."
+    return f"{sum_kwh} are perhaps above {given}: it is enough with {100 * kept:.0f} % probability."
