@@ -115,12 +115,14 @@ def test_every_table_with_an_energy_says_that_it_is_simulated(played: Workspace)
             found[path.relative_to(results(played)).as_posix()] = set(
                 table["energy_origin"].to_pylist()
             )
-    names = ("runs", "configurations", "comparisons", "figure5", "breakdown", "learning", "pareto")
+    names = ("runs", "configurations", "figure5", "breakdown", "learning", "pareto")
     assert {f"tables/{name}.parquet" for name in names} <= set(found)
     assert {f"{kind}/{RUN}.parquet" for kind in ("energy", "traces")} <= set(found)
     assert f"energy/{RUN}.epochs.parquet" in found
     # Figure 2 has the paper's own points beside.
     assert found.pop("tables/figure2.parquet") == {"simulated", "published"}
+    assert found.pop("tables/plan.parquet") == {"predicted"}
+    assert not found.pop("tables/comparisons.parquet")  # one device, one precision
     assert {path: origins for path, origins in found.items() if origins != {"simulated"}} == {}
 
 
