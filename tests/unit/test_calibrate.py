@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,10 @@ import pytest
 from campaign_files import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_files import forecaster
+from request_files import paper
 
+from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256, spec_text
 from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.files import write_table_with_csv
@@ -21,10 +29,12 @@ from scalewatt.results.schema import CONFIGURATIONS, table
 from scalewatt.scaling.assumed import HALF_WIDTH, assumed_finetuning, pretraining_of
 from scalewatt.scaling.calibrate import calibrate
 from scalewatt.scaling.command import calibrate_sources
+from scalewatt.scaling.forecast import Forecaster
 from scalewatt.scaling.kind import Kind
-from scalewatt.scaling.load import Load
+from scalewatt.scaling.load import Load, load_of_spec
 from scalewatt.scaling.model_file import ScalingModel, read_model
 from scalewatt.scaling.points import points_of
+from scalewatt.scaling.posterior import DRAWS, SEED
 from scalewatt.scaling.predict import estimate, predict
 from scalewatt.scaling.terms import TimeTerms
 
@@ -66,16 +76,71 @@ def test_too_few_points_are_refused_and_what_is_missing_is_named(tmp_path: Path)
     said = refused(results(tmp_path, one))
     assert "fourcastnet.pretrain on a100: too few points to calibrate (1); missing: " in said
     assert "2 more of 3 configurations" in said
-    assert "another number of GPUs than" in said and "another local batch size than" in said
+    assert "another number of GPUs than" in said
     assert "scalewatt pilot CAMPAIGN" in said
 
 
-def test_points_of_one_local_batch_size_are_too_few(tmp_path: Path) -> None:
+def test_points_of_one_local_batch_size_predict_that_one_alone(tmp_path: Path) -> None:
     def same(rows: list[Row]) -> None:
         rows[:] = [row for row in rows if row["local_batch_size"] == 1]
 
-    said = refused(results(tmp_path, same))
-    assert said.count("another") == 1 and "another local batch size than 1" in said
+    (model,) = calibrate(points_of(results(tmp_path, same)))
+    load = model.points[0].load
+    model.check(replace(load, gpus=2 * load.gpus))
+    with pytest.raises(InputError, match="on local batch size 1 alone, so 4 cannot be predicted"):
+        model.check(replace(load, local_batch_size=4))
+    median = estimate(predict(model, [load]).runtime_s[:, 0]).median
+    assert median == pytest.approx(model.points[0].runtime_s, rel=0.15)
+
+
+def test_a_run_of_a_batch_size_that_the_points_lack_has_no_forecast() -> None:
+    configuration = next(
+        id_
+        for id_, one in paper().configurations.items()
+        if (one.model, one.local_batch_size) == ("resnet50", 256)
+    )
+    spec = run_spec(paper(), configuration, 1)
+    kind = forecaster().of_kind(spec)
+    only = tuple(p for p in kind.points if p.load.local_batch_size == 32)
+    one = Forecaster(ScalingModel((replace(kind, points=only),), ()))
+    with pytest.raises(InputError, match="so 256 cannot be predicted"):
+        one.runs(spec)
+    assert one.upper_runtime_s(spec) is None
+
+
+@pytest.fixture
+def unvalidated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validating takes most of the time, and is another test's."""
+    monkeypatch.setattr("scalewatt.scaling.command.validate", lambda points: [])
+
+
+@pytest.mark.usefixtures("unvalidated")
+def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> None:
+    def one_is_otherwise(rows: list[Row]) -> None:
+        rows[5]["phase"] = "finetune"
+
+    out = tmp_path / "model.json"
+    said = calibrate_sources([results(tmp_path, one_is_otherwise)], out)
+    lack = "fourcastnet.finetune on a100: too few points to calibrate (1); missing: 2 more of 3"
+    assert f"left out: {lack}" in said
+    model = read_model(out)
+    assert [one.kind.key for one in model.kinds] == ["fourcastnet.pretrain"]
+    assert lack in " ".join(model.left_out)
+
+
+def test_too_few_energies_are_none_with_the_reason(tmp_path: Path) -> None:
+    """Of six run times and one energy nothing can be said of energies."""
+
+    def one_energy(rows: list[Row]) -> None:
+        for row in rows[1:]:
+            row["energy_kwh_mean"] = None
+
+    (model,) = calibrate(points_of(results(tmp_path, one_energy)))
+    assert len(model.points) == 6
+    assert model.energy == {} and model.origin is model.scope is None
+    assert model.no_energy is not None
+    assert "of energies too few points to calibrate (1); missing: 2 more of 3" in model.no_energy
+    assert predict(model, [model.points[0].load]).total_j is None
 
 
 @pytest.mark.parametrize(
@@ -100,12 +165,13 @@ def test_a_run_time_that_no_run_has_is_refused(tmp_path: Path, value: float) -> 
     assert "fourcastnet.pretrain-a100" in said
 
 
-def test_a_negative_energy_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["energy_kwh_mean", "gpu_energy_kwh_mean"])
+@pytest.mark.parametrize("value", [0.0, -3.0])
+def test_an_energy_that_no_run_has_is_refused(tmp_path: Path, name: str, value: float) -> None:
     def bad(rows: list[Row]) -> None:
-        rows[1]["energy_kwh_mean"] = -3.0
+        rows[1][name] = value
 
-    said = refused(results(tmp_path, bad))
-    assert "energy_kwh_mean is -3.0; expected a number that is not negative" in said
+    assert f"{name} is {value}; expected more than 0, or null" in refused(results(tmp_path, bad))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -131,6 +197,94 @@ def test_a_configuration_in_two_sources_is_refused(tmp_path: Path) -> None:
     one, other = (results(tmp_path / name) for name in ("one", "other"))
     with pytest.raises(InputError, match="expected each configuration once"):
         calibrate_sources([one, other], tmp_path / "model.json")
+
+
+def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
+    path = results(tmp_path)
+    with pytest.raises(InputError, match="expected each configuration once"):
+        calibrate_sources([path, path], tmp_path / "model.json")
+
+
+# --- results of a campaign ------------------------------------------------------------------------
+
+
+def campaign_results(folder: Path) -> Path:
+    """A folder of results as rule tables leaves it, with specs whose settings are not the defaults."""
+    rows = published_configurations()
+    ids = [row["configuration"] for row in rows if row["configuration"] in paper().configurations]
+    own = [
+        row | {"campaign": "paper", "energy_origin": "measured"}
+        for row in rows
+        if row["configuration"] in ids[:4] and row["model"] == "resnet50"
+    ]
+    assert len(own) == 4
+    write_table_with_csv(table(own, CONFIGURATIONS), folder / "tables" / "configurations.parquet")
+    for row in own:
+        spec = run_spec(paper(), row["configuration"], 1)
+        spec["settings"] = {**spec["settings"], "image_size": 32}
+        path = folder / "runs" / row["configuration"] / "1" / "spec.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(spec_text(spec))
+    return folder
+
+
+def test_a_folders_specs_say_which_settings_and_load_a_point_has(tmp_path: Path) -> None:
+    points = points_of(campaign_results(tmp_path))
+    for point in points:
+        spec = read_spec(tmp_path / "runs" / point.configuration / "1" / "spec.json")
+        assert point.kind.changed() == {"image_size": 32.0}
+        assert point.load == load_of_spec(spec)
+        assert point.campaign == "paper" and not point.assumed_settings
+        assert point.spec_sha256 == spec_sha256(spec)
+
+
+def test_the_load_of_a_row_is_that_of_its_spec(tmp_path: Path) -> None:
+    folder = campaign_results(tmp_path)
+    with_specs = points_of(folder)
+    (folder / "runs").rename(folder / "elsewhere")
+    assert [one.load for one in points_of(folder)] == [one.load for one in with_specs]
+
+
+@pytest.mark.usefixtures("unvalidated")
+def test_without_specs_every_prediction_says_what_is_assumed(tmp_path: Path) -> None:
+    """A copied table of a small model would else pass for the paper's."""
+    folder, out = campaign_results(tmp_path), tmp_path / "model.json"
+    assert calibrate(points_of(folder))[0].assumed is None
+    (folder / "runs").rename(folder / "elsewhere")
+    said = calibrate_sources([folder / "tables" / "configurations.parquet"], out)
+    assumed = "4 of the 4 configurations it was calibrated on came without their spec.json"
+    assert f"note: {assumed}" in said
+    spec = run_spec(paper(), points_of(folder)[0].configuration, 1)
+    assert assumed in " ".join(Forecaster(read_model(out)).warnings(spec))
+
+
+def test_energies_by_device_kind_make_a_model_of_each(tmp_path: Path) -> None:
+    def parts(rows: list[Row]) -> None:
+        for row in rows:
+            for kind, share in SHARES.items():
+                row[f"{kind}_energy_kwh_mean"] = share * row["energy_kwh_mean"]
+
+    (model,) = calibrate(points_of(results(tmp_path, parts)))
+    assert list(model.energy) == list(SHARES)
+    load = model.points[0].load
+    found = predict(model, [load])
+    for kind, share in SHARES.items():
+        part = estimate(found.energy_j[kind][:, 0]).median
+        assert part == pytest.approx(share * estimate(found.total_j[:, 0]).median, rel=0.1)
+
+
+def test_where_one_point_lacks_a_device_kind_the_model_is_of_totals(tmp_path: Path) -> None:
+    def parts(rows: list[Row]) -> None:
+        for row in rows:
+            for kind, share in SHARES.items():
+                row[f"{kind}_energy_kwh_mean"] = share * row["energy_kwh_mean"]
+        rows[2]["ram_energy_kwh_mean"] = None
+
+    (model,) = calibrate(points_of(results(tmp_path, parts)))
+    assert list(model.energy) == ["total"]
+
+
+SHARES = {"gpu": 0.7, "cpu": 0.2, "ram": 0.1}
 
 
 # --- what is written ------------------------------------------------------------------------------
@@ -180,6 +334,78 @@ def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
     loads = [point.load for point in one.points]
     found = np.median(predict(one, loads).runtime_s, axis=0)
     assert found == pytest.approx([point.runtime_s for point in one.points], rel=0.2)
+
+
+def test_the_file_says_what_it_was_made_from(written: tuple[Path, str]) -> None:
+    content = json.loads(written[0].read_text())
+    said = content["provenance"]
+    ((source, sha256),) = said["tables_sha256"].items()
+    assert sha256 == hashlib.sha256(Path(source).read_bytes()).hexdigest()
+    assert set(said["versions"]) == {"python", "numpy", "scipy", "emcee"}
+    assert said["seed"] == SEED and said["draws"] == DRAWS
+    datetime.fromisoformat(said["made"])
+    assert said["specs"] == 0
+
+
+def _foo(kind: Row, draws: Row) -> None:
+    kind["time"]["terms"]["foo"] = kind["time"]["terms"].pop("epoch")
+
+
+def _fewer(kind: Row, draws: Row) -> None:
+    del draws["energy"]["total"][1:]
+
+
+def _knee(kind: Row, draws: Row) -> None:
+    kind["time"]["knee_local_batch_size"] = "four"
+
+
+def _no_points(kind: Row, draws: Row) -> None:
+    kind["points"] = []
+
+
+def _no_load(kind: Row, draws: Row) -> None:
+    kind["points"][0]["gpus"] = 0
+
+
+def _device(kind: Row, draws: Row) -> None:
+    kind["energy"]["disk"] = kind["energy"].pop("total")
+    draws["energy"]["disk"] = draws["energy"].pop("total")
+
+
+def _energy_term(kind: Row, draws: Row) -> None:
+    kind["energy"]["total"]["terms"]["foo"] = kind["energy"]["total"]["terms"].pop("gpu")
+
+
+def _no_draws(kind: Row, draws: Row) -> None:
+    draws["time"] = []
+
+
+def _negative(kind: Row, draws: Row) -> None:
+    draws["time"][0][0] = -1.0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_foo, _fewer, _knee, _no_points, _no_load, _device, _energy_term, _no_draws, _negative],
+)
+def test_a_damaged_file_is_refused_when_it_is_read(
+    written: tuple[Path, str], tmp_path: Path, damage: Callable[[Row, Row], None]
+) -> None:
+    """Not when it is used: that would end Snakemake's parse on a login node."""
+    content = json.loads(written[0].read_text())
+    damage(content["kinds"][0], content["draws"]["0"])
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="is no scaling model") as caught:
+        read_model(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_reading_a_model_needs_no_reader_of_tables() -> None:
+    """A login node parses the Snakefile with it."""
+    code = "import sys, scalewatt.scaling.forecast; print(*{'pyarrow', 'scipy', 'emcee'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
 
 
 # --- fine-tuning, which nobody published ----------------------------------------------------------

@@ -18,11 +18,11 @@ from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec
 from scalewatt.cli import main
 from scalewatt.errors import InputError
-from scalewatt.scaling.calibrate import calibrate, check_enough
+from scalewatt.scaling.calibrate import calibrate
 from scalewatt.scaling.kind import Kind, kind_of_spec
+from scalewatt.scaling.kind_model import Point
 from scalewatt.scaling.load import load_of_spec
-from scalewatt.scaling.pilot import make_pilot, two_counts
-from scalewatt.scaling.points import Point
+from scalewatt.scaling.pilot import IMAGES, UPDATES, make_pilot, two_counts
 from scalewatt.scaling.predict import FAR, predict
 
 
@@ -54,7 +54,7 @@ def of_demo(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 def test_the_papers_pilot_is_a_campaign_that_runs_on_horeka(of_paper: Campaign) -> None:
     check_devices(of_paper, horeka())
     assert of_paper.name == "paper-pilot"
-    assert len(list(of_paper.runs())) == 18
+    assert len(list(of_paper.runs())) == 25
     assert of_paper.energy_budget_kwh is None
 
 
@@ -64,20 +64,30 @@ def test_each_kind_has_two_node_counts_two_batch_sizes_and_one_or_two_epochs(
     for campaign in (of_paper, of_demo):
         for own in kinds(campaign).values():
             assert {spec["epochs"] for spec in own} == {1, 2}
-            assert len({spec["gpus"] for spec in own}) == 2
-            assert len({spec["local_batch_size"] for spec in own}) >= 2
-    assert all(len(own) == 6 for own in kinds(of_paper).values())
+            # or 3: a fine-tuning starts from a pre-training on as many GPUs
+            assert len({spec["gpus"] for spec in own}) in (2, 3)
+            one_alone = own[0]["model"] == "fourcastnet" and own[0]["phase"] == "finetune"
+            least = 1 if campaign is of_paper and one_alone else 2
+            assert len({spec["local_batch_size"] for spec in own}) >= least
+    for kind, own in kinds(of_paper).items():
+        assert len(own) >= (4 if kind.key == "fourcastnet.finetune" else 6)
 
 
-def test_no_kind_of_the_campaign_is_missing_but_what_cannot_be_calibrated(
-    of_paper: Campaign, of_demo: Campaign
-) -> None:
+def test_no_kind_of_the_campaign_is_missing(of_paper: Campaign, of_demo: Campaign) -> None:
     assert set(kinds(of_demo)) == set(kinds(load_campaign(DEMO)))
-    missing = set(kinds(paper())) - set(kinds(of_paper))
-    assert {kind.key for kind in missing} == {"fourcastnet.finetune"}
-    (said,) = make_pilot(PAPER).left_out
-    assert "fourcastnet.finetune on a100" in said
-    assert "holds no other local batch size than 1" in said
+    assert set(kinds(of_paper)) == set(kinds(paper()))
+    assert make_pilot(PAPER).left_out == ()
+
+
+def test_a_device_that_holds_one_local_batch_size_has_runs_of_it_alone(of_paper: Campaign) -> None:
+    """Fine-tuning on A100; the campaign asks for no other one."""
+    (own,) = [
+        specs
+        for kind, specs in kinds(of_paper).items()
+        if (kind.key, kind.device) == ("fourcastnet.finetune", "a100")
+    ]
+    assert {(spec["local_batch_size"], spec["epochs"]) for spec in own} == {(1, 1), (1, 2)}
+    assert len({spec["gpus"] for spec in own}) == 2 and len(own) == 4
 
 
 def test_no_run_of_the_campaign_is_extrapolated_too_far(of_paper: Campaign) -> None:
@@ -93,10 +103,14 @@ def test_the_largest_local_batch_is_among_them(of_paper: Campaign) -> None:
         assert max(s["local_batch_size"] for s in own) == max(s["local_batch_size"] for s in trials)
 
 
-def test_a_model_of_images_trains_on_a_small_part_of_them(of_paper: Campaign) -> None:
-    for id_, one in of_paper.configurations.items():
-        if one.model == "resnet50":
-            assert one.updates_per_epoch <= 330, id_
+def test_a_model_of_images_trains_on_as_many_as_take_minutes(of_paper: Campaign) -> None:
+    """On a part of them where all take longer: the start is not to be most of a run."""
+    own = [one for one in of_paper.configurations.values() if one.model == "resnet50"]
+    assert any(one.dataset_fraction != "1" for one in own)
+    for one in own:
+        assert one.updates_per_epoch >= UPDATES or one.dataset_fraction == "1", one.id
+        assert one.samples_per_gpu >= 0.99 * IMAGES or one.dataset_fraction == "1", one.id
+        assert one.samples_per_gpu <= 1.1 * max(IMAGES, UPDATES * one.local_batch_size), one.id
 
 
 def test_fine_tuning_has_the_pre_training_that_it_starts_from(of_demo: Campaign) -> None:
@@ -105,45 +119,62 @@ def test_fine_tuning_has_the_pre_training_that_it_starts_from(of_demo: Campaign)
     assert all(c.initial_weights in of_demo.configurations for c in tuned)
 
 
-def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign) -> None:
-    """Results of the pilot by the published model give a model that predicts the paper's runs alike."""
-    random = np.random.default_rng(3)
+def played(campaign: Campaign, seed: int) -> list[Point]:
+    """What a pilot would find if the published model were true, with what is not in it.
+
+    A start of 30 to 60 s that varies by 3 s, and measurements that scatter by 1 %.
+    """
+    random = np.random.default_rng(seed)
+    start_s = random.uniform(30, 60)
     points = []
-    for id_ in of_paper.configurations:
-        spec = run_spec(of_paper, id_, 1)
+    for id_ in campaign.configurations:
+        spec = run_spec(campaign, id_, 1)
         model = forecaster().model.of(kind_of_spec(spec))
-        columns = model.time_terms.columns([load_of_spec(spec)])
-        runtime_s = float(np.median(model.time.means(columns)))
+        load = load_of_spec(spec)
+        median = float(np.median(model.time.means(model.time_terms.columns([load]))))
+        runtime_s = median + start_s + 3 * random.standard_normal()
+        runtime_s *= 1 + 0.01 * random.standard_normal()
         (draws,) = model.energy.values()
-        columns = model.energy_terms.columns([load_of_spec(spec)], np.array([runtime_s]))
-        noise = 1 + 0.01 * random.standard_normal(2)
+        columns = model.energy_terms.columns([load], np.array([runtime_s]))
+        energy_j = float(np.median(draws.means(columns))) * (1 + 0.01 * random.standard_normal())
         points.append(
             Point(
                 source="pilot",
+                campaign="pilot",
                 configuration=id_,
                 kind=model.kind,
-                load=load_of_spec(spec),
-                runtime_s=runtime_s * noise[0],
-                energy_j=float(np.median(draws.means(columns))) * noise[1],
+                load=load,
+                runtime_s=runtime_s,
+                energy_j=energy_j,
                 joules={},
                 origin="measured",
                 scope=model.scope,
                 n_repeats=1,
             )
         )
-    models = {one.kind: one for one in calibrate(points)}
-    for kind, own in kinds(paper()).items():
-        if kind not in models:
-            continue
-        check_enough(kind, models[kind].points)
+    return points
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign, seed: int) -> None:
+    """Results of the pilot by the published model give a model that predicts the paper's runs alike."""
+    models = {one.kind: one for one in calibrate(played(of_paper, seed))}
+    campaign = kinds(paper())
+    assert set(models) == set(campaign)
+    for kind, own in campaign.items():
         loads = [load_of_spec(spec) for spec in own]
         found, expected = predict(models[kind], loads), predict(forecaster().model.of(kind), loads)
         for one, other in (
             (found.runtime_s, expected.runtime_s),
             (found.total_j, expected.total_j),
         ):
-            errors = np.median(one, axis=0) / np.median(other, axis=0) - 1
-            assert np.mean(np.abs(errors)) < 0.15, kind.name
+            medians = np.median(other, axis=0)
+            errors = np.abs(np.median(one, axis=0) / medians - 1)
+            # an epoch of ResNet50 on 64 GPUs takes a minute: its start says much, and is not known well
+            mean, largest = (0.2, 0.5) if kind.key == "resnet50" else (0.05, 0.12)
+            assert np.mean(errors) < mean and np.max(errors) < largest, kind.name
+            low, high = np.quantile(one, [0.05, 0.95], axis=0)
+            assert np.mean((low <= medians) & (medians <= high)) >= 0.8, kind.name
 
 
 def test_a_setting_that_costs_time_is_a_kind_of_its_own(tmp_path: Path) -> None:

@@ -321,7 +321,7 @@ def test_a_campaign_of_which_the_model_knows_nothing_is_refused(
     [
         ("{", "is no scaling model"),
         ("[]", "version is None"),
-        ('{"version": 1, "kinds": [{}], "draws": {}}', "expected what scalewatt calibrate writes"),
+        ('{"version": 2, "kinds": [{}], "draws": {}}', "expected what scalewatt calibrate writes"),
         (None, "is no scaling model"),
     ],
 )

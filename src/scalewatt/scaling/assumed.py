@@ -12,9 +12,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.kind import Kind
-from scalewatt.scaling.posterior import Draws
+from scalewatt.scaling.kind_model import KindModel
+from scalewatt.scaling.posterior import Draws, factors_around_one
 from scalewatt.scaling.terms import Array
 
 FINETUNE, PRETRAIN = ".finetune", ".pretrain"
@@ -27,7 +27,6 @@ SENTENCE = (
     f"forecast steps), ± {100 * HALF_WIDTH:.0f} %: it was not calibrated on any fine-tuning"
 )
 _TWICE = ("sample", "update", "input_excess", "synchronisation", "pass")
-_SEED = 3
 
 
 def pretraining_of(kind: Kind) -> Kind | None:
@@ -42,7 +41,9 @@ def assumed_finetuning(kind: Kind, pretraining: KindModel) -> KindModel:
 
     Each draw has one unknown factor, the same for its time and its samples' and passes' energy.
     """
-    factors = _factors(len(pretraining.time.spread))
+    factors = factors_around_one(
+        len(pretraining.time.spread), HALF_WIDTH / NormalDist().inv_cdf(0.95)
+    )
     energy_names = pretraining.energy_terms.names
     return replace(
         pretraining,
@@ -52,15 +53,8 @@ def assumed_finetuning(kind: Kind, pretraining: KindModel) -> KindModel:
             name: _scaled(draws, energy_names, factors, every_term=False)
             for name, draws in pretraining.energy.items()
         },
-        assumed=SENTENCE,
+        assumed="; ".join(filter(None, (SENTENCE, pretraining.assumed))),
     )
-
-
-def _factors(count: int) -> Array:
-    """Factors around 1 with the stated interval: quantiles of a normal distribution, in random order."""
-    normal = NormalDist(1.0, HALF_WIDTH / NormalDist().inv_cdf(0.95))
-    quantiles = np.array([normal.inv_cdf((number + 0.5) / count) for number in range(count)])
-    return np.random.default_rng(_SEED).permutation(np.maximum(quantiles, 0.1))
 
 
 def _scaled(draws: Draws, names: tuple[str, ...], factors: Array, every_term: bool) -> Draws:

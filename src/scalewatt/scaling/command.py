@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
@@ -11,34 +11,44 @@ from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.errors import InputError
 from scalewatt.files import write_table_with_csv, write_text
-from scalewatt.scaling.calibrate import KindModel, calibrate
+from scalewatt.scaling.calibrate import calibratable, calibrate_kind
 from scalewatt.scaling.finished import used_by
 from scalewatt.scaling.forecast import Forecaster, forecaster_of, no_model
 from scalewatt.scaling.kind import Kind
+from scalewatt.scaling.kind_model import KindModel, Point
 from scalewatt.scaling.model_file import ScalingModel, write_model
 from scalewatt.scaling.plan_table import Plan, make_plan
 from scalewatt.scaling.plan_text import plan_markdown
-from scalewatt.scaling.points import by_kind, points_of
+from scalewatt.scaling.points import points_of
 from scalewatt.scaling.prediction_table import prediction_table
+from scalewatt.scaling.provenance import provenance_of
 from scalewatt.scaling.validate import Score, scores, validate
 
 
 def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
     """Calibrate on results, validate, write the model to `out`; return what to print."""
     points = [point for source in sources for point in points_of(source)]
+    _check_once(points)
+    kinds, left_out = calibratable(points)
+    models = [calibrate_kind(kind, own) for kind, own in kinds.items()]
+    found = {kind: scores(validate(own)) for kind, own in kinds.items()}
+    model = ScalingModel(tuple(models), tuple(map(str, sources)), left_out=left_out)
+    write_model(out, model, found, provenance_of(sources, points))
+    blocks = [_text(one, found[one.kind]) for one in models]
+    return "\n\n".join([*blocks, *(f"left out: {one}" for one in left_out), f"{out}: written"])
+
+
+def _check_once(points: Iterable[Point]) -> None:
+    """InputError where a configuration is there twice: it would count twice."""
     seen: dict[tuple[Kind, str], str] = {}
     for point in points:
-        first = seen.setdefault((point.kind, point.configuration), point.source)
-        if first != point.source:
+        if (point.kind, point.configuration) in seen:
+            first = seen[point.kind, point.configuration]
             raise InputError(
                 f"{point.source}: {point.configuration} is in {first} as well; expected each "
                 "configuration once"
             )
-    models = calibrate(points)
-    found = {kind: scores(validate(own)) for kind, own in by_kind(points).items()}
-    write_model(out, ScalingModel(tuple(models), tuple(map(str, sources))), found)
-    blocks = [_text(model, found[model.kind]) for model in models]
-    return "\n\n".join([*blocks, f"{out}: written"])
+        seen[point.kind, point.configuration] = point.source
 
 
 def plan_campaign(
@@ -120,4 +130,13 @@ def _text(model: KindModel, found: Sequence[Score]) -> str:
         + "".join(f"   {name} {error:.1%}" for name, error in one.baseline_errors.items())
         for one in found
     ]
-    return "\n".join([title, head, *rows] if rows else [title, "too few points to leave any out"])
+    table = [head, *rows] if rows else ["too few points to leave any out"]
+    said = [f"note: {one}" for one in (model.assumed, model.no_energy, _one_size(model)) if one]
+    return "\n".join([title, *table, *said])
+
+
+def _one_size(model: KindModel) -> str | None:
+    sizes = model.local_batch_sizes
+    if len(sizes) > 1:
+        return None
+    return f"all points have local batch size {sizes[0]}: no other one can be predicted"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,13 @@ from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.energy.samples import J_PER_KWH
 from scalewatt.errors import InputError
-from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.kind import Kind, kind_of_spec
+from scalewatt.scaling.kind_model import WORLDS, KindModel, repeated
 from scalewatt.scaling.load import Load, load_of_spec
 from scalewatt.scaling.model_file import ScalingModel, read_model
-from scalewatt.scaling.posterior import Draws
 from scalewatt.scaling.predict import Predicted, energies_at, estimate, predict, warnings_of
 from scalewatt.scaling.terms import Array
 
-WORLDS = 4
-"""Deviations of its own that a run has for each draw of the costs: quantiles become smoother."""
 _SEED = 5
 
 Spec = Mapping[str, Any]
@@ -45,10 +42,11 @@ class Forecaster:
 
     def of_kind(self, spec: Spec) -> KindModel:
         """The model of a spec's kind, its draws repeated; InputError where it has none."""
-        load_of_spec(spec)  # a command need not say its samples
+        load = load_of_spec(spec)  # a command need not say its samples
         kind = kind_of_spec(spec)
         if kind not in self._kinds:
             self._kinds[kind] = repeated(self.model.of(kind), WORLDS)
+        self._kinds[kind].check(load)
         return self._kinds[kind]
 
     def runs(self, spec: Spec, repeats: int = 1) -> Predicted:
@@ -142,16 +140,6 @@ def energy_by(path: str | Path | None) -> Callable[[Spec], float | None]:
         return None if found[0] is None else found[0].energy_kwh(spec)
 
     return energy_kwh
-
-
-def repeated(model: KindModel, times: int) -> KindModel:
-    """The same model with each draw several times, in order: terms of time and energy stay together."""
-
-    def more(draws: Draws) -> Draws:
-        return Draws(np.repeat(draws.terms, times, axis=0), np.repeat(draws.spread, times))
-
-    energy = {name: more(draws) for name, draws in model.energy.items()}
-    return replace(model, time=more(model.time), energy=energy)
 
 
 def _seed_of(configuration: str) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.campaign.model import Configuration
 from scalewatt.errors import InputError
 
 
@@ -26,33 +25,24 @@ class Load:
         """One forward and backward on one GPU each."""
         return self.updates * self.gpus
 
-    def after(self, epochs: int) -> Load:
-        """The same training, ended after fewer or more epochs."""
-        return replace(
-            self,
-            epochs=epochs,
-            samples=self.samples // self.epochs * epochs,
-            updates=self.updates // self.epochs * epochs,
-        )
 
-
-def load_of(configuration: Configuration) -> Load:
-    """The load of a configuration; InputError where its samples are not known (a command's)."""
-    samples, updates = configuration.samples_per_epoch, configuration.updates
-    if samples is None or updates is None:
-        raise InputError(_unknown_samples(configuration.id))
+def load_of(
+    gpus: int, nodes: int, local_batch_size: int, dataset_samples: int, epochs: int
+) -> Load:
+    """The load of a training by its numbers: each GPU has the same share, the last batch is partial."""
+    share = dataset_samples // gpus
     return Load(
-        gpus=configuration.gpus,
-        nodes=configuration.nodes,
-        local_batch_size=configuration.local_batch_size,
-        epochs=configuration.epochs,
-        samples=samples * configuration.epochs,
-        updates=updates,
+        gpus=gpus,
+        nodes=nodes,
+        local_batch_size=local_batch_size,
+        epochs=epochs,
+        samples=share * gpus * epochs,
+        updates=-(-share // local_batch_size) * epochs,
     )
 
 
 def load_of_spec(spec: Mapping[str, Any]) -> Load:
-    """The load of a run's spec; InputError as of `load_of`."""
+    """The load of a run's spec; InputError where its samples are not known (a command's)."""
     if spec["samples_per_epoch"] is None or spec["updates"] is None:
         raise InputError(_unknown_samples(spec["configuration"]))
     return Load(

@@ -6,24 +6,26 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scalewatt import __version__
+from scalewatt.energy.samples import DEVICE_KINDS
 from scalewatt.errors import InputError
 from scalewatt.files import write_text
 from scalewatt.scaling.assumed import assumed_finetuning, pretraining_of
-from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.kind import Kind, kind_from_json
+from scalewatt.scaling.kind_model import KindModel, Point, assumed_of
 from scalewatt.scaling.load import Load
-from scalewatt.scaling.points import Point
 from scalewatt.scaling.posterior import Draws
-from scalewatt.scaling.predict import INTERVAL, estimate
+from scalewatt.scaling.predict import INTERVAL, TOTAL, estimate
 from scalewatt.scaling.terms import ENERGY_UNITS, TIME_UNITS, EnergyTerms, TimeTerms
-from scalewatt.scaling.validate import Score
 
-VERSION = 1
+if TYPE_CHECKING:  # reading needs no readers of tables
+    from scalewatt.scaling.validate import Score
+
+VERSION = 2
 _DIGITS = 5
 
 
@@ -35,6 +37,8 @@ class ScalingModel:
     sources: tuple[str, ...]
     path: str | None = None
     """Where it was read from."""
+    left_out: tuple[str, ...] = ()
+    """Kinds of which the sources had too few points, each with what is missing."""
 
     def of(self, kind: Kind) -> KindModel:
         """The model of a kind; InputError, which says what would make it possible, where it has none.
@@ -53,21 +57,29 @@ class ScalingModel:
             if (one.kind.key, one.kind.device) == (kind.key, kind.device)
         ]
         has = ", ".join(one.kind.name for one in self.kinds)
+        lacks = "".join(f"; {one}" for one in self.left_out if one.startswith(f"{kind.name}: "))
         differs = f"; it differs in {', '.join(_differences(near[0], kind))}" if near else ""
         raise InputError(
-            f"{self.path or 'scaling model'}: is not calibrated for {kind.name}{differs} (it has: "
+            f"{self.path or 'scaling model'}: is not calibrated for {kind.name}{differs}{lacks} (it has: "
             f"{has}); to make it possible run what `scalewatt pilot CAMPAIGN` writes, then "
             "`scalewatt calibrate` on the results"
         )
 
 
-def write_model(path: Path, model: ScalingModel, scores: Mapping[Kind, Sequence[Score]]) -> None:
-    """Write a model, with the scores of its validation by kind."""
+def write_model(
+    path: Path,
+    model: ScalingModel,
+    scores: Mapping[Kind, Sequence[Score]],
+    provenance: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model, with the scores of its validation by kind, and what it was made from."""
     content = {
         "version": VERSION,
         "what": "scalewatt's scaling model of time and energy; docs/scaling.md explains it",
         "scalewatt": __version__,
         "sources": list(model.sources),
+        "provenance": dict(provenance or {}),
+        "left_out": list(model.left_out),
         "interval": list(INTERVAL),
         "kinds": [_described(one, scores.get(one.kind, ())) for one in model.kinds],
     }
@@ -90,7 +102,8 @@ def read_model(path: Path) -> ScalingModel:
         kinds = [
             _kind_model(one, content["draws"][str(n)]) for n, one in enumerate(content["kinds"])
         ]
-        return ScalingModel(tuple(kinds), tuple(content["sources"]), str(path))
+        sources, left_out = (tuple(map(str, content[name])) for name in ("sources", "left_out"))
+        return ScalingModel(tuple(kinds), sources, str(path), left_out)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"{path}: is no scaling model ({type(error).__name__}: {error}); expected what "
@@ -107,6 +120,8 @@ def _described(model: KindModel, scores: Iterable[Score]) -> dict[str, Any]:
         **model.kind.as_json(),
         "energy_origin": model.origin,
         "energy_scope": model.scope,
+        "no_energy": model.no_energy,
+        "assumed": model.assumed,
         "largest_gpus": model.largest_gpus,
         "time": {
             "spread": _numbers(model.time.spread),
@@ -154,6 +169,7 @@ def _point(point: Point) -> dict[str, Any]:
     load = point.load
     return {
         "source": point.source,
+        "campaign": point.campaign,
         "configuration": point.configuration,
         "gpus": load.gpus,
         "nodes": load.nodes,
@@ -167,6 +183,7 @@ def _point(point: Point) -> dict[str, Any]:
         "origin": point.origin,
         "scope": point.scope,
         "n_repeats": point.n_repeats,
+        "spec_sha256": point.spec_sha256,
         "assumed_settings": point.assumed_settings,
     }
 
@@ -193,19 +210,52 @@ def _short(value: float) -> float:
 
 def _kind_model(content: Mapping[str, Any], draws: Mapping[str, Any]) -> KindModel:
     kind = kind_from_json(content)
-    time = content["time"]
-    names = {name: tuple(energy["terms"]) for name, energy in content["energy"].items()}
-    terms = next(iter(names.values()), EnergyTerms().names)
-    return KindModel(
+    points = tuple(_read_point(kind, one) for one in content["points"])
+    time, energy = content["time"], content["energy"]
+    time_names = _read_names(time["terms"], TIME_UNITS)
+    energy_names = {_read_names(one["terms"], ENERGY_UNITS) for one in energy.values()}
+    _expect(points != (), "points: expected some")
+    _expect(len(energy_names) <= 1, "energy: expected the same terms of each device kind")
+    _expect(
+        set(energy) <= set(DEVICE_KINDS) or set(energy) == {TOTAL}, "energy: of unknown devices"
+    )
+    _expect(
+        not energy or _is_text(content["energy_scope"]), "energy_scope: expected what was measured"
+    )
+    (terms,) = energy_names or {EnergyTerms().names}
+    found = KindModel(
         kind=kind,
-        points=tuple(_read_point(kind, one) for one in content["points"]),
-        time_terms=TimeTerms(tuple(time["terms"]), time["knee_local_batch_size"]),
-        time=_read_draws(draws["time"], len(time["terms"])),
+        points=points,
+        time_terms=TimeTerms(time_names, _read_knee(time["knee_local_batch_size"], time_names)),
+        time=_read_draws(draws["time"], len(time_names)),
         energy_terms=EnergyTerms(terms),
-        energy={name: _read_draws(draws["energy"][name], len(own)) for name, own in names.items()},
+        energy={name: _read_draws(draws["energy"][name], len(terms)) for name in energy},
         origin=content["energy_origin"],
         scope=content["energy_scope"],
+        assumed=assumed_of(points),
+        no_energy=content["no_energy"],
     )
+    counts = {len(one.spread) for one in (found.time, *found.energy.values())}
+    _expect(len(counts) == 1, "draws: expected as many of each energy as of the time")
+    return found
+
+
+def _expect(right: bool, said: str) -> None:
+    """ValueError with what was expected where something is not right."""
+    if not right:
+        raise ValueError(said)
+
+
+def _read_names(terms: Mapping[str, Any], units: Mapping[str, str]) -> tuple[str, ...]:
+    names = tuple(terms)
+    _expect(len(names) > 0 and set(names) <= set(units), f"terms: expected some of {list(units)}")
+    return names
+
+
+def _read_knee(knee: Any, names: Sequence[str]) -> float | None:
+    needed = "input_excess" in names
+    _expect(_is_number(knee) if needed else knee is None, "knee_local_batch_size: unlike the terms")
+    return float(knee) if needed else None
 
 
 def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
@@ -219,14 +269,25 @@ def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
 
 def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:
     names = ("gpus", "nodes", "local_batch_size", "epochs", "samples", "updates")
-    own = ("source", "configuration", "runtime_s", "energy_j", "joules", "origin", "scope")
+    for name in (*names, "runtime_s"):
+        _expect(_is_number(content[name]), f"points: {name}: expected a number above 0")
+    own = (
+        *("source", "campaign", "configuration", "runtime_s", "energy_j", "joules", "origin"),
+        *("scope", "n_repeats", "spec_sha256", "assumed_settings"),
+    )
     return Point(
         kind=kind,
         load=Load(**{name: content[name] for name in names}),
         **{name: content[name] for name in own},
-        n_repeats=content["n_repeats"],
-        assumed_settings=content["assumed_settings"],
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def _differences(one: Kind, other: Kind) -> list[str]:

@@ -24,7 +24,9 @@ from scalewatt.scaling.kind import Kind, kind_of_spec
 from scalewatt.scaling.predict import FAR
 
 UPDATES = 300
-"""About so many updates an epoch, where the model can train on a part of its dataset."""
+"""At least about so many updates an epoch, where the model can train on a part of its dataset."""
+IMAGES = 100_000
+"""And so many images of each GPU, some minutes on an A100: the start is to be a small part of a run."""
 _PARTS = 1000
 _DROPPED = ("series", "figures", "energy_budget_kwh", "idle_probe")
 _OF_A_SERIES = ("model", "phase", "device", "protocol")
@@ -133,8 +135,10 @@ def _series_of(
         )
     entry = content["series"][campaign.series_of(first.id)[0]]
     limit = devices[first.device].max_local_batch_size.get(kind.key)
-    partial = is_command(content, entry) or first.dataset["format"] == "imagenet"
-    for trial in trials(kind, configurations, devices[first.device], limit, partial):
+    images = 0 if is_command(content, entry) else IMAGES
+    partial = not images or first.dataset["format"] == "imagenet"
+    least = images if partial else None
+    for trial in trials(kind, configurations, devices[first.device], limit, least):
         yield _entry(kind, entry, trial, list(kinds).index(kind))
         if first.initial_weights is not None:
             before = campaign.configurations[first.initial_weights]
@@ -172,25 +176,24 @@ def trials(
     configurations: Sequence[Configuration],
     device: Device,
     limit: int | None,
-    partial: bool,
+    samples_per_gpu: int | None,
 ) -> list[Trial]:
     """Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between.
 
-    The larger n is so large that no prediction of the campaign lies beyond FAR times it; the largest
-    LBS is the campaign's, past the knee where loading is slower than computing, if it has one there.
-    `limit`: the largest LBS that the device holds; `partial`: whether a part of the dataset will do.
-    InputError where there is no second n or LBS.
+    Where the device holds a single LBS: two n × one and two epochs. The larger n is so large that no
+    prediction of the campaign lies beyond FAR times it; the largest LBS is the campaign's, past the
+    knee where loading is slower than computing, if it has one there. `limit`: the largest LBS that the
+    device holds; `samples_per_gpu`: of which a part of the dataset will do, beside UPDATES; None: it is
+    taken whole. InputError where there is no second n.
     """
     counts = two_counts(kind, sorted({one.gpus for one in configurations}), device)
-    batches = batch_sizes(
-        kind, sorted({one.local_batch_size for one in configurations}), limit, device.name
-    )
+    batches = batch_sizes(sorted({one.local_batch_size for one in configurations}), limit)
     small, large = batches[0], batches[-1]
     chosen = [(n, lbs, 1) for n in counts for lbs in (small, large)]
-    chosen += [(counts[0], large, 2), (counts[1], batches[1], 2)]
+    chosen += [(counts[0], large, 2), (counts[1], batches[min(1, len(batches) - 1)], 2)]
     whole = _whole(configurations[0])
     return [
-        Trial(n, lbs, epochs, _fraction(n * lbs, whole) if partial else "1")
+        Trial(n, lbs, epochs, _fraction(n, lbs, samples_per_gpu, whole))
         for n, lbs, epochs in dict.fromkeys(chosen)
     ]
 
@@ -208,18 +211,13 @@ def two_counts(kind: Kind, counts: Sequence[int], device: Device) -> tuple[int, 
     raise InputError(f"{kind.name}: {device.name} has no second number of GPUs beside {smallest}")
 
 
-def batch_sizes(
-    kind: Kind, sizes: Sequence[int], limit: int | None, device: str
-) -> tuple[int, ...]:
-    """The smallest LBS, one between where there is any, and the largest."""
+def batch_sizes(sizes: Sequence[int], limit: int | None) -> tuple[int, ...]:
+    """The smallest LBS, one between where there is any, and the largest; one where no other fits."""
     if len(sizes) == 1:
         only = sizes[0]
         sizes = [only, 2 * only] if 2 * only <= (limit or 2 * only) else [only // 2, only]
     if sizes[0] < 1:
-        raise InputError(
-            f"{kind.name}: {device} holds no other local batch size than {sizes[-1]}, so it cannot be "
-            "calibrated"
-        )
+        return (sizes[-1],)
     middle = (sizes[0] * sizes[-1]) ** 0.5
     chosen = min(sizes[1:-1], key=lambda size: abs(size - middle), default=None)
     return (sizes[0], *([] if chosen is None else [chosen]), sizes[-1])
@@ -233,7 +231,10 @@ def _whole(configuration: Configuration) -> int:
     return int(samples / Fraction(configuration.dataset_fraction))
 
 
-def _fraction(global_batch_size: int, whole: int) -> str:
-    """So much of the dataset that an epoch has about UPDATES updates."""
-    parts = -(-UPDATES * global_batch_size * _PARTS // whole)
+def _fraction(gpus: int, local_batch_size: int, samples_per_gpu: int | None, whole: int) -> str:
+    """So much of the dataset that an epoch has about UPDATES updates, and so many samples of each GPU."""
+    if samples_per_gpu is None:
+        return "1"
+    samples = gpus * max(UPDATES * local_batch_size, samples_per_gpu)
+    parts = -(-samples * _PARTS // whole)
     return "1" if parts >= _PARTS else str(Fraction(parts, _PARTS))

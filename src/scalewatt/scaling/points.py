@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
 from scalewatt.errors import InputError
 from scalewatt.results.checked import CONFIGURATION_KEY, read_checked
 from scalewatt.results.published import REFERENCE, published_configurations
 from scalewatt.results.schema import CONFIGURATIONS
 from scalewatt.scaling.kind import Kind, kind_of_row, kind_of_spec
-from scalewatt.scaling.load import Load
+from scalewatt.scaling.kind_model import Point
+from scalewatt.scaling.load import Load, load_of, load_of_spec
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Point:
-    """What one configuration took: means over its repeats, energies in J, null where not known."""
-
-    source: str
-    configuration: str
-    kind: Kind
-    load: Load
-    runtime_s: float
-    energy_j: float | None
-    joules: Mapping[str, float | None]
-    """By device kind."""
-    origin: str | None
-    scope: str | None
-    n_repeats: int
-    assumed_settings: bool = False
-    """Whether its spec was not there, so that settings are taken to be the model's defaults."""
 
 
 def points_of(source: Path) -> list[Point]:
@@ -45,29 +26,31 @@ def points_of(source: Path) -> list[Point]:
     Points without a run time are left out. InputError where the source is none of these, has
     no point, or has a value that no measurement can have.
     """
-    if source.resolve() in (REFERENCE, REFERENCE.parent):
+    table = table_of(source)
+    if table == REFERENCE:
         name, rows, folder = "published", published_configurations(), None
     else:
-        name, rows, folder = str(source), *_table(source)
+        rows = read_checked(table, CONFIGURATIONS, unique=CONFIGURATION_KEY).to_pylist()
+        name, folder = str(source), table.resolve().parents[1] / "runs"
     found = [_point(name, row, folder) for row in rows if row["runtime_h_mean"] is not None]
     if not found:
         raise InputError(f"{source}: has no configuration with a run time; expected finished runs")
     return found
 
 
-def _table(source: Path) -> tuple[list[dict[str, Any]], Path | None]:
-    """The rows, and the folder of runs where there is one."""
-    table = source
-    if source.is_dir():
-        table = source / "tables" / "configurations.parquet"
-        if not table.is_file():
-            raise InputError(
-                f"{source}: has no tables/configurations.parquet; expected results of a campaign "
-                "(snakemake … tables makes it), such a table, or the folder reference"
-            )
-    rows = read_checked(table, CONFIGURATIONS, unique=CONFIGURATION_KEY).to_pylist()
-    runs = table.resolve().parents[1] / "runs"
-    return rows, runs if runs.is_dir() else None
+def table_of(source: Path) -> Path:
+    """The table that a source's points are read from; InputError where it is missing."""
+    if source.resolve() in (REFERENCE, REFERENCE.parent):
+        return REFERENCE
+    if not source.is_dir():
+        return source
+    table = source / "tables" / "configurations.parquet"
+    if not table.is_file():
+        raise InputError(
+            f"{source}: has no tables/configurations.parquet; expected results of a campaign "
+            "(snakemake … tables makes it), such a table, or the folder reference"
+        )
+    return table
 
 
 def _point(source: str, row: Row, runs: Path | None) -> Point:
@@ -81,15 +64,17 @@ def _point(source: str, row: Row, runs: Path | None) -> Point:
         )
     return Point(
         source=source,
+        campaign=row["campaign"],
         configuration=row["configuration"],
         kind=kind_of_row(row) if spec is None else kind_of_spec(spec),
-        load=_load(row, where),
+        load=_load(row, where) if spec is None else load_of_spec(spec),
         runtime_s=runtime_s,
         energy_j=_joules(row, "energy_kwh_mean", where),
         joules=joules,
         origin=row["energy_origin"],
         scope=row["energy_scope"],
         n_repeats=row["n_repeats"],
+        spec_sha256=None if spec is None else spec_sha256(spec),
         assumed_settings=spec is None and source != "published",
     )
 
@@ -106,9 +91,9 @@ def _joules(row: Row, name: str, where: str) -> float | None:
     kwh = row[name]
     if kwh is None:
         return None
-    if not (math.isfinite(kwh) and kwh >= 0):
-        raise InputError(f"{where}: {name} is {kwh}; expected a number that is not negative")
-    return kwh * J_PER_KWH
+    if not (math.isfinite(kwh) and kwh > 0):
+        raise InputError(f"{where}: {name} is {kwh}; expected more than 0, or null")
+    return float(kwh) * J_PER_KWH
 
 
 def _load(row: Row, where: str) -> Load:
@@ -118,16 +103,7 @@ def _load(row: Row, where: str) -> Load:
             raise InputError(f"{where}: {name} is not known; the scaling model needs it")
         if row[name] < 1:
             raise InputError(f"{where}: {name} is {row[name]}; expected at least 1")
-    share = row["dataset_samples"] // row["gpus"]
-    each = -(-share // row["local_batch_size"])
-    return Load(
-        gpus=row["gpus"],
-        nodes=row["nodes"],
-        local_batch_size=row["local_batch_size"],
-        epochs=row["epochs"],
-        samples=share * row["gpus"] * row["epochs"],
-        updates=each * row["epochs"],
-    )
+    return load_of(*(row[name] for name in names))
 
 
 def by_kind(points: Iterable[Point]) -> dict[Kind, list[Point]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.scaling.calibrate import KindModel
+from scalewatt.scaling.kind_model import KindModel
 from scalewatt.scaling.load import Load
 from scalewatt.scaling.posterior import Draws
 from scalewatt.scaling.terms import Array
@@ -16,6 +18,10 @@ INTERVAL = (0.05, 0.95)
 """Quantiles of the 90 % intervals."""
 FAR = 4
 """Beyond so many times the calibrated n a prediction carries a warning."""
+NEAR = 1.0
+"""Doublings of n or LBS within which a calibrated point says how sure a time is."""
+UNSEEN = 0.05
+"""Relative standard deviation of a time that each doubling beyond these adds; put in by hand."""
 TOTAL = "total"
 _SEED = 2
 
@@ -58,6 +64,7 @@ def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predi
     """Draws of the run times and energies of `loads`, each a run of its own."""
     random = np.random.default_rng(seed)
     runtimes = scattered(model.time, model.time_terms.columns(loads), random)
+    runtimes = runtimes * unseen(model, loads)
     return Predicted(runtimes, energies_at(model, loads, runtimes, random))
 
 
@@ -74,6 +81,28 @@ def energies_at(
         name: draws.means(columns) * _above_zero(1 + draws.spread[:, None] * factors)
         for name, draws in model.energy.items()
     }
+
+
+def unseen(model: KindModel, loads: Sequence[Load]) -> Array:
+    """Factors, (draws, loads), on times of loads unlike all points: 1 of those that are near one.
+
+    What the terms lack grows with the distance, the same way for all loads of a draw.
+    """
+    random = np.random.default_rng(zlib.crc32(model.kind.name.encode()))
+    deviations = random.standard_normal(len(model.time.spread))
+    beyond = [max(0.0, doublings_apart(model, load) - NEAR) for load in loads]
+    return np.exp(UNSEEN * np.outer(deviations, beyond))
+
+
+def doublings_apart(model: KindModel, load: Load) -> float:
+    """Doublings of n or LBS, of the two the more, between a load and the nearest calibrated point."""
+    return min(
+        max(
+            abs(math.log2(load.gpus / point.load.gpus)),
+            abs(math.log2(load.local_batch_size / point.load.local_batch_size)),
+        )
+        for point in model.points
+    )
 
 
 def scattered(draws: Draws, columns: Array, random: np.random.Generator) -> Array:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.scaling.calibrate import MIN_POINTS, KindModel, calibrate_kind
-from scalewatt.scaling.points import Point
+from scalewatt.scaling.calibrate import MIN_POINTS, calibrate_kind
+from scalewatt.scaling.kind_model import WORLDS, KindModel, Point, repeated
 from scalewatt.scaling.posterior import best
 from scalewatt.scaling.predict import Estimate, energies_at, estimate, predict
 from scalewatt.scaling.terms import Array
@@ -49,7 +49,7 @@ def validate(points: Sequence[Point], schemes: Sequence[str] = SCHEMES) -> list[
     for scheme, group, left_out in _folds(points):
         rest = [point for point in points if point not in left_out]
         if scheme in schemes and len(rest) >= MIN_POINTS - (scheme == POINT):
-            model = calibrate_kind(points[0].kind, rest)
+            model = calibrate_kind(points[0].kind, rest, few=True)
             found += [one for point in left_out for one in held_out(scheme, group, model, point)]
     return found
 
@@ -91,6 +91,7 @@ def held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterato
             rules,
         )
 
+    model = repeated(model, WORLDS)
     predicted = predict(model, [point.load])
     yield held(TIME, point.runtime_s, predicted.runtime_s[:, 0], {})
     if point.energy_j is None or predicted.total_j is None:

@@ -13,7 +13,7 @@ from scalewatt.campaign.model import Device
 from scalewatt.campaign.spec import spec_sha256
 from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.errors import InputError
-from scalewatt.scaling.calibrate import KindModel
+from scalewatt.scaling.kind_model import KindModel
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.predict import TOTAL
 from scalewatt.scaling.simulate.by_hand import (

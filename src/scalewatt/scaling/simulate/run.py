@@ -20,8 +20,8 @@ from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.workdir import segment_name
 from scalewatt.errors import InputError
 from scalewatt.files import write_json, write_table, write_text
-from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.kind import kind_of_spec
+from scalewatt.scaling.kind_model import KindModel
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.predict import TOTAL, warnings_of
