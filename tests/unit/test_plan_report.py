@@ -10,7 +10,7 @@ from campaign_files import PAPER, ROOT
 from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small
 from request_files import horeka, paper
 from run_files import WHOLE, make_run
-from test_prediction import measured, rows_of
+from test_prediction import knows, measured
 
 from scalewatt.campaign.spec import run_spec
 from scalewatt.cli import main
@@ -19,19 +19,18 @@ from scalewatt.report.definition import Definition
 from scalewatt.report.plan import points_grid, prediction_grid, sums_grid
 from scalewatt.report.report import write_report
 from scalewatt.report.source import read_results
-from scalewatt.results.schema import table
 from scalewatt.scaling.assumed import SENTENCE
 from scalewatt.scaling.finished import used_by
 from scalewatt.scaling.plan_table import make_plan
-from scalewatt.scaling.prediction_table import PREDICTION
+from scalewatt.scaling.prediction_table import prediction_table
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results with a plan and predictions and nothing else."""
     folder = tmp_path_factory.mktemp("results")
-    rows = rows_of(measured(folder / "measured"))
-    write_table_with_csv(table(rows, PREDICTION), folder / "tables" / "prediction.parquet")
+    found = prediction_table(measured(folder / "measured"), paper(), knows("paper"))
+    write_table_with_csv(found, folder / "tables" / "prediction.parquet")
     write_table_with_csv(paper_plan().as_table(), folder / "tables" / "plan.parquet")
     return folder
 
@@ -58,23 +57,23 @@ def test_the_page_has_a_row_for_each_point_and_for_each_sum(results: Path) -> No
     assert not [heading for heading in sums.headings if "CO₂" in heading or "cost" in heading]
 
 
-def test_predicted_and_measured_stand_beside_each_other(results: Path) -> None:
+def test_predicted_and_found_stand_beside_each_other(results: Path) -> None:
     made = prediction_grid(read_results(results), "GPU hours")
     assert made.headings[1] == "quantity"
     assert {row[1].text for row in made.rows} == {
         "run time (h)",
         "energy (kWh)",
-        "energy at the measured time (kWh)",
+        "energy at the time found (kWh)",
     }
     remarks = {row[-1].text for row in made.rows}
-    assert "the model was calibrated on it" in remarks
+    assert remarks == {"the model was calibrated on it", "–"}
 
 
 def test_without_a_plan_the_page_does_not_speak_of_one(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     write_report(tmp_path, out, Definition("paper"))
     assert "Plan by point" not in out.read_text()
-    assert "Predicted and measured" not in out.read_text()
+    assert "Predicted and found" not in out.read_text()
 
 
 # --- finished runs --------------------------------------------------------------------------------

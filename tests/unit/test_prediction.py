@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
+from scalewatt.figures.words import judged_sentence
 from scalewatt.files import write_table_with_csv
+from scalewatt.report import more_captions as captions
 from scalewatt.results.metadata import metadata, with_metadata
 from scalewatt.results.published import published_configurations
 from scalewatt.results.schema import CONFIGURATIONS, table
+from scalewatt.scaling.forecast import Forecaster
 from scalewatt.scaling.prediction_table import PREDICTION, prediction_table
 
 Row = dict[str, Any]
@@ -72,16 +76,68 @@ def test_each_configuration_has_a_time_an_energy_and_an_energy_at_its_time(tmp_p
     ids = [row["configuration"] for row in rows]
     assert len(ids) == 3 * len(set(ids)) and len(set(ids)) >= 25
     found = one(rows, "energy_kwh")
-    assert found["error"] == pytest.approx(found["predicted"] / found["measured"] - 1)
+    assert found["error"] == pytest.approx(found["predicted"] / found["found"] - 1)
     assert found["predicted_low"] < found["predicted"] < found["predicted_high"]
-    assert found["measured_low"] < found["measured"] < found["measured_high"]
+    assert found["found_low"] < found["found"] < found["found_high"]
+
+
+def knows(campaign: str) -> Forecaster:
+    """The forecaster of a model that was calibrated on ONE, of a campaign, before it was repeated."""
+    model = forecaster().model
+    kinds = [
+        replace(
+            kind,
+            points=tuple(
+                replace(
+                    p, campaign=campaign if p.configuration == ONE else p.campaign, runtime_s=1.0
+                )
+                for p in kind.points
+            ),
+        )
+        for kind in model.kinds
+    ]
+    return Forecaster(replace(model, kinds=tuple(kinds)))
 
 
 def test_a_configuration_that_the_model_was_calibrated_on_is_marked(tmp_path: Path) -> None:
-    rows = rows_of(measured(tmp_path / "own"))
-    assert {row["calibrated_on"] for row in rows if row["measured"]} == {True}
-    rows = rows_of(measured(tmp_path / "other", scaled(1.01)))
+    """By its campaign and name: its mean is another one after one more repeat."""
+    folder = measured(tmp_path)
+    rows = prediction_table(folder, paper(), knows("paper")).to_pylist()
+    assert {row["configuration"] for row in rows if row["calibrated_on"]} == {ONE}
+
+
+def test_the_same_training_of_another_campaign_is_a_test(tmp_path: Path) -> None:
+    rows = prediction_table(measured(tmp_path), paper(), knows("another")).to_pylist()
     assert {row["calibrated_on"] for row in rows} == {False}
+
+
+def row_of(configuration: str, quantity: str, error: float, known: bool) -> Row:
+    return {
+        "configuration": configuration,
+        "quantity": quantity,
+        "error": error,
+        "in_interval": abs(error) < 0.05,
+        "calibrated_on": known,
+    }
+
+
+def test_errors_are_told_of_what_the_model_was_not_calibrated_on_alone() -> None:
+    """On the page and in the figure alike."""
+    rows = [
+        row_of("a", "runtime_h", 0.001, True),
+        row_of("b", "runtime_h", -0.02, False),
+        row_of("c", "runtime_h", 0.1, False),
+        row_of("c", "energy_kwh", 0.04, False),
+    ]
+    said = (
+        "Run time: 1 of 2 in their interval, mean error 6.0 %; energy: 1 of 1 in their interval, mean "
+        "error 4.0 %; not judged: 1 of 3 configurations, which the model was calibrated on."
+    )
+    assert judged_sentence(rows, figure_module.PANELS) == said
+    assert said in captions.prediction(rows, "GPUs")
+    (alone,) = [judged_sentence(rows[:1], figure_module.PANELS)]
+    assert alone == "Not judged: 1 of 1 configurations, which the model was calibrated on."
+    assert judged_sentence([], figure_module.PANELS) == ""
 
 
 def test_what_is_far_from_its_prediction_is_outside_of_the_interval(tmp_path: Path) -> None:
@@ -112,7 +168,7 @@ def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "tables" / "configurations.parquet"
     write_table_with_csv(with_metadata(table([row], CONFIGURATIONS), {}), path)
     for found in prediction_table(tmp_path, campaign, forecaster()).to_pylist():
-        assert found["predicted"] is None and found["measured"] is not None
+        assert found["predicted"] is None and found["found"] is not None
         assert "is not calibrated for resnet50 on a100, precision=bf16" in found["reason"]
 
 
@@ -123,7 +179,7 @@ def test_a_run_without_an_energy_has_a_prediction_and_no_error(tmp_path: Path) -
 
     found = one(rows_of(measured(tmp_path, change)), "energy_kwh")
     assert found["predicted"] > 0
-    assert found["measured"] is found["error"] is found["in_interval"] is None
+    assert found["found"] is found["error"] is found["in_interval"] is None
 
 
 def test_simulated_results_are_no_test_of_the_model_that_made_them(tmp_path: Path) -> None:
@@ -165,7 +221,7 @@ def test_the_command_writes_the_table_and_the_figure_reads_it(tmp_path: Path) ->
     assert main(["figure", "prediction", "--table", str(out), "--out", str(stem)]) == 0
     points = pc.read_csv(stem.with_suffix(".csv"))
     assert set(points["quantity"].to_pylist()) == {"runtime_h", "energy_kwh"}
-    assert points["measured"].null_count == points["predicted"].null_count == 0
+    assert points["found"].null_count == points["predicted"].null_count == 0
     assert all(stem.with_suffix(end).stat().st_size > 1000 for end in (".pdf", ".svg", ".png"))
 
 
@@ -188,7 +244,7 @@ def test_each_point_stands_at_its_ratio_over_its_prediction(tmp_path: Path) -> N
             for line in axes.lines
             if line.get_marker() not in ("None", "", None)
         ]
-        expected = sorted((row["predicted"], row["measured"] / row["predicted"]) for row in own)
+        expected = sorted((row["predicted"], row["found"] / row["predicted"]) for row in own)
         assert np.array(sorted(marks)) == pytest.approx(np.array(expected))
         low, high = axes.get_ylim()
         assert low < 1 < high
@@ -206,6 +262,7 @@ def test_the_notes_say_which_model_predicted_and_how_well(tmp_path: Path, width_
     assert "scaling_model.json, calibrated on reference" in said
     judged = [r for r in found.to_pylist() if r["quantity"] == "runtime_h" and r["error"]]
     inside = sum(row["in_interval"] for row in judged)
+    assert len(judged) >= 25 and not any(row["calibrated_on"] for row in judged)
     assert f"{inside} of {len(judged)} in their interval" in said
     assert "x-n004-y" in said
 

@@ -1,4 +1,4 @@
-"""Figure `prediction`: what was measured, as a part of what the scaling model had said."""
+"""Figure `prediction`: what was found, as a part of what the scaling model had said."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from scalewatt.figures.points import (
 from scalewatt.figures.words import (
     device_sentence,
     excluded_sentence,
+    judged_sentence,
     missing_sentence,
     nothing_sentence,
     origin_sentence,
@@ -44,7 +45,7 @@ _LINE: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "z
 
 
 def draw(table: pa.Table) -> Figure:
-    """A panel of run times and one of energies: measured ÷ predicted against predicted."""
+    """A panel of run times and one of energies: found ÷ predicted against predicted."""
     rows = _rows(table)
     width = options(table).width_mm
     preset = style.preset(width)
@@ -75,7 +76,7 @@ def plotted(table: pa.Table) -> pa.Table:
     """The rows that are drawn as points."""
     shown = pc.is_in(table["quantity"], pa.array(list(PANELS)))
     return table.filter(
-        pc.and_(shown, pc.and_(pc.is_valid(table["measured"]), pc.is_valid(table["predicted"])))
+        pc.and_(shown, pc.and_(pc.is_valid(table["found"]), pc.is_valid(table["predicted"])))
     )
 
 
@@ -94,7 +95,7 @@ def _rows(table: pa.Table) -> list[Row]:
 
 
 def _has_point(row: Row) -> bool:
-    return row["measured"] is not None and bool(row["predicted"])
+    return row["found"] is not None and bool(row["predicted"])
 
 
 def _draw_panel(
@@ -103,16 +104,16 @@ def _draw_panel(
     points = [row for row in rows if _has_point(row)]
     name = rows[0]["quantity"]
     if not points:
-        style.say_instead(axes, f"No {PANELS[name]} is both measured and predicted.")
+        style.say_instead(axes, f"No {PANELS[name]} is both found and predicted.")
         return
     shown = quantity(name, word, None).fitting([row["predicted"] for row in points])
     axes.set(xlabel=f"Predicted {shown.label[0].lower()}{shown.label[1:]}")
-    axes.set(ylabel=f"Measured ÷ predicted {PANELS[name]}")
+    axes.set(ylabel=f"Found ÷ predicted {PANELS[name]}")
     axes.axhline(1.0, **_LINE)
     for row in points:
         _draw_point(axes, row, looks[row["series"]], shown.factor)
     style.log_axis(axes, "x", [row["predicted"] * shown.factor for row in points], 10, dense)
-    ends = [end for row in points for end in (*_band(row), row["measured"] / row["predicted"])]
+    ends = [end for row in points for end in (*_band(row), row["found"] / row["predicted"])]
     style.linear_axis(axes, [*ends, 1.0], from_zero=False)
 
 
@@ -123,7 +124,7 @@ def _band(row: Row) -> tuple[float, float]:
 
 
 def _draw_point(axes: Axes, row: Row, look: dict[str, Any], factor: float) -> None:
-    x, y = row["predicted"] * factor, row["measured"] / row["predicted"]
+    x, y = row["predicted"] * factor, row["found"] / row["predicted"]
     pale = paler(look["color"], 0.55)
     axes.plot([x, x], _band(row), color=pale, linewidth=2.2, solid_capstyle="butt", zorder=2)
     look = look | {"linestyle": "none"} | style.origin_style(row["drawn_origin"], look["color"])
@@ -146,8 +147,8 @@ def _sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     said = [
         f"{origin_sentence(rows)} {device_sentence(rows)}".strip(),
         f"Predicted by {stored.get('scaling_model')}, calibrated on "
-        f"{', '.join(stored.get('sources', []))}. {_inside(rows)}",
-        _known(rows),
+        f"{', '.join(stored.get('sources', []))}.",
+        judged_sentence(rows, PANELS),
         _lacking(rows),
     ]
     return [
@@ -157,30 +158,6 @@ def _sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         missing_sentence(stored.get("missing", [])),
         *stored.get("notes", []),
     ]
-
-
-def _inside(rows: Sequence[Row]) -> str:
-    parts = []
-    for name, words in PANELS.items():
-        judged = [r for r in rows if r["quantity"] == name and r["in_interval"] is not None]
-        if judged:
-            inside = sum(row["in_interval"] for row in judged)
-            mean = sum(abs(row["error"]) for row in judged) / len(judged)
-            parts.append(
-                f"{words}: {inside} of {len(judged)} in their interval, mean error {100 * mean:.1f} %"
-            )
-    return f"{'; '.join(parts).capitalize()}." if parts else ""
-
-
-def _known(rows: Sequence[Row]) -> str:
-    known = dict.fromkeys(row["configuration"] for row in rows if row["calibrated_on"])
-    every = dict.fromkeys(row["configuration"] for row in rows)
-    if not known:
-        return ""
-    return (
-        f"The model was calibrated on {len(known)} of these {len(every)} configurations: of them this "
-        "is no test."
-    )
 
 
 def _lacking(rows: Sequence[Row]) -> str:

@@ -214,6 +214,32 @@ def nothing_sentence(stored: Mapping[str, Any], what: str = "these series") -> s
     return f"No run of {what} has finished."
 
 
+def judged_sentence(rows: Sequence[Mapping[str, Any]], quantities: Mapping[str, str]) -> str:
+    """How far predictions were off and how many intervals held, by quantity (name: word).
+
+    Of configurations that the model was not calibrated on: of the others it is no test. `rows`: of
+    table `prediction`. Empty where there is nothing to say.
+    """
+    parts = []
+    for name, word in quantities.items():
+        own = [row for row in rows if row["quantity"] == name and row["error"] is not None]
+        judged = [row for row in own if not row["calibrated_on"]]
+        if judged:
+            inside = sum(row["in_interval"] for row in judged)
+            mean = sum(abs(row["error"]) for row in judged) / len(judged)
+            parts.append(
+                f"{word}: {inside} of {len(judged)} in their interval, mean error {100 * mean:.1f} %"
+            )
+    every = {row["configuration"] for row in rows}
+    known = {row["configuration"] for row in rows if row["calibrated_on"]}
+    if known:
+        parts.append(
+            f"not judged: {len(known)} of {len(every)} configurations, which the model was calibrated "
+            "on"
+        )
+    return f"{(said := '; '.join(parts))[0].upper()}{said[1:]}." if parts else ""
+
+
 def bar_sentence(kind: str, points: int, singles: int, barred: int, said: str = "") -> str:
     """Which error bars are drawn, and why some or all points have none.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scalewatt.figures.words import KIND_WORDS, metric_label
+from scalewatt.figures.words import KIND_WORDS, judged_sentence, metric_label
 from scalewatt.report.summary import model_words
 from scalewatt.results.numbers import count, number, with_unit
 from scalewatt.results.text_tables import UNEQUAL_SCOPES
@@ -127,17 +127,9 @@ def pareto(rows: Sequence[Row], _word: str) -> list[str]:
 
 def prediction(rows: Sequence[Row], _word: str) -> list[str]:
     """How far the scaling model was off, and how many of its intervals held."""
-    parts = ["Dashed: measured as predicted; bars: 90 % intervals of the predictions."]
-    for name, words in (("runtime_h", "run time"), ("energy_kwh", "energy")):
-        own = [row for row in rows if row["quantity"] == name and row["error"] is not None]
-        if own:
-            inside = sum(row["in_interval"] for row in own)
-            off = 100 * sum(abs(row["error"]) for row in own) / len(own)
-            parts.append(
-                f"{words.capitalize()} of {count(len(own), 'configuration')}: mean error "
-                f"{number(off, 2)} %, {inside} within the interval."
-            )
-    return parts
+    lines = "Dashed: found as predicted; bars: 90 % intervals of the predictions."
+    judged = judged_sentence(rows, {"runtime_h": "run time", "energy_kwh": "energy"})
+    return [lines, judged] if judged else [lines]
 
 
 def _front_ends(points: Sequence[Row], unit: str) -> str:

@@ -14,7 +14,7 @@ _SUM_LEVELS = ("device", "campaign")
 _QUANTITIES = {
     "runtime_h": "run time (h)",
     "energy_kwh": "energy (kWh)",
-    "energy_at_time_kwh": "energy at the measured time (kWh)",
+    "energy_at_time_kwh": "energy at the time found (kWh)",
 }
 
 
@@ -64,20 +64,20 @@ def sums_grid(results: Results, hours: str) -> Grid:
 
 
 def prediction_grid(results: Results, _hours: str) -> Grid:
-    """What was predicted and what was measured."""
+    """What was predicted and what was found."""
     columns = (
         stored("configuration", "configuration"),
         said("quantity", lambda row: _QUANTITIES[row["quantity"]]),
         stored("n_repeats", "runs"),
         _interval("predicted", "predicted (90 %)"),
-        _interval("measured", "measured (95 %)"),
+        _interval("found", "found (95 %)"),
         said("error of the prediction", _error, "error"),
         stored("in_interval", "in the 90 % interval"),
         said("remarks", _prediction_remarks),
     )
     rows = results.rows("prediction")
     table = results.tables["prediction"]
-    return grid("prediction-table", "Predicted and measured", rows, columns, table)
+    return grid("prediction-table", "Predicted and found", rows, columns, table)
 
 
 def plan_notes(results: Results) -> str:

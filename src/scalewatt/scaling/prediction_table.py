@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,13 @@ _COPIED = (
 )
 TIME, ENERGY, ENERGY_AT_TIME = "runtime_h", "energy_kwh", "energy_at_time_kwh"
 """Quantities: run time, energy, and energy predicted for the run time that was found."""
-_MEASURED = {TIME: "runtime_h", ENERGY: "energy_kwh", ENERGY_AT_TIME: "energy_kwh"}
+_FOUND = {TIME: "runtime_h", ENERGY: "energy_kwh", ENERGY_AT_TIME: "energy_kwh"}
 
 PREDICTION = pa.schema(
     [
         *((name, CONFIGURATIONS.field(name).type) for name in _COPIED),
         ("quantity", pa.string()),
-        *((f"measured{end}", pa.float64()) for end in ("", "_low", "_high")),
+        *((f"found{end}", pa.float64()) for end in ("", "_low", "_high")),
         *((f"predicted{end}", pa.float64()) for end in ("", "_low", "_high")),
         ("error", pa.float64()),
         *((name, pa.bool_()) for name in ("in_interval", "calibrated_on")),
@@ -78,12 +77,10 @@ def _rows(row: Row, campaign: Campaign, forecaster: Forecaster) -> Iterator[Row]
         model, reason, warnings = None, str(error), None
     runtime_h = row["runtime_h_mean"]
     known = model is not None and any(
-        point.configuration == row["configuration"]
-        and runtime_h is not None
-        and math.isclose(point.runtime_s, runtime_h * 3600, rel_tol=1e-9)
+        (point.campaign, point.configuration) == (row["campaign"], row["configuration"])
         for point in model.points
     )
-    for quantity, column in _MEASURED.items():
+    for quantity, column in _FOUND.items():
         unequal = None
         if model is not None and quantity != TIME:
             unequal = _unequal(row, model.scope)
@@ -93,9 +90,9 @@ def _rows(row: Row, campaign: Campaign, forecaster: Forecaster) -> Iterator[Row]
         yield {
             **{name: row[name] for name in _COPIED},
             "quantity": quantity,
-            "measured": row[f"{column}_mean"],
-            "measured_low": row[f"{column}_low"],
-            "measured_high": row[f"{column}_high"],
+            "found": row[f"{column}_mean"],
+            "found_low": row[f"{column}_low"],
+            "found_high": row[f"{column}_high"],
             **_beside(row[f"{column}_mean"], draws),
             "calibrated_on": known,
             "reason": reason or unequal,
@@ -125,11 +122,11 @@ def _draws(
     return np.asarray(sum(kinds.values())) / J_PER_KWH
 
 
-def _beside(measured: float | None, draws: Array | None) -> Row:
+def _beside(value: float | None, draws: Array | None) -> Row:
     names = ("predicted", "predicted_low", "predicted_high", "error", "in_interval")
     if draws is None:
         return dict.fromkeys(names)
     found = estimate(draws)
-    error = None if measured is None else found.median / measured - 1
-    inside = None if measured is None else found.holds(measured)
+    error = None if value is None else found.median / value - 1
+    inside = None if value is None else found.holds(value)
     return dict(zip(names, (found.median, found.low, found.high, error, inside), strict=True))
