@@ -16,13 +16,15 @@ from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.faults import CounterWrap
 from scalewatt.scaling.simulate.losses import disturbed, joules_between
-from scalewatt.scaling.simulate.power import Course, counted, gpu_sensor
+from scalewatt.scaling.simulate.power import Course, Sensor, counted, gpu_sensor
 from scalewatt.scaling.simulate.run import Simulation, simulation
-from scalewatt.scaling.simulate.sensors import NodeSamples
+from scalewatt.scaling.simulate.sensors import NodeSamples, Periods
 
 FULL_1 = "resnet50-a100-n001-lbs0256-full"
 ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
-STEPS = Course(np.array([0.0, 10.0, 10.4, 30.0]), np.array([100.0, 300.0, 50.0, 200.0]), np.ones(4))
+STEPS = Course(
+    np.array([0.0, 10.0, 10.4, 30.0]), np.array([100.0, 300.0, 50.0, 200.0]), np.ones(4, dtype=bool)
+)
 
 
 def simulated(name: str, period_s: float | None = None) -> Simulation:
@@ -50,6 +52,25 @@ def test_a_sensor_that_averages_gives_means_over_the_time_before() -> None:
     assert means == pytest.approx(
         [100, 100, 100, 0.8 * 100 + 0.2 * 300, 0.4 * 300 + 0.6 * 50, 50, 0.5 * 50 + 0.5 * 200]
     )
+
+
+@pytest.mark.parametrize(
+    ("period_s", "far"), [(5.0, True), (15.0, True), (4.7, False), (1.0, False)]
+)
+def test_moments_that_are_sampled_in_step_with_epochs_are_far_from_the_mean(
+    period_s: float, far: bool
+) -> None:
+    """Epochs of 15 s, in 2.6 s of which GPUs wait."""
+    begins = np.add.outer(15.0 * np.arange(100), [0.0, 4.0, 6.6]).ravel()
+    course = Course(begins, np.tile([250.0, 70.0, 250.0], 100), np.ones(300, dtype=bool))
+    random = np.random.default_rng(3)
+    time_s = Periods(period_s, period_s).times(1500.0, random)
+    samples = Sensor(0.0).read(course, 50.0, time_s, 1, random)
+    error = np.trapezoid(samples[0], time_s) / course.joules(time_s[-1:])[0] - 1
+    assert (abs(error) > 0.1) == far
+    assert far or abs(error) < 0.02
+    counter = counted(course, time_s, 1, random)
+    assert counter[0, -1] == pytest.approx(course.joules(time_s[-1:])[0])
 
 
 @settings(max_examples=50, deadline=None)
