@@ -53,7 +53,7 @@ def seed_of(spec: Mapping[str, Any]) -> int:
 def draw_run(spec: Mapping[str, Any], model: KindModel, device: Device) -> RunDraw:
     """Draw a run: the median of what the model says, with the scatter of repeats.
 
-    InputError where the model knows no energy.
+    InputError where the model knows no energy, or not the LBS.
     """
     if not model.energy or model.scope is None:
         raise InputError(
@@ -65,6 +65,7 @@ def draw_run(spec: Mapping[str, Any], model: KindModel, device: Device) -> RunDr
     in_time, in_energy, in_metric, _ = pairs.ravel()
     scatter = scatter_of(spec)
     load = load_of_spec(spec)
+    model.check(load)
     means = model.time.means(model.time_terms.columns([load]))
     runtime_s = float(np.median(means)) * (1 + scatter.runtime * in_time)
     columns = model.energy_terms.columns([load], np.array([runtime_s]))
