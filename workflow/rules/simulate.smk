@@ -43,7 +43,7 @@ for name, repeats, configurations in repeats_together():
             f"simulate_{name}"
         input:
             specs=of_repeats(repeats, f"{RUN}/spec.json"),
-            model=CLUSTER.scaling_model,
+            model=lambda wildcards: scaling_model(),
             published="reference/published_results.csv",
             code=code_of("scaling", "scaling/simulate"),
         output:

@@ -57,8 +57,8 @@ class EnergyTotals:
         return self._absent[kind]
 
     def _is_absent(self, kind: str) -> bool:
-        flags = (json.loads(r["flags"] or "[]") for r in self.of_kind(kind))
-        return all(any(flag["code"] == "absent" for flag in found) for found in flags)
+        written = {r["flags"] or "[]" for r in self.of_kind(kind)}
+        return all(any(flag["code"] == "absent" for flag in json.loads(w)) for w in written)
 
     @property
     def scope(self) -> list[str]:
@@ -122,7 +122,7 @@ def known_sum(values: Iterable[float | None]) -> float | None:
 def _flags(rows: list[dict[str, Any]]) -> list[Flag]:
     """Every different flag of the rows once, in order."""
     found: dict[str, Flag] = {}
-    for row in rows:
-        for one in json.loads(row["flags"] or "[]"):
+    for written in dict.fromkeys(row["flags"] or "[]" for row in rows):
+        for one in json.loads(written):
             found.setdefault(json.dumps(one, sort_keys=True), one)
     return list(found.values())
