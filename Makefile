@@ -58,7 +58,7 @@ test: $(READY)
 
 # One after another: all share one Slurm, and two cores.
 test-cluster: $(READY)
-	@$(BIN)/python -m pytest tests/cluster tests/workflow -m "cluster or long" --durations=15
+	@$(BIN)/python -m pytest tests -m "cluster or long" --durations=15
 
 lint: $(READY)
 	@ruff check src tests

@@ -155,6 +155,7 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
     return points
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign, seed: int) -> None:
     """Results of the pilot by the published model give a model that predicts the paper's runs alike."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,10 +30,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The tiny campaign, run to its end by one snakemake."""
-    workspace = Workspace.create(tmp_path_factory.mktemp("finished") / "project")
-    workspace.done("all")
-    return workspace
+    """The tiny campaign, run to its end by one snakemake, once for all workers; each has a copy."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    original, is_done = shared / "original", shared / "original.done"
+    with open(shared / "original.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_done.exists():
+            Workspace.create(original).done("all")
+            is_done.touch()
+    return Workspace(original).copy(tmp_path_factory.mktemp("finished") / "project")
 
 
 @pytest.fixture()

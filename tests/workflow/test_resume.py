@@ -46,7 +46,7 @@ def assert_same_training(one: Training, other: Training) -> None:
 @pytest.mark.parametrize(
     ("configuration", "changes", "updates"),
     [
-        (WAVES, {}, 4),
+        pytest.param(WAVES, {}, 4, marks=pytest.mark.long),
         pytest.param(ALONE, COMPILED, 2, marks=pytest.mark.long),
         pytest.param(IMAGES, CHANGED, 2, marks=pytest.mark.long),
         (WAVES, {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1}, 4),
@@ -78,6 +78,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
         assert one["end_s"] <= following["start_s"]
 
 
+@pytest.mark.long
 def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
     alone = Training.of(tmp_path / "alone", data, IMAGES)
     helped = Training.of(tmp_path / "helped", data, IMAGES, settings={"loader_workers": 2})
