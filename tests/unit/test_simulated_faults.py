@@ -85,6 +85,22 @@ def accounted(
         yield Found(run, totals, frozenset(one["code"] for one in totals.flags), spec["device"])
 
 
+def counted_j(found: Found, kind: str) -> float:
+    """The true energy of a device kind, without that of starts that failed and left nothing."""
+    failed = {
+        int(one["detail"].split()[1])
+        for one in found.totals.flags
+        if one["code"] == "segment_not_started"
+    }
+    uncounted = 0.0
+    for segment in found.run.truth["segments"]:
+        if segment["segment"] in failed:
+            for stages in segment["stage_joules"].values():
+                assert set(stages[kind]) == {"startup"}
+                uncounted += stages[kind]["startup"]
+    return found.run.true_j(kind) - uncounted
+
+
 def most_w(found: Found, kind: str) -> float:
     """What a device of a kind draws at most."""
     return MOST_W[found.device if kind == "gpu" else kind]
@@ -407,7 +423,8 @@ def assert_never_wrong(data: st.DataObject, spec: dict[str, Any], period_s: floa
         with accounted(spec, faults, period_s) as found:
             runtime_s = found.run.truth["runtime_s"]
             lost_s = sum(
-                min(runtime_s, runtime_s if one.seconds is None else one.seconds) + 2.1 * period_s
+                min((1 - one.at) * runtime_s, runtime_s if one.seconds is None else one.seconds)
+                + 2.1 * period_s
                 for one in faults
                 if isinstance(one, SensorLoss)
             )
@@ -415,7 +432,7 @@ def assert_never_wrong(data: st.DataObject, spec: dict[str, Any], period_s: floa
                 4 * (one.unsynced_s + period_s) for one in faults if isinstance(one, NodeLoss)
             )
             for kind in kinds_of(spec):
-                stated, true = found.totals.joules(kind), found.run.true_j(kind)
+                stated, true = found.totals.joules(kind), counted_j(found, kind)
                 assert (
                     found.totals.recorded_j(kind)
                     <= true + most_w(found, kind) * lost_s + EXACT * true
