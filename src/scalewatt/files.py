@@ -29,7 +29,12 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
     `check` is called right before the file gets its name, and raises where it may not have it.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(
+            f"{path}: cannot be written, {error.filename} cannot be made a folder ({error.strerror})"
+        ) from None
     # The suffix stays last, because some writers choose the format by it.
     temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.tmp{path.suffix}")
     try:

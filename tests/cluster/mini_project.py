@@ -101,6 +101,10 @@ class MiniProject(Workspace):
         output, _ = process.communicate()
         return process.returncode, output
 
+    def jobs(self, *arguments: str, profile: str | None = "mini") -> dict[str, int]:
+        """How many jobs of each rule a dry run would execute."""
+        return super().jobs(*arguments, profile=profile)
+
     def out(self, configuration: str, repeat: int = 1) -> Path:
         """A run's folder."""
         return self.results / "runs" / configuration / str(repeat)

@@ -181,5 +181,5 @@ def test_the_flags_of_a_run_in_segments_tell_of_nothing_lost_and_nothing_twice(
     project: MiniProject,
 ) -> None:
     flags = [flag for row in project.energy(CUT) for flag in json.loads(row["flags"])]
-    # On a busy machine a sample may come late, which is bridged.
-    assert {flag["code"] for flag in flags} <= {"absent", "gap"}
+    # On a busy machine a sample may come late, which is bridged; stages last seconds.
+    assert {flag["code"] for flag in flags} <= {"absent", "gap", "stage_short"}

@@ -66,12 +66,29 @@ def test_a_segment_that_was_measured_beside_a_simulated_one_is_kept(folder: Path
         simulated_into(folder)
 
 
-def test_the_history_of_a_run_without_a_recording_is_kept(folder: Path) -> None:
+@pytest.mark.parametrize("name", ["history.parquet", "train.log", "truth.json", "notes.txt"])
+def test_files_without_a_recording_are_kept(folder: Path, name: str) -> None:
     (folder / "perun" / "segment-000.hdf5").unlink()
-    (folder / "history.parquet").write_bytes(b"measured")
-    with pytest.raises(InputError, match=r"the run of history.parquet was simulated"):
+    (folder / name).write_bytes(b"mine")
+    with pytest.raises(InputError, match=f"nothing says that {name} is of a simulation"):
         simulated_into(folder)
-    assert (folder / "history.parquet").read_bytes() == b"measured"
+    assert (folder / name).read_bytes() == b"mine"
+
+
+def test_a_file_in_the_folders_place_is_kept(folder: Path) -> None:
+    taken = folder / "taken"
+    taken.write_bytes(b"mine")
+    with pytest.raises(InputError, match="taken: is a file; expected an empty folder"):
+        simulate_run(folder / "spec.json", taken, cluster(), MODEL)
+    assert taken.read_bytes() == b"mine"
+
+
+def test_other_files_among_recordings_are_kept(folder: Path) -> None:
+    journal(folder / "perun" / "segment-000.n1.journal", simulated=True)
+    (folder / "perun" / "mine").write_bytes(MEASURED)
+    with pytest.raises(InputError, match="perun/mine was simulated"):
+        simulated_into(folder)
+    assert (folder / "perun" / "mine").read_bytes() == MEASURED
 
 
 def test_a_simulation_that_was_broken_off_is_made_anew(folder: Path) -> None:

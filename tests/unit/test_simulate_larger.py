@@ -20,7 +20,7 @@ from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.figures.run_page import note_sentences
 from scalewatt.results.build import write_runs
 from scalewatt.results.metadata import metadata
-from scalewatt.results.notes import notes
+from scalewatt.results.notes import BY_HAND, notes
 from scalewatt.results.run_page_table import read_page
 from scalewatt.scaling.assumed import SENTENCE
 from scalewatt.scaling.model_file import read_model
@@ -122,12 +122,13 @@ def test_what_was_assumed_stands_below_figures_and_on_the_runs_page(tmp_path: Pa
     row = one.row()
     assert "cost_assumed" in {flag["code"] for flag in json.loads(row["flags"])}
     said = notes({"figure": "runs"}, [row])
-    assert said == [f"Simulated fourcastnet.finetune on a100: {SENTENCE}."]
+    assert said == [BY_HAND, f"Simulated fourcastnet.finetune on a100: {SENTENCE}."]
     page = " ".join(note_sentences(read_page(tmp_path, FINETUNING, 1, None)))
     assert f"Simulated with a cost that was assumed: {SENTENCE}" in page
 
 
-def test_of_what_was_calibrated_nothing_is_said(tmp_path: Path) -> None:
+def test_of_what_was_calibrated_only_what_is_by_hand_is_said(tmp_path: Path) -> None:
     row = simulate(tmp_path, spec_of("resnet50-a100-n004-lbs0256-s0020018", epochs=1)).row()
     assert row["flags"] == "[]"
-    assert notes({"figure": "runs"}, [row]) == []
+    assert notes({"figure": "runs"}, [row]) == [BY_HAND]
+    assert notes({"figure": "runs"}, [row | {"excluded": "disturbed"}]) == []

@@ -98,7 +98,9 @@ def test_only_the_rows_of_a_short_stage_are_flagged_and_totals_stay(tmp_path: Pa
     assert totals.joules("gpu") == pytest.approx(100 * 100)
     assert "stage_short" not in {one["code"] for one in totals.flags}
     (said,) = totals.short_flags
-    assert said["detail"].startswith("checkpoint: 0.5 s at a time, known to 1 s: too short for")
+    assert said["detail"].startswith(
+        "checkpoint: 0.5 s at a time in the mean, known to 1 s: its short pieces"
+    )
 
 
 def test_the_energy_of_a_short_stage_is_not_stated_as_known(tmp_path: Path) -> None:

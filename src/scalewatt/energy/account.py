@@ -207,7 +207,8 @@ def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
         detail = f"segment {number} stopped at a checkpoint, because it was not recorded any more"
         return [flag("monitor_lost", None, f"{detail}: {ended.get('detail')}")]
     if how := _DISCARDING.get(str(ended.get("outcome"))):
-        detail = f"segment {number} {how}; {lost_s:.1f} s of its work were lost and done again"
+        lost = f"{lost_s:.1f} s of its work were lost and done again"
+        detail = f"segment {number} {how}; {lost if lost_s else 'what it lost is not known'}"
         return [flag("segment_killed", None, detail)]
     return []
 

@@ -214,12 +214,16 @@ def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str,
     ]
 
 
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+
+
 def _short_flags(stage: str, short: Mapping[str, float], period_s: float) -> list[Flag]:
     if stage not in short:
         return []
     detail = (
-        f"{stage}: {short[stage]:.2g} s at a time, known to {period_s:.2g} s: too short for its energy to be "
-        "told from that of the stages around it"
+        f"{stage}: {_seconds(short[stage])} at a time in the mean, known to {_seconds(period_s)}: its "
+        "short pieces cannot be told in energy from the stages around them"
     )
     return [flag("stage_short", None, detail)]
 

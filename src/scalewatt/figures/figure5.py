@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from scalewatt.energy.samples import SIMULATED
 from scalewatt.figures import style
 from scalewatt.figures.points import Row, gpu_word, metadata, options
 from scalewatt.figures.words import (
@@ -160,7 +161,10 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
     kinds = {row["device_kind"] for row in known}
     origins = list(dict.fromkeys(row["energy_origin"] for row in known))
     scope = "gpu" if "gpu" in kinds else "cpu"
-    power = "; ".join(f"Power {origin_phrase(origin, scope)}" for origin in origins)
+    power = "; ".join(
+        "Power simulated" if origin == SIMULATED else f"Power {origin_phrase(origin, scope)}"
+        for origin in origins
+    )
     instead = "No GPU power is known here: these panels show CPU power." if kinds == {"cpu"} else ""
     runs = {row["panel"]: row["configuration"] for row in rows}
     said = [f"{panel}:\u00a0{configuration}" for panel, configuration in runs.items()]

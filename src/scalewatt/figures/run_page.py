@@ -15,10 +15,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from scalewatt.energy.samples import SIMULATED
 from scalewatt.figures import style
 from scalewatt.figures.blocks import paler
 from scalewatt.figures.words import KIND_WORDS, counted, origin_phrase
 from scalewatt.results.flag_words import FLAG_WORDS, absent_kinds, counts_processes
+from scalewatt.results.notes import BY_HAND
 from scalewatt.results.numbers import percent, with_unit
 from scalewatt.results.run_page_table import (
     BINS,
@@ -122,6 +124,8 @@ def note_sentences(page: RunPage) -> list[str]:
         sentences.append(
             f"{with_unit(lost, 'kWh')} of it were discarded: that work was done again."
         )
+    if page.row["energy_origin"] == SIMULATED:
+        sentences.append(BY_HAND)
     sentences += [one.sentence for one in page.replaced]
     flags = json.loads(page.row["flags"])
     said = [_flag_sentence(one) for one in flags if one["code"] != "absent"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from scalewatt.energy.samples import SIMULATED
 from scalewatt.figures.words import counted, origin_phrase
 from scalewatt.report.definition import Definition
 from scalewatt.results.comparisons import MOST_REPEATS
+from scalewatt.results.notes import BY_HAND
 from scalewatt.results.numbers import count, listed, number, with_unit
 from scalewatt.results.text_tables import UNEQUAL_SCOPES
 
@@ -161,7 +163,8 @@ def origin_sentences(runs: Iterable[Row]) -> str:
         parts.append(f"Energy{of} {origin_phrase(origin, scope)}; scope: {scope}.")
     if without:
         parts.append(f"The energy of {count(without, 'run')} of {len(runs)} is not known.")
-    return " ".join([*parts, *filter(None, [scope_sentence(runs)])])
+    simulated = any(origin == SIMULATED for origin, _ in groups)
+    return " ".join(filter(None, [*parts, scope_sentence(runs), BY_HAND if simulated else ""]))
 
 
 def what_ran(runs: Sequence[Row], word: str) -> list[str]:

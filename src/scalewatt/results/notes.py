@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from scalewatt.energy.samples import SIMULATED
 from scalewatt.results.figure_schema import PANELS
 from scalewatt.results.published import (
     is_overlaid,
@@ -24,6 +25,12 @@ _SOURCES = {
     "paper_text_3.3.2": "section 3.3.2",
     "authors_code_fig3": "the authors' code for Figure 3",
 }
+
+BY_HAND = (
+    "Simulated: run times and whole energies are the scaling model's. Errors that are not published, how "
+    "energy divides among GPUs, CPUs and memory where the model does not know it, power in time and the "
+    "scatter of repeats were put in by hand (docs/simulate.md)."
+)
 
 
 def notes(definition: Row, rows: Sequence[Row]) -> list[str]:
@@ -124,14 +131,17 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def _simulated_notes(rows: Sequence[Row]) -> list[str]:
-    """What the scaling model did not know of simulated runs, once for each kind of training."""
+    """What was put in by hand, and what the scaling model did not know, once for each kind of training."""
+    counted = [row for row in rows if row["excluded"] is None]
+    by_hand = [BY_HAND] if any(row.get("energy_origin") == SIMULATED for row in counted) else []
     found: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for one in json.loads(row.get("flags") or "[]") if row["excluded"] is None else []:
+    for row in counted:
+        for one in json.loads(row.get("flags") or "[]"):
             if one["code"] in ("cost_assumed", "extrapolated"):
                 kind = f"{row['model']}.{row['phase']} on {row['device']}"
                 found.setdefault(one["detail"], {})[kind] = None
-    return [f"Simulated {_listed(list(kinds))}: {said}." for said, kinds in found.items()]
+    said_of = [f"Simulated {_listed(list(kinds))}: {said}." for said, kinds in found.items()]
+    return [*by_hand, *said_of]
 
 
 def _lines(definition: Row) -> list[tuple[str, list[Row]]]:

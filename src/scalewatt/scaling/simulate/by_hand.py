@@ -61,7 +61,7 @@ def beside_gpus_w(spec: Mapping[str, Any], device: Device) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Relative standard deviations of repeats of one configuration."""
+    """Relative standard deviations of repeats of one configuration from its first."""
 
     runtime: float
     energy_at_time: float
@@ -70,13 +70,15 @@ class Scatter:
 
 
 SCATTERS = {
-    "resnet50": Scatter(0.0065, 0.0076, 0.004),
-    "fourcastnet": Scatter(0.0437, 0.034, 0.01),
+    "resnet50": Scatter(0.0073, 0.0085, 0.0045),
+    "fourcastnet": Scatter(0.0535, 0.0416, 0.01),
 }
-"""The published standard deviations are the population's; of a sample (√(r / (r - 1)) times as much) they
-are, in the median of ResNet50's 17 rows, 0.65 % in time and 0.81 % in energy, and 4.4 % and 4.7 % of
-FourCastNet's one, the probe of three runs. What of the energy follows from the time (the model's median
-0.44 % and 0.74 % for each 1 %) is taken off. Errors: by hand."""
+"""The first repeat of a configuration, and so a single run, is the model's median; the others scatter about
+it, so that with the published number of repeats, r, their sample has the published standard deviations:
+its variance is (r - 1) / r of that of the others. The published ones are the population's; of a sample
+(√(r / (r - 1)) times as much) they are, in the median of ResNet50's 17 rows (r = 5), 0.65 % in time and
+0.81 % in energy, and 4.4 % and 4.7 % of FourCastNet's one, the probe of three runs. What of the energy
+follows from the time (the model's median 0.44 % and 0.74 % for each 1 %) is taken off. Errors: by hand."""
 OTHER_SCATTER = Scatter(0.01, 0.01, 0.01)
 MOST_NORMAL = 1.5
 """Deviations in time and energy are normal, without those that together lie further out than this, and

@@ -51,7 +51,7 @@ def seed_of(spec: Mapping[str, Any]) -> int:
 
 
 def draw_run(spec: Mapping[str, Any], model: KindModel, device: Device) -> RunDraw:
-    """Draw a run: the median of what the model says, with the scatter of repeats.
+    """Draw a run: the median of what the model says, with the scatter of repeats after the first.
 
     InputError where the model knows no energy, or not the LBS.
     """
@@ -62,7 +62,7 @@ def draw_run(spec: Mapping[str, Any], model: KindModel, device: Device) -> RunDr
         )
     seed = seed_of(spec)
     pairs = bounded_pairs(np.random.default_rng([seed, 0]), 2)
-    in_time, in_energy, in_metric, _ = pairs.ravel()
+    in_time, in_energy, in_metric, _ = pairs.ravel() if spec["repeat"] > 1 else np.zeros(4)
     scatter = scatter_of(spec)
     load = load_of_spec(spec)
     model.check(load)
