@@ -66,6 +66,8 @@ def write_pilot(path: Path, out: Path | None) -> str:
     said = [
         f"{out}: written, {found.runs} short runs",
         *(f"left out: {one}" for one in found.left_out),
+        "what it costs:   scalewatt plan --profile profiles/horeka --campaign "
+        f"{out} (or a profile of yours with a scaling_model)",
         "to run it:       snakemake --profile profiles/<yours> tables --config campaign="
         + str(out),
         f"to calibrate:    scalewatt calibrate results/{name} --out scaling_model.json",
