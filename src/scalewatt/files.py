@@ -22,17 +22,22 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOLCK)
 Check = Callable[[], None]
 
 
+class NoFolderError(InputError, OSError):
+    """A file has no place: what is above it is not and cannot be made a folder."""
+
+
 @contextmanager
 def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
     """Yield a temporary sibling of `path`; flush and rename it to `path` if the block succeeds.
 
     `check` is called right before the file gets its name, and raises where it may not have it.
+    NoFolderError, which is an InputError and an OSError, where it has no folder.
     """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
-        raise InputError(
+        raise NoFolderError(
             f"{path}: cannot be written, {error.filename} cannot be made a folder ({error.strerror})"
         ) from None
     # The suffix stays last, because some writers choose the format by it.

@@ -78,6 +78,14 @@ def test_a_file_system_that_fails_is_no_wrong_input(
         read_json(tmp_path / "a.json")
 
 
+def test_a_file_without_a_place_is_wrong_input_and_an_error_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_bytes(b"mine")
+    for error in (InputError, OSError):
+        with pytest.raises(error, match="taken cannot be made a folder"):
+            write_text(tmp_path / "taken" / "a.txt", "text")
+    assert (tmp_path / "taken").read_bytes() == b"mine"
+
+
 def test_two_writers_do_not_share_a_temporary_file(tmp_path: Path) -> None:
     with atomic_path(tmp_path / "a.txt") as first, atomic_path(tmp_path / "a.txt") as second:
         assert first != second

@@ -131,7 +131,7 @@ def test_figures_report_and_claims_say_that_energies_are_simulated(played: Works
     assert "Energy simulated with the scaling model; scope: gpu+cpu+ram." in report
     for name in ("figure2", "figure5", f"runs/{RUN}"):
         drawing = (results(played) / "figures" / f"{name}.svg").read_text()
-        assert "simulated with the scaling model" in drawing, name
+        assert "Simulated: run times" in drawing, name
     claims = (results(played) / "tables" / "claims.md").read_text()
     assert "No run was trained" in claims
 
