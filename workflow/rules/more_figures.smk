@@ -149,6 +149,7 @@ for numbers, repeats in PAGE_RULES.items():
                     "energy/totals",
                     "results/derived",
                     "results/flag_words",
+                    "results/notes",
                     "results/numbers",
                     "results/replaced",
                     "results/run_page_table",
