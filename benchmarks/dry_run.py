@@ -29,8 +29,8 @@ TARGET_S = 15.0
 TRAININGS = "(nodes × ranks × CPUs: "
 
 
-def workspace(folder: Path, partitions: bool) -> Path:
-    """A copy of the workflow without results; with or without the devices' partitions."""
+def copied_workflow(folder: Path) -> Path:
+    """A copy of the workflow without results, in a new `folder`."""
     folder.mkdir()
     for name in NEEDED:
         if (PROJECT / name).is_dir():
@@ -38,6 +38,12 @@ def workspace(folder: Path, partitions: bool) -> Path:
             shutil.copytree(PROJECT / name, folder / name, ignore=ignore)
         else:
             shutil.copy2(PROJECT / name, folder / name)
+    return folder
+
+
+def workspace(folder: Path, partitions: bool) -> Path:
+    """A copy of the workflow without results; with or without the devices' partitions."""
+    copied_workflow(folder)
     cluster = folder / "profiles" / "horeka" / "cluster.yaml"
     lines = cluster.read_text(encoding="utf-8").splitlines(keepends=True)
     if not partitions:

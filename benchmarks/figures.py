@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dry_run import NEEDED, PROJECT
+from dry_run import copied_workflow
 from paper_results import make
 
 ONE_S, ALL_S = 10.0, 60.0
@@ -39,14 +39,7 @@ TRACED = {
 
 def workspace(folder: Path) -> Path:
     """A copy of the workflow with the finished runs."""
-    folder.mkdir()
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in NEEDED:
-        copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy2
-        copy(
-            PROJECT / name, folder / name, **({"ignore": ignore} if copy is shutil.copytree else {})
-        )
-    shutil.copytree(PROJECT / "reference", folder / "reference")
+    copied_workflow(folder)
     campaign = folder / "config.yaml"
     campaign.write_text(f"{campaign.read_text().rstrip()}\nidle_probe: {{repeats: 1}}\n")
     made = make(folder / "results" / "paper", TRACED)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -22,9 +21,8 @@ from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
+from dry_run import copied_workflow
 
-PROJECT = Path(__file__).parents[1]
-NEEDED = ("Snakefile", "config.yaml", "workflow", "profiles", "campaigns", "reference", "src")
 TARGET_S, TARGET_BYTES = 600.0, 4 << 30
 LOOK_S = 0.25
 RUNS = 175
@@ -41,18 +39,6 @@ class Taken:
     largest_together_bytes: int
     written_bytes: int
     runs: int
-
-
-def workspace(folder: Path) -> Path:
-    """A copy of the workflow without results."""
-    folder.mkdir()
-    for name in NEEDED:
-        if (PROJECT / name).is_dir():
-            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-            shutil.copytree(PROJECT / name, folder / name, ignore=ignore)
-        else:
-            shutil.copy2(PROJECT / name, folder / name)
-    return folder
 
 
 def played(folder: Path, cores: int) -> Taken:
@@ -122,7 +108,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="paper-simulated-") as folder:
-        found = played(workspace(Path(folder) / "project"), given.cores)
+        found = played(copied_workflow(Path(folder) / "project"), given.cores)
     print(
         f"{found.runs} runs on {found.cores} cores: {found.wall_s:.0f} s, {found.processor_s:.0f} s of "
         f"processor; {found.largest_process_bytes / 2**30:.2f} GiB in one process, "

@@ -196,15 +196,7 @@ def command_line() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan", help="predict time, energy and cost of a campaign before it is submitted"
     )
-    plan.add_argument(
-        "--profile",
-        type=Path,
-        default=Path("profiles/local"),
-        help="whose cluster file counts; default: profiles/local",
-    )
-    plan.add_argument(
-        "--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"
-    )
+    _add_campaign(plan)
     plan.add_argument("--cluster", help="instead: a cluster file, or its content as JSON")
     plan.add_argument(
         "--model",
@@ -263,8 +255,8 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    """Where a command finds its campaign."""
+def _add_campaign(parser: argparse.ArgumentParser) -> None:
+    """Which campaign a command is about, on which cluster."""
     parser.add_argument(
         "--profile",
         type=Path,
@@ -274,6 +266,11 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"
     )
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    """Where a command finds its campaign, and what is there of it."""
+    _add_campaign(parser)
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
     parser.add_argument(
         "--work", type=Path, metavar="FOLDER", help="default: the cluster's work_root"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,17 +166,11 @@ def _score(score: Score) -> dict[str, Any]:
 
 
 def _point(point: Point) -> dict[str, Any]:
-    load = point.load
     return {
         "source": point.source,
         "campaign": point.campaign,
         "configuration": point.configuration,
-        "gpus": load.gpus,
-        "nodes": load.nodes,
-        "local_batch_size": load.local_batch_size,
-        "epochs": load.epochs,
-        "samples": load.samples,
-        "updates": load.updates,
+        **asdict(point.load),
         "runtime_s": point.runtime_s,
         "energy_j": point.energy_j,
         "joules": dict(point.joules),
@@ -268,7 +262,7 @@ def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
 
 
 def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:
-    names = ("gpus", "nodes", "local_batch_size", "epochs", "samples", "updates")
+    names = [one.name for one in fields(Load)]
     for name in (*names, "runtime_s"):
         _expect(_is_number(content[name]), f"points: {name}: expected a number above 0")
     own = (
