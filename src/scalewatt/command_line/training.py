@@ -23,7 +23,8 @@ def _prepare(commands: Commands) -> None:
         "prepare",
         "prepare a dataset and describe it",
         [
-            'scalewatt prepare --folder data/imagenet --source /data/imagenet-tars --definition \'{"name": "imagenet", "format": "imagenet"}\'',
+            "scalewatt prepare --folder data/imagenet --source /data/imagenet-tars \\\n"
+            '    --definition \'{"name": "imagenet", "format": "imagenet"}\'',
             "scalewatt prepare --folder data/imagenet --pack",
         ],
     )
@@ -49,7 +50,8 @@ def _train(commands: Commands) -> None:
         "train",
         "train (the next segment of) a run under perun",
         [
-            "scalewatt train results/demo/runs/resnet50-local-n002-lbs0032-full/1/spec.json --cluster profiles/local/cluster.yaml --out again"
+            "scalewatt train results/demo/runs/resnet50-local-n002-lbs0032-full/1/spec.json \\\n"
+            "    --cluster profiles/local/cluster.yaml --out again"
         ],
     )
     train.add_argument("spec", type=Path)
@@ -74,7 +76,8 @@ def _simulate(commands: Commands) -> None:
         "simulate",
         "write a run's folder from the scaling model, without training",
         [
-            "scalewatt simulate results/paper-simulated/runs/resnet50-a100-n004-lbs0256-full/1/spec.json --cluster profiles/simulate/cluster.yaml --model reference/scaling_model.json"
+            "scalewatt simulate results/paper-simulated/runs/resnet50-a100-n004-lbs0256-full/1/spec.json \\\n"
+            "    --cluster profiles/simulate/cluster.yaml --model reference/scaling_model.json"
         ],
     )
     simulate.add_argument("specs", type=Path, nargs="+", metavar="SPEC")
