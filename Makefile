@@ -56,9 +56,9 @@ $(DEMO)/snakemake-report.html: $(DEMO)/report.html
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
-# One after another: all share one Slurm, and two cores.
+# Those on Slurm one after another, which is one for all; beside them the long ones.
 test-cluster: $(READY)
-	@$(BIN)/python -m pytest tests -m "cluster or long" --durations=15
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup tests -m "cluster or long" --durations=15
 
 lint: $(READY)
 	@ruff check src tests
