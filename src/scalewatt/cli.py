@@ -51,6 +51,16 @@ def _campaign(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _keys(arguments: argparse.Namespace) -> int:
+    from scalewatt.campaign.keys import keys_text, write_keys
+
+    if arguments.write is not None:
+        write_keys(arguments.kind, arguments.write)
+    else:
+        print(keys_text(arguments.kind), end="")
+    return 0
+
+
 def _prepare(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import read_source
     from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
@@ -315,6 +325,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "campaign": _campaign,
+    "keys": _keys,
     "prepare": _prepare,
     "train": _train,
     "simulate": _simulate,

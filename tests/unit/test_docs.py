@@ -330,9 +330,21 @@ def test_every_link_and_image_leads_somewhere(path: Path) -> None:
 
 
 def test_every_document_is_reached_from_the_readme() -> None:
-    linked = set(re.findall(r"\]\((docs/[^)#]+)", text(README)))
-    files = {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*") if p.is_file()}
-    assert files == linked
+    reached, waiting = set(), [README]
+    while waiting:
+        document = waiting.pop()
+        for link in re.findall(r"\]\(([^)\s#]+)", text(document)):
+            target = (document.parent / link).resolve()
+            if "://" in link or target in reached or not target.is_relative_to(ROOT / "docs"):
+                continue
+            reached.add(target)
+            waiting += [target] if target.suffix == ".md" else []
+    assert reached == {path for path in (ROOT / "docs").rglob("*") if path.is_file()}
+
+
+def test_the_index_has_every_document() -> None:
+    linked = set(re.findall(r"\]\((\w[^)#]+)\)", text(ROOT / "docs" / "index.md")))
+    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
 
 
 def test_the_readme_stays_short() -> None:

@@ -15,6 +15,7 @@ def add(commands: Commands) -> None:
     _calibrate(commands)
     _status(commands)
     _exclude_and_remeasure(commands)
+    _keys(commands)
 
 
 def _campaign(commands: Commands) -> None:
@@ -146,3 +147,16 @@ def _exclude_and_remeasure(commands: Commands) -> None:
         ),
     ):
         add_run_command(command(commands, name, does, examples), name)
+
+
+def _keys(commands: Commands) -> None:
+    keys = command(
+        commands,
+        "keys",
+        "print every key of a campaign or cluster file, with what it takes, as Markdown",
+        ["scalewatt keys campaign", "scalewatt keys cluster --write docs/your-cluster.md"],
+    )
+    keys.add_argument("kind", choices=("campaign", "cluster"))
+    keys.add_argument(
+        "--write", type=Path, metavar="FILE", help="put them between the markers of this document"
+    )

@@ -1,0 +1,247 @@
+"""Every key of a campaign or cluster file, as Markdown tables made from its JSON schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.validation import schema
+from scalewatt.errors import InputError
+from scalewatt.files import write_text
+
+KINDS = ("campaign", "cluster")
+UNREFERENCED = {
+    "common": "models.<model of your own>",
+    "command": "models.<name> with workload: command",
+}
+"""Definitions that `models` takes besides those it names, with the place where they stand."""
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "`true` or `false`",
+    "null": "`null`",
+    "object": "keys",
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key: its path within its section, what it takes, its default ('' if none), what it is."""
+
+    path: str
+    allowed: str
+    default: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """The keys of an object, and the places in the file where such an object stands."""
+
+    places: tuple[str, ...]
+    description: str
+    keys: tuple[Key, ...]
+
+
+def keys_text(kind: str) -> str:
+    """The Markdown of all keys of `kind`, between its markers, with a line end."""
+    parts = [_section_text(section) for section in _merged(sections(kind))]
+    return "\n\n".join([_begin(kind), *parts, _end(kind)]) + "\n"
+
+
+def write_keys(kind: str, document: Path) -> None:
+    """Put the keys of `kind` between the markers of `document`; InputError where these are missing."""
+    try:
+        text = document.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{document}: cannot be read; expected a Markdown document") from error
+    before, begun, rest = text.partition(_begin(kind))
+    _, ended, after = rest.partition(_end(kind) + "\n")
+    if not (begun and ended):
+        raise InputError(
+            f"{document}: has no part for the keys of a {kind}; expected the lines "
+            f"'{_begin(kind)}' and '{_end(kind)}'"
+        )
+    write_text(document, before + keys_text(kind) + after)
+
+
+def _begin(kind: str) -> str:
+    return f"<!-- keys: {kind} (made by `scalewatt keys {kind}`) -->"
+
+
+def _end(kind: str) -> str:
+    return f"<!-- end of keys: {kind} -->"
+
+
+# --- sections of a schema -----------------------------------------------------------------------
+
+
+def sections(kind: str) -> list[Section]:
+    """The sections of the file `kind`: its top level, then what it refers to, in its order."""
+    root = schema(kind)
+    found: list[Section] = []
+    _add_section(root, root, "", found)
+    if kind == "campaign":
+        for name, place in UNREFERENCED.items():
+            _add_section(root, root["$defs"][name], place, found)
+    order = ["", *root["properties"]]
+    return sorted(found, key=lambda section: order.index(section.places[0].partition(".")[0]))
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Where in the schema `root` we are, and the definitions that were met there."""
+
+    root: dict[str, Any]
+    place: str
+    referred: list[tuple[str, dict[str, Any]]]
+
+
+def _add_section(
+    root: dict[str, Any], part: dict[str, Any], place: str, found: list[Section]
+) -> None:
+    walk = _Walk(root, place, [])
+    keys = tuple(_keys(walk, part, ""))
+    found.append(Section((place,), part.get("description", ""), keys))
+    for inner_place, inner in walk.referred:
+        _add_section(root, inner, inner_place, found)
+
+
+def _keys(walk: _Walk, part: dict[str, Any], prefix: str) -> Iterator[Key]:
+    """The keys of an object, those of objects within it too; definitions are left for later."""
+    for name, entry in part.get("properties", {}).items():
+        path = f"{prefix}{name}"
+        if "$ref" in entry:
+            place = f"{walk.place}.{path}" if walk.place else path
+            walk.referred.append((place, _definition(walk.root, entry)))
+        else:
+            yield _key(path, entry, name in part.get("required", ()))
+            yield from _within(walk, entry, path)
+
+
+def _within(walk: _Walk, entry: dict[str, Any], path: str) -> Iterator[Key]:
+    """What an entry holds itself: keys, a list of objects, or named objects."""
+    yield from _keys(walk, entry, f"{path}.")
+    yield from _keys(walk, entry.get("items", {}), f"{path}[].")
+    named = entry.get("additionalProperties")
+    if not isinstance(named, dict):
+        return
+    for choice in named.get("oneOf", [named]):
+        if "$ref" not in choice:
+            yield from _keys(walk, choice, f"{path}.<name>.")
+            continue
+        definition = _definition(walk.root, choice)
+        constant = definition.get("properties", {}).get("format", {}).get("const")
+        place = f"{walk.place}.{path}" if walk.place else path
+        of = f" with format: {constant}" if constant else ""
+        walk.referred.append((f"{place}.<name>{of}", definition))
+
+
+def _definition(root: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    return root["$defs"][entry["$ref"].removeprefix("#/$defs/")]
+
+
+# --- a key --------------------------------------------------------------------------------------
+
+
+def _key(path: str, entry: dict[str, Any], needed: bool) -> Key:
+    default = f"`{_plain(entry['default'])}`" if "default" in entry else ""
+    return Key(
+        path,
+        _allowed(entry),
+        "needed" if needed else default,
+        entry.get("description", "").rstrip("."),
+    )
+
+
+def _allowed(entry: dict[str, Any]) -> str:
+    """What a key takes, in words."""
+    if "anyOf" in entry:
+        return " or ".join(_allowed(one) for one in entry["anyOf"])
+    if "enum" in entry:
+        return ", ".join(f"`{_plain(value)}`" for value in entry["enum"])
+    if "const" in entry:
+        return f"`{_plain(entry['const'])}`"
+    types = entry.get("type", "string")
+    return " or ".join(
+        _of_type(one, entry) for one in ([types] if isinstance(types, str) else types)
+    )
+
+
+def _of_type(word: str, entry: dict[str, Any]) -> str:
+    if word == "array":
+        return f"list of {_counted(entry)}{_allowed(entry.get('items', {}))}"
+    named = entry.get("additionalProperties")
+    if word == "object" and isinstance(named, dict) and "type" in named:
+        return f"name: {_allowed(named)}"
+    return _TYPES[word] + (_bounds(entry) if word in ("integer", "number") else "")
+
+
+def _counted(entry: dict[str, Any]) -> str:
+    least, most = entry.get("minItems", 0), entry.get("maxItems")
+    return f"{least} × " if most is not None and least == most else ""
+
+
+def _bounds(entry: dict[str, Any]) -> str:
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    said = [f"{sign} {_plain(entry[name])}" for name, sign in signs.items() if name in entry]
+    return f" {', '.join(said)}" if said else ""
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- Markdown -----------------------------------------------------------------------------------
+
+
+def _merged(found: list[Section]) -> list[Section]:
+    """Sections that differ in places and defaults alone as one; unequal defaults name their place."""
+    groups: dict[Any, list[Section]] = {}
+    for section in found:
+        shape = tuple(replace(key, default="") for key in section.keys)
+        groups.setdefault(shape, []).append(section)
+    return [_one(group) for group in groups.values()]
+
+
+def _one(group: list[Section]) -> Section:
+    places = tuple(place for section in group for place in section.places)
+    keys = []
+    for alike in zip(*(section.keys for section in group), strict=True):
+        defaults = [key.default for key in alike]
+        if len(set(defaults)) == 1:
+            keys.append(alike[0])
+            continue
+        last = [section.places[0].rpartition(".")[2] for section in group]
+        said = ", ".join(f"{d} ({p})" for d, p in zip(defaults, last, strict=True))
+        keys.append(replace(alike[0], default=said))
+    descriptions = {section.description for section in group}
+    return Section(places, descriptions.pop() if len(descriptions) == 1 else "", tuple(keys))
+
+
+def _section_text(section: Section) -> str:
+    head = ", ".join(f"`{place}`" for place in section.places if place) or "Top level"
+    rows = [
+        f"| `{key.path}` | {_cell(key.allowed)} | {_cell(key.default)} | {_cell(key.description)} |"
+        for key in section.keys
+    ]
+    table = ["| key | takes | default | what it is |", "| --- | --- | --- | --- |", *rows]
+    return "\n\n".join(
+        part for part in (f"### {head}", _prose(section.description), "\n".join(table)) if part
+    )
+
+
+def _cell(text: str) -> str:
+    return _prose(text).replace("|", "\\|") or "–"
+
+
+def _prose(text: str) -> str:
+    """Words of a schema in Markdown: what is no code escaped, documents as links beside this one."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([<*])", r"\\\1", part) for part in parts[::2]]
+    return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", "`".join(parts))
