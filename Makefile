@@ -14,16 +14,13 @@ export PATH := $(BIN):$(PATH)
 
 setup: $(READY)
 
-# uv comes from the same lock, by its hash; then it installs the rest.
+# envs/install.sh installs, here as under conda and in a container: docs/environments.md.
 $(READY): envs/lock.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; scalewatt needs Python 3.11 (or: make PYTHON=/path/to/python3.11)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "make: $(PYTHON) is not Python 3.11, for which envs/lock.txt was made"; exit 1; }
 	@echo "Setting up .venv from envs/lock.txt (about 6 GB, a few minutes)"
 	@$(PYTHON) -m venv --clear .venv
-	@sed -n '/^uv==/,/[^\\]$$/p' envs/lock.txt > .venv/uv.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r envs/lock.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@envs/install.sh .venv training
 	@touch $(READY)
 	@echo "Ready: . .venv/bin/activate"
 
@@ -73,3 +70,4 @@ clean:
 # After a change of envs/requirements.in.
 lock: $(READY)
 	@uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes --no-emit-index-url --no-emit-find-links envs/requirements.in -o envs/lock.txt
+	@envs/renew.sh

@@ -24,7 +24,16 @@ import time
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
-NEEDED = ("Snakefile", "config.yaml", "workflow", "profiles", "campaigns", "reference", "src")
+NEEDED = (
+    "Snakefile",
+    "config.yaml",
+    "workflow",
+    "profiles",
+    "campaigns",
+    "reference",
+    "src",
+    "envs",
+)
 TARGET_S = 15.0
 TRAININGS = "(nodes × ranks × CPUs: "
 

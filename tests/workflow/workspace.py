@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "campaigns", "reference", "src")
+COPIED = (
+    "Snakefile",
+    "config.yaml",
+    "workflow",
+    "profiles",
+    "campaigns",
+    "reference",
+    "src",
+    "envs",
+)
 TINY = Path(__file__).parent / "tiny.yaml"
 
 

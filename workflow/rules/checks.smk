@@ -21,6 +21,8 @@ rule claims_table:
         CLAIMS[1:],
     retries: 0
     localrule: True
+    conda:
+        "../../envs/analysis.yaml"
     params:
         campaign=str(CAMPAIGN.path),
         stem=f"{RESULTS}/tables/claims",

@@ -66,6 +66,8 @@ rule dataset:
         f"{RESULTS}/datasets/{{dataset}}.json",
     priority: 100
     retries: JOB_RETRIES
+    conda:
+        "../../envs/training.yaml"
     resources:
         **ACCOUNT,
         data_folder=lambda wildcards: CLUSTER.data_folder(
@@ -90,6 +92,8 @@ rule era5_year:
         year="[0-9]{4}",
     priority: 100
     retries: JOB_RETRIES
+    conda:
+        "../../envs/training.yaml"
     resources:
         **ACCOUNT,
         data_folder=lambda wildcards: CLUSTER.data_folder(

@@ -30,6 +30,8 @@ if not CLUSTER.simulates:
         priority: 50
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             powers=lambda wildcards: rated_powers(spec_of(wildcards)["device"]),
         message:
@@ -57,6 +59,8 @@ for name, repeats, configurations in repeats_together():
         priority: 50
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             powers=lambda wildcards: rated_powers(
                 CAMPAIGN.configurations[wildcards.configuration].device

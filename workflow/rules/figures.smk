@@ -39,6 +39,8 @@ for number in NUMBERS:
         priority: 60
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             number=number,
             stem=f"{RESULTS}/figures/figure{number}",
@@ -82,6 +84,8 @@ rule report:
         f"{RESULTS}/report.html",
     retries: 0
     localrule: True
+    conda:
+        "../../envs/analysis.yaml"
     params:
         definition=canonical(
             report_definition(

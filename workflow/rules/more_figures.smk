@@ -49,6 +49,8 @@ for name in MORE:
         priority: 60
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             definition=more_definition(name),
         message:
@@ -75,6 +77,8 @@ for name in MORE:
         priority: 60
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             figure=name,
             stem=f"{RESULTS}/figures/{name}",
@@ -165,6 +169,8 @@ for numbers, repeats in PAGE_RULES.items():
         priority: 40
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             repeats=repeats,
             excluded=lambda wildcards: canonical(

@@ -59,6 +59,8 @@ rule plan_table:
         PLAN[1:],
     retries: 0
     localrule: True
+    conda:
+        "../../envs/analysis.yaml"
     params:
         campaign=str(CAMPAIGN.path),
         stem=f"{RESULTS}/tables/plan",
@@ -95,6 +97,8 @@ rule prediction_table:
     priority: 60
     retries: 0
     localrule: True
+    conda:
+        "../../envs/analysis.yaml"
     params:
         campaign=str(CAMPAIGN.path),
         definition=lambda wildcards: plan_params(),
@@ -121,6 +125,8 @@ rule draw_prediction:
     priority: 60
     retries: 0
     localrule: True
+    conda:
+        "../../envs/analysis.yaml"
     params:
         stem=f"{RESULTS}/figures/prediction",
     message:

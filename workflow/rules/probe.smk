@@ -45,6 +45,8 @@ if PROBES and not RESULTS_ONLY:
             device="[^/]+",
         priority: lambda wildcards: turn(wildcards, last=True)
         retries: JOB_RETRIES
+        conda:
+            "../../envs/training.yaml"
         resources:
             **requested(probing),
         params:
@@ -75,6 +77,8 @@ if PROBES:
             [f"{RESULTS}/idle/{device}.json" for device in PROBES],
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             definition=canonical(
                 {

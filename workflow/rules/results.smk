@@ -76,6 +76,8 @@ rule runs_table:
         [multiext(f"{RESULTS}/tables/{name}", ".parquet", ".csv") for name in TABLES],
     retries: 0
     localrule: True
+    conda:
+        "../../envs/analysis.yaml"
     params:
         definition=lambda wildcards: canonical(
             {
@@ -102,6 +104,8 @@ rule figure_table:
     priority: 60
     retries: 0
     localrule: True
+    conda:
+        "../../envs/analysis.yaml"
     params:
         definition=lambda wildcards: definition_of(f"figure{wildcards.number}"),
     message:
@@ -126,6 +130,8 @@ if "table1" in CAMPAIGN.figures:
         priority: 60
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             definition=lambda wildcards: definition_of("table1"),
         message:

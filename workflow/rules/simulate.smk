@@ -54,6 +54,8 @@ for name, repeats, configurations in repeats_together():
             configuration=configurations,
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             # What of the cluster file decides what is written.
             cluster=lambda wildcards: deciding(wildcards.configuration),

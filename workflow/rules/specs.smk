@@ -11,6 +11,8 @@ if not CLUSTER.simulates:
         priority: 100
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             text=lambda wildcards: spec_text(spec_of(wildcards)),
         message:
@@ -32,6 +34,8 @@ for name, repeats, configurations in repeats_together():
         priority: 100
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             texts=lambda wildcards, repeats=repeats: [
                 spec_text(run_spec(CAMPAIGN, wildcards.configuration, repeat))

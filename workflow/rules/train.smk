@@ -100,6 +100,8 @@ rule train:
     wildcard_constraints:
         configuration=rf"(?!{COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
     priority: turn
+    conda:
+        "../../envs/training.yaml"
     resources:
         **TRAIN_RESOURCES,
     params:

@@ -25,6 +25,8 @@ if VARIANTS:
         priority: 60
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             definition=lambda wildcards: definition_of("variants"),
         message:
@@ -51,6 +53,8 @@ if VARIANTS:
         priority: 60
         retries: 0
         localrule: True
+        conda:
+            "../../envs/analysis.yaml"
         params:
             stem=f"{RESULTS}/figures/variants",
         message:
