@@ -77,7 +77,7 @@ TYPES = {
     "dictionary<values=string, indices=int16, ordered=0>": "word",
 }
 NEVER = "–"
-MADE_BY_THE_USER = ("campaigns/batch-study.yaml", "campaigns/mine.yaml")
+MADE_BY_THE_USER = tuple(f"campaigns/{name}.yaml" for name in ("batch-study", "first", "mine"))
 
 
 def text(path: Path) -> str:
