@@ -399,7 +399,7 @@ def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
     schema: pa.Schema = pq.read_schema(out)
     assert set(json.loads(schema.metadata[b"scalewatt"])) == {
         "figure", "campaign", "missing", "notes", "gpu_word", "metric_name",
-        "excluded", "options", "no_energy",
+        "excluded", "options", "no_energy", "definition",
     }  # fmt: skip
 
 

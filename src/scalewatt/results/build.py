@@ -106,6 +106,8 @@ def _metadata(
         "no_energy": _without_energy(rows),
         **({"no_idle": no_idle} if idle else {}),
         **_of_figure5(definition, rows),
+        # All that the table depends on besides its runs: whoever has those can make it again.
+        "definition": definition,
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +122,7 @@ def make_plan(
             "sources": list(forecaster.model.sources),
             "currency": (cluster.price or {}).get("currency", ""),
             "notes": notes,
+            "definition_sha256": plan_sha256(campaign, cluster),
         },
         tuple(steps(planner, *step)) if step else (),
     )
@@ -139,6 +142,12 @@ def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
             name: [one.time_limit_min, one.step_time] for name, one in cluster.devices.items()
         },
     }
+
+
+def plan_sha256(campaign: Campaign, cluster: Cluster) -> str:
+    """SHA-256 of the plan's definition: of another one it is another plan."""
+    text = json.dumps(plan_definition(campaign, cluster), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:

@@ -59,7 +59,7 @@ def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) 
         for one in _rows(row, campaign, forecaster)
     ]
     said = {
-        **metadata(found),
+        **{key: value for key, value in metadata(found).items() if key != "definition"},
         "figure": "prediction",
         "options": {},
         "scaling_model": forecaster.model.path,
