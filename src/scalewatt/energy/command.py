@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING
 from scalewatt.campaign.command import command_words
 from scalewatt.energy.child import CommandFailed, Signals, how_ended, start_child, wait_for_child
 from scalewatt.energy.ending import EXIT_STOPPED
+from scalewatt.energy.monitor import settings_in_effect
 from scalewatt.energy.placement import gathered_placement
 from scalewatt.energy.provenance import Gpu, cpu_name, package_versions, visible_gpu
 from scalewatt.energy.ranks_process import CALLERS_PATH
 from scalewatt.energy.script_marks import history_rows
 from scalewatt.energy.slurm_energy import slurm_step
 from scalewatt.energy.workdir import description_path, segment_name
+from scalewatt.environment.redaction import Redaction
+from scalewatt.environment.software import flags, software
+from scalewatt.environment.variables import variables
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
 from scalewatt.files import write_json
 from scalewatt.training.events import EventLog
@@ -195,19 +199,26 @@ def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None
     placement = gathered_placement(ranks, gpu)
     if placement is None:
         return
+    from mpi4py import MPI
+
     threads = os.environ.get("OMP_NUM_THREADS", "")
+    redaction = Redaction.of(os.environ)
     write_json(
         description_path(job.work, job.segment),
         {
             **placement,
             "torch_device": "cpu" if gpu is None else "cuda",
             "device_name": cpu_name() if gpu is None else gpu.name,
+            **flags(os.environ, job.spec["seed"]),
             "threads_per_rank": int(threads) if threads.isdigit() else None,
             "packages_of": "the recorder",  # the command may be of another Python environment
             "packages": package_versions(),
             "python": sys.version.split()[0],
+            "software": software(mpi=MPI),
+            "perun": settings_in_effect(),
+            "environment_variables": variables(os.environ, redaction),
             "slurm": slurm_step(os.environ),
-            "command": words,
+            "command": redaction.deep(words),
             "files": job.spec["settings"]["files"],
         },
     )

@@ -23,6 +23,7 @@ from scalewatt.campaign.command import check_unchanged, command_words, is_comman
 from scalewatt.campaign.spec import read_spec
 from scalewatt.datasets.prepared import content_of_prepared, is_staged
 from scalewatt.energy.ending import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
+from scalewatt.energy.provenance import made_with
 from scalewatt.energy.publish import already_published, publish
 from scalewatt.energy.ranks_process import (
     CLOSING_MARGIN_S,
@@ -46,6 +47,7 @@ from scalewatt.energy.workdir import (
     WorkDir,
     description_path,
     failure_path,
+    made_with_path,
     node_lock,
     open_workdir,
     outcome_path,
@@ -237,7 +239,9 @@ class _Segment:
         locks: Sequence[int] = (),
     ) -> None:
         self.work, self.place, self.locks = work, place, [work.lock, *locks]
+        software = made_with()  # here, because it takes a moment that is not the training's
         self.number = work.begin_segment()
+        write_json(made_with_path(work.path, self.number), software)
         self.stop_file = work.path / "stop"
         self.stop_file.unlink(missing_ok=True)
         self.order = work.path / "order.json"

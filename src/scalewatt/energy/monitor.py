@@ -83,6 +83,28 @@ def monitored(
     return result
 
 
+_PERSONAL = ("data_out", "log_file", "starttime")
+"""Options of perun that name a path, and one that it adds itself."""
+
+
+def settings_in_effect() -> dict[str, Any]:
+    """perun's version, and its options as they are now, by section; to be asked while it measures.
+
+    What names a path is left out.
+    """
+    from importlib.metadata import version
+
+    from perun.configuration import config
+
+    return {
+        "version": version("perun"),
+        "settings": {
+            section: {k: v for k, v in config.items(section) if k not in _PERSONAL}
+            for section in config.sections()
+        },
+    }
+
+
 def pin(config: ConfigParser, folder: Path, stem: str, period_s: float) -> None:
     """Have perun measure what this project needs, whatever a user's own settings of it are.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.energy.provenance import Gpu, held_gpus
+from scalewatt.environment.node import grouped, node_description
 
 if TYPE_CHECKING:
     from scalewatt.training.world import Ranks
@@ -43,17 +44,20 @@ def rank_placement(
 def gathered_placement(ranks: Ranks, gpu: Gpu | None) -> dict[str, Any] | None:
     """What a segment's description says of its place, on rank 0; None on others. All take part.
 
-    hostnames; gpus and gpu_uuids (`held_gpus`); ranks (`rank_placement` of each, in order);
-    allocation (`slurm_allocation`).
+    hostnames; gpus and gpu_uuids (`held_gpus`); nodes (`node.grouped`, each told by its first rank);
+    ranks (`rank_placement` of each, in order); allocation (`slurm_allocation`).
     """
     own = rank_placement(ranks.rank, ranks.local_rank, ranks.host, gpu)
-    found = ranks.comm.gather((own, gpu), root=0)
+    node = node_description() if ranks.local_rank == 0 else None
+    found = ranks.comm.gather((own, gpu, node), root=0)
     if found is None:
         return None
+    places = [place for place, _, _ in found]
     return {
-        "hostnames": sorted({place["host"] for place, _ in found}),
-        **held_gpus((place["host"], one) for place, one in found),
-        "ranks": [place for place, _ in found],
+        "hostnames": sorted({place["host"] for place in places}),
+        **held_gpus((place["host"], one) for place, one, _ in found),
+        "nodes": grouped((place["host"], told) for place, _, told in found if told is not None),
+        "ranks": places,
         "allocation": slurm_allocation(os.environ),
     }
 

@@ -7,11 +7,13 @@ import platform
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.environment.lock import installed_versions, lock_note
 
 PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "numpy", "h5py")
 
@@ -37,6 +39,26 @@ def source_commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+def is_clean(commit: str | None) -> bool | None:
+    """Whether no tracked file differs from a commit as `source_commit` says it; None without one."""
+    return None if commit is None else not commit.endswith("-dirty")
+
+
+@cache
+def made_with() -> dict[str, Any]:
+    """The code and packages of this process: commit, commit_clean, packages_installed, lock.
+
+    Looked up once a process: it reads the metadata of a hundred packages.
+    """
+    commit, installed = source_commit(), installed_versions()
+    return {
+        "commit": commit,
+        "commit_clean": is_clean(commit),
+        "packages_installed": installed,
+        "lock": lock_note(installed),
+    }
 
 
 @dataclass(frozen=True)

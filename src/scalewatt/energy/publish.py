@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pyarrow as pa
 
 from scalewatt.campaign.command import is_command_spec
 from scalewatt.energy.journal import last_sample_s
-from scalewatt.energy.provenance import joined_gpus, source_commit
+from scalewatt.energy.provenance import is_clean, joined_gpus, source_commit
 from scalewatt.energy.script_marks import joined_events
-from scalewatt.energy.workdir import COMPILED, WorkDir, description_path
+from scalewatt.energy.workdir import COMPILED, WorkDir, description_path, made_with_path
+from scalewatt.environment.node import joined
+from scalewatt.environment.redaction import Redaction
 from scalewatt.files import atomic_path, read_json, write_json, write_table
 from scalewatt.training.events import read_events
 from scalewatt.training.history import SUBSETS, history_table
@@ -73,29 +76,53 @@ def _segment_ends(folder: Path) -> dict[int, float]:
 
 def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
     segments = work.segments()
-    by_segment = {
-        s["segment"]: read_json(path)
-        for s in segments
-        if (path := description_path(work.path, s["segment"])).exists()
-    }
+    numbers = [segment["segment"] for segment in segments]
+    by_segment = _read(numbers, work.path, description_path)
+    software = _read(numbers, work.path, made_with_path)
     described = list(by_segment.values())
     last = {key: value for key, value in described[-1].items() if key not in _OF_SEGMENT}
+    commit = source_commit()
     return {
         "spec_sha256": work.spec_sha256,
         "dataset_sha256": work.dataset_sha256,
-        "commit": source_commit(),
+        "commit": commit,
+        "commit_clean": is_clean(commit),
+        **{name: software.get(numbers[-1], {}).get(name) for name in _OF_PACKAGES},
         **last,
         **joined_gpus(described),
+        "nodes": joined(one.get("nodes") for one in described),
         "hostnames": sorted({host for d in described for host in d["hostnames"]}),
         "metric_name": result["metric_name"],
         "metric_goal": result.get("metric_goal", "min"),
         **{name: result["history"][-1].get(name) for name in _BASELINES},
         "parameters": result["parameters"],
-        "segments": [s | _placed(by_segment.get(s["segment"], {})) for s in segments],
+        "segments": [
+            _impersonal(s)
+            | _placed(by_segment.get(s["segment"], {}))
+            | {name: software.get(s["segment"], {}).get(name) for name in _OF_CODE}
+            for s in segments
+        ],
     }
 
 
 _OF_SEGMENT = ("slurm", "ranks", "allocation")
+_OF_PACKAGES = ("packages_installed", "lock")
+_OF_CODE = ("commit", "commit_clean")
+
+
+def _read(
+    numbers: list[int], work: Path, path_of: Callable[[Path, int], Path]
+) -> dict[int, dict[str, Any]]:
+    """What was noted of segments, by their numbers; of one that noted nothing, nothing."""
+    paths = {number: path_of(work, number) for number in numbers}
+    return {number: read_json(path) for number, path in paths.items() if path.exists()}
+
+
+def _impersonal(segment: dict[str, Any]) -> dict[str, Any]:
+    """A segment's note without the paths that the reason of its end may name."""
+    if not segment.get("detail"):
+        return segment
+    return segment | {"detail": Redaction.of(os.environ).text(segment["detail"])}
 
 
 def _placed(described: dict[str, Any]) -> dict[str, Any]:

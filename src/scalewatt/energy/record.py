@@ -182,9 +182,13 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     import torch
     from mpi4py import MPI
 
+    from scalewatt.energy.monitor import settings_in_effect
     from scalewatt.energy.placement import gathered_placement
     from scalewatt.energy.provenance import cpu_name, gpu_identity, package_versions
     from scalewatt.energy.slurm_energy import slurm_step
+    from scalewatt.environment.redaction import Redaction
+    from scalewatt.environment.software import flags, software
+    from scalewatt.environment.variables import variables
 
     on_gpu = device.type == "cuda"
     placement = gathered_placement(ranks, gpu_identity(device) if on_gpu else None)
@@ -196,14 +200,13 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
             **placement,
             "torch_device": device.type,
             "device_name": torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
-            "threads_per_rank": torch.get_num_threads(),
-            "cudnn_deterministic": torch.backends.cudnn.deterministic,
-            "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
-            "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+            **flags(os.environ, job.spec["seed"], torch),
             "packages": package_versions(),
             "cuda": torch.version.cuda,
             "mpi": " ".join(MPI.Get_library_version().splitlines()[0].split()),
+            "software": software(torch, MPI),
+            "perun": settings_in_effect(),
+            "environment_variables": variables(os.environ, Redaction.of(os.environ)),
             "slurm": slurm_step(os.environ),
             **of_workload,
         },

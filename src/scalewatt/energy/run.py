@@ -131,7 +131,46 @@ _PROVENANCE: dict[str, Any] = {
     "properties": {
         **dict.fromkeys(_WORDS, _TEXT),
         **dict.fromkeys(("metric_persistence", "metric_climatology"), _NUMBER),
+        "commit_clean": {"type": ["boolean", "null"]},
         "packages": {"type": ["object", "null"], "additionalProperties": _TEXT},
+        "environment_variables": {"type": ["object", "null"], "additionalProperties": _TEXT},
+        "lock": {
+            "type": ["object", "null"],
+            "required": ["differences"],
+            "properties": {
+                "sha256": _TEXT,
+                "environment": _TEXT,
+                "differences": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["package", "locked", "installed"],
+                        "properties": {
+                            "package": {"type": "string"},
+                            "locked": _TEXT,
+                            "installed": _TEXT,
+                        },
+                    },
+                },
+            },
+        },
+        "nodes": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "object",
+                "required": ["hosts"],
+                "properties": {
+                    "hosts": {"type": "array", "items": {"type": "string"}},
+                    "cpu_models": {"type": ["array", "null"], "items": {"type": "string"}},
+                    "gpu_models": {
+                        "type": ["object", "null"],
+                        "additionalProperties": {"type": "integer"},
+                    },
+                    "gpu_driver": _TEXT,
+                    "kernel": _TEXT,
+                },
+            },
+        },
         "hostnames": {"type": ["array", "null"], "items": {"type": "string"}},
         "gpus": {
             "type": ["object", "null"],

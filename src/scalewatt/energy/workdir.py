@@ -145,6 +145,11 @@ def description_path(work: Path, segment: int) -> Path:
     return work / f"{segment_name(segment)}.json"
 
 
+def made_with_path(work: Path, segment: int) -> Path:
+    """Where the launching process says with what code and packages a segment was started."""
+    return work / f"{segment_name(segment)}.made-with.json"
+
+
 @contextmanager
 def node_lock(root: Path) -> Iterator[int]:
     """Hold this node against other trainings of this project: their energy could not be told apart.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
+import os
 import shutil
 import uuid
 from dataclasses import asdict, dataclass
@@ -15,6 +15,7 @@ import pyarrow as pa
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec, spec_text, text_sha256
 from scalewatt.energy.samples import short_name
+from scalewatt.environment.redaction import Redaction
 from scalewatt.errors import InputError
 from scalewatt.files import read_json, write_json, write_table, write_text
 from scalewatt.registration.recordings import Recorded, Window, place
@@ -110,8 +111,7 @@ def _provenance(
         "spec_sha256": text_sha256(spec_text(spec)),
         "registered": True,
         "registered_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "registered_by": _user(),
-        "source": str(source),
+        "source": Redaction.of(os.environ).text(str(source)),
         "identity": recorded.identity,
         "recordings": [
             {
@@ -138,13 +138,6 @@ def _provenance(
         "windows": [asdict(window) for window in recorded.windows],
         "neighbours": [],
     }
-
-
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return None
 
 
 def write_neighbours(results: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +17,10 @@ import pyarrow as pa
 from scalewatt.campaign.model import Cluster, Device
 from scalewatt.campaign.spec import read_spec, spec_sha256
 from scalewatt.energy.journal import last_sample_s
+from scalewatt.energy.provenance import made_with
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.workdir import segment_name
+from scalewatt.environment.redaction import Redaction
 from scalewatt.errors import InputError
 from scalewatt.files import write_json, write_table, write_text
 from scalewatt.scaling.kind import kind_of_spec
@@ -288,6 +291,8 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
         "device_name": f"{spec['device']} (simulated)",
         "packages_of": "the simulator",
         "packages": _versions(),
+        **made_with(),
+        **dict.fromkeys(("nodes", "software", "perun", "environment_variables")),
         "precision_used": None,
         "metric_name": final.name,
         "metric_goal": spec["settings"].get("metric_goal") or "min",
@@ -296,7 +301,7 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
         "parameters": None,
         "segments": [_segment(one, segment) for segment in one.segments],
         "simulated": {
-            "model": str(model_path),
+            "model": Redaction.of(os.environ).text(str(model_path)),
             "model_sha256": hashlib.sha256(model_path.read_bytes()).hexdigest(),
             "kind": one.model.kind.name,
             "assumed": one.model.assumed,

@@ -1,0 +1,1 @@
+"""What surrounds a run: packages against the lock, nodes, software, flags, variables; nothing personal."""

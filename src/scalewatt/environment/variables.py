@@ -1,0 +1,48 @@
+"""Environment variables that may change what a training computes, how fast, and at what power."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scalewatt.environment.redaction import Redaction
+
+PREFIXES = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "MALLOC_"),
+    *("TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_"),
+    *("CUDNN_", "CUBLAS_", "CUBLASLT_", "NCCL_", "GLOO_", "FI_", "UCX_"),
+    *("MPICH_", "I_MPI_", "PERUN_"),
+    *(f"OMPI_MCA_{part}" for part in ("btl", "pml", "mtl", "coll", "osc")),
+)
+"""Beginnings of the names that are written."""
+NAMES = frozenset(
+    {
+        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"),
+        *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+        *("NVIDIA_TF32_OVERRIDE", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+        *("PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "LD_LIBRARY_PATH"),
+        *("HDF5_USE_FILE_LOCKING", "NUMEXPR_NUM_THREADS"),
+        *("SLURM_CPU_BIND", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST", "SLURM_MEM_BIND"),
+        *("SLURM_GPU_BIND", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "SLURM_CPU_FREQ_REQ"),
+        *("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"),
+        *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE", "SLURM_MPI_TYPE"),
+    }
+)
+"""Names that are written."""
+SECRET = (
+    *("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"),
+    *("AUTH", "COOKIE", "PRIVATE", "ACCOUNT", "USER", "MAIL"),
+)
+"""A name with one of these in it is never written, whatever the lists above say."""
+
+
+def is_written(name: str) -> bool:
+    """Whether a variable is one that a run's provenance has."""
+    listed = name in NAMES or name.startswith(PREFIXES)
+    return listed and not any(word in name.upper() for word in SECRET)
+
+
+def variables(environment: Mapping[str, str], redaction: Redaction) -> dict[str, str]:
+    """The variables that are set and matter, by name, without anything personal in their values."""
+    return {
+        name: redaction.text(environment[name]) for name in sorted(environment) if is_written(name)
+    }
