@@ -323,6 +323,33 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _export(arguments: argparse.Namespace) -> int:
+    from scalewatt.archive.export import Wanted, export_campaign
+
+    wanted = Wanted(
+        arguments.traces,
+        arguments.license,
+        tuple(arguments.author),
+        arguments.allow_private,
+        arguments.out,
+    )
+    cluster = arguments.cluster or arguments.profile / "cluster.yaml"
+    print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, wanted)))
+    return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from scalewatt.archive.bring_in import check_archive, import_archive
+
+    if arguments.check:
+        lines = check_archive(arguments.archive)
+    else:
+        folders = arguments.results, arguments.campaigns
+        lines = import_archive(arguments.archive, *folders, arguments.name)
+    print("\n".join(lines))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "campaign": _campaign,
     "keys": _keys,
@@ -346,6 +373,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "pilot": _pilot,
     "prediction": _prediction,
     "report": _report,
+    "export": _export,
+    "import": _import,
 }
 
 

@@ -145,7 +145,7 @@ def given_cluster(given: str) -> Cluster:
 
 def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
     """Whether finished runs are used as they are, and none is trained."""
-    if campaign.registered:
+    if campaign.registered or campaign.imported:
         return True
     if cluster.results_only is not None:
         return cluster.results_only

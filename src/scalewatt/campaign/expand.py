@@ -9,6 +9,7 @@ from typing import Any
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.command import CommandExpansion, is_command
 from scalewatt.campaign.expansion import Expansion
+from scalewatt.campaign.imported import read_imported
 from scalewatt.campaign.known_models import campaign_schema, known_models
 from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, IdleProbe, Series
 from scalewatt.campaign.registered import expand_registered
@@ -24,15 +25,21 @@ def load_campaign(path: Path | str, cluster: Cluster | None = None) -> Campaign:
     """Read, check and expand a campaign file.
 
     Node geometry and limits come from `cluster`, or from whichever profile has the device; a
-    campaign of registered runs needs neither. On a cluster that simulates, the campaign's name says so:
-    simulated and trained runs never lie in one folder.
+    campaign of registered runs needs neither, and one that came with an archive brings them. On a
+    cluster that simulates, the campaign's name says so: simulated and trained runs never lie in one
+    folder.
     """
-    campaign = expand(read_yaml(path), Path(path), known_devices(cluster))
+    imported = read_imported(Path(path))
+    devices = {**known_devices(cluster), **(imported.devices if imported else {})}
+    campaign = expand(read_yaml(path), Path(path), devices)
+    if imported is not None:
+        campaign = replace(campaign, name=imported.name, imported=imported)
     if cluster is None or not cluster.simulates:
         return campaign
-    if campaign.registered:
+    if campaign.registered or campaign.imported:
+        how = "imported" if campaign.imported else "registered"
         raise InputError(
-            f"{path}: its runs are registered, made elsewhere: there is nothing to simulate; allowed: "
+            f"{path}: its runs are {how}, made elsewhere: there is nothing to simulate; allowed: "
             "a profile whose mode is train"
         )
     return replace(campaign, name=f"{campaign.name}{SIMULATED}")

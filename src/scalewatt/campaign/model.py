@@ -193,6 +193,19 @@ class IdleProbe:
 
 
 @dataclass(frozen=True)
+class Imported:
+    """Where a campaign ran that came with an archive (`scalewatt import`)."""
+
+    name: str
+    """Of the campaign and its results here."""
+    cluster: str
+    devices: dict[str, Device]
+    pue: dict[str, Any] | None = None
+    carbon_intensity: dict[str, Any] | None = None
+    price: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Campaign:
     """Everything one configuration file asks for."""
 
@@ -210,6 +223,8 @@ class Campaign:
     """None where there is no limit."""
     registered: bool = False
     """Whether its runs were made elsewhere: nothing of it is ever trained."""
+    imported: Imported | None = None
+    """Where it ran, if it came with an archive: nothing of it is ever trained here."""
 
     def runs(self) -> Iterator[Run]:
         """Every run, ordered by configuration and repeat."""

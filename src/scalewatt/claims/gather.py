@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.expand import SIMULATED, load_campaign
+from scalewatt.campaign.imported import read_imported
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
@@ -134,5 +135,8 @@ def traces_of(table: pa.Table) -> tuple[Trace, ...]:
 
 
 def _name(path: Path) -> Any:
+    imported = read_imported(path)
+    if imported is not None:
+        return imported.name
     content = read_yaml(path)
     return content.get("name") if isinstance(content, dict) else None

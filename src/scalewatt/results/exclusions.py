@@ -65,7 +65,8 @@ COLUMNS = tuple(one.name for one in fields(Exclusion))
 
 def exclusions_path(campaign: Campaign) -> Path:
     """Where the table of a campaign lies; of simulated runs, which are others, by another name."""
-    simulated = SIMULATED if campaign.name.endswith(SIMULATED) else ""
+    own = campaign.imported is None  # else the file's name says it
+    simulated = SIMULATED if own and campaign.name.endswith(SIMULATED) else ""
     return campaign.path.with_name(f"{campaign.path.stem}{simulated}.exclusions.csv")
 
 

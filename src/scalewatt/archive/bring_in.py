@@ -1,0 +1,187 @@
+"""The command `scalewatt import`: an archive, checked, becomes a campaign and its results here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from scalewatt import __version__
+from scalewatt.archive.crate import check_metadata
+from scalewatt.archive.manifest import METADATA, REFERENCE, Manifest
+from scalewatt.archive.unpack import (
+    Opened,
+    check_content,
+    opened,
+    read_manifest,
+    write_content,
+)
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.imported import NAME, SUFFIX, imported_content, read_imported
+from scalewatt.campaign.model import Campaign
+from scalewatt.errors import InputError
+from scalewatt.files import write_text
+
+_OF_CAMPAIGN = (".yaml", SUFFIX, ".exclusions.csv")
+_MUST = (".yaml", SUFFIX)
+
+
+def check_archive(path: Path) -> list[str]:
+    """Check an archive, a ZIP file or a folder of its content; what to print, in lines. InputError."""
+    with opened(path) as one:
+        manifest = _checked(one)
+    return [_sound(path, manifest), *_incomplete(manifest)]
+
+
+def import_archive(
+    path: Path, results: Path, campaigns: Path, name: str | None = None
+) -> list[str]:
+    """Bring an archive in as results/<name> and campaigns/<name>.yaml; what to print, in lines.
+
+    One of the published rows is checked alone. InputError where it is damaged, or would overwrite.
+    """
+    with opened(path) as one:
+        manifest = read_manifest(one)
+        if manifest.kind == REFERENCE:
+            _checked(one)
+            return [_sound(path, manifest), *_of_reference(path)]
+        own = name or manifest.name
+        if not NAME.fullmatch(own):
+            raise InputError(f"--name {own}: allowed: lower-case letters, digits and hyphens")
+        targets = _targets(path, manifest, own)
+        _check_absent(own, results, campaigns)
+        with _unpacking(results, own) as folder:
+            write_content(one, manifest, {p: folder / target for p, target in targets.items()})
+            check_metadata((folder / METADATA).read_bytes(), manifest.files, str(path))
+            campaign = _renamed(folder / "campaigns" / f"{own}.yaml", own)
+            _set_times(folder)
+            _check_absent(own, results, campaigns)
+            _place(folder, own, results, campaigns)
+    return [
+        f"imported: {manifest.runs} runs of the campaign {own}, in {results / own}",
+        *_incomplete(manifest),
+        *_other_version(manifest),
+        *_next(campaign, campaigns / f"{own}.yaml", results / own),
+    ]
+
+
+def _checked(one: Opened) -> Manifest:
+    manifest = read_manifest(one)
+    if manifest.kind != REFERENCE:
+        _targets(one.path, manifest, manifest.name)
+    check_content(one, manifest)
+    with one.stream(METADATA) as stream:
+        check_metadata(stream.read(), manifest.files, str(one.path))
+    return manifest
+
+
+def _targets(path: Path, manifest: Manifest, own: str) -> dict[str, Path]:
+    """Where each file goes, below the folder of unpacking; InputError for one that has no place."""
+    found: dict[str, Path] = {METADATA: Path(METADATA)}
+    stem, results = f"campaigns/{manifest.name}", f"results/{manifest.name}/"
+    for name in manifest.files.keys() - {METADATA}:
+        if name.startswith(results):
+            found[name] = Path("results", name.removeprefix(results))
+        elif name in {stem + end for end in _OF_CAMPAIGN}:
+            found[name] = Path("campaigns", own + name.removeprefix(stem))
+        else:
+            raise InputError(f"{path}: {name}: allowed: files below {results} and {stem}.yaml")
+    for end in _MUST:
+        if stem + end not in found:
+            raise InputError(f"{path}: has no {stem}{end}; expected what `scalewatt export` wrote")
+    return found
+
+
+def _check_absent(own: str, results: Path, campaigns: Path) -> None:
+    there = [results / own, *(campaigns / f"{own}{end}" for end in _OF_CAMPAIGN)]
+    for path in there:
+        if path.exists() or path.is_symlink():
+            raise InputError(
+                f"{path}: is there already, and nothing is overwritten; allowed: --name OTHER, or take "
+                "it away"
+            )
+
+
+@contextmanager
+def _unpacking(results: Path, own: str) -> Iterator[Path]:
+    """A folder beside the results, whose content is renamed or vanishes."""
+    folder = results / f".{own}.{uuid.uuid4().hex[:8]}.importing"
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _renamed(file: Path, own: str) -> Campaign:
+    """The campaign unpacked, under its name here; InputError where it is none."""
+    one = read_imported(file)
+    assert one is not None  # it is among what must be there
+    if one.name != own:
+        text = json.dumps(imported_content(replace(one, name=own)), indent=1, ensure_ascii=False)
+        write_text(file.with_name(f"{own}{SUFFIX}"), text + "\n")
+    return load_campaign(file)
+
+
+def _set_times(folder: Path) -> None:
+    """One time for all files, later than any code's: nothing of it is made again."""
+    now = time.time_ns()
+    for path in folder.rglob("*"):
+        os.utime(path, ns=(now, now))
+
+
+def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
+    campaigns.mkdir(parents=True, exist_ok=True)
+    (folder / "results").rename(results / own)
+    # Copied under a temporary name: the two folders may lie on different disks.
+    for source in sorted((folder / "campaigns").iterdir()):
+        write_text(campaigns / source.name, source.read_text(encoding="utf-8"))
+
+
+def _sound(path: Path, manifest: Manifest) -> str:
+    total = sum(one.bytes for one in manifest.files.values())
+    runs = f", {manifest.runs} runs" if manifest.kind != REFERENCE else ""
+    return (
+        f"{path}: sound: {manifest.kind} {manifest.name}{runs}, {len(manifest.files)} files, "
+        f"{total} bytes, each as its manifest says"
+    )
+
+
+def _incomplete(manifest: Manifest) -> list[str]:
+    lines = [f"not in it: {one}" for one in manifest.missing]
+    if manifest.kind != REFERENCE and not manifest.traces:
+        lines.append("not in it: power traces (export --traces)")
+    return lines
+
+
+def _other_version(manifest: Manifest) -> list[str]:
+    if manifest.scalewatt == __version__:
+        return []
+    return [f"written by scalewatt {manifest.scalewatt}, this is {__version__}"]
+
+
+def _next(campaign: Campaign, file: Path, results: Path) -> list[str]:
+    drawn = next((name for name in campaign.figures if name != "table1"), "figures")
+    return [
+        "nothing of it is trained here; to draw, judge and look at it:",
+        f"  snakemake --profile profiles/local {drawn} --config campaign={file}",
+        f"  scalewatt claims --results {results} --campaign {file}",
+        f"  scalewatt status --campaign {file}",
+    ]
+
+
+def _of_reference(path: Path) -> list[str]:
+    return [
+        "the published rows: no runs, so nothing is brought in; what uses them:",
+        f"  scalewatt claims --results {path}",
+        f"  scalewatt calibrate {path} --out model.json",
+        "  `overlay: published` of a figure, or of Table 1, in a campaign",
+    ]

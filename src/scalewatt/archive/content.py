@@ -1,0 +1,164 @@
+"""Which files of a campaign go into its archive, and what of it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.archive.manifest import Given
+from scalewatt.campaign.model import Campaign
+from scalewatt.errors import InputError
+from scalewatt.results.checked import RUN_KEY, read_checked
+from scalewatt.results.exclusions import exclusions_path
+from scalewatt.results.runs import RunFiles
+from scalewatt.results.schema import RUNS
+
+NEEDED_TABLES = ("runs", "configurations", "scaling", "comparisons")
+"""What the target `tables` makes: all else is drawn and judged from these and the runs."""
+_OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
+"""Of a run folder; not its recordings (perun/), weights and log."""
+_OF_SET_ASIDE = ("set-aside.json", "energy.parquet", "run/spec.json", "run/provenance.json")
+
+Run = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What goes in."""
+
+    files: dict[str, Given]
+    """By path below results/<campaign>."""
+    runs: tuple[Run, ...]
+    missing: tuple[str, ...]
+    """What the campaign asks for and there is not, in words."""
+
+
+def results_content(
+    campaign: Campaign, results: Path, traces: bool, profile: str = "profiles/local"
+) -> Content:
+    """The files of a campaign's results folder that go into its archive.
+
+    InputError where there is no finished run, where its tables are not there or lack a finished run,
+    and, with `traces`, where those of a finished run are not there; with the command that makes them.
+    """
+    finished = [
+        (run.configuration.id, run.repeat)
+        for run in campaign.runs()
+        if RunFiles(results, run.configuration.id, run.repeat).folder.joinpath(_OF_RUN[-1]).exists()
+    ]
+    command = f"snakemake --profile {profile} {{}} --config campaign={campaign.path}"
+    if not finished:
+        raise InputError(
+            f"{results}: has no finished run of {campaign.path}; `{command.format('all')}` makes "
+            "them, and another cluster's are found with --profile"
+        )
+    runs = _accounted(results, finished, command.format("tables"))
+    _check_tables(results, runs, command.format("tables"))
+    files = dict(_files(results, runs))
+    if traces:
+        files |= _traces(results, runs, command.format("run_pages"))
+    return Content(
+        {path: files[path] for path in sorted(files)},
+        runs,
+        tuple(_missing(campaign, results, runs)),
+    )
+
+
+def _accounted(results: Path, finished: list[Run], command: str) -> tuple[Run, ...]:
+    """The runs, all of which have what tables are made from."""
+    for run in finished:
+        one = RunFiles(results, *run)
+        for path in (*(one.folder / name for name in _OF_RUN[:2]), one.energy):
+            if not path.exists():
+                raise InputError(f"{path}: is missing, of a finished run; `{command}` makes it")
+    return tuple(finished)
+
+
+def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
+    for name in NEEDED_TABLES:
+        path = results / "tables" / f"{name}.parquet"
+        if not path.exists():
+            raise InputError(f"{path}: is missing; `{command}` makes it")
+    path = results / "tables" / "runs.parquet"
+    rows = read_checked(path, RUNS, unique=RUN_KEY).select(RUN_KEY).to_pylist()
+    listed = {(row["configuration"], row["repeat"]) for row in rows}
+    for what, some in (("lacks", set(runs) - listed), ("has, though gone,", listed - set(runs))):
+        if some:
+            first = " repeat ".join(map(str, min(some)))
+            raise InputError(
+                f"{path}: {what} {len(some)} run(s), first {first}; `{command}` makes it"
+            )
+
+
+def _files(results: Path, runs: tuple[Run, ...]) -> Iterator[tuple[str, Given]]:
+    for configuration, repeat in runs:
+        one = RunFiles(results, configuration, repeat)
+        paths = [one.folder / name for name in _OF_RUN]
+        paths += [one.energy, *one.energy.parent.glob(f"{repeat}.*.parquet")]
+        yield from _named(results, paths)
+    for folder in ("tables", "figures"):
+        yield from _named(results, (results / folder).rglob("*"))
+    yield from _named(results, [results / "report.html", *results.glob("*.json")])
+    yield from _named(results, (results / "datasets").rglob("*.json"))
+    yield from _named(results, (results / "idle").rglob("*.json"))
+    for aside in (results / "superseded").glob("*/*/*"):
+        yield from _named(results, [aside / name for name in _OF_SET_ASIDE])
+
+
+def _named(results: Path, paths: Any) -> Iterator[tuple[str, Given]]:
+    """Files that are there, by path below the results; none that is hidden or half written."""
+    for path in paths:
+        relative = path.relative_to(results)
+        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+            yield relative.as_posix(), path
+
+
+def _traces(results: Path, runs: tuple[Run, ...], command: str) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    for run in runs:
+        path = RunFiles(results, *run).traces
+        if not path.exists():
+            raise InputError(
+                f"{path}: is missing; `{command}` makes it, or export without --traces"
+            )
+        found[path.relative_to(results).as_posix()] = path
+    return found
+
+
+def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterator[str]:
+    """What the campaign asks for beyond the tables that are needed, where it is not there."""
+    planned = sum(campaign.repeats.values())
+    if len(runs) < planned:
+        left = {(r.configuration.id, r.repeat) for r in campaign.runs()} - set(runs)
+        named = ", ".join(f"{configuration} {repeat}" for configuration, repeat in sorted(left)[:3])
+        yield f"{len(left)} of {planned} runs: {named}{', …' if len(left) > 3 else ''}"
+    for name in campaign.figures:
+        if name == "table1":
+            wanted = [f"tables/{name}.csv"]
+        else:
+            wanted = [f"tables/{name}.parquet", f"figures/{name}.svg"]
+        if not all((results / path).exists() for path in wanted):
+            yield name
+    pages = [
+        run for run in runs if not (results / "figures/runs" / run[0] / f"{run[1]}.svg").exists()
+    ]
+    if pages:
+        yield f"pages of {len(pages)} of {len(runs)} runs"
+    for path in ("tables/claims.csv", "report.html"):
+        if not (results / path).exists():
+            yield path
+
+
+def campaign_files(campaign: Campaign, description: bytes) -> dict[str, Given]:
+    """The campaign's own files by path in the archive: it, what is left out of it, where it ran."""
+    stem = f"campaigns/{campaign.name}"
+    files: dict[str, Given] = {
+        f"{stem}.yaml": campaign.path,
+        f"{stem}.imported.json": description,
+    }
+    left_out = exclusions_path(campaign)
+    if left_out.exists():
+        files[f"{stem}.exclusions.csv"] = left_out
+    return files

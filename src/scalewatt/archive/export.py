@@ -1,0 +1,149 @@
+"""The command `scalewatt export`: a campaign's results as one archive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from scalewatt.archive.content import Content, campaign_files, results_content
+from scalewatt.archive.crate import PAPER, Said, metadata, of_runs
+from scalewatt.archive.manifest import CAMPAIGN, METADATA, Given, Manifest, entries_of
+from scalewatt.archive.pack import write_archive
+from scalewatt.archive.private import check_private, private_words
+from scalewatt.campaign.cluster import known_devices, load_cluster
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.imported import as_imported, imported_content
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.files import read_json
+
+SUFFIX = ".crate.zip"
+_FOLDERS = {
+    "runs": "Of each run: its spec, its history by epoch, the times of its stages, and what it was made with",
+    "energy": "Energy of each run by node, device kind and stage, and by epoch; with flags",
+    "traces": "Power of each device against time, of each run",
+    "tables": "Runs, configurations, each figure's points, claims; as Parquet and CSV",
+    "figures": "Figures as PDF, SVG and PNG, with exactly the plotted points as CSV",
+    "datasets": "What the prepared datasets were, by hash",
+    "idle": "Idle power of each device, by its probes",
+    "superseded": "Measurements that were set aside to be made again: why, and their energy",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asks for."""
+
+    traces: bool = False
+    license: str | None = None
+    authors: tuple[str, ...] = ()
+    allow_private: bool = False
+    out: Path | None = None
+    """Default: <campaign>.crate.zip."""
+
+
+def export_campaign(file: Path, cluster_file: Path, results: Path, wanted: Wanted) -> list[str]:
+    """Write the archive of a campaign's results below `results`; what to print, in lines.
+
+    InputError where results are missing, where something in them tells of this machine, or where
+    the archive is there already.
+    """
+    cluster = load_cluster(cluster_file)
+    campaign = load_campaign(file, cluster)
+    content = results_content(
+        campaign, results / campaign.name, wanted.traces, str(cluster_file.parent)
+    )
+    own, lacking = _of_campaign(campaign, cluster)
+    files = {f"results/{campaign.name}/{path}": given for path, given in content.files.items()}
+    files |= own
+    if not wanted.allow_private:
+        check_private(files, private_words(cluster))
+    entries = entries_of(files)
+    described = metadata(entries, _said(campaign, results, content, wanted))
+    entries |= entries_of({METADATA: described})
+    missing = (*content.missing, *lacking)
+    manifest = Manifest(
+        campaign.name, CAMPAIGN, entries, len(content.runs), missing, traces=wanted.traces
+    )
+    out = wanted.out or Path(f"{campaign.name}{SUFFIX}")
+    size = write_archive({**files, METADATA: described}, manifest, out)
+    return [
+        *(f"not in it: {one}" for one in missing),
+        f"{out}: {_size(size)}, {len(content.runs)} runs, {len(files)} files",
+    ]
+
+
+def _of_campaign(campaign: Campaign, cluster: Cluster) -> tuple[dict[str, Given], list[str]]:
+    """The campaign's own files, and what is not told of its cluster."""
+    devices = cluster.devices if campaign.registered else known_devices(cluster)
+    one = as_imported(campaign, cluster, devices)
+    lacking = []
+    others = sorted(campaign.devices() - set(cluster.devices))
+    if campaign.imported is None and others and not campaign.registered:
+        lacking.append(
+            f"PUE, carbon and price: the cluster '{cluster.name}' has no device {', '.join(others)}; "
+            "--profile names another"
+        )
+    description = json.dumps(imported_content(one), indent=1, ensure_ascii=False) + "\n"
+    return campaign_files(campaign, description.encode()), lacking
+
+
+def _said(campaign: Campaign, results: Path, content: Content, wanted: Wanted) -> Said:
+    base = f"results/{campaign.name}"
+    provenances = [
+        read_json(
+            results / campaign.name / "runs" / configuration / str(repeat) / "provenance.json"
+        )
+        for configuration, repeat in content.runs
+    ]
+    folders = sorted({path.split("/")[0] for path in content.files if "/" in path})
+    made = [f"{base}/{name}/" for name in ("runs", "energy") if name in folders]
+    nodes, about, day = of_runs(provenances, f"campaigns/{campaign.name}.yaml", made)
+    return Said(
+        name=f"scalewatt: results of the campaign {campaign.name}",
+        description=_description(campaign, content, provenances, day),
+        date_published=day or datetime.now(UTC).strftime("%Y-%m-%d"),
+        license=wanted.license,
+        authors=wanted.authors,
+        descriptions={
+            "campaigns/": "What was asked for, what is left out of the tables, and the cluster's facts",
+            **{f"{base}/{name}/": _FOLDERS.get(name, "") for name in folders},
+            f"{base}/report.html": "All results on one page that needs nothing but itself",
+        },
+        activities=nodes,
+        about=about,
+    )
+
+
+def _description(
+    campaign: Campaign,
+    content: Content,
+    provenances: Sequence[Mapping[str, object]],
+    day: str | None,
+) -> str:
+    planned = sum(campaign.repeats.values())
+    simulated = sum(bool(one.get("simulated")) for one in provenances)
+    dated = (
+        "the day of the last run's end" if day else "the day of the export: no run says when it was"
+    )
+    sentences = [
+        f"{len(content.runs)} of {planned} runs of {len(campaign.configurations)} configurations on "
+        f"{', '.join(sorted(campaign.devices()))}: specs, energies, tables, figures and provenance.",
+        f"{simulated} of them are simulated with a scaling model, none of these was trained."
+        if simulated
+        else "",
+        f"The study follows {PAPER}.",
+        f"Date: {dated}.",
+        "`scalewatt import` brings it in; manifest.json has the SHA-256 of every other file.",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000  # type: ignore[assignment]
+    return f"{count:.3g} GB"

@@ -1,0 +1,65 @@
+"""The ZIP file of an archive: the same content gives the same bytes."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import IO
+
+from scalewatt.archive.manifest import BLOCK, MANIFEST, METADATA, Given, Manifest, entry_of
+from scalewatt.errors import InputError
+from scalewatt.files import atomic_path
+
+_TIME = (1980, 1, 1, 0, 0, 0)
+"""The earliest that ZIP knows: when a file was written is nothing of its content."""
+_READABLE = 0o100644 << 16
+_UNIX = 3
+_PACKED = (".parquet", ".png", ".pdf")
+"""Compressed already."""
+
+
+def write_archive(files: Mapping[str, Given], manifest: Manifest, out: Path) -> int:
+    """Write an archive of `files` by path, with its manifest; return its size in bytes.
+
+    InputError where there is one already, or a file is no longer what the manifest says.
+    """
+    _check_absent(out)
+    content = {**files, MANIFEST: manifest.text().encode()}
+    first = [METADATA, MANIFEST]
+    names = [*first, *sorted(content.keys() - set(first))]
+    with atomic_path(out, lambda: _check_absent(out)) as temporary:
+        with zipfile.ZipFile(temporary, "w") as archive:
+            for name in names:
+                _add(archive, name, content[name], manifest)
+        return temporary.stat().st_size
+
+
+def _check_absent(out: Path) -> None:
+    if out.exists():
+        raise InputError(f"{out}: is there already; allowed: another --out, or take it away")
+
+
+def _add(archive: zipfile.ZipFile, name: str, given: Given, manifest: Manifest) -> None:
+    info = zipfile.ZipInfo(name, _TIME)
+    info.external_attr, info.create_system = _READABLE, _UNIX
+    stored = name.endswith(_PACKED)
+    info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+    wanted = manifest.files.get(name) or entry_of(given)
+    info.file_size = wanted.bytes  # what decides whether it needs ZIP64
+    with _opened(given) as source, archive.open(info, "w") as target:
+        while block := source.read(BLOCK):
+            target.write(block)
+    if name in manifest.files and entry_of(given) != wanted:
+        raise InputError(f"{name}: was changed meanwhile; export again when nothing writes to it")
+
+
+@contextmanager
+def _opened(given: Given) -> Iterator[IO[bytes]]:
+    if isinstance(given, bytes):
+        yield BytesIO(given)
+        return
+    with open(given, "rb") as stream:
+        yield stream

@@ -1,0 +1,91 @@
+"""What must not leave the machine with an archive: its paths, accounts and homes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from scalewatt.archive.manifest import Given
+from scalewatt.campaign.model import Cluster
+from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.errors import InputError
+
+_TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
+_PATH = re.compile(r"(?:^|(?<=[\s='\"(,:]))(?:~|/[\w.@+-]+)/[\w.@+-]+[\w./@+-]*")
+"""An absolute path of two parts or more, or one below a home, where a word begins."""
+_SHORTEST = 4
+"""Characters of an account that is looked for."""
+
+
+def private_words(cluster: Cluster) -> dict[str, str]:
+    """Texts that are told to nobody, with what each is."""
+    found = {
+        str(Path.home()): "the home folder",
+        str(PROJECT_ROOT): "the folder of scalewatt",
+        str(Path.cwd()): "the working folder",
+        os.path.expandvars(cluster.account or ""): "the account",
+    }
+    folders = [cluster.work_root, cluster.scratch or "", *cluster.data_roots.values()]
+    sources = [value for source in cluster.sources.values() for value in _strings(source)]
+    found |= dict.fromkeys(map(str, [*folders, *sources]), "a folder of the cluster file")
+    return {
+        word: what
+        for word, what in found.items()
+        if (word.startswith("/") and word.count("/") > 1)
+        or (what == "the account" and _tells(word))
+    }
+
+
+def _tells(account: str) -> bool:
+    return len(account) >= _SHORTEST and "$" not in account
+
+
+def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
+    """Refuse files with absolute paths or with one of `words`; InputError names each with its text."""
+    found = [
+        f"{name} ({said})" for name, given in files.items() for said in _private(name, given, words)
+    ]
+    if found:
+        rest = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        raise InputError(
+            f"not exported, as it would tell of this machine: {'; '.join(found[:5])}{rest}; allowed: "
+            "relative paths, or --allow-private"
+        )
+
+
+def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]:
+    if not name.endswith(_TEXTS):
+        return
+    content = given if isinstance(given, bytes) else given.read_bytes()
+    text = content.decode(errors="replace")
+    for word, what in words.items():
+        if re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text):
+            yield f"{what}: {word}"
+            return
+    # In pages and drawings much looks like a path: end tags, and images as text.
+    if name.endswith((".json", ".csv", ".yaml")):
+        looked = _strings(_json(text)) if name.endswith(".json") else (text,)
+        yield from islice((path for one in looked for path in _PATH.findall(one)), 1)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from (str(key), *_strings(one))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _strings(one)

@@ -1,0 +1,54 @@
+"""The published rows in `reference/` as the content of an archive: `python -m scalewatt.archive.reference`.
+
+Writes ro-crate-metadata.json and manifest.json over its files, the same for the same files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scalewatt.archive.crate import PAPER, Said, metadata
+from scalewatt.archive.manifest import MANIFEST, METADATA, REFERENCE, Manifest, entries_of
+from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.files import read_json, write_text
+
+FOLDER = PROJECT_ROOT / "reference"
+NAME = "published"
+DESCRIPTIONS = {
+    "published_results.csv": "Every published number of a training: one row each, with where it stands",
+    "claims.csv": "160 statements of the paper, each with its quantity, value, tolerance and check",
+    "scaling_model.json": "The scaling model of time and energy, calibrated on the published rows",
+}
+
+
+def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
+    """The texts of ro-crate-metadata.json and manifest.json over the folder's other files."""
+    files = {name: folder / name for name in DESCRIPTIONS}
+    entries = entries_of(files)
+    made = str(read_json(folder / "scaling_model.json")["provenance"]["made"])[:10]
+    said = Said(
+        name="scalewatt: the published results of Huber et al. 2025",
+        description=(
+            f"What {PAPER} and its authors' code print of each training, its statements as a table, "
+            "and a scaling model calibrated on these numbers. Facts are taken over; text and code are "
+            "not. Date: the day the scaling model was calibrated. manifest.json has the SHA-256 of every "
+            "other file."
+        ),
+        date_published=made,
+        license="BSD-3-Clause",
+        descriptions=DESCRIPTIONS,
+    )
+    described = metadata(entries, said)
+    entries |= entries_of({METADATA: described})
+    manifest = Manifest(NAME, REFERENCE, entries)
+    return {METADATA: described.decode(), MANIFEST: manifest.text()}
+
+
+def main() -> None:
+    """Write both files."""
+    for name, text in reference_texts().items():
+        write_text(FOLDER / name, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""An archive's files, in a ZIP file or a folder: nothing is trusted before it is checked."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from scalewatt.archive.manifest import (
+    BLOCK,
+    MANIFEST,
+    METADATA,
+    Entry,
+    Manifest,
+    digest,
+    is_plain,
+    parse_manifest,
+)
+from scalewatt.campaign.validation import shown
+from scalewatt.errors import InputError
+
+MOST_FILES = 1_000_000
+MOST_MANIFEST = 256 << 20
+"""Bytes of manifest.json that are read."""
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The files of an archive by path, with their sizes in bytes as it states them."""
+
+    path: Path
+    sizes: dict[str, int]
+    archive: zipfile.ZipFile | None
+    """None of a folder."""
+
+    @contextmanager
+    def stream(self, name: str) -> Iterator[IO[bytes]]:
+        """A file's content; InputError where it cannot be read."""
+        try:
+            with self.archive.open(name) if self.archive else open(self.path / name, "rb") as one:
+                yield one
+        except _DAMAGED as error:
+            raise InputError(f"{self.path}: {name}: is damaged ({error})") from error
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Opened]:
+    """Open an archive, a ZIP file or the folder of its content. InputError names what is not allowed."""
+    if path.is_dir():
+        yield Opened(path, _sizes_of_folder(path), None)
+        return
+    try:
+        archive = zipfile.ZipFile(path)
+    except _DAMAGED as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{path}: is no readable archive ({reason}); expected what `scalewatt export` wrote"
+        ) from error
+    with archive:
+        yield Opened(path, _sizes_of_zip(path, archive), archive)
+
+
+def _sizes_of_zip(path: Path, archive: zipfile.ZipFile) -> dict[str, int]:
+    members = archive.infolist()
+    if len(members) > MOST_FILES:
+        raise InputError(f"{path}: has {len(members)} files; allowed: at most {MOST_FILES}")
+    sizes: dict[str, int] = {}
+    lower: set[str] = set()
+    for one in members:
+        name = one.orig_filename
+        mode = one.external_attr >> 16
+        if not is_plain(name) or name != one.filename:
+            raise InputError(
+                f"{path}: {shown(name)}; allowed: relative paths of files without '..'"
+            )
+        if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
+            raise InputError(f"{path}: {name}: is a link or no plain file; allowed: plain files")
+        if one.flag_bits & 0x1:
+            raise InputError(f"{path}: {name}: is encrypted; allowed: plain files")
+        if name.lower() in lower:
+            raise InputError(f"{path}: {name}: is there twice; allowed: each file once")
+        lower.add(name.lower())
+        sizes[name] = one.file_size
+    return sizes
+
+
+def _sizes_of_folder(path: Path) -> dict[str, int]:
+    sizes = {}
+    for folder, _, names in os.walk(path):
+        for name in names:
+            one = Path(folder, name)
+            relative = one.relative_to(path).as_posix()
+            if one.is_symlink() or not one.is_file():
+                raise InputError(f"{path}: {relative}: is a link or no plain file")
+            sizes[relative] = one.stat().st_size
+    return sizes
+
+
+def read_manifest(one: Opened) -> Manifest:
+    """The archive's manifest, with the files in it held against those that are there.
+
+    Not yet their content: InputError for what is missing, is too much or has another size.
+    """
+    for name in (MANIFEST, METADATA):
+        if name not in one.sizes:
+            raise InputError(
+                f"{one.path}: has no {name}; expected an archive that `scalewatt export` wrote"
+            )
+    if one.sizes[MANIFEST] > MOST_MANIFEST:
+        raise InputError(f"{one.path}: {MANIFEST}: is larger than {MOST_MANIFEST} bytes")
+    with one.stream(MANIFEST) as stream:
+        manifest = parse_manifest(stream.read(MOST_MANIFEST), f"{one.path}: {MANIFEST}")
+    there, named = one.sizes.keys() - {MANIFEST}, manifest.files.keys()
+    _refuse(one.path, named - there, "missing, though its manifest names")
+    _refuse(one.path, there - named, "too much, as its manifest does not name")
+    for name, entry in manifest.files.items():
+        if one.sizes[name] != entry.bytes:
+            raise InputError(
+                f"{one.path}: {name}: has {one.sizes[name]} bytes; its manifest says {entry.bytes}"
+            )
+    return manifest
+
+
+def _refuse(path: Path, names: set[str], what: str) -> None:
+    if names:
+        shown_names = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
+        raise InputError(f"{path}: {len(names)} file(s) {what} them: {shown_names}")
+
+
+def check_content(one: Opened, manifest: Manifest) -> None:
+    """Hold the content of every file against its SHA-256; InputError names the first that differs."""
+    for name, entry in manifest.files.items():
+        with one.stream(name) as stream:
+            _check(one, name, entry, digest(stream, entry.bytes))
+
+
+def write_content(one: Opened, manifest: Manifest, targets: dict[str, Path]) -> None:
+    """Write files to `targets` by path in the archive, each held against its SHA-256."""
+    for name, target in targets.items():
+        entry = manifest.files[name]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with one.stream(name) as source, open(target, "xb") as out:
+            left = entry.bytes + 1
+            while left and (block := source.read(min(BLOCK, left))):
+                out.write(block)
+                left -= len(block)
+        with open(target, "rb") as written:
+            _check(one, name, entry, digest(written))
+
+
+def _check(one: Opened, name: str, wanted: Entry, found: Entry) -> None:
+    if found != wanted:
+        raise InputError(
+            f"{one.path}: {name}: is not what the manifest says (SHA-256 {found.sha256[:12]}…, expected "
+            f"{wanted.sha256[:12]}…): the archive is damaged or was changed"
+        )

@@ -1,0 +1,105 @@
+"""Campaigns that came with an archive: what a small file beside them says of where they ran.
+
+`scalewatt import` writes `<campaign>.imported.json`, from what `scalewatt export` took of the cluster.
+With it nothing of the campaign is ever trained or simulated here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.model import Campaign, Cluster, Device, Imported
+from scalewatt.campaign.validation import check, one_of, schema, shown
+from scalewatt.errors import InputError
+from scalewatt.files import read_json
+
+SUFFIX = ".imported.json"
+FACTORS = ("pue", "carbon_intensity", "price")
+NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+"""What a campaign may be called, `-simulated` included."""
+DEVICE_KEYS = (
+    *("description", "gpus_per_node", "cpus_per_rank", "max_gpus", "torch_device"),
+    *("gpu_memory_gib", "cpu", "gpu", "ram", "max_local_batch_size"),
+)
+"""All that is told of a device: how its nodes are made and what they draw; nothing of who may use it."""
+_KEYS = ("name", "cluster", "devices", *FACTORS)
+
+
+def imported_path(campaign: Path) -> Path:
+    """Where the file beside a campaign file lies."""
+    return campaign.with_name(f"{campaign.stem}{SUFFIX}")
+
+
+def read_imported(campaign: Path) -> Imported | None:
+    """What the file beside a campaign file says; None where there is none. InputError."""
+    path = imported_path(campaign)
+    return parse_imported(read_json(path), str(path)) if path.exists() else None
+
+
+def parse_imported(content: Any, where: str) -> Imported:
+    """Hold the content of such a file against what is allowed; InputError names `where` and the key."""
+    if not isinstance(content, dict) or not isinstance(content.get("devices"), dict):
+        raise InputError(f"{where}: is no description of a cluster; `scalewatt import` writes it")
+    for key in content:
+        if key not in _KEYS:
+            raise InputError(f"{where}: unknown key '{key}'; {one_of(key, _KEYS)}")
+    name = content.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InputError(
+            f"{where}: name: {shown(name)}; allowed: lower-case letters, digits, hyphens"
+        )
+    root = schema("cluster")
+    for key in FACTORS:
+        if content.get(key) is not None:
+            check(content[key], root["properties"][key], f"{where}: {key}", root)
+    for device, entry in content["devices"].items():
+        check(entry, root["$defs"]["device"], f"{where}: devices.{device}", root)
+        for key in entry:
+            if key not in DEVICE_KEYS:
+                raise InputError(f"{where}: devices.{device}.{key}; {one_of(key, DEVICE_KEYS)}")
+    return Imported(
+        name=name,
+        cluster=str(content.get("cluster", "")),
+        devices={name: Device(name=name, **entry) for name, entry in content["devices"].items()},
+        **{key: content.get(key) for key in FACTORS},
+    )
+
+
+def imported_content(one: Imported) -> dict[str, Any]:
+    """The file's content: what differs from a device's defaults, in a fixed order."""
+    defaults = {f.name: f.default for f in fields(Device)}
+    devices = {
+        name: {
+            key: getattr(device, key)
+            for key in DEVICE_KEYS
+            if getattr(device, key) not in (None, {}, defaults[key])
+        }
+        for name, device in sorted(one.devices.items())
+    }
+    factors = {key: getattr(one, key) for key in FACTORS if getattr(one, key) is not None}
+    return {"name": one.name, "cluster": one.cluster, "devices": devices, **factors}
+
+
+def as_imported(campaign: Campaign, cluster: Cluster, devices: dict[str, Device]) -> Imported:
+    """What there is to tell of the cluster a campaign ran on; `devices`: all that are known by name.
+
+    PUE, carbon and price only where all its devices are the cluster's own.
+    """
+    if campaign.imported is not None:
+        return campaign.imported
+    own = campaign.devices() <= set(cluster.devices)
+    known = {name: devices[name] for name in sorted(campaign.devices()) if name in devices}
+    factors = {key: getattr(cluster, key) for key in FACTORS} if own else {}
+    return Imported(campaign.name, cluster.name if own else "", known, **factors)
+
+
+def with_imported(campaign: Campaign, cluster: Cluster) -> Cluster:
+    """The cluster as the campaign's archive tells of it, where it came with one; else as it is."""
+    one = campaign.imported
+    if one is None:
+        return cluster
+    factors = {key: getattr(one, key) for key in FACTORS}
+    return replace(cluster, devices={**cluster.devices, **one.devices}, **factors)
