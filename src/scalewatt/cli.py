@@ -350,6 +350,41 @@ def _import(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _manifest(arguments: argparse.Namespace) -> int:
+    from scalewatt.reproduction.manifest import write_manifest
+
+    print(write_manifest(arguments.results))
+    return 0
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from scalewatt.reproduction.reproduce import as_text, reproduce
+
+    cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
+    done = reproduce(cluster, arguments.campaign, arguments.results)
+    print(as_text(done))
+    return done.exit_code
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from scalewatt.doctor.examine import examine
+    from scalewatt.doctor.text import examination_text
+
+    found = examine(arguments.profile)
+    if arguments.json:
+        print(json.dumps(found.as_json(), indent=1, allow_nan=False))
+    else:
+        print(examination_text(found))
+    return found.exit_code
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    from scalewatt.command_line.completion import completion_script
+
+    print(completion_script(arguments.shell, command_line()))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "campaign": _campaign,
     "keys": _keys,
@@ -373,8 +408,12 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "pilot": _pilot,
     "prediction": _prediction,
     "report": _report,
+    "doctor": _doctor,
+    "completion": _completion,
     "export": _export,
     "import": _import,
+    "manifest": _manifest,
+    "reproduce": _reproduce,
 }
 
 

@@ -4,13 +4,52 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.command_line.parts import Commands, command
+from scalewatt.command_line.completion import SHELLS
+from scalewatt.command_line.parts import Commands, add_campaign, command
 
 
 def add(commands: Commands) -> None:
     """Add them."""
+    _doctor(commands)
+    _completion(commands)
     _export(commands)
     _import(commands)
+    _manifest(commands)
+    _reproduce(commands)
+
+
+def _doctor(commands: Commands) -> None:
+    doctor = command(
+        commands,
+        "doctor",
+        "say what this machine can measure, what is missing for runs, and what mends it",
+        [
+            "scalewatt doctor",
+            "scalewatt doctor --profile profiles/horeka",
+            "scalewatt doctor --json",
+        ],
+    )
+    doctor.add_argument(
+        "--profile",
+        type=Path,
+        default=Path("profiles/local"),
+        help="for whose runs; default: profiles/local",
+    )
+    doctor.add_argument("--json", action="store_true", help="one JSON object, with all checks")
+
+
+def _completion(commands: Commands) -> None:
+    completion = command(
+        commands,
+        "completion",
+        "print the script by which a shell completes this command",
+        [
+            "source <(scalewatt completion bash)",
+            "source <(scalewatt completion zsh)",
+            "scalewatt completion fish | source",
+        ],
+    )
+    completion.add_argument("shell", choices=SHELLS)
 
 
 def _export(commands: Commands) -> None:
@@ -67,3 +106,32 @@ def _import(commands: Commands) -> None:
     )
     bring.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
     bring.add_argument("--campaigns", type=Path, default=Path("campaigns"), metavar="FOLDER")
+
+
+def _manifest(commands: Commands) -> None:
+    manifest = command(
+        commands,
+        "manifest",
+        "write the SHA-256 of a campaign's tables and figures to its manifest.json",
+        ["scalewatt manifest --results results/demo"],
+    )
+    manifest.add_argument(
+        "--results", type=Path, required=True, metavar="FOLDER", help="the campaign's folder"
+    )
+
+
+def _reproduce(commands: Commands) -> None:
+    reproduce = command(
+        commands,
+        "reproduce",
+        "check whether a campaign's results can be made again; 1 where something differs",
+        [
+            "scalewatt reproduce",
+            "scalewatt reproduce --profile profiles/horeka --campaign config.yaml",
+        ],
+    )
+    add_campaign(reproduce)
+    reproduce.add_argument(
+        "--cluster", metavar="CLUSTER", help="instead of the profile's: a file, or JSON"
+    )
+    reproduce.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")

@@ -83,7 +83,7 @@ class Neighbours:
         except OSError:
             return None
         of_samplers = (name for name in names if name.endswith(_SUFFIX) and name[0] != ".")
-        found = [self._look(self._folder / name) for name in of_samplers if name != self._own]
+        found = [_look(self._folder / name) for name in of_samplers if name != self._own]
         return [one for one in found if one is not None and one["host"] == self._host]
 
     def _by_socket(self) -> list[dict[str, Any]] | None:
@@ -129,23 +129,34 @@ class Neighbours:
             raise
         self._lock, self._own = handle, name
 
-    def _look(self, path: Path) -> dict[str, Any] | None:
-        try:
-            handle = os.open(path, _READ)
-        except OSError:
+
+def samplers_of(host: str) -> list[dict[str, Any]]:
+    """{"run", "host", "pid"} of the live samplers of a host, by their files; announces nobody."""
+    found = (_look(path) for path in sorted(shared_folder().glob(f"[!.]*{_SUFFIX}")))
+    return [
+        {key: one[key] for key in _NOTED}
+        for one in found
+        if one is not None and one["host"] == host
+    ]
+
+
+def _look(path: Path) -> dict[str, Any] | None:
+    try:
+        handle = os.open(path, _READ)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return None
-            if _is_free(handle):
-                with suppress(OSError):
-                    os.unlink(path)
-                return None
-            return _facts(os.read(handle, _LIMIT_BYTES))
-        except OSError:
+        if _is_free(handle):
+            with suppress(OSError):
+                os.unlink(path)
             return None
-        finally:
-            os.close(handle)
+        return _facts(os.read(handle, _LIMIT_BYTES))
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def _make_shared(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from scalewatt.campaign.validation import one_of
 from scalewatt.jobs.slurm import ask
 
 _FIELDS = "%R|%l|%s|%N|%c|%m|%G"
+PARTITIONS_QUESTION = ("sinfo", "-a", "-h", "-N", "-o", _FIELDS)
+"""The command whose answer `parse_partitions` takes; hidden partitions are in it."""
 _EXCLUDE = re.compile(r"--exclude=([^\s'\"]+)")
 
 
@@ -81,8 +83,13 @@ def gpus_in(gres: str) -> tuple[str, int]:
 
 def read_partitions() -> dict[str, Partition]:
     """Ask `sinfo` for all partitions, hidden ones too; NoAnswerError where it gives no answer."""
+    return parse_partitions(ask(*PARTITIONS_QUESTION))
+
+
+def parse_partitions(lines: Iterable[str]) -> dict[str, Partition]:
+    """Partitions by name of what `sinfo` printed."""
     found: dict[str, Partition] = {}
-    for line in ask("sinfo", "-a", "-h", "-N", "-o", _FIELDS):
+    for line in lines:
         values = [value.strip() for value in line.split("|")]
         if len(values) != _FIELDS.count("|") + 1:
             continue

@@ -1,0 +1,1 @@
+"""What this machine can measure, what is missing for runs on it, and what mends that."""

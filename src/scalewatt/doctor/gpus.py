@@ -1,0 +1,187 @@
+"""GPUs: whether their power can be read, and whether torch can use them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scalewatt.doctor.ask import Answer, Children
+from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check, Mend, unknown
+from scalewatt.doctor.machine import Machine
+
+NVIDIA, AMD = "0x10de", "0x1002"
+_DISPLAY, _ACCELERATOR = "0x03", "0x12"
+_COUNT = "import torch; print(torch.cuda.device_count())"
+_ABSENT = "energy of GPUs is not part of what is measured here"
+
+
+def ask_gpus(machine: Machine, children: Children, needed: bool) -> list[Check]:
+    """Look at the GPUs, and at torch with them; `needed` where runs of the profile use them."""
+    limit_s = machine.limits.child_s
+    answer = children.ask([machine.python, "-m", "scalewatt.doctor.nvml_child"], limit_s)
+    nvml = _object(answer)
+    seen = pci_devices(machine.root / "sys/bus/pci/devices")
+    if nvml is None:
+        gpus = unknown("gpus", answer.trouble or "NVML's answer cannot be read", needed)
+    else:
+        gpus = judge_gpus(nvml, seen[NVIDIA], needed)
+    count = len((nvml or {}).get("gpus", []))
+    used = children.ask([machine.python, "-c", _COUNT], limit_s) if count else None
+    torch = judge_torch(torch_build(), count, used, (nvml or {}).get("cuda"), needed)
+    return [gpus, *amd_hint(seen[AMD], (machine.root / "dev/kfd").exists()), torch]
+
+
+def pci_devices(folder: Path) -> Counter[str]:
+    """How many graphics or compute devices of each vendor the PCI bus has."""
+    found: Counter[str] = Counter()
+    for device in sorted(folder.glob("*")):
+        try:
+            vendor = (device / "vendor").read_text().strip()
+            kind = (device / "class").read_text().strip()
+        except OSError:
+            continue
+        if kind.startswith((_DISPLAY, _ACCELERATOR)):
+            found[vendor] += 1
+    return found
+
+
+def judge_gpus(nvml: Mapping[str, Any], on_bus: int, needed: bool) -> Check:
+    """What NVML's answer means; `on_bus` NVIDIA GPUs are on the PCI bus."""
+    if "stage" in nvml:
+        return _without_nvml(str(nvml["stage"]), str(nvml["error"]), on_bus, needed)
+    gpus, driver = nvml["gpus"], f"driver {nvml['driver']}"
+    if not gpus:
+        found = f"{driver}, but no GPU is let through"
+        mend: Mend = ("sbatch or srun with --gres=gpu:1, or CUDA devices for the container",)
+        return Check("gpus", MISSING, found, _ABSENT, mend, needed, nvml)
+    names = ", ".join(f"{n} × {name or 'GPU'}" for name, n in _counted(gpus).items())
+    silent = [gpu for gpu in gpus if not gpu["power_w"]]
+    if silent:
+        which = ", ".join(str(gpu["index"]) for gpu in silent)
+        reason = silent[0]["power_error"] or "it says 0 W"
+        found = f"{names}, {driver}; power of GPU {which} cannot be read: {reason}"
+        means = "the energy of runs on such a GPU is unknown (null), it is never estimated"
+        mend = (
+            "nvidia-smi -q -d POWER",
+            "where that shows N/A: another GPU, or a host that passes its power through",
+        )
+        return Check("gpus", MISSING, found, means, mend, needed, nvml)
+    total_w = sum(gpu["power_w"] for gpu in gpus)
+    found = f"{names}, {driver}; power can be read (now {total_w:.0f} W together)"
+    divided = [str(gpu["index"]) for gpu in gpus if gpu["mig"]]
+    if divided:
+        found += f"; MIG divides GPU {', '.join(divided)}"
+        means = "a part of a GPU has no power of its own: the energy of a run on it is unknown"
+        mends = tuple(f"sudo nvidia-smi -i {index} -mig 0" for index in divided)
+        return Check("gpus", LIMITED, found, means, mends, needed, nvml)
+    if any(gpu["energy_error"] for gpu in gpus):
+        found += "; no counter of total energy (a second opinion, Volta and later)"
+    return Check("gpus", OK, found, needed=needed, facts=nvml)
+
+
+def _without_nvml(stage: str, error: str, on_bus: int, needed: bool) -> Check:
+    facts = {"stage": stage, "error": error, "on_bus": on_bus, "gpus": []}
+    if stage == "module":
+        found = f"NVML's Python module cannot be imported ({error})"
+        mend: Mend = ("make setup",)
+        return Check("gpus", MISSING, found, "GPUs are not measured", mend, needed, facts)
+    if "mismatch" in error.lower():
+        found = f"{on_bus or 'some'} NVIDIA GPUs; {error}"
+        means = "the driver was renewed under a running kernel; nothing can use the GPUs"
+        return Check("gpus", MISSING, found, means, ("sudo reboot",), needed, facts)
+    if on_bus:
+        found = f"{on_bus} NVIDIA GPU{'s' if on_bus > 1 else ''} on the bus, no NVML ({error})"
+        mend = (
+            "sudo apt-get install nvidia-driver (or whoever runs this machine), then reboot",
+            "in a container: docker run --gpus all …, or apptainer exec --nv …",
+        )
+        return Check("gpus", MISSING, found, "runs cannot use or measure them", mend, needed, facts)
+    found = f"no NVIDIA GPU ({error})"
+    mend = ("a machine with an NVIDIA GPU and its driver",) if needed else ()
+    return Check("gpus", MISSING, found, _ABSENT, mend, needed, facts)
+
+
+def amd_hint(on_bus: int, has_kfd: bool) -> list[Check]:
+    """What is known of AMD GPUs; nothing where there are none to compute on."""
+    if not (on_bus and has_kfd):
+        return []
+    found = f"{on_bus} AMD GPU{'s' if on_bus > 1 else ''} (/dev/kfd)"
+    means = (
+        "perun reads their power through ROCm; the locked torch is built for CUDA. Not tried here"
+    )
+    mend: Mend = (
+        "see perun's documentation of ROCm; a torch built for ROCm in a lock of your own",
+    )
+    return [Check("amd_gpus", LIMITED, found, means, mend)]
+
+
+def torch_build() -> dict[str, str | None] | None:
+    """Version of torch and the CUDA that it was built for (null: none); None without torch.
+
+    Read from its file, because importing torch takes seconds.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    found = {
+        key: re.search(rf"^{key}\b[^=\n]*= '([^']*)'", text, re.MULTILINE)
+        for key in ("__version__", "cuda")
+    }
+    return {key.strip("_"): one[1] if one else None for key, one in found.items()}
+
+
+def judge_torch(
+    build: Mapping[str, str | None] | None,
+    gpus: int,
+    used: Answer | None,
+    driver_cuda: int | None,
+    needed: bool,
+) -> Check:
+    """Whether torch can use the `gpus` that NVML sees; `used` is what torch counts itself.
+
+    `driver_cuda` is the CUDA version of the driver as NVML writes it (12060 is 12.6).
+    """
+    if build is None:
+        return Check("torch", MISSING, "not installed", "nothing is trained", ("make setup",), True)
+    cuda = build["cuda"]
+    built = f"torch {build['version']}, built {f'for CUDA {cuda}' if cuda else 'without CUDA'}"
+    facts: dict[str, Any] = {**build, "gpus": None}
+    if not gpus:
+        return Check("torch", OK, f"{built}; runs use the CPU", needed=True, facts=facts)
+    bad = MISSING if needed else LIMITED
+    if not cuda:
+        mend: Mend = ("make setup (the lock of this project has torch for CUDA)",)
+        return Check("torch", bad, built, f"the {gpus} GPUs stay unused", mend, True, facts)
+    if driver_cuda and driver_cuda // 1000 < int(cuda.partition(".")[0]):
+        found = f"{built}; the driver knows CUDA {driver_cuda // 1000} only"
+        mend = ("whoever runs this machine: a driver for CUDA " + cuda.partition(".")[0],)
+        return Check("torch", bad, found, "torch cannot use the GPUs", mend, True, facts)
+    counted = used.output.split()[-1:] if used else []
+    if used is None or used.trouble or not counted or not counted[0].isdigit():
+        reason = used.trouble if used else "not asked"
+        return Check("torch", UNKNOWN, f"{built}; {reason}", needed=True, facts=facts)
+    facts["gpus"] = int(counted[0])
+    found = f"{built}; it can use {facts['gpus']} of {gpus} GPUs"
+    if facts["gpus"]:
+        return Check("torch", OK, found, needed=True, facts=facts)
+    mend = (f"python -c '{_COUNT}'", "echo $CUDA_VISIBLE_DEVICES")
+    return Check("torch", bad, found, "runs would use the CPU or fail", mend, True, facts)
+
+
+def _counted(gpus: Sequence[Mapping[str, Any]]) -> Counter[str | None]:
+    return Counter(gpu["name"] for gpu in gpus)
+
+
+def _object(answer: Answer) -> dict[str, Any] | None:
+    """The JSON object that a child printed last."""
+    try:
+        found = json.loads(answer.lines[-1]) if not answer.trouble else None
+    except (ValueError, IndexError):
+        return None
+    return found if isinstance(found, dict) else None

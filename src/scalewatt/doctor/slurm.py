@@ -1,0 +1,233 @@
+"""Slurm: its commands, the partitions of the cluster file, the launcher's PMI, and accounting."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+from scalewatt.campaign.model import Cluster, Device
+from scalewatt.campaign.validation import nearest
+from scalewatt.doctor.ask import Answer, Children
+from scalewatt.doctor.check import LIMITED, MISSING, OK, Check, unknown
+from scalewatt.doctor.machine import Machine, Profile
+from scalewatt.jobs.nodes import (
+    PARTITIONS_QUESTION,
+    Demand,
+    Partition,
+    gpus_in,
+    misfit,
+    parse_partitions,
+)
+
+PROGRAMS = ("sbatch", "srun", "sinfo", "squeue", "scancel", "scontrol")
+ACCOUNTING = ("sacct", "sacctmgr")
+_LOGIN_NODE = "the login node of the cluster, or `module load slurm` (ask its support)"
+
+Ask = Callable[[], list[Check]]
+
+
+def slurm_questions(
+    machine: Machine, children: Children, profile: Profile
+) -> dict[tuple[str, ...], Ask]:
+    """What is asked of Slurm, by the names of the checks that answer it."""
+    present = {name: children.which(name) for name in (*PROGRAMS, *ACCOUNTING)}
+    commands = judge_commands(present, profile.submits, str(profile.folder))
+    questions: dict[tuple[str, ...], Ask] = {("slurm",): lambda: [commands]}
+    if not profile.submits or commands.outcome == MISSING:
+        return questions
+    cluster, limit_s = profile.cluster, machine.limits.command_s
+
+    def asked(judge: Callable[[Answer], Check], *command: str) -> Ask:
+        return lambda: [judge(children.ask(command, limit_s))]
+
+    user = getpass.getuser()
+    where = f"{profile.folder}/cluster.yaml"
+    questions |= {
+        ("slurm_partitions",): asked(
+            lambda answer: judge_partitions(answer, cluster, where), *PARTITIONS_QUESTION
+        ),
+        ("slurm_pmi",): asked(
+            lambda answer: judge_pmi(answer, cluster.launcher, where), "srun", "--mpi=list"
+        ),
+        ("slurm_account",): asked(
+            lambda answer: judge_account(answer, cluster.account, machine.environment, where),
+            *("sacctmgr", "-nP", "show", "assoc", f"user={user}", "format=account"),
+        ),
+        ("slurm_accounting",): asked(
+            judge_accounting, "sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobIDRaw"
+        ),
+        ("slurm_energy",): asked(judge_energy, "scontrol", "show", "config"),
+        ("slurm_job",): lambda: [judge_job(machine.environment, profile)],
+    }
+    return questions
+
+
+def judge_commands(present: Mapping[str, str | None], needed: bool, profile: str) -> Check:
+    """Which of Slurm's commands are there; `needed` where the profile's runs are jobs."""
+    absent = [name for name in PROGRAMS if not present[name]]
+    facts = {"commands": dict(present)}
+    if not needed:
+        found = "not installed" if len(absent) == len(PROGRAMS) else "installed"
+        means = f"{profile} names no partition, so its runs need no Slurm"
+        mend = ("scalewatt doctor --profile profiles/slurm",) if found == "installed" else ()
+        outcome = OK if found == "installed" else MISSING
+        return Check("slurm", outcome, found, means, mend, facts=facts)
+    if absent:
+        found = f"{', '.join(absent)}: not found"
+        means = "no job can be submitted from here"
+        return Check("slurm", MISSING, found, means, (_LOGIN_NODE,), True, facts)
+    without = [name for name in ACCOUNTING if not present[name]]
+    found = f"{', '.join(name for name in present if present[name])} are there"
+    means = f"{' and '.join(without)} not found: no accounting" if without else ""
+    return Check("slurm", LIMITED if without else OK, found, means, (), True, facts)
+
+
+def judge_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
+    """Whether the partition of each device exists and has nodes that hold a node's ranks."""
+    name = "slurm_partitions"
+    if answer.trouble:
+        return _no_answer(name, answer, "sinfo", needed=True)
+    known = parse_partitions(answer.output.splitlines())
+    problems = [
+        f"{device.name}: {problem}"
+        for device in cluster.devices.values()
+        if (problem := misfit(_demand(device, cluster.exclude_nodes), known))
+    ]
+    facts = {
+        "partitions": {d.name: d.partition for d in cluster.devices.values()},
+        "known": sorted(known),
+        "problems": problems,
+    }
+    if problems:
+        mend = (f"{where}: devices.<name>.partition, gres, cpus_per_rank as `sinfo` shows them",)
+        means = "runs on these devices are refused before they are submitted"
+        return Check(name, MISSING, "; ".join(problems), means, mend, True, facts)
+    said = (_partition_text(known[str(d.partition)]) for d in cluster.devices.values())
+    return Check(name, OK, "; ".join(dict.fromkeys(said)), needed=True, facts=facts)
+
+
+def _demand(device: Device, excluded: Sequence[str]) -> Demand:
+    """A node's worth of ranks."""
+    gres = f"{device.gres}:{device.gpus_per_node}" if device.gres else ""
+    gpu_type, gpus = gpus_in(gres)
+    cpus = device.gpus_per_node * device.cpus_per_rank
+    excludes = ",".join(excluded)
+    return Demand(device.partition, 1, cpus, device.memory_mb, gpus, gpu_type, None, excludes)
+
+
+def _partition_text(partition: Partition) -> str:
+    limit = partition.time_limit_min
+    hours = "no time limit" if limit is None else f"{limit / 60:g} h"
+    return f"{partition.name}: {len(partition.nodes)} nodes, {hours}"
+
+
+def judge_pmi(answer: Answer, launcher: str, where: str) -> Check:
+    """Whether srun knows the PMI that the launcher asks for."""
+    wanted = re.search(r"--mpi[= ](\S+)", launcher)
+    said = f"{answer.output} {answer.errors}"
+    listed = [word for word in re.findall(r"[\w]+", said.partition("are")[2])]
+    plugins = [word for word in listed if re.fullmatch(r"none|pmi\w*|cray\w*|openmpi", word)]
+    facts = {"wanted": wanted[1] if wanted else None, "plugins": plugins}
+    if answer.trouble and not plugins:
+        return _no_answer("slurm_pmi", answer, "srun --mpi=list", needed=True)
+    found = f"srun knows {', '.join(plugins) or 'no PMI'}"
+    if wanted is None:
+        means = "the launcher names none; the MPI of the wheel speaks PMI-2"
+        uses_srun = shlex.split(launcher)[0].endswith("srun")
+        mend = (f"{where}: launcher: srun --mpi=pmi2 …",) if uses_srun else ()
+        return Check("slurm_pmi", LIMITED if uses_srun else OK, found, means, mend, facts=facts)
+    if wanted[1] not in plugins:
+        means = "ranks started by srun would be worlds of one, which is refused"
+        mend = (f"ask the cluster's support for Slurm's plugin {wanted[1]}",)
+        return Check("slurm_pmi", MISSING, found, means, mend, True, facts)
+    return Check(
+        "slurm_pmi", OK, f"{found}; the launcher asks for {wanted[1]}", needed=True, facts=facts
+    )
+
+
+def judge_account(
+    answer: Answer, account: str | None, environment: Mapping[str, str], where: str
+) -> Check:
+    """Whether the account that jobs are charged to is set, and one of the user's."""
+    name = "slurm_account"
+    accounts = sorted({line.strip() for line in answer.lines}) if not answer.trouble else []
+    yours = f"yours: {', '.join(accounts)}" if accounts else "Slurm names none of yours"
+    facts = {"account": account, "accounts": accounts}
+    if account is None:
+        return Check(name, OK, f"{where} names none: Slurm's default ({yours})", facts=facts)
+    unset = [v for v in re.findall(r"\$\{?(\w+)\}?", account) if not environment.get(v)]
+    if unset:
+        mend = tuple(f"export {v}={accounts[0] if accounts else '<your project>'}" for v in unset)
+        found = f"{', '.join(unset)} not set; {yours}"
+        return Check(name, MISSING, found, "no job is submitted", mend, True, facts)
+    given = re.sub(r"\$\{?(\w+)\}?", lambda one: environment[one[1]], account)
+    facts["account"] = given
+    if answer.trouble:
+        return _no_answer(name, answer, "sacctmgr", needed=True)
+    if accounts and given.lower() not in [known.lower() for known in accounts]:
+        found = f"{given} is none of yours{nearest(given, accounts)}; {yours}"
+        mend = (f"{where}: account: {accounts[0]}",)
+        return Check(name, MISSING, found, "no job is submitted", mend, True, facts)
+    return Check(name, OK, f"{given} ({yours})", needed=True, facts=facts)
+
+
+def judge_accounting(answer: Answer) -> Check:
+    """Whether sacct answers."""
+    if answer.is_missing or "disabled" in answer.errors:
+        found = answer.trouble
+        means = "how a job ended is learned from the queue alone; Slurm's own energy is not noted"
+        mend = ("ask the cluster's support for slurmdbd",)
+        return Check("slurm_accounting", LIMITED, found, means, mend)
+    if answer.trouble:
+        return _no_answer("slurm_accounting", answer, "sacct")
+    found = f"sacct answers ({len(answer.lines)} jobs of yours in the last hour)"
+    return Check("slurm_accounting", OK, found)
+
+
+def judge_energy(answer: Answer) -> Check:
+    """Whether Slurm measures energy itself, as a second opinion."""
+    if answer.trouble:
+        return _no_answer("slurm_energy", answer, "scontrol show config")
+    found = re.search(r"^AcctGatherEnergyType\s*=\s*(\S+)", answer.output, re.MULTILINE)
+    plugin = found[1].removeprefix("acct_gather_energy/") if found else "none"
+    facts = {"plugin": plugin}
+    if plugin in ("none", "(null)"):
+        means = "no second opinion on the energy of nodes; nothing else is missing"
+        mend = ("ask the cluster's support for AcctGatherEnergyType (rapl, ipmi, xcc)",)
+        text = "AcctGatherEnergyType is none"
+        return Check("slurm_energy", LIMITED, text, means, mend, facts=facts)
+    return Check("slurm_energy", OK, f"Slurm measures nodes by {plugin}", facts=facts)
+
+
+def judge_job(environment: Mapping[str, str], profile: Profile) -> Check:
+    """Whether this is a compute node, where the sensors are."""
+    job = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
+    keys = ("SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_JOB_GPUS")
+    facts = {"job": job, **{key: environment.get(key) for key in keys}}
+    if job:
+        partition = environment.get("SLURM_JOB_PARTITION", "?")
+        found = f"inside job {job} on partition {partition}, host {os.uname().nodename}"
+        return Check("slurm_job", OK, found, facts=facts)
+    mend = tuple(dict.fromkeys(_there(d, profile) for d in profile.cluster.devices.values()))
+    means = "sensors and GPUs below are this node's; runs go to others, where this asks again"
+    return Check("slurm_job", LIMITED, "not in a job (a login node)", means, mend, facts=facts)
+
+
+def _there(device: Device, profile: Profile) -> str:
+    gres = f" --gres={device.gres}:1" if device.gres else ""
+    account = f" --account={profile.cluster.account}" if profile.cluster.account else ""
+    return (
+        f"srun --partition={device.partition} --nodes=1 --ntasks=1 --time=2{gres}{account} "
+        f"scalewatt doctor --profile {profile.folder}"
+    )
+
+
+def _no_answer(name: str, answer: Answer, program: str, needed: bool = False) -> Check:
+    """A command that hangs leaves it unknown; one that fails says why."""
+    if answer.is_silent:
+        return unknown(name, answer.trouble, needed)
+    means = "Slurm does not answer; nobody knows whether jobs can be submitted"
+    return Check(name, MISSING, answer.trouble, means, (program, _LOGIN_NODE), needed)
