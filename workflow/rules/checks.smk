@@ -9,7 +9,7 @@ CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json"
 rule claims_table:
     input:
         rules.tables.input,
-        [f"{RESULTS}/tables/figure5.parquet"] if "figure5" in CAMPAIGN.figures else [],
+        [f"{RESULTS}/tables/figure5.parquet"] if "figure5" in FIGURES else [],
         files_of(
             runs_of(CAMPAIGN.configurations),
             "runs/{configuration}/{repeat}/provenance.json",

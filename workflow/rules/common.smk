@@ -20,6 +20,7 @@ from scalewatt.campaign.cluster import (
 from scalewatt.campaign.command import check_commands, command_models
 from scalewatt.campaign.definitions import runs_definition, table_definition
 from scalewatt.campaign.expand import check_devices, load_campaign
+from scalewatt.campaign.imported import with_imported
 from scalewatt.campaign.registered import facility_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
 from scalewatt.errors import InputError
@@ -54,6 +55,7 @@ if not config:
 CLUSTER_FILE = " ".join(map(os.path.relpath, workflow.configfiles))
 CLUSTER = checked(parse_cluster, config, CLUSTER_FILE or "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
+CLUSTER = with_imported(CAMPAIGN, CLUSTER)
 DEVICES = checked(known_devices, CLUSTER)
 RESULTS_ONLY = is_results_only(CAMPAIGN, CLUSTER)
 if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is trained
@@ -220,6 +222,11 @@ def files_of(runs, *names):
         for name in names
     ]
     return files + [str(note) for run in runs for note in SET_ASIDE.get(tuple(run), [])]
+
+
+def came_with(files):
+    """Files that an imported campaign came with, all of `files` or none: it cannot make them."""
+    return files if all(Path(path).exists() for path in files) else []
 
 
 def code_of(*packages):

@@ -14,7 +14,8 @@ def rated_powers(device):
     return canonical(powers(DEVICES[device]))
 
 
-if not CLUSTER.simulates:
+# An imported campaign came with its energies and without recordings.
+if not (CLUSTER.simulates or CAMPAIGN.imported):
 
     rule energy:
         input:

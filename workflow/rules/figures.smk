@@ -3,7 +3,7 @@
 #   out  figures/figureN.{pdf,svg,png} and .csv (exactly the plotted points); report.html
 from scalewatt.report.definition import report_definition
 
-NUMBERS = [n for n in range(1, 8) if f"figure{n}" in CAMPAIGN.figures]
+NUMBERS = [n for n in range(1, 8) if f"figure{n}" in FIGURES]
 
 
 # What all figures share; a change of it redraws them all.

@@ -116,7 +116,11 @@ PAGE_FILES = (
 
 
 def page_repeats(configuration):
-    return tuple(repeat for _, repeat in runs_of([configuration]))
+    """Repeats with a page; of an imported campaign those it came with, or whose traces it has."""
+    runs = runs_of([configuration])
+    if CAMPAIGN.imported and not came_with(files_of(runs, *PAGE_FILES)):
+        runs = [run for run in runs if came_with(page_files(run[0], [run[1]]))]
+    return tuple(repeat for _, repeat in runs)
 
 
 def page_files(configuration, repeats):
@@ -128,6 +132,17 @@ def page_files(configuration, repeats):
 
 
 PAGES = {id_: page_repeats(id_) for id_ in CAMPAIGN.configurations}
+
+
+if CAMPAIGN.imported and not workflow.remote_exec:
+    lost = len(runs_of(CAMPAIGN.configurations)) - sum(map(len, PAGES.values()))
+    left_out = [*LEFT_OUT, *([f"pages of {lost} runs"] if lost else [])]
+    if left_out:
+        print(
+            f"scalewatt: {CAMPAIGN.path}: imported without traces, so left out: {', '.join(left_out)}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 # One job draws all pages of a configuration, and configurations with the same repeats share a rule.

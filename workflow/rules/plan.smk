@@ -30,7 +30,12 @@ def plan_params():
 
 
 def planned(files):
-    """Files that are made where the scaling model knows runs of the campaign; none elsewhere."""
+    """Files that are made where the scaling model knows runs of the campaign; none elsewhere.
+
+    An imported campaign's plan is what it came with.
+    """
+    if CAMPAIGN.imported:
+        return lambda wildcards: came_with(files)
     return lambda wildcards: [] if not_planned() else files
 
 
@@ -46,33 +51,42 @@ def not_predicted():
 
 def predicted(files):
     """Files that set what was predicted beside what was measured; none where that is no test."""
+    if CAMPAIGN.imported:
+        return lambda wildcards: came_with(files)
     return lambda wildcards: [] if not_predicted() else files
 
 
-rule plan_table:
-    input:
-        lambda wildcards: scaling_model(),
-        code_of("scaling"),
-        "src/scalewatt/jobs/request.py",  # segments and wall times
-    output:
-        report(PLAN[0], caption="../report/plan.rst", category="Tables"),
-        PLAN[1:],
-    retries: 0
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        campaign=str(CAMPAIGN.path),
-        stem=f"{RESULTS}/tables/plan",
-        definition=lambda wildcards: plan_params(),
-    message:
-        "plan"
-    shell:
-        "scalewatt plan --campaign {params.campaign:q} --cluster {CLUSTER_JSON:q}"
-        " --out {params.stem:q} > /dev/null"
+# An imported campaign came with its own, by a model that need not be here.
+if not CAMPAIGN.imported:
+
+    rule plan_table:
+        input:
+            lambda wildcards: scaling_model(),
+            code_of("scaling"),
+            "src/scalewatt/jobs/request.py",  # segments and wall times
+        output:
+            report(PLAN[0], caption="../report/plan.rst", category="Tables"),
+            PLAN[1:],
+        retries: 0
+        localrule: True
+        conda:
+            "../../envs/analysis.yaml"
+        params:
+            campaign=str(CAMPAIGN.path),
+            stem=f"{RESULTS}/tables/plan",
+            definition=lambda wildcards: plan_params(),
+        message:
+            "plan"
+        shell:
+            "scalewatt plan --campaign {params.campaign:q} --cluster {CLUSTER_JSON:q}"
+            " --out {params.stem:q} > /dev/null"
 
 
 def plan_files(wildcards):
+    if CAMPAIGN.imported:
+        return came_with(PLAN) or refuse(
+            f"{CAMPAIGN.path}: was imported without a plan"
+        )
     if not_planned():
         refuse(not_planned())
     return PLAN
@@ -87,26 +101,28 @@ PREDICTION_TABLE = multiext(f"{RESULTS}/tables/prediction", ".parquet", ".csv")
 PREDICTION = multiext(f"{RESULTS}/figures/prediction", ".svg", ".pdf", ".png", ".csv")
 
 
-rule prediction_table:
-    input:
-        configurations=f"{RESULTS}/tables/configurations.parquet",
-        model=lambda wildcards: scaling_model(),
-        code=code_of("scaling"),
-    output:
-        PREDICTION_TABLE,
-    priority: 60
-    retries: 0
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        campaign=str(CAMPAIGN.path),
-        definition=lambda wildcards: plan_params(),
-    message:
-        "table of predictions"
-    shell:
-        "scalewatt prediction --results {RESULTS:q} --campaign {params.campaign:q}"
-        " --cluster {CLUSTER_JSON:q} --out {output[0]:q}"
+if not CAMPAIGN.imported:
+
+    rule prediction_table:
+        input:
+            configurations=f"{RESULTS}/tables/configurations.parquet",
+            model=lambda wildcards: scaling_model(),
+            code=code_of("scaling"),
+        output:
+            PREDICTION_TABLE,
+        priority: 60
+        retries: 0
+        localrule: True
+        conda:
+            "../../envs/analysis.yaml"
+        params:
+            campaign=str(CAMPAIGN.path),
+            definition=lambda wildcards: plan_params(),
+        message:
+            "table of predictions"
+        shell:
+            "scalewatt prediction --results {RESULTS:q} --campaign {params.campaign:q}"
+            " --cluster {CLUSTER_JSON:q} --out {output[0]:q}"
 
 
 rule draw_prediction:
@@ -136,6 +152,10 @@ rule draw_prediction:
 
 
 def prediction_files(wildcards):
+    if CAMPAIGN.imported:
+        return came_with([*PREDICTION_TABLE, *PREDICTION]) or refuse(
+            f"{CAMPAIGN.path}: was imported without predictions"
+        )
     if not_predicted():
         refuse(not_predicted())
     return [*PREDICTION_TABLE, *PREDICTION]

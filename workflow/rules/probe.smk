@@ -11,6 +11,9 @@ def probes():
     """{device: [repeat]} of all probes; with results_only, of the finished ones."""
     if CAMPAIGN.idle_probe is None or CLUSTER.simulates:
         return {}
+    # An imported campaign came with the table, and without the probes' recordings.
+    if CAMPAIGN.imported and not came_with([f"{RESULTS}/tables/idle.parquet"]):
+        return {}
     repeats = range(1, CAMPAIGN.idle_probe.repeats + 1)
     found = {
         device: [

@@ -36,6 +36,21 @@ def table_inputs(figure):
     return [*files_of(runs_of_figure(figure), *names), *published]
 
 
+def lacks_traces(figure):
+    """Whether a campaign was imported without what figure 5 is made from, and without its table."""
+    if not CAMPAIGN.imported or figure != "figure5":
+        return False
+    return not (
+        came_with([f"{RESULTS}/tables/{figure}.parquet"])
+        or came_with(table_inputs(figure))
+    )
+
+
+# What there is of the campaign's `figures`: all, but for what an archive cannot give.
+FIGURES = [name for name in CAMPAIGN.figures if not lacks_traces(name)]
+LEFT_OUT = [name for name in CAMPAIGN.figures if lacks_traces(name)]
+
+
 def example_of(name):
     """An entry of the campaign that would define a figure, or Table 1."""
     series = list(CAMPAIGN.series)[:2]
@@ -53,6 +68,11 @@ def where_named(name, files):
             refuse(
                 f"{CAMPAIGN.path}: has no key 'figures.{name}', so there is nothing to"
                 f" {'make' if name == 'table1' else 'draw'}; add for example {example_of(name)}"
+            )
+        if name in LEFT_OUT:
+            refuse(
+                f"{name}: is drawn from power traces, and {CAMPAIGN.path} was imported without them;"
+                " allowed: an archive of `scalewatt export --traces`"
             )
         return files
 

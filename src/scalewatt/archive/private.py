@@ -18,6 +18,8 @@ from scalewatt.errors import InputError
 _TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
 _PATH = re.compile(r"(?:^|(?<=[\s='\"(,:]))(?:~|/[\w.@+-]+)/[\w.@+-]+[\w./@+-]*")
 """An absolute path of two parts or more, or one below a home, where a word begins."""
+_SYSTEM = re.compile(r"/(?:usr|opt|lib|lib64|bin|sbin|etc|dev|proc|sys)/")
+"""Everybody's, as the provenance of runs keeps them (environment.redaction)."""
 _SHORTEST = 4
 """Characters of an account that is looked for."""
 
@@ -70,7 +72,8 @@ def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]
     # In pages and drawings much looks like a path: end tags, and images as text.
     if name.endswith((".json", ".csv", ".yaml")):
         looked = _strings(_json(text)) if name.endswith(".json") else (text,)
-        yield from islice((path for one in looked for path in _PATH.findall(one)), 1)
+        paths = (path for one in looked for path in _PATH.findall(one))
+        yield from islice((path for path in paths if not _SYSTEM.match(path)), 1)
 
 
 def _json(text: str) -> Any:
