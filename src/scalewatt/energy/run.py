@@ -133,6 +133,7 @@ _PROVENANCE: dict[str, Any] = {
         **dict.fromkeys(("metric_persistence", "metric_climatology"), _NUMBER),
         "commit_clean": {"type": ["boolean", "null"]},
         "packages": {"type": ["object", "null"], "additionalProperties": _TEXT},
+        "software": {"type": ["object", "null"], "additionalProperties": _TEXT},
         "environment_variables": {"type": ["object", "null"], "additionalProperties": _TEXT},
         "lock": {
             "type": ["object", "null"],
@@ -189,6 +190,7 @@ _PROVENANCE: dict[str, Any] = {
                     "segment": {"type": "integer"},
                     "started_s": _UNIX_S,
                     "ended_s": _UNIX_S,
+                    "commit": _TEXT,
                     "ranks": {
                         "type": ["array", "null"],
                         "items": {

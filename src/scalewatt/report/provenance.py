@@ -23,7 +23,12 @@ _SETTINGS = (
     "cudnn_benchmark",
     "cudnn_allow_tf32",
     "matmul_allow_tf32",
+    "deterministic_algorithms",
+    "float32_matmul_precision",
+    "cublas_workspace_config",
+    "python_hash_seed",
 )
+_LIBRARIES = ("cudnn", "nccl")
 _VERSIONS = ("cuda", "mpi")
 
 
@@ -76,6 +81,9 @@ def _software_of(provenance: Row) -> Iterable[tuple[str, str, str]]:
     for name in (*_VERSIONS, *_SETTINGS):
         if provenance.get(name) is not None:
             yield whose, name, _said(provenance[name])
+    for name in _LIBRARIES:
+        if (version := (provenance.get("software") or {}).get(name)) is not None:
+            yield whose, name, str(version)
 
 
 def _said(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from scalewatt.figures.points import gpu_word
 from scalewatt.files import write_text
-from scalewatt.report import provenance, summary, tables
+from scalewatt.report import departures, provenance, summary, tables
 from scalewatt.report.captions import caption, label, title
 from scalewatt.report.claims import claims_of
 from scalewatt.report.definition import Definition
@@ -108,7 +108,12 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         ),
         "hardware": provenance.hardware(runs, results.provenance),
         "software": provenance.software(results.provenance),
+        "machines": departures.machines(results.provenance),
+        "departures": departures.packages(results.provenance),
+        "variables": departures.variables(results.provenance),
         "silent": [
+            departures.lock_sentence(runs, results.provenance),
+            departures.commit_sentence(runs, results.provenance),
             provenance.unknown_software(runs, results.provenance),
             provenance.unknown_commits(runs, results.provenance),
         ],

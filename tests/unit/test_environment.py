@@ -1,0 +1,377 @@
+"""What surrounds a run: the lock, the node, the flags, and nothing of a person in any value."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from scalewatt.energy import placement
+from scalewatt.energy.placement import gathered_placement
+from scalewatt.environment.lock import (
+    LOCK,
+    Difference,
+    differences,
+    environment_name,
+    installed_versions,
+    lock_note,
+    lock_sha256,
+    locked_versions,
+    normalised,
+)
+from scalewatt.environment.node import cpus, gpus, grouped, joined, node_description
+from scalewatt.environment.redaction import Redaction
+from scalewatt.environment.software import cudnn_version, flags, software
+from scalewatt.environment.variables import SECRET, is_written, variables
+from scalewatt.errors import InputError
+
+# --- the lock -----------------------------------------------------------------------------------
+
+PINS = """# made by uv
+torch==2.7.0 \\
+    --hash=sha256:0123 \\
+    # via -r envs/requirements.in
+Typing_Extensions==4.1 ; python_version < "3.12" \\
+uvicorn[standard]==0.30.0
+"""
+
+
+def test_a_lock_says_the_version_of_each_package_under_its_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "lock.txt"
+    path.write_text(PINS)
+    assert locked_versions(path) == {
+        "torch": "2.7.0",
+        "typing-extensions": "4.1",
+        "uvicorn": "0.30.0",
+    }
+    assert len(lock_sha256(path)) == 64
+
+
+def test_the_projects_own_lock_pins_what_the_requirements_name() -> None:
+    locked = locked_versions(LOCK)
+    text = (LOCK.parent / "requirements.in").read_text()
+    named = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", text, flags=re.MULTILINE)
+    assert named and {normalised(name) for name in named} <= locked.keys()
+
+
+@pytest.mark.parametrize("content", [None, "", "numpy\n"])
+def test_a_lock_that_is_none_is_refused(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "lock.txt"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=r"lock\.txt: .*expected"):
+        locked_versions(path)
+    assert lock_note({}, path) is None
+
+
+LOCKED = {"numpy": "2.2.6", "torch": "2.7.0", "certifi": "2025.1.31"}
+
+
+@pytest.mark.parametrize(
+    ("installed", "found"),
+    [
+        (LOCKED, []),
+        (LOCKED | {"torch": "2.7.0+cu126", "certifi": "2025.01.31"}, []),
+        (LOCKED | {"torch": "2.7.1+cu126"}, [("torch", "2.7.0", "2.7.1+cu126")]),
+        (LOCKED | {"numpy": "not a version"}, [("numpy", "2.2.6", "not a version")]),
+        ({"numpy": "2.2.6", "certifi": "2025.1.31"}, [("torch", "2.7.0", None)]),
+        (LOCKED | {"einops": "0.8"}, [("einops", None, "0.8")]),
+        (LOCKED | {"scalewatt": "0.1.0", "pip": "24.0", "setuptools": "80"}, []),
+    ],
+)
+def test_what_is_not_as_locked_is_named(
+    installed: dict[str, str], found: list[tuple[str, str | None, str | None]]
+) -> None:
+    assert differences(LOCKED, installed, None) == [Difference(*one) for one in found]
+
+
+def test_a_version_that_the_lock_has_with_a_suffix_must_have_it() -> None:
+    assert differences({"torch": "2.7.0+cpu"}, {"torch": "2.7.0+cpu"}, None) == []
+    assert len(differences({"torch": "2.7.0+cpu"}, {"torch": "2.7.0"}, None)) == 1
+
+
+def test_an_environment_for_analysis_lacks_nothing_but_may_have_other_versions() -> None:
+    assert differences(LOCKED, {"numpy": "2.2.6"}, "analysis") == []
+    other = differences(LOCKED, {"numpy": "2.0.0"}, "analysis")
+    assert other == [Difference("numpy", "2.2.6", "2.0.0")]
+    assert len(differences(LOCKED, {"numpy": "2.2.6"}, "training")) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ('{"environment": "training", "lock_sha256": "ab"}', "training"),
+        ('{"environment": "other"}', None),
+        ("[1]", None),
+        ("{", None),
+        (None, None),
+    ],
+)
+def test_an_environment_says_which_it_is_or_nothing(
+    content: str | None, name: str | None, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "scalewatt-environment.json").write_text(content)
+    assert environment_name(tmp_path) == name
+
+
+def test_what_is_noted_of_the_lock_says_which_one_and_what_differs(tmp_path: Path) -> None:
+    path = tmp_path / "lock.txt"
+    path.write_text("numpy==1.0\n")
+    environment = {"environment": "analysis", "lock_sha256": "ab" * 32}
+    (tmp_path / "scalewatt-environment.json").write_text(json.dumps(environment))
+    assert lock_note({"numpy": "2.0"}, path, tmp_path) == {
+        "sha256": lock_sha256(path),
+        "environment": "analysis",
+        "environment_lock_sha256": "ab" * 32,
+        "differences": [{"package": "numpy", "locked": "1.0", "installed": "2.0"}],
+    }
+
+
+def test_what_is_installed_is_found_under_its_one_name() -> None:
+    found = installed_versions()
+    assert found["typing-extensions"] and found["torch"].startswith("2.7.0")
+    assert list(found) == sorted(found)
+
+
+# --- nothing personal ---------------------------------------------------------------------------
+
+ALICE = Redaction(("/home/alice", "/work/ab1234"), ("alice", "hk-project", "ab1"), "/srv/checkout")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/alice/data:/usr/lib", "$HOME/data:/usr/lib"),
+        ("/work/ab1234/env/lib", "$HOME/env/lib"),
+        ("/home/bob/lib /hk/work/x", "<path> <path>"),
+        ("-I/hk/include -L/usr/lib", "-I<path> -L/usr/lib"),
+        ("file:///home/bob/x", "file:<path>"),
+        ("/usr/../srv/private", "<path>"),
+        ("~bob/x and ~/y, about ~5 s", "<path> and <path> about ~5 s"),
+        ("python /srv/checkout/examples/a.py data/b.csv", "python examples/a.py data/b.csv"),
+        ("/data/full: No space left (ENOSPC)", "<path>: No space left (ENOSPC)"),
+        ("Alice's alice_2, ab1 in ab12", "<name>'s <name>_2, <name> in ab12"),
+        ("to a.b@example.org, now", "to <address>, now"),
+        ("http://u:p@proxy/x", "<address>"),
+        ("n/256 of 1/2, a / b, ./c ../d", "n/256 of 1/2, a / b, ./c ../d"),
+        ("mask_cpu:0x0000FFFF,0xFFFF0000", "mask_cpu:0x0000FFFF,0xFFFF0000"),
+        ("GPU-8f3a1c2d-0000-1111-2222-333344445555", "GPU-8f3a1c2d-0000-1111-2222-333344445555"),
+        ("tcp,self,cuda", "tcp,self,cuda"),
+    ],
+)
+def test_a_text_keeps_what_is_nobodys(text: str, shown: str) -> None:
+    assert ALICE.text(text) == shown
+
+
+WORD = st.text("abcdefgz0189_-", min_size=1, max_size=8)
+GLUE = st.sampled_from(["", " ", ":", ",", "=", "/", "-I", "file://", "'", "@", "(", ";"])
+STANDINS = ("$home", "<path>", "<name>", "<address>")
+
+
+@st.composite
+def own(draw: st.DrawFn) -> tuple[str, str]:
+    """A user's name and home."""
+    name = draw(st.text("abcdexyz0189-_", min_size=4, max_size=9))
+    top = draw(st.sampled_from(["/home", "/Users", "/root", "/hk/home/proj", "/work", "/u"]))
+    return name, top if top == "/root" else f"{top}/{name}"
+
+
+@given(own(), st.lists(st.tuples(GLUE, WORD | st.none()), min_size=1, max_size=6), st.data())
+@example(("alice", "/home/alice"), [("-I", None), (":", "lib")], None)
+def test_no_home_and_no_name_survives_in_any_value(
+    who: tuple[str, str], parts: list[tuple[str, str | None]], data: Any
+) -> None:
+    name, home = who
+    assume(not any(name in one for one in STANDINS))
+    text = "".join(glue + (f"{home}/{name}" if word is None else word) for glue, word in parts)
+    shown = Redaction((home,), (name,), None).text(text)
+    assert home not in shown
+    assert name not in re.sub("|".join(map(re.escape, STANDINS[1:])), "", shown).lower()
+    assert not re.search(r"/(home|Users|root)/", shown)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(
+            st.sampled_from(["OMP_", "NCCL_", "TORCH_", "UCX_", "FI_", "SLURM_", "AWS_", ""]),
+            st.text("ABKEYTOKNSRW_", max_size=6),
+            st.sampled_from([*SECRET, "", "THREADS"]),
+            st.text("ABKEYTOKNSRW_", max_size=6),
+        ).map("".join),
+        st.sampled_from(["1", "hunter2", "/home/alice/x"]),
+        max_size=8,
+    )
+)
+def test_no_variable_with_a_secrets_name_is_written(environment: dict[str, str]) -> None:
+    found = variables(environment, ALICE)
+    secret = re.compile("TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL|ACCOUNT|USER|MAIL", re.IGNORECASE)
+    assert not [name for name in found if secret.search(name)]
+    assert "alice" not in " ".join(found.values())
+    assert found.keys() <= {name for name in environment if is_written(name)}
+
+
+def test_variables_that_matter_are_written_and_no_others() -> None:
+    environment = {
+        "OMP_NUM_THREADS": "8",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "NCCL_API_KEY": "x",
+        "HOME": "/home/alice",
+        "USER": "alice",
+        "SLURM_JOB_ACCOUNT": "hk-project",
+        "SLURM_CPU_BIND": "quiet,mask_cpu:0x3",
+        "LD_LIBRARY_PATH": "/usr/lib:/home/alice/lib:/hk/lib",
+        "AWS_SESSION_TOKEN": "x",
+        "WANDB_MODE": "offline",
+        "UCX_TLS": "hk-project",
+    }
+    assert variables(environment, ALICE) == {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "LD_LIBRARY_PATH": "/usr/lib:$HOME/lib:<path>",
+        "OMP_NUM_THREADS": "8",
+        "SLURM_CPU_BIND": "quiet,mask_cpu:0x3",
+        "UCX_TLS": "<name>",
+    }
+
+
+def test_whose_process_it_is_is_known_from_its_environment_and_the_system() -> None:
+    found = Redaction.of({"HOME": "/home/eve/", "USER": "eve", "SLURM_JOB_ACCOUNT": "proj"})
+    assert "/home/eve" in found.homes and {"eve", "proj"} <= set(found.names)
+    assert "root" not in found.names and "" not in found.homes
+
+
+def test_all_texts_in_a_value_are_redacted_and_nothing_else() -> None:
+    value = {"a": ["/home/alice/x", 1, None], "b": {"c": "alice"}}
+    assert ALICE.deep(value) == {"a": ["$HOME/x", 1, None], "b": {"c": "<name>"}}
+
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+def test_a_node_names_its_cpus_and_counts_its_sockets(tmp_path: Path) -> None:
+    one = "model name\t: Some  CPU @ 2 GHz\nphysical id\t: {}\n\n"
+    (tmp_path / "cpuinfo").write_text(one.format(0) * 2 + one.format(1))
+    assert cpus(tmp_path) == {"cpu_models": ["Some CPU @ 2 GHz"], "cpu_sockets": 2}
+    (tmp_path / "cpuinfo").write_text("Features : fp asimd\n")
+    assert cpus(tmp_path) == {"cpu_models": None, "cpu_sockets": None}
+    assert cpus(tmp_path / "none") == {"cpu_models": None, "cpu_sockets": None}
+
+
+def fails(*_: object) -> Any:
+    raise RuntimeError("not supported")
+
+
+def nvml(**changes: Any) -> SimpleNamespace:
+    known: dict[str, Any] = {
+        "nvmlInit": lambda: None,
+        "nvmlSystemGetDriverVersion": lambda: b"535.104.12",
+        "nvmlSystemGetCudaDriverVersion": lambda: 12020,
+        "nvmlDeviceGetCount": lambda: 3,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: b"A100" if handle else "H100",
+    }
+    return SimpleNamespace(**known | changes)
+
+
+def test_gpus_and_driver_are_what_nvml_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml())
+    assert gpus() == {
+        "gpu_models": {"A100": 2, "H100": 1},
+        "gpu_driver": "535.104.12",
+        "gpu_driver_cuda": "12.2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "unknown"),
+    [
+        ({"nvmlInit": fails}, {"gpu_models", "gpu_driver", "gpu_driver_cuda"}),
+        ({"nvmlDeviceGetName": fails}, {"gpu_models"}),
+        ({"nvmlDeviceGetCount": lambda: 0}, {"gpu_models"}),
+        ({"nvmlSystemGetCudaDriverVersion": fails}, {"gpu_driver_cuda"}),
+    ],
+)
+def test_what_nvml_does_not_say_is_unknown(
+    changes: dict[str, Any], unknown: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(**changes))
+    assert {name for name, value in gpus().items() if value is None} == unknown
+
+
+def test_nodes_that_are_alike_are_told_once() -> None:
+    found = grouped([("n2", {"cpu": "a"}), ("n1", {"cpu": "a"}), ("n0", {"cpu": "b"})])
+    assert found == [{"hosts": ["n0"], "cpu": "b"}, {"hosts": ["n1", "n2"], "cpu": "a"}]
+
+
+def test_the_nodes_of_all_segments_are_a_runs() -> None:
+    one, two = [{"hosts": ["n1"], "cpu": "a"}], [{"hosts": ["n1", "n2"], "cpu": "a"}]
+    assert joined([one, None, two]) == [{"hosts": ["n1", "n2"], "cpu": "a"}]
+    assert joined([None]) is None and joined([]) is None
+
+
+class Comm:
+    """Gathers what ranks before this one would have said."""
+
+    def __init__(self, others: list[Any]) -> None:
+        self.others = others
+
+    def gather(self, own: Any, root: int) -> list[Any]:
+        return [own, *self.others]
+
+
+def test_each_node_is_told_by_its_first_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "node_description", lambda: {"gpu_driver": "535"})
+    others = [
+        ({"host": "n1", "rank": 1}, None, None),
+        ({"host": "n2", "rank": 2}, None, {"gpu_driver": "550"}),
+        ({"host": "n2", "rank": 3}, None, None),
+        ({"host": "n3", "rank": 4}, None, {"gpu_driver": "535"}),
+    ]
+    first: Any = SimpleNamespace(rank=0, local_rank=0, host="n1", comm=Comm(others))
+    found = gathered_placement(first, None)
+    assert found is not None
+    assert found["nodes"] == [
+        {"hosts": ["n1", "n3"], "gpu_driver": "535"},
+        {"hosts": ["n2"], "gpu_driver": "550"},
+    ]
+    assert found["hostnames"] == ["n1", "n2", "n3"]
+
+
+def test_this_node_is_described_without_anything_personal() -> None:
+    text = json.dumps(node_description())
+    assert Redaction.of(os.environ).text(text) == text
+
+
+# --- software and flags -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(90501, "9.5.1"), (8907, "8.9.7"), (91002, "9.10.2"), (None, None)]
+)
+def test_cudnns_number_is_written_as_its_version(number: int | None, text: str | None) -> None:
+    assert cudnn_version(number) == text
+
+
+def test_a_library_that_is_not_in_use_has_no_version() -> None:
+    found = software()
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert {name for name, value in found.items() if value} == {"python", "python_implementation"}
+
+
+def test_flags_are_those_of_the_process_and_its_variables() -> None:
+    import torch
+
+    found = flags({"PYTHONHASHSEED": "0"}, 7, torch)
+    assert (found["seed"], found["python_hash_seed"]) == (7, "0")
+    assert found["cublas_workspace_config"] is None
+    assert found["deterministic_algorithms"] is torch.are_deterministic_algorithms_enabled()
+    unknown = flags({}, None)
+    assert unknown.keys() == found.keys() and set(unknown.values()) == {None}
