@@ -33,6 +33,9 @@ if not RESULTS_ONLY or workflow.remote_exec:
         include: "workflow/rules/train.smk"
 
 
+include: "workflow/rules/reproduce.smk"
+
+
 rule all:
     default_target: True
     input:
@@ -46,3 +49,4 @@ rule all:
         RUN_PAGES,
         IDLE_TABLE,
         rules.report.output,
+        MANIFEST,

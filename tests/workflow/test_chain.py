@@ -173,7 +173,7 @@ def test_a_deleted_figure_is_redrawn_alone_and_with_the_same_bytes(again: Worksp
     assert again.jobs("figure2") == {"draw_figure2": 1, "figure2": 1}
     again.done("figure2")
     assert figure.read_bytes() == before
-    assert set(again.jobs("all")) <= {"report"}
+    assert set(again.jobs("all")) <= {"manifest", "report"}
 
 
 def test_a_figures_module_redraws_that_figure_only(again: Workspace) -> None:

@@ -29,7 +29,10 @@ BUDGET = (
 
 
 # What writes much. All else needs nothing but the results, wherever they were copied to.
-DEMANDING = ("dataset", "era5_year", "probe", "train", "train_command")
+DEMANDING = (
+    *("dataset", "dataset_again", "era5_year", "probe"),
+    *("train", "train_command", "run_again"),
+)
 
 
 # Snakemake knows one onstart only. It has none in a job and with -n.

@@ -69,6 +69,8 @@ class Cluster:
     price: dict[str, Any] | None = None
     scaling_model: str | None = None
     """File of the scaling model that counts here: for plans, wall times and the energy budget."""
+    reproduce_run: str | None = None
+    """CONFIGURATION/REPEAT of the run that `reproduce` makes again; None: the cheapest."""
 
     @property
     def simulates(self) -> bool:

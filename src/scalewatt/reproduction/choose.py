@@ -1,0 +1,149 @@
+"""Which run is made again: the cheapest that this machine can make, or the one that was asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.spec import read_spec
+from scalewatt.errors import InputError
+from scalewatt.results.found import json_object, published_runs
+
+KEY = "reproduce_run"
+FOLDER = "reproduction"
+"""Below the campaign's results: the page, and the run that was made again, laid out as the results are."""
+
+Run = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The run that is made again; None where none can be, and why."""
+
+    run: Run | None
+    reason: str
+
+
+def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
+    """Choose among a campaign's finished runs, whose folder is `results`.
+
+    `cluster` is the one of the profile, as its file says. InputError where its `reproduce_run` is no
+    finished run, or cannot be made here.
+    """
+    if cluster.results_only or campaign.registered:
+        why = "its runs are recordings from elsewhere" if campaign.registered else "results_only"
+        return _asked_in_vain(cluster, f"nothing is trained here ({why})")
+    finished = sorted(published_runs(results))
+    obstacles = {run: _obstacle(campaign, cluster, results, run) for run in finished}
+    if cluster.reproduce_run is not None:
+        run = parse_run(cluster.reproduce_run)
+        if run not in obstacles:
+            raise InputError(
+                f"{KEY}: {cluster.reproduce_run} is no finished run of {results}; allowed: "
+                f"{_some([f'{c}/{r}' for c, r in finished])}"
+            )
+        if obstacles[run] is not None:
+            raise InputError(f"{KEY}: {cluster.reproduce_run}: {obstacles[run]}")
+        return Choice(run, "asked for")
+    possible = [run for run in finished if obstacles[run] is None]
+    if not possible:
+        reasons = list(dict.fromkeys(filter(None, obstacles.values())))
+        return Choice(None, _some(reasons) if reasons else f"{results} has no finished run")
+    costs = {run: gpu_hours(results, run) for run in possible}
+    run = min(possible, key=lambda one: (costs[one], one))
+    return Choice(run, f"the fewest GPU hours ({costs[run]:.3g}) of {len(possible)} that can be")
+
+
+def parse_run(text: str) -> Run:
+    """CONFIGURATION/REPEAT; InputError where it is none."""
+    configuration, _, repeat = text.rpartition("/")
+    if not configuration or "/" in configuration or not (repeat.isdigit() and int(repeat)):
+        raise InputError(
+            f"{KEY}: {text!r}; expected CONFIGURATION/REPEAT, such as "
+            "resnet50-local-n001-lbs0032-full/1"
+        )
+    return configuration, int(repeat)
+
+
+def gpu_hours(results: Path, run: Run) -> float:
+    """GPUs × time of a finished run's segments, in hours; infinite where it is not known."""
+    folder = run_folder(results, run)
+    spec, provenance = read_spec(folder / "spec.json"), json_object(folder / "provenance.json")
+    seconds = 0.0
+    for one in provenance.get("segments") or []:
+        start, end = one.get("started_s"), one.get("ended_s")
+        if start is None or end is None:
+            return math.inf
+        seconds += end - start
+    return spec["gpus"] * seconds / 3600 if seconds else math.inf
+
+
+def run_folder(results: Path, run: Run) -> Path:
+    """Where a run's files are, below a campaign's results."""
+    return results / "runs" / run[0] / str(run[1])
+
+
+def again_folder(results: Path) -> Path:
+    """Where runs that are made again lie, laid out as the campaign's results are."""
+    return results / FOLDER
+
+
+def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: Run) -> str | None:
+    """Why a finished run cannot be made here; None where it can."""
+    folder = run_folder(results, run)
+    try:
+        spec = read_spec(folder / "spec.json")
+    except InputError as error:
+        return str(error)
+    if not (folder / "history.parquet").exists():
+        return f"{run[0]}/{run[1]} has no history.parquet to hold another one against"
+    if run[0] not in campaign.configurations:
+        return f"{campaign.path} does not have the configuration {run[0]} any more"
+    simulated = "simulated" in json_object(folder / "provenance.json")
+    if simulated != cluster.simulates:
+        how = ("simulated", "trains") if simulated else ("trained", "simulates")
+        return f"the run was {how[0]}, and the cluster '{cluster.name}' {how[1]}"
+    return _machine(cluster, spec) or _weights(results, spec)
+
+
+def _machine(cluster: Cluster, spec: Mapping[str, Any]) -> str | None:
+    device = cluster.devices.get(spec["device"])
+    if device is None:
+        return f"the cluster '{cluster.name}' has no device '{spec['device']}'"
+    if device.max_gpus is not None and spec["gpus"] > device.max_gpus:
+        return f"the cluster '{cluster.name}' has fewer than {spec['gpus']} {device.name}"
+    width = (-(-spec["gpus"] // device.gpus_per_node), min(spec["gpus"], device.gpus_per_node))
+    if (spec["nodes"], spec["ranks_per_node"]) != width:
+        return f"nodes of {device.name} have {device.gpus_per_node} GPUs on '{cluster.name}'"
+    return None
+
+
+def _weights(results: Path, spec: Mapping[str, Any]) -> str | None:
+    """A run begins from weights that must be there: making them is another training."""
+    path = weights_of(results, spec)
+    if path is None or path.exists():
+        return None
+    return f"its initial weights {path.relative_to(results)} are not there"
+
+
+def weights_of(results: Path, spec: Mapping[str, Any]) -> Path | None:
+    """The weights that a run begins from; None where it begins from none."""
+    source = spec["initial_weights"]
+    if source is None:
+        return None
+    return run_folder(results, (source["configuration"], source["repeat"])) / "weights.pt"
+
+
+def _asked_in_vain(cluster: Cluster, reason: str) -> Choice:
+    if cluster.reproduce_run is not None:
+        raise InputError(f"{KEY}: {cluster.reproduce_run}: {reason}; leave it out")
+    return Choice(None, reason)
+
+
+def _some(words: list[str], most: int = 3) -> str:
+    shown = "; ".join(words[:most]) or "none"
+    return shown if len(words) <= most else f"{shown}; … ({len(words)})"

@@ -1,0 +1,75 @@
+"""The first check: this environment against the lock, and against what the manifest was made with."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from scalewatt.reproduction.finding import (
+    DIFFERS,
+    ENVIRONMENT,
+    SAME,
+    Finding,
+    compared,
+    not_checked,
+)
+from scalewatt.reproduction.manifest import Manifest, current_lock_sha256
+
+LOCK_FILE = "list of packages (envs/lock.txt)"
+
+
+def environment_findings(manifest: Manifest) -> list[Finding]:
+    """The packages that differ from the lock, or that none does; Python; and the lock itself."""
+    from scalewatt.environment.lock import (
+        LOCK,
+        differences,
+        environment_name,
+        installed_versions,
+        locked_versions,
+    )
+
+    recorded = [*python_findings(manifest), *lock_findings(manifest, current_lock_sha256())]
+    if current_lock_sha256() is None:
+        return [*recorded, not_checked(ENVIRONMENT, "packages", f"{LOCK} does not exist here")]
+    locked, installed = locked_versions(), installed_versions()
+    found = differences(locked, installed, environment_name(sys.prefix))
+    return [*recorded, *package_findings(found, len(locked))]
+
+
+def python_findings(manifest: Manifest) -> list[Finding]:
+    """Python's version against the manifest's; the last number is for people, and does not count."""
+    now, then = platform.python_version(), manifest.python
+    if then == "unknown":
+        return [not_checked(ENVIRONMENT, "Python", "the manifest does not say which", found=now)]
+    outcome = SAME if now.split(".")[:2] == then.split(".")[:2] else DIFFERS
+    detail = None if now == then else "the minor version is what counts"
+    return [Finding(ENVIRONMENT, "Python", outcome, then, now, detail)]
+
+
+def lock_findings(manifest: Manifest, found: str | None) -> list[Finding]:
+    """The lock of this checkout against the one that the results were made with."""
+    if manifest.lock_sha256 is None or found is None:
+        where = "the manifest" if manifest.lock_sha256 is None else "this checkout"
+        return [not_checked(ENVIRONMENT, LOCK_FILE, f"{where} has none")]
+    detail = "the results were made with other packages than this checkout installs"
+    return [compared(ENVIRONMENT, LOCK_FILE, manifest.lock_sha256, found, detail)]
+
+
+def package_findings(found: Iterable[Any], locked: int) -> list[Finding]:
+    """One row for each package that differs; one for all of `locked` where none does."""
+    rows = [
+        Finding(
+            ENVIRONMENT,
+            one.package,
+            DIFFERS,
+            one.locked,
+            one.installed,
+            "not installed" if one.installed is None else "another version",
+        )
+        for one in found
+    ]
+    if rows:
+        return rows
+    return [Finding(ENVIRONMENT, "packages", SAME, f"{locked} in the lock", "none differs")]

@@ -1,0 +1,85 @@
+"""The second check: stored files against the manifest, and files made again against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from scalewatt.reproduction.differing import difference
+from scalewatt.reproduction.finding import (
+    DIFFERS,
+    REGENERATED,
+    SAME,
+    STORED,
+    Finding,
+    not_checked,
+)
+from scalewatt.reproduction.manifest import (
+    FOLDERS,
+    FileEntry,
+    Manifest,
+    file_sha256,
+    files_below,
+)
+from scalewatt.reproduction.remake import NotRemadeError, Remaking, said_of
+
+
+def file_findings(manifest: Manifest, place: Remaking) -> list[Finding]:
+    """Two rows for each file of the manifest: as it is stored, and made again; one for each other."""
+    stored, remade = [], []
+    for entry in manifest.files:
+        found, again = _pair(entry, place)
+        stored.append(found)
+        remade.append(again)
+    return [*stored, *_unknown(manifest, place.results), *remade]
+
+
+def _pair(entry: FileEntry, place: Remaking) -> tuple[Finding, Finding]:
+    """A file as it is stored, and made again; the one that is as recorded shows where the other differs."""
+    stored = place.results / entry.path
+    has = file_sha256(stored) if stored.is_file() else None
+    try:
+        again: Path | None = place.remade(entry)
+        why = None
+    except NotRemadeError as error:
+        again, why = None, not_checked(REGENERATED, entry.path, str(error))
+    # A changed figure may raise anything: that is a difference, and the next file is looked at.
+    except Exception as error:
+        again = None
+        said = f"making it again fails: {said_of(error)}"
+        why = Finding(REGENERATED, entry.path, DIFFERS, entry.sha256, None, said)
+    made = None if again is None else file_sha256(again)
+    original = again if made == entry.sha256 else None
+    found = _held(STORED, entry, has, stored, original, "the file is not there any more")
+    if why is not None:
+        return found, why
+    original = stored if has == entry.sha256 else None
+    return found, _held(REGENERATED, entry, made, again, original, "")
+
+
+def _held(
+    check: str,
+    entry: FileEntry,
+    sha256: str | None,
+    path: Path | None,
+    original: Path | None,
+    absent: str,
+) -> Finding:
+    """A file's hash against the manifest's; `original` is one that is as recorded, where there is one."""
+    if sha256 == entry.sha256:
+        return Finding(check, entry.path, SAME, entry.sha256, sha256)
+    if sha256 is None or path is None:
+        return Finding(check, entry.path, DIFFERS, entry.sha256, None, absent)
+    where = "where it differs is not known: no file is as recorded"
+    if original is not None:
+        where = difference(original, path)
+    return Finding(check, entry.path, DIFFERS, entry.sha256, sha256, where)
+
+
+def _unknown(manifest: Manifest, results: Path) -> Iterator[Finding]:
+    """Files that the manifest does not name."""
+    known = {entry.path for entry in manifest.files}
+    for folder in FOLDERS:
+        for path in files_below(results, folder):
+            if path not in known:
+                yield not_checked(STORED, path, "the manifest does not name it")

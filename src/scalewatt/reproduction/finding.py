@@ -1,0 +1,54 @@
+"""What one check found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+SAME, DIFFERS, NOT_CHECKED = "same", "differs", "not_checked"
+OUTCOMES = (SAME, DIFFERS, NOT_CHECKED)
+
+ENVIRONMENT, STORED, REGENERATED = "environment", "stored", "regenerated"
+HISTORY, ENERGY = "history", "energy"
+CHECKS = (ENVIRONMENT, STORED, REGENERATED, HISTORY, ENERGY)
+"""In the order in which they are made and shown."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of the page: what was held against what, and how it came out."""
+
+    check: str
+    """One of CHECKS."""
+    what: str
+    """A package, a file, or a run and its quantity."""
+    outcome: str
+    """One of OUTCOMES."""
+    expected: Any = None
+    """As recorded; null where nothing is."""
+    found: Any = None
+    """As it is now; null where nothing is."""
+    detail: str | None = None
+    """Where it differs, or why it was not checked."""
+
+
+def compared(
+    check: str, what: str, expected: Any, found: Any, detail: str | None = None
+) -> Finding:
+    """The finding of two values that are to be equal; `detail` is for those that are not."""
+    same = expected == found
+    return Finding(
+        check, what, SAME if same else DIFFERS, expected, found, None if same else detail
+    )
+
+
+def not_checked(check: str, what: str, why: str, **values: Any) -> Finding:
+    """The finding of what could not be checked."""
+    return Finding(check, what, NOT_CHECKED, detail=why, **values)
+
+
+def exit_code(findings: Iterable[Finding]) -> int:
+    """0 where something was found the same and nothing differs, else 1."""
+    outcomes = {one.outcome for one in findings}
+    return 0 if SAME in outcomes and DIFFERS not in outcomes else 1

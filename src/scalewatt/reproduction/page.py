@@ -1,0 +1,113 @@
+"""The page: one HTML file that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.files import write_text
+from scalewatt.reproduction.finding import (
+    CHECKS,
+    DIFFERS,
+    ENERGY,
+    ENVIRONMENT,
+    HISTORY,
+    NOT_CHECKED,
+    REGENERATED,
+    SAME,
+    STORED,
+    Finding,
+)
+from scalewatt.reproduction.history import OF_THE_MACHINE, TOLERANCE
+
+_FOLDER = Path(__file__).parent
+_STYLE = _FOLDER.parent / "report" / "page.css"
+TITLES = {
+    ENVIRONMENT: "Environment",
+    STORED: "Stored files",
+    REGENERATED: "Files made again",
+    HISTORY: "A run made again: what it learnt",
+    ENERGY: "A run made again: its energy",
+}
+MEANINGS = {
+    ENVIRONMENT: "The packages that are installed here against the lock, and Python and the lock "
+    "against what the results were made with.",
+    STORED: "The SHA-256 of each stored table and figure against the manifest: whether somebody changed "
+    "a file since.",
+    REGENERATED: "Each figure drawn again from its table, each table made again from the files of its "
+    "runs, its texts from the table; their SHA-256 against the manifest.",
+    HISTORY: "One run trained (or simulated) again, and its history held against the first one's. On a "
+    "CPU every value must be the same to the bit. "
+    + TOLERANCE
+    + f" Not compared: columns that end in _s, {', '.join(OF_THE_MACHINE)}, which say how the run was "
+    "executed.",
+    ENERGY: "The energy of that run against the earlier repeats of its configuration with the same "
+    "origin, scope and machine: within the 95 % Student-t prediction interval of one more "
+    "observation, mean ± t·s·√(1 + 1/n). One earlier run has no scatter, so nothing can be said.",
+}
+WORDS = {SAME: "same", DIFFERS: "differs", NOT_CHECKED: "not checked"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One check on the page."""
+
+    name: str
+    title: str
+    meaning: str
+    counts: str
+    loud: Sequence[Finding]
+    """What differs, then what was not checked."""
+    quiet: Sequence[Finding]
+    """What is the same."""
+
+
+def write_page(
+    out: Path,
+    *,
+    findings: Sequence[Finding],
+    counts: Mapping[str, Mapping[str, int]],
+    **said: Any,
+) -> None:
+    """Write the page to `out`; `said` are the other names that its template uses."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["shown"] = shown
+    page = environment.get_template("page.html.j2").render(
+        parts=[_part(check, findings, counts[check]) for check in CHECKS],
+        differing=sum(one.outcome == DIFFERS for one in findings),
+        words=WORDS,
+        style=_STYLE.read_text(encoding="utf-8"),
+        **said,
+    )
+    write_text(out, page)
+
+
+def _part(check: str, findings: Sequence[Finding], counts: Mapping[str, int]) -> Part:
+    own = [one for one in findings if one.check == check]
+    loud = [one for outcome in (DIFFERS, NOT_CHECKED) for one in own if one.outcome == outcome]
+    quiet = [one for one in own if one.outcome == SAME]
+    said = ", ".join(f"{count} {WORDS[name]}" for name, count in counts.items() if count)
+    return Part(check, TITLES[check], MEANINGS[check], said or "nothing to check", loud, quiet)
+
+
+def shown(value: Any) -> str:
+    """An expected or found value, short: of a hash its first digits."""
+    if value is None:
+        return "–"
+    if isinstance(value, list | tuple):
+        return " to ".join(map(shown, value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    is_hash = len(text) == 64 and all(c in "0123456789abcdef" for c in text)
+    return f"{text[:12]}…" if is_hash else text

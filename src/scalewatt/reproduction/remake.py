@@ -1,0 +1,241 @@
+"""Making tables and figures again, in a folder of their own, from what is stored of a campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.errors import InputError
+from scalewatt.files import atomic_path, write_text
+from scalewatt.reproduction.manifest import (
+    CLAIMS,
+    FIGURE,
+    IDLE,
+    PLAN,
+    PREDICTION,
+    RUN_PAGE,
+    RUNS,
+    TEXT,
+    FileEntry,
+)
+from scalewatt.results.metadata import metadata
+from scalewatt.results.runs import RunFiles
+
+_ROW_FILES = ("spec.json", "history.parquet", "provenance.json")
+
+
+class NotRemadeError(Exception):
+    """A file cannot be made again here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Remaking:
+    """A campaign whose files are made again; what is stored of it is only read."""
+
+    results: Path
+    """The campaign's folder."""
+    campaign: Campaign
+    cluster: Cluster
+    cluster_given: str
+    """The cluster file, or its content as JSON."""
+    folder: Path
+    """Where the files go: of each step in a folder of its own, at the same places as below `results`."""
+    _done: dict[tuple[str, str], str | None] = field(default_factory=dict)
+
+    def remade(self, entry: FileEntry) -> Path:
+        """Make a file again and return where it is; NotRemadeError where that cannot be done here."""
+        step, stem = entry.step, entry.path.rpartition(".")[0]
+        if stem in ("tables/" + name for name in _ALL_RUNS) and step == RUNS:
+            stem = "tables/runs"
+        key = (step, stem)
+        if key not in self._done:
+            self._done[key] = self._tried(step, stem)
+        why = self._done[key]
+        if why is not None:
+            raise NotRemadeError(why)
+        path = self.folder / step / entry.path
+        if not path.exists():
+            raise NotRemadeError(f"what is made again from {stem} has no such file")
+        return path
+
+    def _tried(self, step: str, stem: str) -> str | None:
+        """Make the files of a step; why it cannot be done."""
+        make = _STEPS.get(step)
+        if make is None:
+            return f"nothing is known of the step '{step}'"
+        try:
+            make(self, stem, self.folder / step)
+        except NotRemadeError as error:
+            return str(error)
+        return None
+
+    def needs(self, paths: Iterable[Path]) -> None:
+        """NotRemadeError where a file that something is made from is not there; it is named."""
+        missing = [path for path in paths if not path.exists()]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise NotRemadeError(
+                f"{missing[0].relative_to(self.results)}{more} is not there to make it from"
+            )
+
+    def table(self, name: str) -> pa.Table:
+        """A stored table; NotRemadeError where it is missing."""
+        import pyarrow.parquet as pq
+
+        path = self.results / f"{name}.parquet"
+        self.needs([path])
+        with pq.ParquetFile(path) as file:
+            return file.read()
+
+    @cached_property
+    def reasons(self) -> dict[tuple[str, int], str]:
+        """Why runs are left out, by the table of runs."""
+        rows = self.table("tables/runs").select(["configuration", "repeat", "excluded"]).to_pylist()
+        return {
+            (row["configuration"], row["repeat"]): row["excluded"]
+            for row in rows
+            if row["excluded"] is not None
+        }
+
+
+_ALL_RUNS = ("runs", "configurations", "scaling", "comparisons")
+"""Tables that are made together."""
+
+
+def _figure(place: Remaking, stem: str, out: Path) -> None:
+    from scalewatt.figures.draw import draw_figure
+
+    name = stem.rpartition("/")[2]
+    number = name.removeprefix("figure")
+    table = place.results / "tables" / f"{name}.parquet"
+    place.needs([table])
+    draw_figure(int(number) if number.isdigit() else name, table, out / stem)
+
+
+def _text(place: Remaking, stem: str, out: Path) -> None:
+    """What is beside a Parquet table: CSV, and Markdown and LaTeX where the table has them."""
+    import pyarrow.csv as pc
+
+    from scalewatt.results import variants
+    from scalewatt.results.text_tables import latex, markdown
+
+    table = place.table(stem)
+    out = out / stem
+    with atomic_path(out.with_name(f"{out.name}.csv")) as temporary:
+        pc.write_csv(table, temporary)
+    if out.name == "table1":
+        write_text(out.with_suffix(".md"), markdown(table))
+        write_text(out.with_suffix(".tex"), latex(table))
+    if out.name == "variants":
+        write_text(out.with_suffix(".md"), variants.markdown(table))
+
+
+def _runs(place: Remaking, stem: str, out: Path) -> None:
+    """A table from the files of its runs, by the definition that it carries."""
+    from scalewatt.results.build import write_tables
+
+    definition = metadata(place.table(stem)).get("definition")
+    if definition is None:
+        raise NotRemadeError(
+            "the table does not say what it was made from (an older version did it)"
+        )
+    place.needs(_needed(place.results, definition))
+    out = out / stem
+    target = out.parent if "figure" not in definition else out.with_name(f"{out.name}.parquet")
+    write_tables(definition, place.results, target)
+
+
+def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
+    """The files of runs that a table is made from."""
+    figure = definition.get("figure")
+    found = []
+    for configuration, repeat in [] if figure == "figure1" else definition["runs"]:
+        files = RunFiles(results, configuration, repeat)
+        found += [*(files.folder / name for name in _ROW_FILES), files.energy]
+        found += [files.traces] if figure == "figure5" else []
+        found += [files.epochs] if figure == "learning" else []
+    return found + ([results / "tables" / "idle.parquet"] if definition.get("idle") else [])
+
+
+def _page(place: Remaking, stem: str, out: Path) -> None:
+    """The page of one run."""
+    from scalewatt.figures.run_page import save_pages
+    from scalewatt.results.run_page_table import read_page
+
+    configuration, repeat = stem.split("/")[-2:]
+    files = RunFiles(place.results, configuration, int(repeat))
+    names = (*_ROW_FILES, "events.parquet")
+    place.needs([*(files.folder / name for name in names), files.energy, files.traces])
+    reason = place.reasons.get((configuration, int(repeat)))
+    page = read_page(place.results, configuration, int(repeat), reason)
+    save_pages([page], out)
+
+
+def _claims(place: Remaking, stem: str, out: Path) -> None:
+    from scalewatt.claims.command import check_claims
+
+    tables = [f"tables/{name}.parquet" for name in _ALL_RUNS]
+    place.needs(place.results / name for name in tables)
+    check_claims(place.results, place.campaign.path, place.cluster_given, out / stem)
+
+
+def _plan(place: Remaking, stem: str, out: Path) -> None:
+    from scalewatt.scaling.command import plan_campaign, write_plan
+    from scalewatt.scaling.plan_table import plan_sha256
+
+    said = metadata(place.table("tables/plan"))
+    _check_model(place, said)
+    sha256 = said.get("definition_sha256")
+    if sha256 is not None and sha256 != plan_sha256(place.campaign, place.cluster):
+        raise NotRemadeError(
+            f"it was made for another cluster file or campaign than '{place.cluster.name}' and "
+            f"{place.campaign.path} are now"
+        )
+    write_plan(plan_campaign(place.cluster_given, place.campaign.path), out / stem)
+
+
+def _prediction(place: Remaking, stem: str, out: Path) -> None:
+    from scalewatt.scaling.command import write_prediction
+
+    _check_model(place, metadata(place.table("tables/prediction")))
+    place.needs([place.results / "tables" / "configurations.parquet"])
+    table = out / f"{stem}.parquet"
+    write_prediction(place.results, place.campaign.path, place.cluster_given, table)
+
+
+def _check_model(place: Remaking, said: dict[str, Any]) -> None:
+    """NotRemadeError where the cluster does not name the scaling model that a table was made with."""
+    model, own = said.get("scaling_model"), place.cluster.scaling_model
+    if own is None or (model is not None and Path(model).name != Path(own).name):
+        raise NotRemadeError(
+            f"it was made with the scaling model {model}, and the cluster '{place.cluster.name}' names "
+            f"{own or 'none'}"
+        )
+
+
+def _idle(place: Remaking, stem: str, out: Path) -> None:
+    raise NotRemadeError("tables of idle probes are not made again: only their text is")
+
+
+_STEPS: dict[str, Callable[[Remaking, str, Path], None]] = {
+    FIGURE: _figure,
+    TEXT: _text,
+    RUNS: _runs,
+    RUN_PAGE: _page,
+    CLAIMS: _claims,
+    PLAN: _plan,
+    PREDICTION: _prediction,
+    IDLE: _idle,
+}
+
+
+def said_of(error: Exception) -> str:
+    """What is said of an error while something is made: of one that nobody foresaw, its kind too."""
+    words = " ".join(str(error).split())
+    return words if isinstance(error, InputError) else f"{type(error).__name__}: {words}"

@@ -1,0 +1,106 @@
+"""Runs that were made again: their histories and energies against those of the campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.model import Campaign
+from scalewatt.errors import InputError
+from scalewatt.reproduction.choose import Run, again_folder, run_folder
+from scalewatt.reproduction.energies import energy_findings
+from scalewatt.reproduction.finding import (
+    DIFFERS,
+    ENERGY,
+    HISTORY,
+    NOT_CHECKED,
+    Finding,
+    not_checked,
+)
+from scalewatt.reproduction.history import history_findings, other_circumstances, read_table
+from scalewatt.results.derived import Facility
+from scalewatt.results.exclusions import excluded_runs, read_exclusions
+from scalewatt.results.found import json_object, published_runs
+from scalewatt.results.runs import RunFiles, run_row
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A run that was made again."""
+
+    configuration: str
+    repeat: int
+    made: str
+    """When, in UTC, as ISO 8601 writes it."""
+    on: str | None
+    """The machine's device."""
+    circumstances: tuple[str, ...]
+    """What differs from the first run in machine and packages."""
+
+
+def found_repeats(results: Path) -> list[Repeat]:
+    """The runs that were made again, below a campaign's results."""
+    found = []
+    for (configuration, repeat), one in sorted(published_runs(again_folder(results)).items()):
+        first = _provenance(results, (configuration, repeat))
+        again = json_object(one.folder / "provenance.json")
+        made = datetime.fromtimestamp(one.mtime_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        words = tuple(other_circumstances(first, again))
+        found.append(Repeat(configuration, repeat, made, again.get("device_name"), words))
+    return found
+
+
+def repeat_findings(results: Path, campaign: Campaign) -> list[Finding]:
+    """Histories, then energies, of all runs that were made again."""
+    runs = sorted(published_runs(again_folder(results)))
+    histories = [one for run in runs for one in _tried(HISTORY, run, results, campaign)]
+    return histories + [one for run in runs for one in _tried(ENERGY, run, results, campaign)]
+
+
+def _tried(check: str, run: Run, results: Path, campaign: Campaign) -> list[Finding]:
+    """The findings of one check of a run; a history that cannot be read is another one."""
+    name = f"{run[0]}/{run[1]}"
+    own, again = _provenance(results, run), _provenance(again_folder(results), run)
+    if not own:
+        return [not_checked(check, name, "the run itself is not there any more")]
+    if own.get("spec_sha256") != again.get("spec_sha256"):
+        why = "it was made again with another spec than the run has now: make it once more"
+        return [not_checked(check, name, why)]
+    try:
+        if check == HISTORY:
+            return _history(name, run, results, own, again)
+        return _energy(name, run, results, campaign)
+    except InputError as error:
+        outcome = DIFFERS if check == HISTORY else NOT_CHECKED
+        return [Finding(check, name, outcome, detail=str(error))]
+
+
+def _history(
+    name: str, run: Run, results: Path, own: Mapping[str, Any], again: Mapping[str, Any]
+) -> list[Finding]:
+    first = read_table(run_folder(results, run) / "history.parquet")
+    second = read_table(run_folder(again_folder(results), run) / "history.parquet")
+    # A simulation computes on the CPU alone, whatever device it is of.
+    simulated = "simulated" in own and "simulated" in again
+    on_gpu = not simulated and "cuda" in (own.get("torch_device"), again.get("torch_device"))
+    context = "; ".join(other_circumstances(own, again)) or None
+    return history_findings(name, first, second, on_gpu, own.get("metric_name"), context)
+
+
+def _energy(name: str, run: Run, results: Path, campaign: Campaign) -> list[Finding]:
+    again = run_row(RunFiles(again_folder(results), *run), results.name, Facility())
+    rows = read_exclusions(campaign)
+    left_out = {(one["configuration"], one["repeat"]) for one in excluded_runs(rows, results)}
+    earlier = [
+        run_row(RunFiles(results, *one), results.name, Facility())
+        for one in sorted(published_runs(results))
+        if one[0] == run[0] and one not in left_out
+    ]
+    return energy_findings(name, earlier, again)
+
+
+def _provenance(results: Path, run: Run) -> dict[str, Any]:
+    return json_object(run_folder(results, run) / "provenance.json")

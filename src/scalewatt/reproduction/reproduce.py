@@ -1,0 +1,166 @@
+"""All checks of a campaign, and what they leave: a page, a JSON file, and text for the terminal."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scalewatt import __version__
+from scalewatt.campaign.cluster import given_cluster
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.imported import with_imported
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.files import write_json
+from scalewatt.reproduction.choose import again_folder, choose_run
+from scalewatt.reproduction.environment import environment_findings
+from scalewatt.reproduction.files import file_findings
+from scalewatt.reproduction.finding import (
+    CHECKS,
+    DIFFERS,
+    ENERGY,
+    HISTORY,
+    NOT_CHECKED,
+    OUTCOMES,
+    Finding,
+    exit_code,
+    not_checked,
+)
+from scalewatt.reproduction.manifest import Manifest, read_manifest
+from scalewatt.reproduction.page import write_page
+from scalewatt.reproduction.remake import Remaking
+from scalewatt.reproduction.repeats import Repeat, found_repeats, repeat_findings
+
+REPORT_VERSION = 1
+JSON_NAME = "reproduction.json"
+PAGE_NAME = "index.html"
+_MOST_LINES = 40
+"""Differences that the terminal names; the page names all."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What was found of a campaign."""
+
+    manifest: Manifest
+    cluster: str
+    findings: tuple[Finding, ...]
+    repeats: tuple[Repeat, ...]
+    folder: Path
+    """Where the page is."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 where something is the same and nothing differs, else 1."""
+        return exit_code(self.findings)
+
+    def counts(self, check: str) -> dict[str, int]:
+        """How many findings of a check have each outcome."""
+        own = [one.outcome for one in self.findings if one.check == check]
+        return {outcome: own.count(outcome) for outcome in OUTCOMES}
+
+
+def reproduce(given: str, campaign: Path | None, results: Path) -> Reproduction:
+    """Make all checks of a campaign and write its page; what is stored of it is only read.
+
+    `given`: the cluster file, or its content as JSON; `campaign`: its file, by default the cluster's;
+    `results`: the folder of all campaigns. InputError where there is no manifest, or a file is wrong.
+    """
+    cluster = given_cluster(given)
+    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    folder = results / found.name
+    manifest = read_manifest(folder)
+    findings = _findings(manifest, found, cluster, given, folder)
+    done = Reproduction(
+        manifest, cluster.name, findings, tuple(found_repeats(folder)), again_folder(folder)
+    )
+    _write(done)
+    return done
+
+
+def _findings(
+    manifest: Manifest, campaign: Campaign, cluster: Cluster, given: str, folder: Path
+) -> tuple[Finding, ...]:
+    findings = environment_findings(manifest)
+    with tempfile.TemporaryDirectory(prefix="scalewatt-reproduce-") as temporary:
+        whole = with_imported(campaign, cluster)
+        place = Remaking(folder, campaign, whole, given, Path(temporary))
+        findings += file_findings(manifest, place)
+    repeated = repeat_findings(folder, campaign)
+    return (*findings, *(repeated or _none_repeated(campaign, cluster, folder)))
+
+
+def _none_repeated(campaign: Campaign, cluster: Cluster, folder: Path) -> list[Finding]:
+    """Why there is no run that was made again."""
+    choice = choose_run(campaign, cluster, folder)
+    why = choice.reason
+    if choice.run is not None:
+        name = f"{choice.run[0]}/{choice.run[1]}"
+        why = f"no run has been made again; `snakemake reproduce` would make {name}: {why}"
+    return [not_checked(check, "a run made again", why) for check in (HISTORY, ENERGY)]
+
+
+def _write(done: Reproduction) -> None:
+    write_page(
+        done.folder / PAGE_NAME,
+        manifest=done.manifest,
+        cluster=done.cluster,
+        findings=done.findings,
+        repeats=done.repeats,
+        counts={check: done.counts(check) for check in CHECKS},
+        exit_code=done.exit_code,
+    )
+    write_json(done.folder / JSON_NAME, as_json(done))
+
+
+def as_json(done: Reproduction) -> dict[str, object]:
+    """The findings as JSON holds them."""
+    return {
+        "report_version": REPORT_VERSION,
+        "campaign": done.manifest.campaign,
+        "cluster": done.cluster,
+        "scalewatt": __version__,
+        "exit_code": done.exit_code,
+        "counts": {check: done.counts(check) for check in CHECKS},
+        "repeats": [asdict(one) for one in done.repeats],
+        "findings": [asdict(one) for one in done.findings],
+    }
+
+
+def as_text(done: Reproduction) -> str:
+    """What the terminal shows: counts by check, each difference, why checks were left out, the page."""
+    lines = [f"{done.manifest.campaign}: {verdict(done.findings)}"]
+    for check in CHECKS:
+        counts = done.counts(check)
+        words = ", ".join(f"{counts[o]} {o.replace('_', ' ')}" for o in OUTCOMES if counts[o])
+        lines.append(f"  {check:<12} {words or 'nothing to check'}")
+    differing = [one for one in done.findings if one.outcome == DIFFERS]
+    lines += [f"differs: {line(one)}" for one in differing[:_MOST_LINES]]
+    if len(differing) > _MOST_LINES:
+        lines.append(f"differs: {len(differing) - _MOST_LINES} more, on the page")
+    left = [one for one in done.findings if one.outcome == NOT_CHECKED]
+    for check in CHECKS:
+        reasons = dict.fromkeys(one.detail for one in left if one.check == check)
+        lines += [f"not checked: {check}: {reason}" for reason in list(reasons)[:3]]
+    lines += [f"repeat: {one.configuration}/{one.repeat}, made {one.made}" for one in done.repeats]
+    return "\n".join([*lines, str(done.folder / PAGE_NAME)])
+
+
+def line(one: Finding) -> str:
+    """A finding that differs, in one line."""
+    if one.detail:
+        return f"{one.check}: {one.what}: {one.detail}"
+    return f"{one.check}: {one.what}: {one.expected} expected, {one.found} found"
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """The result in one sentence."""
+    count = sum(one.outcome == DIFFERS for one in findings)
+    if count:
+        return f"{count} thing{'s' if count > 1 else ''} of {len(findings)} differ{'' if count > 1 else 's'}"
+    if exit_code(findings):
+        return "nothing could be checked"
+    left = sum(one.outcome == NOT_CHECKED for one in findings)
+    said = f"nothing differs in {len(findings) - left} checks"
+    return f"{said}; {left} could not be made" if left else said

@@ -1,0 +1,213 @@
+# Whether the results can be made again: the manifest, which records what they were; one run made again;
+# and the page that says what differs.
+#   in   tables/, figures/; of the run that is made again its spec, dataset and initial weights
+#   out  manifest.json; reproduction/{runs,energy,traces}/ (one run more, which belongs to no table),
+#        reproduction/index.html and reproduction.json
+# Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` holds what
+# is there against it, and makes nothing of it anew.
+from scalewatt.campaign.command import is_command_spec
+from scalewatt.jobs.position import done_updates
+from scalewatt.jobs.request import training_request
+from scalewatt.jobs.submissions import Submissions
+from scalewatt.reproduction.choose import choose_run, weights_of
+
+MANIFEST = f"{RESULTS}/manifest.json"
+AGAIN = f"{RESULTS}/reproduction"
+RUN_AGAIN = f"{AGAIN}/runs/{{configuration}}/{{repeat}}"
+ENERGY_AGAIN = f"{AGAIN}/energy/{{configuration}}/{{repeat}}"
+TRACES_AGAIN = f"{AGAIN}/traces/{{configuration}}/{{repeat}}.parquet"
+# Beside the campaign's own, whose working directories have the same names; the same lock holds the node.
+WORK_AGAIN = f"{WORK}.reproduce"
+# What this machine is; CLUSTER may also have the devices of runs that were made elsewhere.
+OWN_CLUSTER = checked(parse_cluster, config, CLUSTER_FILE)
+# The executor asks it, as SUBMISSIONS of the runs themselves. The energy is in no budget.
+SUBMISSIONS_AGAIN = Submissions(Path(WORK_AGAIN), OWN_CLUSTER.crash_retries)
+
+
+rule manifest:
+    input:
+        rules.figures.input,
+        NAMED_TABLE1,
+        rules.tables.input,
+        CLAIMS,
+        planned(PLAN),
+        predicted([*PREDICTION_TABLE, *PREDICTION]),
+        VARIANTS,
+        RUN_PAGES,
+        IDLE_TABLE,
+    output:
+        MANIFEST,
+    retries: 0
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    message:
+        "manifest of tables and figures"
+    shell:
+        "scalewatt manifest --results {RESULTS:q}"
+
+
+# --- one run, made again ----------------------------------------------------------------------------
+
+
+def again_spec(wildcards):
+    """What the run is: that of the one that is there, whatever the campaign has become."""
+    place = {"configuration": wildcards.configuration, "repeat": wildcards.repeat}
+    return read_spec(RUN.format(**place) + "/spec.json")
+
+
+def again_dataset(wildcards):
+    """That the dataset is prepared, in a file of its own: the campaign's would train all runs again."""
+    spec = again_spec(wildcards)
+    return (
+        []
+        if is_command_spec(spec)
+        else f"{AGAIN}/datasets/{spec['dataset']['name']}.json"
+    )
+
+
+def again_weights(wildcards):
+    """The weights that it starts from, which are there: as an input they might be trained again."""
+    weights = weights_of(Path(RESULTS), again_spec(wildcards))
+    return f"--initial-weights {weights}" if weights else ""
+
+
+def training_again(wildcards):
+    """What its next job asks for, as that of the run itself."""
+    spec = again_spec(wildcards)
+    device = OWN_CLUSTER.devices[spec["device"]]
+    done = done_updates(Path(WORK_AGAIN), spec)
+    return training_request(spec, device, OWN_CLUSTER, done, upper_s(spec))
+
+
+rule spec_again:
+    output:
+        f"{RUN_AGAIN}/spec.json",
+    priority: 100
+    retries: 0
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        text=lambda wildcards: spec_text(again_spec(wildcards)),
+    message:
+        "spec of {wildcards.configuration} repeat {wildcards.repeat}, to make it again"
+    shell:
+        "printf '%s\\n' {params.text:q} > {output:q}"
+
+
+if CLUSTER.simulates:
+
+    rule run_again:
+        input:
+            spec=f"{RUN_AGAIN}/spec.json",
+            model=lambda wildcards: scaling_model(),
+            published="reference/published_results.csv",
+            code=code_of("scaling", "scaling/simulate"),
+        output:
+            multiext(f"{RUN_AGAIN}/", "history.parquet", "events.parquet", "train.log"),
+            truth=f"{RUN_AGAIN}/truth.json",
+            perun=directory(f"{RUN_AGAIN}/perun"),
+            provenance=f"{RUN_AGAIN}/provenance.json",
+        retries: 0
+        localrule: True
+        conda:
+            "../../envs/analysis.yaml"
+        message:
+            "simulate {wildcards.configuration} repeat {wildcards.repeat} again"
+        shell:
+            "scalewatt simulate {input.spec:q} --cluster {CLUSTER_JSON:q} --model {input.model:q}"
+
+else:
+
+    use rule dataset as dataset_again with:
+        input:
+            [],
+        output:
+            f"{AGAIN}/datasets/{{dataset}}.json",
+
+    # Its working directory is of no use any more when it is published: what is asked for by
+    # `-R run_again` is another training, not the same results again.
+    rule run_again:
+        input:
+            spec=f"{RUN_AGAIN}/spec.json",
+            dataset=again_dataset,
+        output:
+            multiext(f"{RUN_AGAIN}/", "history.parquet", "events.parquet", "train.log"),
+            perun=directory(f"{RUN_AGAIN}/perun"),
+            provenance=f"{RUN_AGAIN}/provenance.json",
+        conda:
+            "../../envs/training.yaml"
+        resources:
+            **requested(training_again),
+        params:
+            weights=again_weights,
+        message:
+            "train {wildcards.configuration} repeat {wildcards.repeat} again" + ASKED
+        shell:
+            "{SETUP} scalewatt train {input.spec:q} --cluster {CLUSTER_JSON:q} --work {WORK_AGAIN:q}"
+            " {params.weights} --out $(dirname {output.provenance:q})"
+            " && rm -rf {WORK_AGAIN:q}/{wildcards.configuration:q}-{wildcards.repeat:q}-????????????-*"
+
+
+rule energy_again:
+    input:
+        spec=f"{RUN_AGAIN}/spec.json",
+        events=f"{RUN_AGAIN}/events.parquet",
+        perun=f"{RUN_AGAIN}/perun",
+        provenance=f"{RUN_AGAIN}/provenance.json",
+        code=code_of("energy"),
+    output:
+        traces=TRACES_AGAIN,
+        energy=f"{ENERGY_AGAIN}.parquet",
+        beside=multiext(ENERGY_AGAIN, *ENERGY_BESIDE),
+    retries: 0
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        powers=lambda wildcards: canonical(
+            powers(OWN_CLUSTER.devices[again_spec(wildcards)["device"]])
+        ),
+    message:
+        "energy of {wildcards.configuration} repeat {wildcards.repeat}, made again"
+    shell:
+        "scalewatt account $(dirname {input.spec:q}) --powers {params.powers:q}"
+        " --traces {output.traces:q} --energy {output.energy:q}"
+
+
+# --- the page ---------------------------------------------------------------------------------------
+
+
+def again_files(wildcards):
+    """The files of the run that is made again; none where none can be: the page says why."""
+    if not Path(MANIFEST).exists():
+        refuse(
+            f"{MANIFEST}: does not exist, so there is nothing to hold results against; make them first"
+            " (snakemake all), or import an archive of them"
+        )
+    run = checked(choose_run, CAMPAIGN, OWN_CLUSTER, Path(RESULTS)).run
+    if run is None:
+        return []
+    place = dict(zip(("configuration", "repeat"), run))
+    return [
+        path.format(**place)
+        for path in (f"{RUN_AGAIN}/history.parquet", f"{ENERGY_AGAIN}.parquet")
+    ]
+
+
+# It has no output, so that it is made whenever it is asked for, and the page stays where it fails.
+rule reproduce:
+    input:
+        again_files,
+    retries: 0
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        campaign=str(CAMPAIGN.path),
+    message:
+        "hold environment, files and the run made again against what was recorded"
+    shell:
+        "scalewatt reproduce --cluster {CLUSTER_JSON:q} --campaign {params.campaign:q}"
+        " --results $(dirname {RESULTS:q})"
