@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from shlex import quote
 
 SHELLS = ("bash", "zsh", "fish")
+_ZSH = """\
+(( $+functions[compdef] )) || { autoload -U +X compinit && compinit; }
+autoload -U +X bashcompinit && bashcompinit"""
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Option:
     help: str
     takes_value: bool
     choices: tuple[str, ...]
+    has_files: bool
+    """Whether its value may be a file's name."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,8 @@ def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
     top, commands = commands_of(parser)
     if shell == "fish":
         return "\n".join(_fish(parser.prog, top, commands))
-    bash = "\n".join(_bash(parser.prog, top, commands))
-    if shell == "bash":
-        return bash
-    return (
-        f"autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n{bash}"
-    )
+    script = "\n".join(_bash(parser.prog, top, commands, for_zsh=shell == "zsh"))
+    return f"{_ZSH}\n{script}" if shell == "zsh" else script
 
 
 def commands_of(parser: argparse.ArgumentParser) -> tuple[Command, list[Command]]:
@@ -69,11 +70,12 @@ def _command(name: str, help_: str, parser: argparse.ArgumentParser) -> Command:
         allowed = tuple(map(str, action.choices or ()))
         if action.option_strings:
             words, takes = tuple(action.option_strings), action.nargs != 0
-            options.append(Option(words, _help(action.help), takes, allowed))
+            files = takes and not allowed and action.type not in (int, float)
+            options.append(Option(words, _help(action.help), takes, allowed, files))
         elif allowed:
             choices += allowed
         else:
-            has_files = True
+            has_files |= action.type not in (int, float)
     return Command(name, help_, tuple(options), tuple(choices), has_files)
 
 
@@ -81,14 +83,17 @@ def _help(text: str | None) -> str:
     return " ".join((text or "").split()).replace("%%", "%")
 
 
-def _bash(program: str, top: Command, commands: list[Command]) -> Iterator[str]:
-    """Also for zsh, by its bashcompinit."""
+def _bash(program: str, top: Command, commands: list[Command], for_zsh: bool) -> Iterator[str]:
+    """Also for zsh's bashcompinit, which completes files itself where nothing else is found."""
     name = f"_{program.replace('-', '_')}"
     yield f"{name}() {{"
     yield '  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}"'
-    yield '  local command="" words="" files="" i'
+    yield '  local command="" words="" options="" files="" i'
     yield "  COMPREPLY=()"
-    # A profile or version before it takes no value, so the first word without a dash is the command.
+    # bash takes --option=value for three words.
+    yield '  if [ "$word" = "=" ]; then word=""'
+    yield '  elif [ "$before" = "=" ]; then before="${COMP_WORDS[COMP_CWORD-2]}"; fi'
+    # No option before the command takes a value, so the first word without a dash is the command.
     yield "  for ((i = 1; i < COMP_CWORD; i++)); do"
     yield '    case "${COMP_WORDS[i]}" in -*) ;; *) command="${COMP_WORDS[i]}"; break ;; esac'
     yield "  done"
@@ -99,31 +104,32 @@ def _bash(program: str, top: Command, commands: list[Command]) -> Iterator[str]:
                 patterns = "|".join(quote(f"{command.name} {word}") for word in option.words)
                 yield f"    {patterns}) {_values(option)} ;;"
     yield '    *) case "$command" in'
-    yield f'      "") words={quote(" ".join([*(c.name for c in commands), *_words(top)]))} ;;'
+    names = quote(" ".join(command.name for command in commands))
+    yield f'      "") words={names} options={_options(top)} ;;'
     for command in commands:
-        words = quote(" ".join([*command.choices, *_words(command)]))
+        words = quote(" ".join(command.choices))
         files = " files=1" if command.has_files else ""
-        yield f"      {command.name}) words={words}{files} ;;"
+        yield f"      {command.name}) words={words} options={_options(command)}{files} ;;"
     yield "    esac ;;"
     yield "  esac"
-    yield '  case "$word" in -*) files="" ;; esac'
-    yield '  if [ -n "$words" ]; then'
-    yield '    while IFS= read -r i; do COMPREPLY+=("$i"); done < <(compgen -W "$words" -- "$word")'
-    yield "  fi"
-    yield '  if [ -n "$files" ]; then'
-    yield '    while IFS= read -r i; do COMPREPLY+=("$i"); done < <(compgen -f -- "$word")'
-    yield "  fi"
+    yield '  case "$word" in -*) words="$options" files="" ;; esac'
+    lines = 'while IFS= read -r i; do COMPREPLY+=("$i"); done'
+    yield f'  if [ -n "$words" ]; then {lines} < <(compgen -W "$words" -- "$word"); fi'
+    if not for_zsh:
+        yield f'  if [ -n "$files" ]; then {lines} < <(compgen -f -- "$word"); fi'
     yield "  return 0"
     yield "}"
-    yield f"complete -o filenames -F {name} {program}"
+    yield f"complete -o {'default' if for_zsh else 'filenames'} -F {name} {program}"
 
 
 def _values(option: Option) -> str:
-    return f"words={quote(' '.join(option.choices))}" if option.choices else "files=1"
+    if option.choices:
+        return f"words={quote(' '.join(option.choices))}"
+    return "files=1" if option.has_files else ":"
 
 
-def _words(command: Command) -> list[str]:
-    return [word for option in command.options for word in option.words]
+def _options(command: Command) -> str:
+    return quote(" ".join(word for option in command.options for word in option.words))
 
 
 def _fish(program: str, top: Command, commands: list[Command]) -> Iterator[str]:
@@ -148,5 +154,5 @@ def _fish_option(option: Option) -> str:
     if option.choices:
         parts.append(f"-x -a {quote(' '.join(option.choices))}")
     elif option.takes_value:
-        parts.append("-r -F")
+        parts.append("-r -F" if option.has_files else "-x")
     return " ".join([*parts, f"-d {quote(option.help)}"])
