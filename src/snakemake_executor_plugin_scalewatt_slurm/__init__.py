@@ -22,8 +22,8 @@ the prefix scalewatt-slurm. What differs, and why:
 - The comment of a training's job says which campaign's it is, for other Snakemakes. (`get_account_arg`)
 - Ctrl-C also cancels jobs that are just being submitted or asked about. (`cancel`, `cancel_jobs`)
 
-What the trainings are is asked of the object SUBMISSIONS of the workflow
-(scalewatt.jobs.submissions); without it all jobs are other jobs.
+What the trainings are is asked of the workflow's objects SUBMISSIONS and, of a run made again,
+SUBMISSIONS_AGAIN (scalewatt.jobs.submissions); without them all jobs are other jobs.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from scalewatt.jobs.slurm import NoAnswerError, accounted_states, queued_jobs
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
-RUNS = frozenset({"train", "train_command"})
-MEASURED = RUNS | {"probe"}
+RUNS = {"train": "SUBMISSIONS", "train_command": "SUBMISSIONS", "run_again": "SUBMISSIONS_AGAIN"}
+"""The rules of trainings, and the workflow's object that knows their submissions."""
 _ENDED = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
@@ -105,7 +105,7 @@ class Executor(parent.Executor):
         self._unheard: dict[JobExecutorInterface, str] = {}
         self._said: set[str] = set()
         self._cancelled = threading.Event()
-        self._submissions = workflow.globals.get("SUBMISSIONS")
+        self._submissions = {rule: workflow.globals.get(name) for rule, name in RUNS.items()}
         logger.addFilter(_is_for_people)
         super().__init__(workflow, logger)
 
@@ -165,10 +165,10 @@ class Executor(parent.Executor):
         except NoAnswerError as error:
             return str(error)
         if self._is_run(job):
-            if self._submissions.is_published(job.input.spec):
+            if self._of(job).is_published(job.input.spec):
                 super().report_job_success(SubmittedJobInfo(job))
                 return None
-            if self._submissions.is_being_published(job.input.spec):
+            if self._of(job).is_being_published(job.input.spec):
                 return "another job publishes its results"
         refusal = self._refusal(job)
         if refusal:
@@ -204,14 +204,14 @@ class Executor(parent.Executor):
         """What Slurm is told of a job: the parent's words, and of a run those of its campaign."""
         wildcards = get_job_wildcards(job)
         comment = f"rule_{job.name}" + (f"_wildcards_{wildcards}" if wildcards else "")
-        return self._submissions.comment(comment) if self._is_run(job) else comment
+        return self._of(job).comment(comment) if self._is_run(job) else comment
 
     def report_job_submission(self, job_info: SubmittedJobInfo, register_job: bool = True) -> None:
         """Note the submission of a run."""
         self._live[str(job_info.external_jobid)] = job_info
         if self._is_run(job_info.job):
             try:
-                self._submissions.note(
+                self._of(job_info.job).note(
                     job_info.job.input.spec, str(job_info.external_jobid), _log_of(job_info)
                 )
             except Exception as error:
@@ -228,7 +228,7 @@ class Executor(parent.Executor):
         """Forget the job's end, and of a run what it was still to use."""
         self._ends.pop(job, None)
         if self._is_run(job):
-            self._submissions.finish(job.input.spec)
+            self._of(job).finish(job.input.spec)
         super().handle_job_success(job)
 
     def report_job_error(
@@ -243,8 +243,8 @@ class Executor(parent.Executor):
     def _note_end(self, job_info: SubmittedJobInfo, message: str) -> None:
         was_live = self._live.pop(str(job_info.external_jobid), None) is not None
         self._ends[job_info.job] = _End(job_info.external_jobid, _log_of(job_info), message)
-        if was_live and self._submissions is not None:  # a refused one has spent nothing
-            self._submissions.count_anew()
+        if was_live and self._submissions["train"] is not None:  # a refused one has spent nothing
+            self._submissions["train"].count_anew()
 
     def handle_job_error(self, job: JobExecutorInterface) -> None:
         """Say how a job ended, and decide whether Snakemake submits it again."""
@@ -313,16 +313,20 @@ class Executor(parent.Executor):
                 "go on from the last one when Snakemake is started again"
             )
 
+    def _of(self, job: JobExecutorInterface) -> Any:
+        """The submissions that a job belongs to; None of what is no training."""
+        return None if job.is_group() else self._submissions.get(job.rule.name)
+
     def _is_run(self, job: JobExecutorInterface) -> bool:
-        return self._submissions is not None and not job.is_group() and job.rule.name in RUNS
+        return self._of(job) is not None
 
     def _refusal(self, job: JobExecutorInterface) -> str | None:
-        if self._submissions is None or job.is_group() or job.rule.name not in MEASURED:
-            return None
+        campaign = self._submissions["train"]
         try:
             if self._is_run(job):
-                return self._submissions.refusal(job.input.spec, self._comment(job))
-            return self._submissions.over_budget()
+                return self._of(job).refusal(job.input.spec, self._comment(job))
+            is_probe = not job.is_group() and job.rule.name == "probe"
+            return campaign.over_budget() if is_probe and campaign else None
         except Exception as error:
             return _said(error)
 
@@ -336,8 +340,8 @@ class Executor(parent.Executor):
 
     def _end_run(self, job: JobExecutorInterface, end: _End) -> None:
         try:
-            verdict = self._submissions.end(job.input.spec, end.job_id)
-            log = self._submissions.log(job.input.spec)
+            verdict = self._of(job).end(job.input.spec, end.job_id)
+            log = self._of(job).log(job.input.spec)
         except Exception as error:  # it would end all jobs
             reason = _said(error)
             self._end(job, end.job_id, reason, f"{_label(job)}: not submitted again: {reason}")
@@ -357,7 +361,7 @@ class Executor(parent.Executor):
         job.attempt = max(job.attempt, job.restart_times + 1)
         if self._is_run(job):
             with suppress(Exception):  # it is only for those who look at the status
-                self._submissions.give_up(job.input.spec, job_id, reason, self._comment(job))
+                self._of(job).give_up(job.input.spec, job_id, reason, self._comment(job))
 
     def _once(self, text: str) -> str:
         """The text when it is new; a reference to it afterwards."""

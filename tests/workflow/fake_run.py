@@ -16,7 +16,7 @@ from scalewatt.jobs.attempts import noted_attempt
 from scalewatt.jobs.notes import run_key
 from scalewatt.jobs.position import read_segments
 
-WORK = Path("work")
+WORK = Path(os.environ.get("FAKE_WORK", "work"))
 
 
 def main(name: str, code: str = "0", outcome: str = "", began: str = "0", ended: str = "0") -> None:

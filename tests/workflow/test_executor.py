@@ -37,11 +37,18 @@ def spent():
 SUBMISSIONS = submissions.Submissions(
     Path("work"), 2, config.get("budget"), spent, lambda spec: config.get("whole")
 )
+SUBMISSIONS_AGAIN = submissions.Submissions(Path("work.reproduce"), 2)
 ASKS = dict(slurm_partition="accelerated", gres="gpu:4", runtime=9, mem_mb=0, mpi="")
 rule train:
     input: spec="{run}/spec.json"
     output: "{run}/done"
     message: "train {wildcards.run} (in pieces)"
+    resources: **ASKS
+    shell: "false"
+rule run_again:
+    input: spec="{run}/spec.json"
+    output: "{run}/again"
+    message: "train {wildcards.run} again (in pieces)"
     resources: **ASKS
     shell: "false"
 rule probe:
@@ -424,6 +431,25 @@ def test_a_spent_budget_stops_submission_of_runs_and_probes_only(tmp_path: Path)
     assert len(project.slurm.calls("sbatch")) == 1
     note = read_given_up(tmp_path / "work", project.run("a"))
     assert note is not None and "12.5 of 12.5 kWh" in note.reason
+
+
+def test_a_run_made_again_is_a_training_of_its_own_and_in_no_budget(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    spec = project.run("twice")
+    hold(project, spec)  # the campaign's own
+    (tmp_path / "spent").write_text("5")
+    pieces = [("75", "stopped", 0, 30), ("0", "finished", 30, 90)]
+    turns = [ends("twice", *piece, state="COMPLETED") for piece in pieces]
+    turns[0]["states"] = ["TIMEOUT"]
+    for turn in turns:
+        turn["do"] = f"FAKE_WORK=work.reproduce {turn['do']}"
+    turns[1]["do"] += " && touch twice/again"
+    project.slurm.plan({"rule_run_again_wildcards_twice": turns})
+    found = ended(project.start("twice/again", budget=1), project)
+    assert found.code == 0, found.output
+    assert found.submitted["twice"] == 2
+    assert read_submission(tmp_path / "work.reproduce", spec) is not None
+    assert read_submission(tmp_path / "work", spec) is None
 
 
 def test_of_two_runs_that_fit_only_alone_one_is_submitted(tmp_path: Path) -> None:
