@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from campaign_files import DEMO, PAPER, ROOT
 from jsonschema import Draft202012Validator
 from snakemake.cli import get_argument_parser, parse_config
 
+from scalewatt import __version__
 from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.validation import read_yaml, schema
 from scalewatt.claims import listing
+from scalewatt.claims.slips import FURTHER, SLIPS
 from scalewatt.cli import COMMANDS, main
 from scalewatt.command_line import command_line
 from scalewatt.energy import publish
@@ -77,7 +80,9 @@ TYPES = {
     "dictionary<values=string, indices=int16, ordered=0>": "word",
 }
 NEVER = "–"
-MADE_BY_THE_USER = tuple(f"campaigns/{name}.yaml" for name in ("batch-study", "first", "mine"))
+MADE_BY_THE_USER = tuple(
+    f"campaigns/{name}.yaml" for name in ("batch-study", "first", "mine", "pilot")
+)
 
 
 def text(path: Path) -> str:
@@ -283,6 +288,8 @@ def test_a_snakemake_command_is_right(words: list[str]) -> None:
     arguments = get_argument_parser().parse_args(words)
     rules = workflow_rules()
     (profile,) = (ROOT / path for path in arguments.profile)
+    if profile.name == "mine":  # docs/your-cluster.md copies it
+        profile = profile.with_name("slurm")
     assert (profile / "profile.yaml").exists()
     forced = set(arguments.forcerun or ())
     allotted = {str(entry).partition(":")[0] for entry in arguments.set_resources or {}}
@@ -303,6 +310,30 @@ def test_snakemake_is_shown_with_results_only_and_another_campaign() -> None:
 @pytest.mark.parametrize("words", commands("scalewatt"), ids=" ".join)
 def test_a_scalewatt_command_is_right(words: list[str]) -> None:
     assert command_line().parse_args(words).command in COMMANDS
+
+
+# --- the paper, and how to cite ------------------------------------------------------------------
+
+
+def test_every_slip_of_the_paper_is_listed_with_the_reading_that_counts() -> None:
+    lines = text(ROOT / "docs" / "paper.md").splitlines()
+    listed = {line.split(" | ")[0].strip("| "): line for line in lines if line.startswith("| ")}
+    for slip in (*SLIPS, *FURTHER):
+        assert f"| {slip.reading.replace('*', chr(92) + '*')} |" in listed[slip.id], slip.id
+    assert {id_ for id_ in listed if re.fullmatch(r"[XY]\d\d", id_)} == {
+        s.id for s in (*SLIPS, *FURTHER)
+    }
+
+
+def test_the_citation_is_of_this_version_and_licence() -> None:
+    citation = yaml.safe_load(text(ROOT / "CITATION.cff"))
+    project = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["version"] == project["version"] == __version__
+    assert citation["license"] == project["license"]
+    assert citation["authors"] == [{"name": "The scalewatt developers"}]
+    assert any("2508.07706" in reference["url"] for reference in citation["references"])
+    assert text(ROOT / "LICENSE").startswith("BSD 3-Clause License")
 
 
 # --- links --------------------------------------------------------------------------------------

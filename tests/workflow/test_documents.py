@@ -1,0 +1,232 @@
+"""Every command that a document shows is run here, is run by a named test, or is marked."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import PLAIN
+from documents import all_commands, blocks, commands, documents, run, small_project, smaller
+from workspace import PROJECT, Workspace
+
+pytestmark = pytest.mark.slow
+
+QUICK = r"scalewatt (campaign|plan --profile|keys|pilot|claims --results reference)\b|cp |sed |\. "
+"""What needs no results and takes a second; `make test` runs these, the rest is run with the long."""
+
+CHAIN = "tests/workflow/test_chain.py::test_every_promised_file_is_there"
+SIMULATED = "tests/workflow/test_simulated.py"
+OF_ALL = f"{SIMULATED}::test_of_the_papers_campaign_every_run_is_simulated_and_nothing_else_is_made"
+STATUS = "tests/workflow/test_status_command.py::test_the_text_names_what_runs"
+THIRD = "tests/workflow/test_third_model.py"
+ELSEWHERE = {
+    # Its Snakemake command with a smaller campaign.
+    "make demo": CHAIN,
+    "make setup": "tests/workflow/test_documents.py::test_what_sets_up_has_been_run",
+    "make test": "tests/workflow/test_documents.py::test_what_sets_up_has_been_run",
+    "make lint": "tests/workflow/test_documents.py::test_what_sets_up_has_been_run",
+    # All of its jobs as a dry run there; some of its runs to the report.
+    "make paper-simulated": OF_ALL,
+    "snakemake --profile profiles/simulate all": OF_ALL,
+    "snakemake --profile profiles/simulate figure4": (
+        f"{SIMULATED}::test_figures_report_and_claims_say_that_energies_are_simulated"
+    ),
+    # It goes on until Ctrl-C.
+    "scalewatt status --profile profiles/horeka --all --watch 60": STATUS,
+    # 49 runs: fewer there.
+    "snakemake --profile profiles/local variants --config campaign=campaigns/variants.yaml": (
+        "tests/workflow/test_variants_target.py::test_variants_are_trained_compared_and_drawn"
+    ),
+}
+PAGES = {
+    # Documents whose commands another test runs with the page's own blocks.
+    "docs/add-a-model.md": (
+        f"{THIRD}::test_the_campaign_of_the_page_trains_the_model_and_draws_its_figure"
+    ),
+}
+BY_HAND = (
+    "tests/workflow/test_exclusions_command.py"
+    "::test_the_old_measurement_is_taken_back_as_the_documentation_says"
+)
+RECORDING = PROJECT / "tests" / "unit" / "recordings" / "perun-0.9.1-node.hdf5"
+SEVERAL_RUNS = RECORDING.with_name("perun-0.9.1-runs.hdf5")
+ONE_RUN = """
+name: mine
+protocol: paper
+datasets:
+  imagenet: {format: imagenet, source: data_root, train_samples: 20000, validation_samples: 1000, classes: 10}
+models:
+  resnet50: {dataset: imagenet, epochs: 2}
+series:
+  one: {model: resnet50, device: a100, gpus: [4], local_batch_size: 256}
+figures:
+  figure2: {series: [one]}
+"""
+
+
+def elsewhere(command: str, document: str) -> str | None:
+    """The test that runs a command in place of this file."""
+    if document == "docs/exclusions.md" and command.startswith("cd results/<campaign>"):
+        return BY_HAND
+    return PAGES.get(document) or ELSEWHERE.get(command)
+
+
+# --- what a document tells its reader to have ---------------------------------------------------
+
+
+def campaign_of(document: str, file: str) -> Callable[[Path], None]:
+    """Write the document's campaign to where it says, smaller."""
+
+    def write(folder: Path) -> None:
+        (found,) = [b for b in blocks(document, "yaml") if re.search(r"^series:", b, re.M)]
+        (folder / file).write_text(smaller(found).replace("repeats: 3", "repeats: 1"))
+
+    return write
+
+
+def one_run(folder: Path) -> None:
+    (folder / "campaigns" / "mine.yaml").write_text(ONE_RUN)
+
+
+def for_energy(folder: Path) -> None:
+    for name in ("segment-000", "a", "b"):
+        shutil.copy2(RECORDING, folder / f"{name}.hdf5")
+    shutil.copy2(SEVERAL_RUNS, folder / "job.hdf5")
+    (folder / "events.csv").write_text("stage,start_s,end_s\ntrain,0,4000000000\n")
+
+
+def for_register(folder: Path) -> None:
+    runs = folder / "runs"
+    runs.mkdir()
+    for name in ("vit_1gpu", "vit_1gpu_again", "vit_2gpus"):
+        shutil.copy2(RECORDING, runs / f"{name}.hdf5")
+    (runs / "vit_2gpus.yaml").write_text(blocks("docs/register.md", "yaml")[0])
+    (runs / "runs.csv").write_text(blocks("docs/register.md", "csv")[0])
+
+
+def for_horeka(folder: Path) -> None:
+    (found,) = [text for text in blocks("docs/horeka.md", "yaml") if text.startswith("name:")]
+    (folder / "campaigns" / "first.yaml").write_text(found)
+
+
+def for_script(folder: Path) -> None:
+    campaign_of("docs/your-script.md", "campaigns/mine.yaml")(folder)
+    (folder / "mynet" / "lib").mkdir(parents=True)
+    (folder / "mynet" / "train.py").write_text(PLAIN)
+    (folder / "mynet" / "lib" / "layers.py").write_text("")
+
+
+def for_simulate(folder: Path) -> None:
+    one_run(folder)
+    spec = next((folder / "results" / "demo" / "runs").glob("resnet50-*/1/spec.json"))
+    text = spec.read_text().replace('"device":"local"', '"device":"a100"')
+    (folder / "run").mkdir()
+    (folder / "run" / "spec.json").write_text(text)
+
+
+NEEDS: dict[str, Callable[[Path], None]] = {
+    "README.md": campaign_of("README.md", "campaigns/batch-study.yaml"),
+    "docs/horeka.md": for_horeka,
+    "docs/energy.md": for_energy,
+    "docs/register.md": for_register,
+    "docs/scaling.md": one_run,
+    "docs/simulate.md": for_simulate,
+    "docs/your-script.md": for_script,
+}
+NEEDS_RESULTS = ("docs/simulate.md",)
+
+
+# --- which are run ------------------------------------------------------------------------------
+
+
+def runs_here(document: str) -> list[str]:
+    """The commands of a document that this file runs."""
+    found = [c for c in commands(document) if not c.mark]
+    return [c.bare for c in found if elsewhere(c.bare, document) is None]
+
+
+def quick(document: str) -> list[str]:
+    return [bare for bare in runs_here(document) if re.match(QUICK, bare)]
+
+
+def test_commands_are_found_in_documents_whatever_their_blocks_are_called() -> None:
+    found = {command.place.partition(":")[0] for command in all_commands()}
+    assert len(found) > 15
+    assert {"README.md", "CONTRIBUTING.md", "docs/horeka.md"} <= found
+    assert not re.search("^```(bash|shell|console)?$\n(scalewatt|snakemake|make)", joined(), re.M)
+
+
+def joined() -> str:
+    return "\n".join((PROJECT / name).read_text(encoding="utf-8") for name in documents())
+
+
+def test_a_command_that_is_not_run_here_names_a_test_that_exists() -> None:
+    for named in {*ELSEWHERE.values(), *PAGES.values(), BY_HAND}:
+        file, _, function = named.partition("::")
+        tree = ast.parse((PROJECT / file).read_text(encoding="utf-8"))
+        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert function in defined, named
+
+
+def test_a_command_that_is_named_with_a_test_is_shown_somewhere() -> None:
+    shown = {command.bare for command in all_commands()}
+    assert set(ELSEWHERE) <= shown
+    assert set(PAGES) <= {command.document for command in all_commands()}
+
+
+def test_a_reader_sees_which_commands_need_a_cluster_or_data() -> None:
+    marker = re.compile(r"<!-- needs (a cluster|data) -->\n```sh\n(.*?)```", re.DOTALL)
+    for document in documents():
+        page = (PROJECT / document).read_text(encoding="utf-8")
+        found = list(marker.finditer(page))
+        assert len(found) == page.count("<!-- needs "), document
+        for one in found:
+            before = page[: one.start()].rstrip().rpartition("\n\n")[2]
+            seen = "cluster" if one[1] == "a cluster" else "data|finished runs"
+            assert re.search(seen, before + one[2]), (document, one[2])
+
+
+def test_what_sets_up_has_been_run() -> None:
+    """`make setup` and `make test` are what run this test, and .ci/run types `make lint`."""
+    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
+    assert {"setup:", "test:", "lint:"} <= {line.split(" ")[0] for line in makefile.splitlines()}
+    assert "make lint\nmake test\n" in (PROJECT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+# --- running them -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", [name for name in documents() if quick(name)])
+def test_quick_commands_of_a_document_do_what_it_says(document: str, tmp_path: Path) -> None:
+    project = small_project(tmp_path / "project").path
+    if document not in NEEDS_RESULTS:
+        NEEDS.get(document, lambda folder: None)(project)
+    wanted = quick(document)
+    for command in commands(document):
+        if command.bare in wanted and not command.mark:
+            run(command, project)
+
+
+@pytest.fixture(scope="module")
+def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """What `make demo` leaves, of a smaller demo."""
+    project = small_project(tmp_path_factory.mktemp("demo") / "project")
+    project.done("all")
+    return project
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("document", [name for name in documents() if runs_here(name)])
+def test_all_commands_of_a_document_run_in_its_order(
+    finished_demo: Workspace, tmp_path: Path, document: str
+) -> None:
+    project = finished_demo.copy(tmp_path / "project").path
+    NEEDS.get(document, lambda folder: None)(project)
+    for command in commands(document):
+        if not command.mark and elsewhere(command.bare, document) is None:
+            run(command, project)
