@@ -18,7 +18,7 @@ from scalewatt.archive.manifest import MANIFEST, METADATA, Entry
 from scalewatt.errors import InputError
 
 CONFORMS_TO = "https://w3id.org/ro/crate/1.1"
-CONTEXT = [f"{CONFORMS_TO}/context", {"sha256": "http://schema.org/sha256"}]
+CONTEXT = f"{CONFORMS_TO}/context"
 PAPER = "https://arxiv.org/abs/2508.07706"
 NO_LICENSE = "#no-license"
 _TYPES = {

@@ -109,7 +109,8 @@ def _said(campaign: Campaign, results: Path, content: Content, wanted: Wanted) -
         authors=wanted.authors,
         descriptions={
             "campaigns/": "What was asked for, what is left out of the tables, and the cluster's facts",
-            **{f"{base}/{name}/": _FOLDERS.get(name, "") for name in folders},
+            f"{base}/": "The report, and the folders of all other results",
+            **{f"{base}/{name}/": _FOLDERS.get(name, "Further files") for name in folders},
             f"{base}/report.html": "All results on one page that needs nothing but itself",
         },
         activities=nodes,
@@ -131,7 +132,7 @@ def _description(
     sentences = [
         f"{len(content.runs)} of {planned} runs of {len(campaign.configurations)} configurations on "
         f"{', '.join(sorted(campaign.devices()))}: specs, energies, tables, figures and provenance.",
-        f"{simulated} of them are simulated with a scaling model, none of these was trained."
+        f"{simulated} of these runs are simulated with a scaling model: they were not trained."
         if simulated
         else "",
         f"The study follows {PAPER}.",

@@ -1,0 +1,150 @@
+"""A small finished campaign on a cluster of its own, for tests of archives."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulated_runs import simulate
+
+from scalewatt.archive.bring_in import import_archive
+from scalewatt.archive.export import Wanted, export_campaign
+from scalewatt.archive.manifest import MANIFEST
+from scalewatt.campaign.cluster import load_cluster, powers
+from scalewatt.campaign.definitions import runs_definition, table_definition
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.spec import run_spec
+from scalewatt.energy.account import write_energy
+from scalewatt.results.build import write_tables
+
+ACCOUNT = "hk-project-secret"
+CAMPAIGN = """
+name: small
+protocol: paper
+datasets:
+  imagenet:
+    {format: imagenet, source: data_root, train_samples: 1281167, validation_samples: 50000, classes: 1000}
+models:
+  resnet50: {dataset: imagenet, epochs: 3}
+series:
+  lbs256:
+    {model: resnet50, device: a100, gpus: [2, 4], local_batch_size: 256, dataset_fraction: n/256}
+figures:
+  figure2: {series: [lbs256]}
+"""
+CLUSTER = f"""
+cluster: elsewhere
+campaign: campaigns/small.yaml
+account: {ACCOUNT}
+launcher: srun -n {{gpus}}
+work_root: /scratch/of-somebody/work
+data_roots: {{imagenet: /lsdf/of-somebody/imagenet}}
+pue: {{value: 1.05, source: the site}}
+devices:
+  a100:
+    description: two to a node
+    gpus_per_node: 2
+    max_gpus: 64
+    cpus_per_rank: 38
+    partition: somewhere
+    time_limit_min: 600
+    gpu: {{idle_w: 50, rated_w: 400}}
+    cpu: {{sockets: 2, idle_w: 80, rated_w: 270}}
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with a campaign, a cluster file and results."""
+
+    path: Path
+
+    @property
+    def results(self) -> Path:
+        """The campaign's results."""
+        return self.path / "results" / "small"
+
+    @property
+    def campaign(self) -> Path:
+        """The campaign file."""
+        return self.path / "campaigns" / "small.yaml"
+
+    def export(self, name: str = "small.crate.zip", **wanted: Any) -> Path:
+        """Export it; the archive."""
+        out = self.path / name
+        self.said(out, **wanted)
+        return out
+
+    def said(self, out: Path, **wanted: Any) -> list[str]:
+        """Export it; what was said."""
+        files = self.campaign, self.path / "cluster.yaml", self.path / "results"
+        return export_campaign(*files, Wanted(out=out, **wanted))
+
+    def bring_in(self, archive: Path, name: str | None = None) -> list[str]:
+        """Import an archive here; what was said."""
+        return import_archive(archive, self.path / "results", self.path / "campaigns", name)
+
+    def copy(self, path: Path) -> Project:
+        """The same, elsewhere."""
+        shutil.copytree(self.path, path)
+        return Project(path)
+
+
+def make_project(path: Path) -> Project:
+    """Simulate both runs of the campaign, and make their tables."""
+    project = Project(path)
+    project.campaign.parent.mkdir(parents=True)
+    project.campaign.write_text(CAMPAIGN)
+    (path / "cluster.yaml").write_text(CLUSTER)
+    cluster = load_cluster(path / "cluster.yaml")
+    campaign = load_campaign(project.campaign, cluster)
+    runs = []
+    for run in campaign.runs():
+        spec = run_spec(campaign, run.configuration.id, run.repeat)
+        files = simulate(project.results, spec, cluster).files
+        rated = powers(cluster.devices["a100"])
+        write_energy(files.folder, files.folder / "spec.json", rated, files.traces, files.energy)
+        (files.folder / "train.log").write_text("/home/somebody/log\n")
+        runs.append([run.configuration.id, run.repeat])
+    tables = project.results / "tables"
+    write_tables({**runs_definition(campaign, runs), "facility": {}}, project.results, tables)
+    figure2 = {**table_definition(campaign, "figure2", runs), "facility": {}}
+    write_tables(figure2, project.results, tables / "figure2.parquet")
+    return project
+
+
+def content(archive: Path) -> dict[str, bytes]:
+    """The files of an archive by path, in its order."""
+    with zipfile.ZipFile(archive) as one:
+        return {name: one.read(name) for name in one.namelist()}
+
+
+def manifest(archive: Path) -> dict[str, Any]:
+    """Its manifest."""
+    return json.loads(content(archive)[MANIFEST])
+
+
+def changed(archive: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
+    """A copy of an archive with other files in it."""
+    files = content(archive)
+    change(files)
+    out = archive.with_name("changed.zip")
+    with zipfile.ZipFile(out, "w") as one:
+        for name, data in files.items():
+            one.writestr(name, data)
+    return out
+
+
+def below(folder: Path) -> list[str]:
+    """All that is in a folder, links and folders too."""
+    return sorted(
+        os.path.relpath(Path(at, name), folder)
+        for at, folders, names in os.walk(folder)
+        for name in (*folders, *names)
+    )

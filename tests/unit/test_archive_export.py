@@ -1,0 +1,197 @@
+"""`scalewatt export`: what goes into an archive, what never does, and when there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from archived import ACCOUNT, Project, content, make_project, manifest
+
+from scalewatt.archive.manifest import MANIFEST, METADATA
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+
+FOUR = "resnet50-a100-n004-lbs0256-s0020018"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A finished campaign; not to be changed."""
+    return make_project(tmp_path_factory.mktemp("made") / "project")
+
+
+@pytest.fixture
+def project(made: Project, tmp_path: Path) -> Project:
+    """A copy of it."""
+    return made.copy(tmp_path / "project")
+
+
+def test_the_same_content_gives_the_same_bytes_whenever_it_was_written(project: Project) -> None:
+    first = project.export("first.zip").read_bytes()
+    for path in project.results.rglob("*"):
+        os.utime(path, (time.time() + 1000, time.time() + 1000))
+    assert project.export("second.zip").read_bytes() == first
+
+
+def test_an_archive_has_what_figures_are_made_from_and_no_raw_data(project: Project) -> None:
+    files = content(project.export())
+    run = f"results/small/runs/{FOUR}/1"
+    assert {path for path in files if path.startswith(run)} == {
+        f"{run}/{name}"
+        for name in ("spec.json", "history.parquet", "events.parquet", "provenance.json")
+    }
+    for name in (".parquet", ".epochs.parquet"):
+        assert f"results/small/energy/{FOUR}/1{name}" in files
+    assert "results/small/tables/figure2.parquet" in files
+    assert "campaigns/small.yaml" in files
+    assert not [path for path in files if "perun" in path or "traces" in path or "log" in path]
+
+
+def test_traces_go_in_where_they_are_asked_for(project: Project) -> None:
+    archive = project.export(traces=True)
+    assert f"results/small/traces/{FOUR}/1.parquet" in content(archive)
+    assert manifest(archive)["traces"] is True
+
+
+def test_the_manifest_has_the_sha256_of_every_other_file(project: Project) -> None:
+    archive = project.export()
+    files = content(archive)
+    assert manifest(archive)["files"] == {
+        path: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        for path, data in sorted(files.items())
+        if path != MANIFEST
+    }
+    assert METADATA in manifest(archive)["files"]
+
+
+def test_the_metadata_are_what_ro_crate_demands(project: Project) -> None:
+    archive = project.export(license="CC-BY-4.0", authors=("Ada Lovelace",))
+    files = content(archive)
+    crate = json.loads(files[METADATA])
+    assert crate["@context"] == "https://w3id.org/ro/crate/1.1/context"
+    nodes = {node["@id"]: node for node in crate["@graph"]}
+    assert len(nodes) == len(crate["@graph"]), "each entity is described once"
+    assert nodes[METADATA] == {
+        "@id": METADATA,
+        "@type": "CreativeWork",
+        "about": {"@id": "./"},
+        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+    }
+    root = nodes["./"]
+    assert root["@type"] == "Dataset" and root["name"] and root["description"]
+    assert root["datePublished"] == "2000-01-01"  # where the simulator's clock stands
+    assert nodes[root["license"]["@id"]]["name"] == "CC-BY-4.0"
+    assert nodes[root["author"][0]["@id"]] == {
+        "@id": "#Ada-Lovelace",
+        "@type": "Person",
+        "name": "Ada Lovelace",
+    }
+    assert nodes[root["citation"]["@id"]]["@type"] == "ScholarlyArticle"
+    assert nodes[root["mentions"][0]["@id"]]["@type"] == "CreateAction"
+    parts, waiting = set(), ["./"]
+    while waiting:
+        for one in nodes[waiting.pop()].get("hasPart", []):
+            parts.add(one["@id"])
+            waiting.append(one["@id"])
+    described = {unquote(id_) for id_ in parts if nodes[id_]["@type"] == "File"}
+    assert described == set(files) - {METADATA}
+    for path in described - {MANIFEST}:
+        assert nodes[path]["contentSize"] == str(len(files[path]))
+        assert nodes[path]["sha256"] == hashlib.sha256(files[path]).hexdigest()
+        assert nodes[path]["encodingFormat"] != "application/octet-stream", path
+    assert all(id_ in nodes for id_ in references(crate["@graph"])), "nothing is left undescribed"
+
+
+def references(value: object) -> set[str]:
+    """Ids that are referred to."""
+    if isinstance(value, dict):
+        own = {value["@id"]} if set(value) == {"@id"} else set()
+        known = {"https://w3id.org/ro/crate/1.1"}
+        return own.union(*(references(one) for one in value.values())) - known
+    return set().union(*map(references, value)) if isinstance(value, list) else set()
+
+
+def test_of_the_cluster_go_in_its_devices_and_factors_alone(project: Project) -> None:
+    files = content(project.export())
+    facts = json.loads(files["campaigns/small.imported.json"])
+    assert facts["pue"] == {"value": 1.05, "source": "the site"}
+    assert facts["devices"]["a100"]["gpus_per_node"] == 2
+    assert not {"partition", "time_limit_min"} & set(facts["devices"]["a100"])
+    for name, data in files.items():
+        assert ACCOUNT.encode() not in data and b"of-somebody" not in data, name
+
+
+@pytest.mark.parametrize(
+    "told", [ACCOUNT, "/home/somebody/data", "~/data/x", "/scratch/of-somebody/work"]
+)
+def test_what_tells_of_the_machine_is_refused_by_file(project: Project, told: str) -> None:
+    path = project.results / "runs" / FOUR / "1" / "provenance.json"
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, "note": f"at {told}"}))
+    with pytest.raises(InputError, match=r"provenance\.json \(.*; allowed: .*--allow-private"):
+        project.export()
+    assert not list(project.path.glob("*.zip"))
+    assert project.export(allow_private=True).exists()
+
+
+def test_folders_of_the_system_are_nobodys_secret(project: Project) -> None:
+    path = project.results / "runs" / FOUR / "1" / "provenance.json"
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, "note": "-L/usr/lib64 /opt/cuda/lib 3/4 kWh/GPUh"}))
+    assert project.export().exists()
+
+
+def test_an_archive_is_never_overwritten(project: Project) -> None:
+    project.export().write_bytes(b"mine")
+    with pytest.raises(InputError, match="is there already; allowed: another --out"):
+        project.export()
+    assert (project.path / "small.crate.zip").read_bytes() == b"mine"
+
+
+def test_what_the_campaign_asks_for_and_is_not_there_is_named(project: Project) -> None:
+    said = project.said(project.path / "some.zip")
+    assert "not in it: figure2" in said  # its table is there, but nobody drew it
+    assert "not in it: pages of 2 of 2 runs" in said
+    assert "not in it: report.html" in said
+    assert said[-1].endswith(f"2 runs, {len(content(project.path / 'some.zip')) - 2} files")
+
+
+def test_a_campaign_without_runs_or_tables_is_refused_with_the_command(project: Project) -> None:
+    (project.results / "tables" / "configurations.parquet").unlink()
+    with pytest.raises(
+        InputError, match=r"configurations\.parquet: is missing; `snakemake .* tables"
+    ):
+        project.export()
+    for path in project.results.rglob("provenance.json"):
+        path.unlink()
+    with pytest.raises(InputError, match=r"has no finished run of .*snakemake --profile .* all"):
+        project.export()
+
+
+def test_tables_that_lack_a_finished_run_are_refused(project: Project) -> None:
+    run = project.results / "runs" / FOUR / "1"
+    kept = run.rename(project.path / "kept")
+    with pytest.raises(
+        InputError, match=rf"runs\.parquet: has, though gone, 1 run\(s\), first {FOUR}"
+    ):
+        project.export()
+    kept.rename(run)
+    (project.results / "energy" / FOUR / "1.parquet").unlink()
+    with pytest.raises(InputError, match=r"1\.parquet: is missing, of a finished run; `snakemake"):
+        project.export()
+
+
+def test_another_cluster_than_it_ran_on_is_said(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = project.path / "other.zip"
+    given = ["--results", str(project.path / "results"), "--out", str(out)]
+    assert main(["export", str(project.campaign), *given]) == 0
+    said = capsys.readouterr().out
+    assert "not in it: PUE, carbon and price: the cluster 'local' has no device a100" in said
+    assert "pue" not in json.loads(content(out)["campaigns/small.imported.json"])

@@ -1,0 +1,301 @@
+"""`scalewatt import`: nothing damaged or foreign comes in, and what comes in is used as it is."""
+
+from __future__ import annotations
+
+import json
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+from archived import Project, below, changed, content, make_project
+
+from scalewatt.archive.bring_in import check_archive
+from scalewatt.archive.crate import Said, metadata
+from scalewatt.archive.manifest import MANIFEST, METADATA, Manifest, entries_of
+from scalewatt.archive.pack import write_archive
+from scalewatt.archive.reference import FOLDER, reference_texts
+from scalewatt.campaign.cluster import is_results_only, load_cluster
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.imported import parse_imported
+from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.results.exclusions import exclusions_path
+
+FOUR = "resnet50-a100-n004-lbs0256-s0020018"
+SPEC = f"results/small/runs/{FOUR}/1/spec.json"
+HOREKA = PROJECT_ROOT / "profiles" / "horeka" / "cluster.yaml"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A finished campaign; not to be changed."""
+    return make_project(tmp_path_factory.mktemp("made") / "project")
+
+
+@pytest.fixture
+def archive(made: Project, tmp_path: Path) -> Path:
+    """Its archive."""
+    out = tmp_path / "small.crate.zip"
+    made.said(out)
+    return out
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Project:
+    """Another machine, on which there is nothing."""
+    (tmp_path / "other").mkdir()
+    return Project(tmp_path / "other")
+
+
+def refused(other: Project, archive: Path, why: str) -> None:
+    """It is not brought in, nor found sound, and nothing is left of it."""
+    with pytest.raises(InputError, match=why):
+        other.bring_in(archive)
+    assert [p for p in below(other.path) if p not in ("results", "campaigns")] == []
+    with pytest.raises(InputError, match=why):
+        check_archive(archive)
+
+
+def test_what_comes_in_is_what_was_exported(made: Project, other: Project, archive: Path) -> None:
+    other.bring_in(archive)
+    for name, data in content(archive).items():
+        if name not in (MANIFEST, METADATA):
+            assert (other.path / name).read_bytes() == data, name
+    assert below(other.path / "results") == sorted(
+        {p.removeprefix("results/") for name in content(archive) for p in parents(name)}
+    )
+
+
+def parents(name: str) -> list[str]:
+    """A path below results, and the folders above it."""
+    if not name.startswith("results/"):
+        return []
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(2, len(parts) + 1)]
+
+
+def test_all_files_get_one_time(other: Project, archive: Path) -> None:
+    other.bring_in(archive)
+    times = {path.stat().st_mtime_ns for path in other.results.rglob("*")}
+    assert len(times) == 1
+
+
+def test_the_devices_are_those_it_ran_on_whatever_this_machine_has(
+    other: Project, archive: Path
+) -> None:
+    other.bring_in(archive)
+    cluster = load_cluster(HOREKA)  # its a100 are four to a node
+    campaign = load_campaign(other.campaign, cluster)
+    assert campaign.configurations[FOUR].nodes == 2
+    assert is_results_only(campaign, cluster)
+    assert campaign.imported is not None
+    assert campaign.imported.pue == {"value": 1.05, "source": "the site"}
+
+
+def test_exporting_again_gives_the_same_bytes(other: Project, archive: Path) -> None:
+    other.bring_in(archive)
+    again = other.path / "again.zip"
+    given = ["--results", str(other.path / "results"), "--out", str(again)]
+    assert main(["export", str(other.campaign), *given]) == 0
+    assert again.read_bytes() == archive.read_bytes()
+
+
+def test_an_imported_campaign_is_not_simulated(other: Project, archive: Path) -> None:
+    other.bring_in(archive)
+    simulating = load_cluster(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+    with pytest.raises(InputError, match="its runs are imported, made elsewhere"):
+        load_campaign(other.campaign, simulating)
+
+
+def test_nothing_is_overwritten_and_another_name_is_allowed(other: Project, archive: Path) -> None:
+    other.bring_in(archive)
+    before = {path: (other.path / path).stat().st_mtime_ns for path in below(other.path)}
+    with pytest.raises(InputError, match=r"is there already, .*allowed: --name OTHER"):
+        other.bring_in(archive)
+    assert {path: (other.path / path).stat().st_mtime_ns for path in below(other.path)} == before
+    other.bring_in(archive, "theirs")
+    campaign = load_campaign(other.path / "campaigns" / "theirs.yaml")
+    assert campaign.name == "theirs"
+    assert (other.path / "results" / "theirs" / "runs" / FOUR / "1" / "spec.json").exists()
+
+
+def test_a_campaign_file_of_ones_own_is_never_taken_for_theirs(
+    other: Project, archive: Path
+) -> None:
+    other.campaign.parent.mkdir()
+    other.campaign.write_bytes(content(archive)["campaigns/small.yaml"])
+    with pytest.raises(InputError, match=r"small\.yaml: is there already"):
+        other.bring_in(archive)
+    assert below(other.path) == ["campaigns", "campaigns/small.yaml"]
+
+
+def test_what_is_left_out_of_the_tables_comes_along(made: Project, tmp_path: Path) -> None:
+    project = made.copy(tmp_path / "project")
+    rows = "configuration,repeat,action,reason,date,measurement\n"
+    rows += f"{FOUR},1,exclude,the node was shared,2026-01-31,\n"
+    (project.path / "campaigns" / "small.exclusions.csv").write_text(rows)
+    archive = project.export()
+    other = Project(tmp_path / "other")
+    other.bring_in(archive, "theirs")
+    campaign = load_campaign(other.path / "campaigns" / "theirs.yaml")
+    assert exclusions_path(campaign).read_text() == rows
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def test_one_flipped_byte_is_named(other: Project, archive: Path) -> None:
+    def flip(files: dict[str, bytes]) -> None:
+        data = bytearray(files[SPEC])
+        data[len(data) // 2] ^= 1
+        files[SPEC] = bytes(data)
+
+    refused(other, changed(archive, flip), r"spec\.json: is not what the manifest says")
+
+
+def test_a_flipped_byte_of_the_file_itself_is_found(other: Project, archive: Path) -> None:
+    with zipfile.ZipFile(archive) as one:
+        info = one.getinfo(f"results/small/energy/{FOUR}/1.parquet")
+    damaged = bytearray(archive.read_bytes())
+    damaged[info.header_offset + 200] ^= 1
+    archive.write_bytes(damaged)
+    refused(other, archive, r"energy/.*1\.parquet: is (damaged|not what)")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.999])
+def test_a_truncated_archive_is_none(other: Project, archive: Path, share: float) -> None:
+    data = archive.read_bytes()
+    archive.write_bytes(data[: int(len(data) * share)])
+    refused(other, archive, "is no readable archive")
+
+
+def test_a_file_too_many_and_one_too_few_are_named(other: Project, archive: Path) -> None:
+    more = changed(archive, lambda files: files.update({"results/small/more.json": b"{}"}))
+    refused(other, more, r"1 file\(s\) too much, .*: results/small/more\.json")
+    less = changed(archive, lambda files: files.__delitem__(SPEC))
+    refused(other, less, rf"1 file\(s\) missing, .*: {SPEC}")
+    refused(other, changed(archive, lambda f: f.__delitem__(MANIFEST)), "has no manifest.json")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../outside.json", "/etc/outside", "results/small/../../x", "a\\b", "C:x", "a//b", "a/"],
+)
+def test_a_path_that_leads_outside_is_refused(other: Project, archive: Path, name: str) -> None:
+    refused(other, changed(archive, lambda files: files.update({name: b"x"})), "allowed: relative")
+
+
+def test_such_a_path_in_the_manifest_is_refused_too(other: Project, archive: Path) -> None:
+    def name_it(files: dict[str, bytes]) -> None:
+        said = json.loads(files[MANIFEST])
+        said["files"]["../x"] = said["files"][SPEC]
+        files[MANIFEST] = json.dumps(said).encode()
+
+    refused(other, changed(archive, name_it), r"files: \"\.\./x\"; allowed: relative paths")
+
+
+def test_a_file_that_belongs_nowhere_is_refused(other: Project, archive: Path) -> None:
+    def move(files: dict[str, bytes]) -> None:
+        said = json.loads(files[MANIFEST])
+        files["profiles/local/cluster.yaml"] = files[SPEC]
+        said["files"]["profiles/local/cluster.yaml"] = said["files"][SPEC]
+        files[MANIFEST] = json.dumps(said).encode()
+
+    refused(other, changed(archive, move), r"profiles/local/cluster\.yaml: allowed: files below")
+
+
+def test_a_link_is_refused(other: Project, archive: Path) -> None:
+    with zipfile.ZipFile(archive, "a") as one:
+        info = zipfile.ZipInfo("results/small/link.json")
+        info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+        one.writestr(info, "/etc/passwd")
+    refused(other, archive, r"link\.json: is a link")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_name_that_is_there_twice_is_refused(other: Project, archive: Path) -> None:
+    with zipfile.ZipFile(archive, "a") as one:
+        one.writestr(SPEC, b"{}")
+    refused(other, archive, r"spec\.json: is there twice")
+
+
+def test_a_size_that_the_manifest_does_not_say_is_refused_unread(
+    other: Project, archive: Path
+) -> None:
+    bomb = changed(archive, lambda files: files.update({SPEC: bytes(50_000_000)}))
+    refused(other, bomb, r"spec\.json: has 50000000 bytes; its manifest says")
+
+
+def test_a_later_version_is_refused(other: Project, archive: Path) -> None:
+    def later(files: dict[str, bytes]) -> None:
+        files[MANIFEST] = json.dumps({**json.loads(files[MANIFEST]), "version": 2}).encode()
+
+    refused(other, changed(archive, later), "version 2; allowed: 1")
+
+
+def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -> None:
+    files = content(archive)
+    files["campaigns/small.yaml"] = b"name: small\n"
+    entries = entries_of({p: data for p, data in files.items() if p not in (MANIFEST, METADATA)})
+    described = metadata(entries, Said("small", "a campaign that is none", "2026-01-31"))
+    entries |= entries_of({METADATA: described})
+    bad = archive.with_name("bad.zip")
+    del files[MANIFEST]
+    write_archive({**files, METADATA: described}, Manifest("small", "campaign", entries), bad)
+    assert check_archive(bad)[0].endswith("each as its manifest says")
+    with pytest.raises(InputError, match=r"small\.yaml: missing key"):
+        other.bring_in(bad)
+    assert below(other.path) == ["results"]
+
+
+def test_keys_of_a_cluster_that_are_nobodys_business_are_refused(archive: Path) -> None:
+    facts = json.loads(content(archive)["campaigns/small.imported.json"])
+    facts["devices"]["a100"]["partition"] = "theirs"
+    with pytest.raises(InputError, match=r"devices\.a100\.partition; allowed: description"):
+        parse_imported(facts, "small.imported.json")
+    with pytest.raises(InputError, match="unknown key 'account'; allowed: name, cluster"):
+        parse_imported({**facts, "account": "theirs"}, "small.imported.json")
+
+
+# --- the published rows ---------------------------------------------------------------------------
+
+
+def test_the_reference_is_in_step_with_its_manifest() -> None:
+    for name, text in reference_texts().items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == text, (
+            "make it again: python -m scalewatt.archive.reference"
+        )
+
+
+def test_the_reference_is_checked_as_any_archive(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "reference"
+    copy.mkdir()
+    for path in FOLDER.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    assert main(["import", "--check", str(copy)]) == 0
+    assert "sound: reference published" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    assert main(["import", str(copy)]) == 0
+    assert "no runs, so nothing is brought in" in capsys.readouterr().out
+    assert below(tmp_path) == sorted(
+        ["reference", *(f"reference/{p.name}" for p in copy.iterdir())]
+    )
+    rows = (copy / "published_results.csv").read_bytes()
+    (copy / "published_results.csv").write_bytes(rows.replace(b"5.1389", b"5.1398", 1))
+    assert main(["import", "--check", str(copy)]) == 1
+    assert "published_results.csv: is not what the manifest says" in capsys.readouterr().err
+
+
+def test_a_link_in_a_folder_is_refused(tmp_path: Path) -> None:
+    copy = tmp_path / "reference"
+    copy.mkdir()
+    for path in FOLDER.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    (copy / "claims.csv").unlink()
+    (copy / "claims.csv").symlink_to(FOLDER / "claims.csv")
+    with pytest.raises(InputError, match=r"claims\.csv: is a link"):
+        check_archive(copy)
