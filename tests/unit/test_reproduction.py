@@ -1,0 +1,495 @@
+"""Manifest, comparison of histories and energies, and the choice of the run that is made again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from dataclasses import replace
+from pathlib import Path
+from statistics import stdev
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_files import NAME, WHOLE, epochs, make_run, make_spec
+from scipy import stats
+
+from scalewatt.campaign.cluster import parse_cluster
+from scalewatt.campaign.expand import expand
+from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.files import write_table_with_csv
+from scalewatt.reproduction.choose import choose_run, gpu_hours
+from scalewatt.reproduction.differing import difference
+from scalewatt.reproduction.energies import energy_findings
+from scalewatt.reproduction.environment import (
+    lock_findings,
+    package_findings,
+    python_findings,
+)
+from scalewatt.reproduction.finding import (
+    DIFFERS,
+    HISTORY,
+    NOT_CHECKED,
+    SAME,
+    Finding,
+    exit_code,
+)
+from scalewatt.reproduction.history import (
+    GPU_RELATIVE,
+    exactness,
+    history_findings,
+    other_circumstances,
+)
+from scalewatt.reproduction.interval import prediction_interval
+from scalewatt.reproduction.manifest import Manifest, made, read_manifest, record, write_manifest
+from scalewatt.training.history import history_table
+
+RUN = f"{NAME}/1"
+
+
+# --- the interval -----------------------------------------------------------------------------------
+
+
+def test_two_values_predict_a_third_as_the_textbook_says() -> None:
+    found = prediction_interval([10.0, 12.0])
+    assert found is not None
+    half = 12.706204736432095 * math.sqrt(2.0) * math.sqrt(1.5)
+    assert found.low == pytest.approx(11 - half)
+    assert found.high == pytest.approx(11 + half)
+
+
+def test_one_value_predicts_nothing() -> None:
+    assert prediction_interval([3.0]) is None
+    assert prediction_interval([]) is None
+
+
+def test_equal_values_predict_the_same_value_and_no_other() -> None:
+    found = prediction_interval([0.1, 0.1, 0.1])
+    assert found is not None
+    assert found.holds(0.1)
+    assert not found.holds(math.nextafter(0.1, 1.0))
+
+
+values = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=9)
+
+
+@given(values)
+def test_the_interval_is_around_the_mean_and_wider_than_that_of_the_mean(own: list[float]) -> None:
+    found = prediction_interval(own)
+    assert found is not None
+    assert found.low <= found.mean <= found.high
+    half = float(stats.t.ppf(0.975, len(own) - 1)) * stdev(own) / math.sqrt(len(own))
+    assert found.high - found.low >= 2 * half * (1 - 1e-9) - 1e-9
+
+
+@given(values, st.floats(0.1, 10.0))
+def test_the_interval_has_the_unit_of_the_values(own: list[float], factor: float) -> None:
+    one, other = prediction_interval(own), prediction_interval([factor * v for v in own])
+    assert one is not None and other is not None
+    assert other.high - other.low == pytest.approx(factor * (one.high - one.low), abs=1e-6)
+
+
+# --- energies ---------------------------------------------------------------------------------------
+
+
+def energy(repeat: int, kwh: float | None, **changes: Any) -> dict[str, Any]:
+    """A run's row, as far as energies are compared; all of it is the GPUs'."""
+    return {
+        "repeat": repeat,
+        "energy_kwh": kwh,
+        "gpu_energy_kwh": kwh,
+        "cpu_energy_kwh": None,
+        "ram_energy_kwh": None,
+        "energy_origin": "measured",
+        "energy_scope": "gpu",
+        "device_name": "A100",
+    } | changes
+
+
+def whole(earlier: list[dict[str, Any]], again: dict[str, Any]) -> Finding:
+    return energy_findings(RUN, earlier, again)[0]
+
+
+def test_an_energy_within_the_interval_is_the_same_and_one_outside_differs() -> None:
+    earlier = [energy(1, 1.0), energy(2, 1.1), energy(3, 0.9)]
+    assert whole(earlier, energy(1, 1.2)).outcome == SAME
+    found = whole(earlier, energy(1, 2.0))
+    assert found.outcome == DIFFERS
+    assert (
+        found.detail is not None and "outside" in found.detail and "3 earlier runs" in found.detail
+    )
+
+
+def test_one_earlier_run_decides_nothing_but_both_values_are_said() -> None:
+    found = whole([energy(1, 1.0)], energy(1, 1.5))
+    assert (found.outcome, found.expected, found.found) == (NOT_CHECKED, 1.0, 1.5)
+    assert found.detail is not None and "ratio 1.5" in found.detail
+
+
+def test_energies_that_are_not_known_are_named_and_never_compared() -> None:
+    again = energy(1, None)
+    assert whole([energy(1, 1.0), energy(2, 1.1)], again).outcome == NOT_CHECKED
+    earlier = [energy(1, 1.0), energy(2, None), energy(3, 1.1)]
+    found = whole(earlier, energy(1, 1.05))
+    assert found.outcome == SAME
+    assert found.detail is not None and "of repeat 2 it is not known" in found.detail
+    cpu = energy_findings(RUN, earlier, energy(1, 1.05))[2]
+    assert (cpu.outcome, cpu.what) == (NOT_CHECKED, f"{RUN}: cpu_energy_kwh")
+
+
+@pytest.mark.parametrize(
+    "other", [{"energy_origin": "estimated"}, {"energy_scope": "gpu+cpu"}, {"device_name": "H100"}]
+)
+def test_energies_of_another_origin_scope_or_machine_do_not_count(other: dict[str, str]) -> None:
+    found = whole([energy(1, 5.0, **other), energy(2, 5.1, **other)], energy(1, 1.0))
+    assert found.outcome == NOT_CHECKED
+    assert found.expected == 5.0
+    assert found.detail is not None and next(iter(other.values())) in found.detail
+
+
+# --- histories --------------------------------------------------------------------------------------
+
+
+def history(**changes: Any) -> pa.Table:
+    """Four epochs; `changes` of a column are values of its rows."""
+    rows = epochs([40.0, 30.0, 20.0, 25.0])
+    for name, column in changes.items():
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return history_table(rows)
+
+
+def differing(first: pa.Table, again: pa.Table, on_gpu: bool = False) -> list[str]:
+    """The columns that are said to differ."""
+    found = history_findings(RUN, first, again, on_gpu, "top1_error_percent")
+    return [one.what.removeprefix(f"{RUN}: ") for one in found if one.outcome == DIFFERS]
+
+
+def flipped(value: float, bit: int) -> float:
+    """The value with one bit of its 64 another."""
+    (number,) = struct.unpack("<q", struct.pack("<d", value))
+    (found,) = struct.unpack("<d", struct.pack("<q", number ^ (1 << bit)))
+    return float(found)
+
+
+def test_the_same_history_is_the_same() -> None:
+    assert differing(history(), history()) == []
+
+
+@given(st.integers(0, 51), st.integers(0, 3))
+def test_on_a_cpu_one_flipped_bit_is_a_difference(bit: int, row: int) -> None:
+    losses = [2.0, 1.9, 1.8, 1.7]
+    changed = [flipped(v, bit) if at == row else v for at, v in enumerate(losses)]
+    assert differing(history(train_loss=losses), history(train_loss=changed)) == ["train_loss"]
+
+
+def test_zero_and_minus_zero_are_two_values_and_nan_is_itself() -> None:
+    zero = history(train_loss=[0.0, 1.0, 1.0, 1.0])
+    assert differing(zero, history(train_loss=[-0.0, 1.0, 1.0, 1.0])) == ["train_loss"]
+    nan = history(train_loss=[math.nan, 1.0, 1.0, 1.0])
+    assert differing(nan, nan) == []
+    assert differing(nan, zero) == ["train_loss"]
+
+
+def test_null_is_only_null() -> None:
+    known = history(train_metric=[1.0, 1.0, 1.0, 1.0])
+    unknown = history(train_metric=[None, 1.0, 1.0, 1.0])
+    assert differing(known, unknown) == differing(unknown, known) == ["train_metric"]
+    assert differing(known, unknown, on_gpu=True) == ["train_metric"]
+
+
+def test_times_and_memory_are_not_compared() -> None:
+    others = history(epoch_s=[1.0] * 4, step_data_s=[7.0] * 4, peak_memory_bytes=[3] * 4)
+    assert differing(history(), others) == []
+
+
+def test_a_column_that_one_of_them_lacks_is_a_difference() -> None:
+    more = history(rmse_6h=[1.0, 2.0, 3.0, 4.0])
+    assert differing(history(), more) == differing(more, history()) == ["rmse_6h"]
+    assert differing(history(), history().drop_columns(["train_loss"])) == ["train_loss"]
+
+
+def test_fewer_epochs_are_a_difference() -> None:
+    assert differing(history(), history().slice(0, 3)) == ["epochs"]
+
+
+def test_a_gpu_may_differ_by_the_tolerance_and_no_more() -> None:
+    first = history(train_loss=[1.0, 1.0, 1.0, 1.0])
+    near = history(train_loss=[1.0, 1.0, 1.0, 1.0 + 0.9 * GPU_RELATIVE])
+    far = history(train_loss=[1.0, 1.0, 1.0, 1.0 + 1.1 * GPU_RELATIVE])
+    assert differing(first, near, on_gpu=True) == []
+    assert differing(first, far, on_gpu=True) == ["train_loss"]
+    assert differing(first, near) == ["train_loss"]
+
+
+def test_counts_and_learning_rates_are_exact_on_a_gpu_too() -> None:
+    rates = history(learning_rate=[math.nextafter(0.1, 1.0), 0.1, 0.1, 0.1])
+    assert differing(history(), rates, on_gpu=True) == ["learning_rate"]
+    assert differing(history(), history(samples=[1435] * 4), on_gpu=True) == ["samples"]
+
+
+def test_a_small_error_in_percent_may_differ_by_a_point_on_a_gpu() -> None:
+    percent = exactness("metric", True, "top1_error_percent")
+    assert percent.holds(2.0, 2.9) and not percent.holds(2.0, 3.1)
+    assert not exactness("metric", True, "rmse").holds(2.0, 2.9)
+    assert not percent.holds(2.0, math.nan)
+
+
+def test_a_difference_names_rows_values_and_other_packages() -> None:
+    context = "; ".join(
+        other_circumstances(
+            {"packages": {"torch": "2.7.0"}, "device_name": "A"},
+            {"packages": {"torch": "2.8.0"}, "device_name": "B"},
+        )
+    )
+    again = history(train_loss=[2.0, 1.9, 1.75, 1.7])
+    found = history_findings(
+        RUN, history(train_loss=[2.0, 1.9, 1.8, 1.7]), again, False, None, context
+    )
+    (said,) = [one.detail for one in found if one.outcome == DIFFERS]
+    assert said is not None
+    assert "1 of 4 values" in said and "row 3: 1.8 and 1.75" in said
+    assert "torch: 2.7.0, then 2.8.0" in said and "device name: A, then B" in said
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    folder = tmp_path / "made"
+    (folder / "figures").mkdir(parents=True)
+    (folder / "figures" / "figure2.svg").write_text("<svg/>")
+    write_table_with_csv(pa.table({"a": [1.5, 2.5]}), folder / "tables" / "figure2.parquet")
+    return folder
+
+
+def test_the_manifest_has_every_file_with_its_hash_and_is_the_same_each_time(results: Path) -> None:
+    path = write_manifest(results)
+    first = path.read_bytes()
+    assert main(["manifest", "--results", str(results)]) == 0
+    assert path.read_bytes() == first
+    found = read_manifest(results)
+    assert [one.path for one in found.files] == [
+        *("tables/figure2.csv", "tables/figure2.parquet", "figures/figure2.svg"),
+    ]
+    csv = results / "tables" / "figure2.csv"
+    assert found.files[0].sha256 == hashlib.sha256(csv.read_bytes()).hexdigest()
+    assert found.files[0].size_bytes == csv.stat().st_size
+    assert found == record(results)
+
+
+def test_a_folder_without_results_has_no_manifest(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected results/<campaign>"):
+        write_manifest(tmp_path)
+    with pytest.raises(InputError, match=r"manifest\.json: does not exist"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"manifest_version": 2},
+        {"files": [{"path": "tables/x"}]},
+        {
+            "files": [
+                {"path": "../x", "sha256": "0" * 64, "size_bytes": 1, "step": "", "made_from": []}
+            ]
+        },
+    ],
+)
+def test_a_damaged_manifest_is_refused(results: Path, change: dict[str, Any]) -> None:
+    path = write_manifest(results)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(InputError, match="manifest"):
+        read_manifest(results)
+
+
+@pytest.mark.parametrize(
+    ("path", "step"),
+    [
+        ("figures/figure2.svg", "figure"),
+        ("figures/runs/a-b/3.png", "run page"),
+        ("tables/figure2.csv", "text"),
+        ("tables/table1.tex", "text"),
+        ("tables/figure2.parquet", "runs"),
+        ("tables/claims.csv", "claims"),
+        ("tables/plan.md", "plan"),
+        ("tables/plan.csv", "text"),
+        ("tables/prediction.parquet", "prediction"),
+    ],
+)
+def test_a_file_says_how_it_is_made(path: str, step: str) -> None:
+    assert made(path)[0] == step
+
+
+def test_a_differing_table_names_row_column_and_both_values(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.write_text("a,b\n1,0.30000000000000004\n2,5\n")
+    two.write_text("a,b\n1,0.3\n2,5\n")
+    assert difference(one, two) == "row 1, b: '0.30000000000000004' is now '0.3'"
+    write_table_with_csv(pa.table({"a": [0.1 + 0.2]}), one.with_suffix(".parquet"))
+    write_table_with_csv(pa.table({"a": [0.3]}), two.with_suffix(".parquet"))
+    said = difference(one.with_suffix(".parquet"), two.with_suffix(".parquet"))
+    assert said == "row 1, a: 0.30000000000000004 is now 0.3"
+
+
+def test_rows_and_columns_that_are_gone_are_said(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.write_text("a,b\n1,2\n3,4\n")
+    two.write_text("a,b\n1,2\n")
+    assert difference(one, two) == "2 rows are now 1"
+    two.write_text("a,c\n1,2\n3,4\n")
+    assert difference(one, two) == "column b is missing; column c is new"
+
+
+def test_of_other_files_the_first_differing_byte_is_said(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.png", tmp_path / "two.png"
+    one.write_bytes(b"abcd")
+    two.write_bytes(b"abXd")
+    assert difference(one, two) == "the first difference is at byte 3 (4 bytes)"
+
+
+# --- environment and outcome ------------------------------------------------------------------------
+
+MANIFEST = Manifest("made", "0", None, "3.11.2", "a" * 64, ())
+
+
+def test_another_lock_differs_and_no_lock_is_not_checked() -> None:
+    (same,) = lock_findings(MANIFEST, "a" * 64)
+    (other,) = lock_findings(MANIFEST, "b" * 64)
+    (none,) = lock_findings(replace(MANIFEST, lock_sha256=None), "b" * 64)
+    assert [same.outcome, other.outcome, none.outcome] == [SAME, DIFFERS, NOT_CHECKED]
+
+
+def test_another_minor_version_of_python_differs() -> None:
+    (found,) = python_findings(replace(MANIFEST, python="3.7.1"))
+    assert (found.outcome, found.expected) == (DIFFERS, "3.7.1")
+
+
+def test_each_package_that_differs_has_a_row() -> None:
+    from scalewatt.environment.lock import differences
+
+    locked, installed = {"a": "1", "b": "2"}, {"a": "1", "b": "3"}
+    (row,) = package_findings(differences(locked, installed, None), 2)
+    assert (row.what, row.outcome, row.expected, row.found) == ("b", DIFFERS, "2", "3")
+    (row,) = package_findings([], 2)
+    assert row.outcome == SAME
+
+
+def test_the_exit_code_is_0_only_where_something_is_the_same_and_nothing_differs() -> None:
+    same, differs, left = (Finding(HISTORY, "x", one) for one in (SAME, DIFFERS, NOT_CHECKED))
+    assert exit_code([same, left]) == 0
+    assert exit_code([same, differs]) == 1
+    assert exit_code([left]) == exit_code([]) == 1
+
+
+# --- the run that is made again -----------------------------------------------------------------------
+
+
+def device(**changes: Any) -> dict[str, Any]:
+    powers = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}}
+    return {"gpus_per_node": 4, "cpus_per_rank": 1, **powers} | changes
+
+
+def cluster(**changes: Any) -> Cluster:
+    content = {
+        "cluster": "here",
+        "launcher": "mpiexec -n {gpus}",
+        "devices": {"local": device()},
+    }
+    return parse_cluster(content | changes, "here")
+
+
+def campaign(cluster_: Cluster) -> Campaign:
+    content = {
+        "name": "made",
+        "protocol": "corrected",
+        "datasets": {
+            "scans": {
+                **{"format": "imagenet", "source": "embedded", "classes": 10},
+                **{"train_samples": 1437, "validation_samples": 360},
+            }
+        },
+        "models": {"resnet50": {"dataset": "scans", "epochs": 4}},
+        "series": {
+            "one": {
+                **{"model": "resnet50", "device": "local", "gpus": [1, 2]},
+                **{"local_batch_size": 64, "repeats": 2},
+            }
+        },
+        "figures": {"figure2": {"series": ["one"]}},
+    }
+    return expand(content, Path("made.yaml"), cluster_.devices)
+
+
+def finish(results: Path, gpus: int, repeat: int, seconds: float, **changes: Any) -> None:
+    """A finished run that took so long."""
+    name = f"resnet50-local-n{gpus:03d}-lbs0064-full"
+    spec = make_spec(configuration=name, repeat=repeat, gpus=gpus, ranks_per_node=gpus, **changes)
+    segment = {"segment": 0, "outcome": "finished", "started_s": 1e9, "ended_s": 1e9 + seconds}
+    make_run(results, WHOLE, spec=spec, segments=[segment])
+
+
+def test_the_run_with_the_fewest_gpu_hours_is_made_again(tmp_path: Path) -> None:
+    finish(tmp_path, 1, 1, 90)
+    finish(tmp_path, 1, 2, 80)
+    finish(tmp_path, 2, 1, 41)
+    here = cluster()
+    assert gpu_hours(tmp_path, ("resnet50-local-n002-lbs0064-full", 1)) == pytest.approx(82 / 3600)
+    found = choose_run(campaign(here), here, tmp_path)
+    assert found.run == ("resnet50-local-n001-lbs0064-full", 2)
+
+
+def test_the_run_that_is_asked_for_is_made_again(tmp_path: Path) -> None:
+    finish(tmp_path, 1, 1, 90)
+    finish(tmp_path, 2, 1, 41)
+    here = cluster(reproduce_run="resnet50-local-n001-lbs0064-full/1")
+    assert choose_run(campaign(here), here, tmp_path).run == (
+        "resnet50-local-n001-lbs0064-full",
+        1,
+    )
+    here = cluster(reproduce_run="resnet50-local-n002-lbs0064-full/2")
+    with pytest.raises(InputError, match="is no finished run"):
+        choose_run(campaign(here), here, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"devices": {"a100": device()}}, "has no device 'local'"),
+        ({"results_only": True}, "results_only"),
+        ({"devices": {"local": device(gpus_per_node=1)}}, "have 1 GPUs"),
+        (
+            {"devices": {"local": device(max_gpus=1)}},
+            "fewer than 2",
+        ),
+    ],
+)
+def test_a_run_that_this_machine_cannot_make_is_not_made_and_it_is_said_why(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    finish(tmp_path, 2, 1, 90)
+    here = cluster(**changes)
+    found = choose_run(campaign(cluster()), here, tmp_path)
+    assert found.run is None
+    assert why in found.reason
+
+
+def test_a_run_whose_weights_are_gone_is_not_made_again(tmp_path: Path) -> None:
+    source = {"configuration": "pretrained", "repeat": 1, "spec_sha256": "0" * 64}
+    finish(tmp_path, 2, 1, 90, initial_weights=source)
+    here = cluster()
+    assert (
+        "pretrained/1/weights.pt are not there" in choose_run(campaign(here), here, tmp_path).reason
+    )
+    weights = tmp_path / "runs" / "pretrained" / "1" / "weights.pt"
+    weights.parent.mkdir(parents=True)
+    weights.touch()
+    assert choose_run(campaign(here), here, tmp_path).run is not None
