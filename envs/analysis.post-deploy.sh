@@ -10,7 +10,7 @@ if [ ! -e envs/lock.txt ]; then
 fi
 if ! sha256sum --check --quiet >&2 <<'END'; then
 4bdbce8df17037f3c89368dc9811b70b4eb393d38e94d38b23920982528e57dc  envs/lock.txt
-8c430fe5a22d442976ab00e560b8441da56c50f1257a8de616aee98ebf7e0b91  envs/analysis.in
+b00cca9fea4496c53d01b1e46e29c9295bcd94f51929f40a95e251b137b457f2  envs/analysis.in
 END
   echo "envs/analysis.post-deploy.sh: was made for other files; expected these sums; run envs/renew.sh" >&2
   exit 1

@@ -1,0 +1,190 @@
+"""Which environment each rule has, and that the analysis one, without torch, has what its rules need."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+ENVS = ROOT / "envs"
+RULES_FOLDER = ROOT / "workflow" / "rules"
+SUBSET: dict[str, Any] = runpy.run_path(str(ENVS / "subset.py"))
+LINKED_INSTALL = HERE.parent / "workflow" / "linked_install.py"
+TRAINING, ANALYSIS = "../../envs/training.yaml", "../../envs/analysis.yaml"
+
+NEEDS_TRAINING = {"prepare", "train", "probe"}
+"""Commands of the rules that need torch, MPI or perun; all others do without."""
+ONLY_IN_TRAININGS = {"scalewatt.energy.provenance": {"torch"}}
+"""What modules of the analysis import only when they are asked about a training's own device."""
+CASES = (
+    "profiles/local/cluster.yaml",
+    "profiles/local/cluster.yaml,campaign=campaigns/variants.yaml",
+    "profiles/local/cluster.yaml,results_only=True",
+    "profiles/simulate/cluster.yaml",
+    "profiles/horeka/cluster.yaml",
+)
+
+
+def analysis() -> set[str]:
+    """The packages of the analysis environment."""
+    wanted = SUBSET["names_of"]((ENVS / "analysis.in").read_text())
+    return set(SUBSET["subset"]((ENVS / "lock.txt").read_text(), wanted))
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+# --- the analysis environment ---------------------------------------------------------------------
+
+
+def test_the_analysis_environment_has_all_that_its_packages_require() -> None:
+    """By what the installed packages say of themselves; the lock's own words are the source."""
+    part = analysis()
+    seen = 0
+    for name in part:
+        try:
+            required = distribution(name).requires or []
+        except PackageNotFoundError:
+            pytest.fail(f"{name} is not installed: is .venv from this lock?")
+        for text in required:
+            wanted = Requirement(text)
+            if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+                assert SUBSET["normalised"](wanted.name) in part, f"{name} requires {text}"
+                seen += 1
+    assert seen > 50
+
+
+def test_the_analysis_environment_has_neither_torch_nor_what_starts_and_watches_ranks() -> None:
+    heavy = {"torch", "torchvision", "triton", "mpi4py", "mpich", "perun", "xarray", "zarr"}
+    assert heavy <= set(SUBSET["entries_of"]((ENVS / "lock.txt").read_text()))
+    assert not heavy & analysis()
+    assert not [
+        name for name in analysis() if name.startswith("nvidia-") and name.endswith("-cu12")
+    ]
+
+
+# --- the rules ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of the workflow."""
+
+    name: str
+    command: str | None
+    conda: str | None
+    outputs: int
+
+    @property
+    def program(self) -> str | None:
+        """The command of scalewatt that it runs; None where it runs another program."""
+        found = re.search(r"\bscalewatt ([a-z-]+)", self.command or "")
+        return found[1] if found else None
+
+
+@pytest.fixture(scope="module")
+def rules() -> list[Rule]:
+    """The rules of all cases."""
+    done = run(sys.executable, HERE / "rules_of_workflow.py", *CASES)
+    assert done.returncode == 0, done.stderr
+    return [Rule(**rule) for rule in json.loads(done.stdout)]
+
+
+def test_every_rule_that_runs_a_command_has_an_environment_and_no_other_has(
+    rules: list[Rule],
+) -> None:
+    """A rule without a command is a target: it makes nothing and names what others make."""
+    assert {"train", "train_command", "era5_year", "spec", "energy", "report"} <= {
+        rule.name for rule in rules if rule.command
+    }
+    for rule in rules:
+        if rule.command is None:
+            assert rule.outputs == 0, rule
+            assert rule.conda is None, rule
+        else:
+            assert rule.conda is not None, rule
+            assert (RULES_FOLDER / rule.conda).resolve() in (
+                ENVS / "training.yaml",
+                ENVS / "analysis.yaml",
+            )
+
+
+def test_every_rule_with_a_command_in_the_files_is_looked_at(rules: list[Rule]) -> None:
+    """A rule in a branch that no case takes would escape: each shell stands beside its environment."""
+    for path in RULES_FOLDER.glob("*.smk"):
+        parts = re.split(r"^\s*(?:use )?rule\b", path.read_text(), flags=re.MULTILINE)
+        for part in parts[1:]:
+            has = [
+                bool(re.search(rf"^\s+{word}:$", part, re.MULTILINE)) for word in ("shell", "conda")
+            ]
+            assert has[0] == has[1], f"{path}: {part[:60]}"
+    assert rules
+
+
+def test_what_trains_prepares_and_probes_has_all_of_the_lock_and_all_else_the_analysis(
+    rules: list[Rule],
+) -> None:
+    for rule in rules:
+        if rule.command:
+            name = TRAINING if rule.program in NEEDS_TRAINING else ANALYSIS
+            assert rule.conda == name, rule
+    programs = {rule.program for rule in rules}
+    assert {"simulate", "account", "table", "figure", "claims", "report", "plan"} <= programs
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the analysis' packages and no others."""
+    prefix = tmp_path_factory.mktemp("analysis") / "env"
+    for command in (
+        [sys.executable, "-m", "venv", "--without-pip", str(prefix)],
+        [sys.executable, str(LINKED_INSTALL), str(prefix), "analysis"],
+    ):
+        subprocess.run(command, cwd=ROOT, check=True)
+    return prefix
+
+
+@pytest.fixture(scope="module")
+def imported(rules: list[Rule], linked: Path) -> dict[str, Any]:
+    """What the commands of the analysis' rules import there."""
+    commands = {rule.program for rule in rules if rule.program and rule.conda == ANALYSIS}
+    done = run(linked / "bin" / "python", HERE / "analysis_imports.py", *sorted(commands))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_what_the_rules_of_the_analysis_call_is_imported_without_torch(
+    imported: dict[str, Any],
+) -> None:
+    modules = {"results.build", "figures.draw", "report.report", "claims.command", "scaling.plan"}
+    assert {f"scalewatt.{name}" for name in modules} <= set(imported["reached"])
+    assert "torch" not in imported["loaded"]
+
+
+def test_nothing_that_the_analysis_imports_later_is_left_out(
+    imported: dict[str, Any], linked: Path
+) -> None:
+    site = next(linked.glob("lib/python*/site-packages"))
+    known = {path.name.removesuffix(".py") for path in site.iterdir()}
+    missing = {module: set(names) - known for module, names in imported["imports"].items()}
+    assert {module: names for module, names in missing.items() if names} == ONLY_IN_TRAININGS
+
+
+def test_the_commands_of_the_analysis_start_there(linked: Path) -> None:
+    for command in ("table", "figure", "report", "claims", "plan"):
+        done = run(linked / "bin" / "scalewatt", command, "--help")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"usage: scalewatt {command}")
