@@ -156,6 +156,7 @@ ALICE = Redaction(("/home/alice", "/work/ab1234"), ("alice", "hk-project", "ab1"
         ("-I/hk/include -L/usr/lib", "-I<path> -L/usr/lib"),
         ("file:///home/bob/x", "file:<path>"),
         ("/usr/../srv/private", "<path>"),
+        ("/opt/users/bob/lib", "<path>"),
         ("~bob/x and ~/y, about ~5 s", "<path> and <path> about ~5 s"),
         ("python /srv/checkout/examples/a.py data/b.csv", "python examples/a.py data/b.csv"),
         ("/data/full: No space left (ENOSPC)", "<path>: No space left (ENOSPC)"),
@@ -197,6 +198,17 @@ def test_no_home_and_no_name_survives_in_any_value(
     assert home not in shown
     assert name not in re.sub("|".join(map(re.escape, STANDINS[1:])), "", shown).lower()
     assert not re.search(r"/(home|Users|root)/", shown)
+
+
+@given(
+    st.sampled_from(["/home", "/Users", "/hk/home", "/export/home2", "/work", "/scratch/x"]),
+    st.text("abcxyz0189", min_size=6, max_size=9),
+    st.sampled_from(["", "--cache ", "-I", "/usr/lib:", "a=", "file://", "'", "x,"]),
+    st.sampled_from(["", "/lib", "/a b", ":/usr/lib", "'", " 1"]),
+)
+def test_no_path_of_somebody_elses_survives(top: str, name: str, before: str, after: str) -> None:
+    shown = Redaction((), (), None).text(f"{before}{top}/{name}{after}")
+    assert name not in shown and top not in shown
 
 
 @given(

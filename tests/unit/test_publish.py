@@ -17,8 +17,9 @@ from scalewatt.energy import publish as publish_module
 from scalewatt.energy.publish import EVENTS_SCHEMA, already_published, publish
 from scalewatt.energy.record import description_path, segment_name
 from scalewatt.energy.records import Field, RecordWriter
+from scalewatt.energy.run import read_provenance
 from scalewatt.energy.sampler import JOURNAL_VERSION
-from scalewatt.energy.workdir import WorkDir, open_workdir
+from scalewatt.energy.workdir import WorkDir, made_with_path, open_workdir
 from scalewatt.files import read_json, write_json
 from scalewatt.training.history import HISTORY_SCHEMA
 
@@ -111,6 +112,56 @@ def test_the_provenance_names_the_commit_of_the_code(
     monkeypatch.setattr(publish_module, "source_commit", lambda: "0123456789ab")
     publish(work, out)
     assert read_json(out / "provenance.json")["commit"] == "0123456789ab"
+
+
+@pytest.mark.parametrize(("commit", "clean"), [("0123", True), ("0123-dirty", False), (None, None)])
+def test_the_provenance_says_whether_the_commit_was_clean(
+    commit: str | None,
+    clean: bool | None,
+    work: WorkDir,
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publish_module, "source_commit", lambda: commit)
+    publish(work, out)
+    assert read_json(out / "provenance.json")["commit_clean"] is clean
+
+
+def test_each_segment_says_the_commit_that_it_was_started_from(work: WorkDir, out: Path) -> None:
+    lock = {"sha256": "ab", "differences": []}
+    packages = {"packages_installed": {"torch": "2.7.0"}, "lock": lock}
+    write_json(made_with_path(work.path, 1), {"commit": "4567", "commit_clean": True, **packages})
+    publish(work, out)
+    found = read_json(out / "provenance.json")
+    commits = [(one["commit"], one["commit_clean"]) for one in found["segments"]]
+    assert commits == [(None, None), ("4567", True)]
+    assert {name: found[name] for name in packages} == packages
+
+
+def test_a_run_of_an_older_version_is_published_with_what_it_noted(
+    work: WorkDir, out: Path
+) -> None:
+    publish(work, out)
+    found = read_json(out / "provenance.json")
+    assert [found[name] for name in ("packages_installed", "lock", "nodes")] == [None] * 3
+    assert read_provenance(out / "provenance.json") == found
+
+
+def test_the_nodes_of_a_run_are_those_of_all_its_segments(work: WorkDir, out: Path) -> None:
+    old, new = {"hosts": ["n1"], "gpu_driver": "535"}, {"hosts": ["n1", "n2"], "gpu_driver": "550"}
+    describe(work, 0, nodes=[old])
+    describe(work, 1, nodes=[new])
+    publish(work, out)
+    assert read_json(out / "provenance.json")["nodes"] == [old, new]
+
+
+def test_the_reason_of_a_segments_end_names_no_path_of_a_persons(work: WorkDir, out: Path) -> None:
+    segments = work.segments()
+    segments[0]["detail"] = "n1: /home/alice/work: No space left"
+    write_json(work.path / "segments.json", segments)
+    publish(work, out)
+    found = read_json(out / "provenance.json")["segments"]
+    assert found[0]["detail"] == "n1: <path>: No space left" and "detail" not in found[1]
 
 
 def test_the_history_has_its_schema_and_the_models_own_results(work: WorkDir, out: Path) -> None:

@@ -174,6 +174,8 @@ def test_the_recording_is_copied_and_named_in_the_provenance(place: Place) -> No
     spec = read_spec(copy.parents[1] / "spec.json")
     assert provenance["spec_sha256"] == spec_sha256(spec)
     assert provenance["gpus"] == {"n1": [0]} and provenance["hostnames"] == ["n1"]
+    assert provenance["source"] in ("<path>", "a.hdf5") and "registered_by" not in provenance
+    assert not {"lock", "nodes", "commit", "perun"} & provenance.keys(), "nothing is made up"
     # perun adds later runs to its file, which must not reach the copy.
     write_perun(file, {"n1": {"CUDA:0_POWER": gpu(5)}}, run_id="later")
     assert copy.read_bytes() == before

@@ -35,6 +35,7 @@ from scalewatt.claims.gather import campaign_evidence
 from scalewatt.claims.slips import FURTHER
 from scalewatt.cli import main
 from scalewatt.errors import InputError
+from scalewatt.report import departures
 from scalewatt.report.captions import caption
 from scalewatt.report.claims import claims_of
 from scalewatt.report.definition import Definition, parse_definition, report_definition
@@ -719,6 +720,9 @@ def test_provenance_counts_the_versions_of_all_runs(own: Path, tmp_path: Path) -
         ('{"mpi": 3}', "mpi: 3 should be of type"),
         ('{"packages": ["torch"]}', "packages"),
         ('{"hostnames": "n1"}', "hostnames"),
+        ('{"lock": {"differences": [{}]}}', "lock.differences[0]"),
+        ('{"nodes": [{"hosts": ["n1"], "gpu_models": ["A100"]}]}', "nodes[0].gpu_models"),
+        ('{"environment_variables": {"OMP_NUM_THREADS": 8}}', "OMP_NUM_THREADS"),
         ('{"segments": [{"segment": 0, "started_s": 1e300}]}', "started_s: 1e+300 is too large"),
     ],
 )
@@ -748,6 +752,72 @@ def test_runs_are_told_apart_by_the_commit_that_published_them(own: Path, tmp_pa
     assert found == {"0123456789ab": "2", "0123456789ab-dirty": "1"}
     assert "19 runs without a note of the commit of the checkout that published them." in page.text
     assert "This page was made by scalewatt " in page.text
+
+
+def noted(*found: tuple[str, str | None, str | None]) -> dict[str, Any]:
+    names = ("package", "locked", "installed")
+    return {"sha256": "ab", "differences": [dict(zip(names, one, strict=True)) for one in found]}
+
+
+def test_packages_that_are_not_as_locked_are_listed_with_their_runs(
+    own: Path, tmp_path: Path
+) -> None:
+    einops, torch = ("einops", None, "0.8"), ("torch", "2.7.0", "2.7.1")
+    locks = [noted(einops, torch), noted(torch), noted()]
+    for run, lock in zip(made_runs(DEMO), locks, strict=False):
+        write_provenance(own, run, lock=lock)
+    page = report(own, tmp_path / "report.html")
+    found = [tuple(row.values()) for row in page.rows("demo-departures.csv")]
+    assert found == [
+        ("the run", "einops", "none", "0.8", "1"),
+        ("the run", "torch", "2.7.0", "2.7.1", "2"),
+    ]
+    assert "2 runs with packages that are not as locked, listed above." in page.text
+    assert "19 runs without a note of the lock." in page.text
+
+
+def test_a_report_of_runs_as_locked_and_clean_says_so(own: Path, tmp_path: Path) -> None:
+    for run in made_runs(DEMO):
+        write_provenance(own, run, lock=noted(), commit="0123", commit_clean=True)
+    text = report(own, tmp_path / "report.html").text
+    assert "All runs: packages as locked." in text and "not as locked" not in text
+    assert "22 runs published from a clean checkout." in text
+    segments = [{"segment": 0, "commit": "4567"}]
+    changed = {"commit": "0123-dirty", "commit_clean": False, "segments": segments}
+    write_provenance(own, made_runs(DEMO)[0], **changed)
+    text = report(own, tmp_path / "report.html").text
+    assert "1 run published from a checkout with changed files." in text
+    assert "1 run trained, in part, at another commit than published." in text
+
+
+def test_nodes_and_variables_that_differ_are_told_with_their_runs(
+    own: Path, tmp_path: Path
+) -> None:
+    node = {"hosts": ["n0"], "cpu_models": ["Some CPU"], "gpu_models": {"A100": 4}}
+    first, second, third = made_runs(DEMO)[:3]
+    both = {"OMP_NUM_THREADS": "8", "NCCL_ALGO": "Ring"}
+    one = node | {"gpu_driver": "535", "kernel": None}
+    write_provenance(own, first, nodes=[one], environment_variables=both)
+    other = node | {"hosts": ["n1"], "gpu_driver": "550"}
+    write_provenance(own, second, nodes=[one, other], environment_variables=both)
+    write_provenance(own, third, nodes=None, environment_variables={"OMP_NUM_THREADS": "8"})
+    page = report(own, tmp_path / "report.html")
+    found = [(r["GPUs"], r["GPU driver"], r["their names"], r["runs"])
+             for r in page.rows("demo-machines.csv")]  # fmt: skip
+    assert found == [("4 × A100", "535", "n0", "2"), ("4 × A100", "550", "n1", "1")]
+    assert [tuple(row.values()) for row in page.rows("demo-variables.csv")] == [
+        ("NCCL_ALGO", "Ring", "2"),
+        ("NCCL_ALGO", "not set", "1"),
+    ]
+
+
+def test_of_a_variable_that_each_run_has_another_value_of_the_rest_is_counted() -> None:
+    runs = {("a", n): {"environment_variables": {"SLURM_CPU_BIND": str(n % 9)}} for n in range(10)}
+    shown = departures.variables(runs)
+    assert shown is not None
+    assert [cell.text for cell in shown.rows[0]][1:] == ["0", "2"]
+    assert len(shown.rows) == 6
+    assert ["4 other values", "4"] in [[cell.text for cell in row][1:] for row in shown.rows]
 
 
 def test_runs_that_say_nothing_of_their_packages_are_counted(own: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from scalewatt.campaign.spec import spec_text
 from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.cli import main
 from scalewatt.energy.perun_file import read_perun_file
+from scalewatt.environment.lock import lock_sha256
 from scalewatt.errors import InputError
 from scalewatt.results.published import REFERENCE, published_configurations
 from scalewatt.results.schema import RUNS
@@ -340,9 +341,22 @@ def test_the_published_energies_of_devices_are_reproduced() -> None:
         assert draw.joules[kind] / J_PER_KWH == pytest.approx(published, rel=0.05)
 
 
+def test_provenance_has_the_simulators_packages_and_nothing_that_only_a_training_has(
+    short: Simulated,
+) -> None:
+    found = short.provenance
+    assert found["packages_of"] == "the simulator"
+    assert found["packages_installed"]["numpy"] == np.__version__
+    assert found["lock"]["sha256"] == lock_sha256()
+    assert {"commit", "commit_clean"} <= found.keys()
+    for name in ("nodes", "software", "perun", "environment_variables"):
+        assert found[name] is None
+
+
 def test_provenance_names_the_model_and_what_was_put_in_by_hand(short: Simulated) -> None:
     said = short.provenance["simulated"]
     assert len(said["model_sha256"]) == 64
+    assert not said["model"].startswith("/")
     assert said["kind"] == "resnet50 on a100"
     assert said["assumed"] is None
     assert (said["sampling_period_s"], said["spec_sampling_period_s"]) == (10, 1)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import platform
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import h5py
 import pyarrow.parquet as pq
 import pytest
-from workspace import Workspace
+from workspace import PROJECT, Workspace
+
+from scalewatt.energy.provenance import is_clean
+from scalewatt.environment.lock import installed_versions, lock_sha256
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -74,6 +79,47 @@ def test_provenance_says_how_a_run_was_trained(finished: Workspace) -> None:
         assert found["parallelism"] == "DistributedDataParallel"
         assert "MPI" in found["mpi"] and "\n" not in found["mpi"]
         assert "cuda" in found
+
+
+def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(finished: Workspace) -> None:
+    for folder in run_folders(finished):
+        found = json.loads((folder / "provenance.json").read_text())
+        assert found["packages_installed"] == installed_versions()
+        assert found["lock"]["sha256"] == lock_sha256()
+        assert all(one["locked"] != one["installed"] for one in found["lock"]["differences"])
+        assert found["commit_clean"] is is_clean(found["commit"])
+        (segment,) = found["segments"]
+        assert {"commit", "commit_clean"} <= segment.keys()
+        (node,) = found["nodes"]
+        assert node["hosts"] == found["hostnames"]
+        assert node["kernel"] and node["cpu_threads"] > 0 and "gpu_driver" in node
+        assert found["software"]["python"] == platform.python_version()
+        assert found["software"]["mpi_version"] in found["mpi"]
+        assert {"cuda", "cudnn", "nccl", "mpi_library", "mpi_standard"} <= found["software"].keys()
+        spec = json.loads((folder / "spec.json").read_text())
+        monitor = found["perun"]["settings"]["monitor"]
+        assert float(monitor["sampling_period"]) == spec["sampling_period_s"]
+        assert found["perun"]["version"] == found["packages"]["perun"]
+        assert (found["seed"], found["deterministic_algorithms"]) == (spec["seed"], False)
+        assert {"cublas_workspace_config", "python_hash_seed", "cudnn_benchmark"} <= found.keys()
+        threads = str(found["threads_per_rank"])
+        assert found["environment_variables"]["OMP_NUM_THREADS"] == threads
+
+
+def test_every_key_of_the_provenance_is_documented(finished: Workspace) -> None:
+    text = (PROJECT / "docs" / "provenance.md").read_text()
+    for folder in run_folders(finished):
+        found = json.loads((folder / "provenance.json").read_text())
+        names = {*found, *found["software"], *found["lock"], *found["nodes"][0]}
+        assert {name for name in names if f"`{name}`" not in text} == set()
+
+
+def test_neither_provenance_nor_spec_names_a_place_on_this_machine(finished: Workspace) -> None:
+    for folder in run_folders(finished):
+        for name in ("provenance.json", "spec.json"):
+            text = (folder / name).read_text()
+            assert str(finished.path) not in text and str(Path.home()) + "/" not in text
+            assert not re.search(r"\"/(?!usr|opt|lib|etc|dev)\w", text)
 
 
 def test_events_tile_the_run_without_gap_or_overlap(finished: Workspace) -> None:

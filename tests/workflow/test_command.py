@@ -137,6 +137,10 @@ def test_the_provenance_says_what_was_run(own: Workspace) -> None:
     assert found["command"] == words
     assert list(found["files"]) == ["plain.py"]
     assert (found["dataset_sha256"], found["parameters"]) == (None, None)
+    assert (found["seed"], found["perun"]["settings"]["monitor"]["sampling_period"]) == (0, "0.2")
+    assert found["software"]["mpi_version"] and found["nodes"] and found["packages_installed"]
+    assert found["software"]["cuda"] is found["deterministic_algorithms"] is None, "its own affair"
+    assert found["environment_variables"]["OMP_NUM_THREADS"] == str(found["threads_per_rank"])
     assert not (run_folder(own, PLAIN_2) / "weights.pt").exists()
 
 
