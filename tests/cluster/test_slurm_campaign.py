@@ -116,3 +116,27 @@ def test_the_status_of_a_finished_campaign_is_told_on_the_login_node(
     )
     assert told.returncode == 0, told.stderr
     assert {run["state"] for run in json.loads(told.stdout)["runs"]} == {"done"}
+
+
+def test_one_run_is_made_again_by_a_job_of_its_own_and_learns_the_same(
+    finished: MiniProject,
+) -> None:
+    before = finished.provenance(FOUR)
+    output = finished.done("reproduce", "--config", f"reproduce_run={FOUR}/1")
+    assert "nothing differs" in output
+    folder = finished.results / "reproduction"
+    found = json.loads((folder / "reproduction.json").read_text())["findings"]
+    histories = {one["outcome"] for one in found if one["check"] == "history"}
+    assert histories == {"same"}
+    provenance = folder / "runs" / FOUR / "1" / "provenance.json"
+    (segment,) = json.loads(provenance.read_text())["segments"]
+    (job,) = finished.slurm.sacct(segment["job"])
+    assert (job["State"], job["Partition"]) == ("COMPLETED", "accelerated")
+    assert {rank["host"][0] for rank in segment["ranks"]} == {"a"}
+    assert len({rank["host"] for rank in segment["ranks"]}) == 2
+    assert finished.provenance(FOUR) == before
+    assert segment["job"] != before["segments"][0]["job"]
+    work = finished.work.with_name(f"{finished.work.name}.reproduce")
+    (path,) = (work / "attempts").glob(f"{FOUR}-1-*.submitted.json")
+    assert json.loads(path.read_text())["job"] == segment["job"]
+    assert finished.jobs() == {}

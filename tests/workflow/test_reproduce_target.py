@@ -1,0 +1,332 @@
+"""The target `reproduce`: nothing differs of what was made, and whatever was changed is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from workspace import Workspace
+
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.cli import main
+from scalewatt.errors import InputError
+from scalewatt.files import write_table
+from scalewatt.reproduction.choose import choose_run
+from scalewatt.reproduction.manifest import write_manifest
+
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
+
+CAMPAIGN = """
+name: small
+protocol: paper
+sampling_period_s: 1
+datasets:
+  imagenet:
+    {format: imagenet, source: data_root, train_samples: 1281167, validation_samples: 50000, classes: 1000}
+models:
+  resnet50: {dataset: imagenet, epochs: 100}
+series:
+  lbs256:
+    {model: resnet50, device: a100, gpus: [2], local_batch_size: 256, dataset_fraction: n/256, repeats: 3}
+figures:
+  figure2: {series: [lbs256]}
+"""
+CONFIGURATION = "resnet50-a100-n002-lbs0256-s0010009"
+CHOSEN = ("--config", "campaign=campaigns/small.yaml")
+ASKED = ("reproduce", *CHOSEN)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A small simulated campaign, made to its end."""
+    workspace = Workspace.create(tmp_path_factory.mktemp("small") / "project")
+    (workspace.path / "campaigns" / "small.yaml").write_text(CAMPAIGN)
+    code, output = workspace.snakemake("all", *CHOSEN, profile="simulate")
+    assert code == 0, output
+    return workspace
+
+
+@pytest.fixture(scope="module")
+def reproduced(
+    made: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Workspace, int, str]:
+    """It, reproduced by the workflow: exit code and output."""
+    workspace = made.copy(tmp_path_factory.mktemp("reproduced") / "project")
+    return workspace, *workspace.snakemake(*ASKED, profile="simulate")
+
+
+@pytest.fixture
+def again(
+    reproduced: tuple[Workspace, int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A copy of the reproduced campaign, whose folder is the present one."""
+    workspace = reproduced[0].copy(tmp_path / "project")
+    monkeypatch.chdir(workspace.path)
+    return workspace.path / "results" / "small-simulated"
+
+
+def found_in(results: Path) -> dict[str, Any]:
+    return json.loads((results / "reproduction" / "reproduction.json").read_text())
+
+
+def differing(results: Path) -> dict[str, dict[str, str]]:
+    """{check: {what: detail}} of what differs, the environment left out: it is this machine's."""
+    found: dict[str, dict[str, str]] = {}
+    for one in found_in(results)["findings"]:
+        if one["outcome"] == "differs" and one["check"] != "environment":
+            found.setdefault(one["check"], {})[one["what"]] = one["detail"]
+    return found
+
+
+def check() -> int:
+    """The command alone, without Snakemake."""
+    return main(
+        ["reproduce", "--profile", "profiles/simulate", "--campaign", "campaigns/small.yaml"]
+    )
+
+
+def test_a_campaign_that_was_just_made_is_the_same_in_all_checks(
+    reproduced: tuple[Workspace, int, str],
+) -> None:
+    workspace, code, output = reproduced
+    results = workspace.path / "results" / "small-simulated"
+    assert code == 0, output
+    said = found_in(results)
+    assert said["exit_code"] == 0
+    counts = said["counts"]
+    assert all(counts[name]["same"] for name in counts), counts
+    assert sum(counts[name]["not_checked"] for name in counts) == 0, counts
+    (repeat,) = said["repeats"]
+    assert repeat["configuration"] == CONFIGURATION
+    page = (results / "reproduction" / "index.html").read_text()
+    assert "Nothing differs." in page
+    assert "src=" not in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_the_files_of_the_campaign_are_left_as_they_are(
+    made: Workspace, reproduced: tuple[Workspace, int, str]
+) -> None:
+    before, after = (one.path / "results" / "small-simulated" for one in (made, reproduced[0]))
+    for path in sorted(before.rglob("*.*")):
+        if path.is_file():
+            assert (after / path.relative_to(before)).read_bytes() == path.read_bytes(), path
+
+
+def test_it_checks_anew_each_time_and_makes_the_run_once(
+    reproduced: tuple[Workspace, int, str],
+) -> None:
+    workspace = reproduced[0]
+    assert workspace.jobs(*ASKED, profile="simulate") == {"reproduce": 1}
+    forced = workspace.jobs("reproduce", "-R", "run_again", *CHOSEN, profile="simulate")
+    assert forced == {"run_again": 1, "energy_again": 1, "reproduce": 1}
+    assert workspace.jobs("all", *CHOSEN, profile="simulate") == {}
+
+
+def test_the_manifest_names_every_table_and_figure(made: Workspace) -> None:
+    results = made.path / "results" / "small-simulated"
+    manifest = json.loads((results / "manifest.json").read_text())
+    named = {one["path"] for one in manifest["files"]}
+    assert f"figures/runs/{CONFIGURATION}/3.pdf" in named
+    assert {"tables/claims.json", "tables/plan.md", "figures/figure2.csv"} <= named
+    there = [path for name in ("tables", "figures") for path in (results / name).rglob("*.*")]
+    assert named == {path.relative_to(results).as_posix() for path in there if path.is_file()}
+
+
+def test_a_flipped_byte_in_a_figure_is_named_and_the_page_stays(again: Path) -> None:
+    figure = again / "figures" / "figure2.png"
+    content = bytearray(figure.read_bytes())
+    content[100] ^= 1
+    figure.write_bytes(content)
+    code, output = Workspace(again.parents[1]).snakemake(*ASKED, profile="simulate")
+    assert code != 0
+    assert "differs: stored: figures/figure2.png: the first difference is at byte 101" in output
+    assert set(differing(again)) == {"stored"}
+    assert "1 thing differs." in (again / "reproduction" / "index.html").read_text()
+
+
+def test_an_edited_table_is_named_with_row_column_and_both_values(again: Path) -> None:
+    table = again / "tables" / "runs.csv"
+    lines = table.read_text().splitlines()
+    names = [name.strip('"') for name in lines[0].split(",")]
+    column = names.index("runtime_h")
+    cells = lines[2].split(",")
+    # No cell before it has a comma.
+    was, cells[column] = cells[column], "1.25"
+    table.write_text("\n".join([*lines[:2], ",".join(cells), *lines[3:]]) + "\n")
+    assert check() == 1
+    said = f"row 2, runtime_h: {was!r} is now '1.25'"
+    assert differing(again) == {"stored": {"tables/runs.csv": said}}
+
+
+def test_an_edited_parquet_table_is_named_with_all_that_was_made_from_it(again: Path) -> None:
+    path = again / "tables" / "figure2.parquet"
+    table = pq.read_table(path)
+    at = table.column_names.index("y")
+    changed = table.set_column(at, table.schema.field(at), pc.multiply(table["y"], 1.5))
+    write_table(changed.cast(table.schema), path)
+    assert check() == 1
+    found = differing(again)
+    assert set(found["stored"]) == {"tables/figure2.parquet"}
+    assert "row 1, y: " in found["stored"]["tables/figure2.parquet"]
+    assert {"figures/figure2.svg", "tables/figure2.csv"} <= set(found["regenerated"])
+
+
+def test_a_changed_figure_module_is_named_by_its_figures(
+    again: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scalewatt.figures import curves
+
+    real = curves.style.series_style
+    monkeypatch.setattr(curves.style, "series_style", lambda *a: real(*a) | {"color": "#123456"})
+    assert check() == 1
+    found = differing(again)
+    assert set(found) == {"regenerated"}
+    assert {f"figures/figure2.{end}" for end in ("svg", "pdf", "png")} == set(found["regenerated"])
+
+
+def test_a_figure_that_cannot_be_drawn_any_more_is_a_difference(
+    again: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scalewatt.figures import figure2
+
+    def broken(table: pa.Table) -> None:
+        raise ValueError("no such axis")
+
+    monkeypatch.setattr(figure2, "draw", broken)
+    assert check() == 1
+    said = differing(again)["regenerated"]["figures/figure2.svg"]
+    assert said == "making it again fails: ValueError: no such axis"
+
+
+def test_an_altered_history_is_named_with_the_column(again: Path) -> None:
+    (run,) = {one["repeat"] for one in found_in(again)["repeats"]}
+    path = again / "runs" / CONFIGURATION / str(run) / "history.parquet"
+    table = pq.read_table(path)
+    at = table.column_names.index("metric")
+    values = table["metric"].to_pylist()
+    values[7] += 1e-13
+    write_table(table.set_column(at, table.schema.field(at), pa.array(values)), path)
+    assert check() == 1
+    (said,) = differing(again)["history"].items()
+    assert said[0] == f"{CONFIGURATION}/{run}: metric"
+    assert "1 of 100 values" in said[1] and "row 8: " in said[1]
+
+
+def test_what_was_removed_is_named_and_what_needs_it_is_not_checked(again: Path) -> None:
+    shutil.rmtree(again / "traces")
+    (again / "figures" / "figure2.pdf").unlink()
+    assert check() == 1
+    assert differing(again) == {"stored": {"figures/figure2.pdf": "the file is not there any more"}}
+    pages = [
+        one
+        for one in found_in(again)["findings"]
+        if one["check"] == "regenerated" and one["what"].startswith("figures/runs/")
+    ]
+    assert len(pages) == 9
+    assert {one["outcome"] for one in pages} == {"not_checked"}
+    assert f"traces/{CONFIGURATION}/1.parquet is not there" in pages[0]["detail"]
+
+
+def test_without_a_manifest_there_is_nothing_to_hold_against(
+    again: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (again / "manifest.json").unlink()
+    assert check() == 1
+    assert "manifest.json: does not exist" in capsys.readouterr().err
+    code, output = Workspace(again.parents[1]).snakemake("-n", *ASKED, profile="simulate")
+    assert code == 1
+    assert "snakemake all" in output
+
+
+def test_where_no_run_can_be_made_the_page_says_why(again: Path) -> None:
+    shutil.rmtree(again / "reproduction")
+    results_only = [*CHOSEN, "results_only=true"]
+    code, output = Workspace(again.parents[1]).snakemake(
+        "reproduce", *results_only, profile="simulate"
+    )
+    assert code == 0, output
+    left = [one for one in found_in(again)["findings"] if one["check"] in ("history", "energy")]
+    assert {one["outcome"] for one in left} == {"not_checked"}
+    assert all("results_only" in one["detail"] for one in left)
+
+
+# --- trained runs -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(finished: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, str]:
+    """The tiny campaign, of which one run was trained again; and what Snakemake said."""
+    workspace = finished.copy(tmp_path_factory.mktemp("trained") / "project")
+    code, output = workspace.snakemake("reproduce")
+    # Energies on a machine that does other things at the same time may lie anywhere.
+    assert code == 0 or set(differing(workspace.results)) == {"energy"}, output
+    return workspace, output
+
+
+def test_a_training_made_again_on_a_cpu_learns_the_same_to_the_bit(
+    trained: tuple[Workspace, str],
+) -> None:
+    workspace, output = trained
+    rows = [one for one in found_in(workspace.results)["findings"] if one["check"] == "history"]
+    assert {one["outcome"] for one in rows} == {"same"}, output
+    assert {"train_loss", "metric"} <= {one["what"].rpartition(": ")[2] for one in rows}
+
+
+def test_the_run_itself_is_not_touched_and_nothing_is_left_to_do(
+    finished: Workspace, trained: tuple[Workspace, str]
+) -> None:
+    workspace, _ = trained
+    (repeat,) = found_in(workspace.results)["repeats"]
+    name = f"runs/{repeat['configuration']}/{repeat['repeat']}/provenance.json"
+    own = (workspace.results / name).read_bytes()
+    assert own == (finished.results / name).read_bytes()
+    assert own != (workspace.results / "reproduction" / name).read_bytes()
+    assert workspace.jobs("all") == {}
+    assert workspace.jobs("reproduce") == {"reproduce": 1}
+
+
+def test_asked_for_again_it_is_another_training(trained: tuple[Workspace, str]) -> None:
+    workspace, _ = trained
+    assert not list((workspace.path / "work" / "tiny.reproduce").glob("*-*-*/result.json"))
+    forced = workspace.jobs("reproduce", "-R", "run_again")
+    assert forced == {"run_again": 1, "energy_again": 1, "reproduce": 1}
+
+
+def test_the_run_that_is_asked_for_must_be_there(finished: Workspace) -> None:
+    code, output = finished.snakemake("-n", "reproduce", "--config", "reproduce_run=nothing/1")
+    assert code == 1
+    assert "reproduce_run: nothing/1 is no finished run" in output
+
+
+def test_a_fine_tuned_run_starts_from_the_weights_that_are_there(finished: Workspace) -> None:
+    (path,) = (finished.results / "runs").glob("fourcastnet.finetune-*/1")
+    asked = ("--config", f"reproduce_run={path.parent.name}/1")
+    jobs = finished.jobs("reproduce", *asked)
+    assert jobs["run_again"] == 1
+    assert "train" not in jobs
+
+
+def test_a_campaign_whose_manifest_is_recorded_again_is_held_against_the_new_one(
+    again: Path,
+) -> None:
+    (again / "figures" / "figure2.csv").write_text("figure\n")
+    write_manifest(again)
+    assert check() == 1
+    assert set(differing(again)) == {"regenerated"}
+
+
+def test_a_cluster_that_trains_makes_no_simulated_run(again: Path) -> None:
+    here = load_cluster("profiles/simulate/cluster.yaml")
+    campaign = load_campaign("campaigns/small.yaml", here)
+    found = choose_run(campaign, load_cluster("profiles/horeka/cluster.yaml"), again)
+    assert found.run is None and "the run was simulated" in found.reason
+    with pytest.raises(InputError, match="expected CONFIGURATION/REPEAT"):
+        choose_run(campaign, replace(here, reproduce_run="wrong"), again)
