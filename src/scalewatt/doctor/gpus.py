@@ -24,7 +24,7 @@ def ask_gpus(machine: Machine, children: Children, needed: bool) -> list[Check]:
     """Look at the GPUs, and at torch with them; `needed` where runs of the profile use them."""
     limit_s = machine.limits.child_s
     answer = children.ask([machine.python, "-m", "scalewatt.doctor.nvml_child"], limit_s)
-    nvml = _object(answer)
+    nvml = object_of(answer)
     seen = pci_devices(machine.root / "sys/bus/pci/devices")
     if nvml is None:
         gpus = unknown("gpus", answer.trouble or "NVML's answer cannot be read", needed)
@@ -178,7 +178,7 @@ def _counted(gpus: Sequence[Mapping[str, Any]]) -> Counter[str | None]:
     return Counter(gpu["name"] for gpu in gpus)
 
 
-def _object(answer: Answer) -> dict[str, Any] | None:
+def object_of(answer: Answer) -> dict[str, Any] | None:
     """The JSON object that a child printed last."""
     try:
         found = json.loads(answer.lines[-1]) if not answer.trouble else None

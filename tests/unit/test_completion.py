@@ -1,0 +1,121 @@
+"""Completion in real shells."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scalewatt.cli import COMMANDS
+from scalewatt.command_line import command_line
+from scalewatt.command_line.completion import SHELLS, commands_of, completion_script
+from scalewatt.figures.draw import NAMED
+
+ASK_BASH = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _scalewatt
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "completion"
+    path.write_text(completion_script("bash", command_line()))
+    return path
+
+
+def bash(script: Path, *words: str, folder: Path | None = None) -> list[str]:
+    """What bash would offer after these words, the last of which is not finished."""
+    done = subprocess.run(
+        ["bash", "--norc", "-c", ASK_BASH, "bash", str(script), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+    )
+    assert not done.stderr
+    return done.stdout.split()
+
+
+def test_bash_completes_every_command(script: Path) -> None:
+    assert set(bash(script, "scalewatt", "")) == set(COMMANDS)
+    assert bash(script, "scalewatt", "pla") == ["plan"]
+    assert bash(script, "scalewatt", "--v") == ["--version"]
+
+
+def test_bash_completes_a_commands_options_and_no_others(script: Path) -> None:
+    assert bash(script, "scalewatt", "plan", "--dead") == ["--deadline-h"]
+    assert bash(script, "scalewatt", "doctor", "--") == ["--help", "--profile", "--json"]
+    assert bash(script, "scalewatt", "--help", "doctor", "--j") == ["--json"]
+
+
+def test_bash_completes_choices(script: Path) -> None:
+    assert bash(script, "scalewatt", "completion", "") == list(SHELLS)
+    assert set(NAMED) < set(bash(script, "scalewatt", "figure", ""))
+
+
+@pytest.mark.parametrize(
+    "before", [["campaign"], ["plan", "--profile"], ["plan", "--profile", "="], ["energy", "a"]]
+)
+def test_bash_completes_files_where_files_may_stand(
+    before: list[str], script: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "cluster-one.yaml").touch()
+    given = ["scalewatt", *before, "clus"]
+    assert bash(script, *given, folder=tmp_path) == ["cluster-one.yaml"]
+    assert bash(script, *given[:-1], "--", folder=tmp_path).count("cluster-one.yaml") == 0
+
+
+def test_bash_offers_no_files_for_numbers(script: Path, tmp_path: Path) -> None:
+    assert bash(script, "scalewatt", "plan", "--from", "", folder=tmp_path) == []
+
+
+def test_no_option_or_command_of_the_parser_is_left_out() -> None:
+    parser = command_line()
+    _, commands = commands_of(parser)
+    (action,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    assert [command.name for command in commands] == list(action.choices)
+    for command in commands:
+        words = {word for option in command.options for word in option.words}
+        assert words == set(action.choices[command.name]._option_string_actions)
+        assert command.help
+
+
+def test_what_it_prints_has_no_errors_for_bash(script: Path) -> None:
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_commands_and_choices(tmp_path: Path) -> None:
+    path = tmp_path / "completion"
+    path.write_text(completion_script("zsh", command_line()))
+    ask = (
+        f'source {path}; emulate -L sh; COMP_WORDS=(scalewatt completion ""); COMP_CWORD=2; '
+        '_scalewatt; print -l -- "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["zsh", "-f", "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == list(SHELLS)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("pla", "plan"),
+        ("completion f", "fish"),
+        ("doctor --js", "--json"),
+        ("figure par", "pareto"),
+    ],
+)
+def test_fish_completes(typed: str, offered: str, tmp_path: Path) -> None:
+    path = tmp_path / "completion"
+    path.write_text(completion_script("fish", command_line()))
+    ask = f"source {path}; complete -C 'scalewatt {typed}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", ask], capture_output=True, text=True, check=True
+    )
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == [offered]

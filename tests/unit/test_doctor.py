@@ -1,0 +1,297 @@
+"""What the doctor says of sensors, and concludes: of made machines, and of this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doctor_files import counters, one_of, profile
+
+from scalewatt.cli import main
+from scalewatt.doctor import examine as module
+from scalewatt.doctor.ask import Answer, Children
+from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check
+from scalewatt.doctor.conclusion import conclude
+from scalewatt.doctor.counters import check_counters, find_counters, judge_counters
+from scalewatt.doctor.examine import Examination, answers
+from scalewatt.doctor.gpus import judge_gpus, judge_torch, object_of, pci_devices
+from scalewatt.doctor.machine import Limits, Machine
+from scalewatt.doctor.sampling import ask_perun, judge_sampling
+from scalewatt.doctor.text import examination_text
+from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours
+
+STAND_IN_NVML = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
+LONG = Limits(whole_s=200.0, command_s=100.0, child_s=150.0)
+
+
+# --- sensors ------------------------------------------------------------------------------------
+
+NO_NVML = {"stage": "driver", "error": "NVML Shared Library Not Found"}
+RAPL = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "dram", "intel-rapl:0:1": "core"}
+
+
+def test_without_gpus_nothing_is_wrong_where_runs_use_the_cpu() -> None:
+    check = judge_gpus(NO_NVML, 0, needed=False)
+    assert (check.outcome, check.mend) == (MISSING, ())
+    assert judge_torch({"version": "2", "cuda": "12.6"}, 0, None, None, False).outcome == OK
+
+
+def test_a_gpu_on_the_bus_without_a_driver_is_mended_by_one(tmp_path: Path) -> None:
+    bus = tmp_path / "sys/bus/pci/devices"
+    for slot, (vendor, kind) in enumerate(
+        [("0x10de", "0x030200"), ("0x10de", "0x040300"), ("0x1002", "0x120000")]
+    ):
+        (bus / str(slot)).mkdir(parents=True)
+        (bus / str(slot) / "vendor").write_text(f"{vendor}\n")
+        (bus / str(slot) / "class").write_text(f"{kind}\n")
+    assert dict(pci_devices(bus)) == {"0x10de": 1, "0x1002": 1}
+    check = judge_gpus(NO_NVML, 1, needed=True)
+    assert check.outcome == MISSING and check.needed
+    assert "driver" in check.mend[0] and "--gpus all" in check.mend[1]
+
+
+@pytest.mark.slow
+def test_gpus_are_found_through_nvml_in_a_process_of_its_own() -> None:
+    children = Children(sys.executable, {**os.environ, "PYTHONPATH": str(STAND_IN_NVML)})
+    nvml = object_of(children.ask([sys.executable, "-m", "scalewatt.doctor.nvml_child"], 60.0))
+    assert nvml is not None
+    gpus = judge_gpus(nvml, 0, needed=False)
+    assert gpus.outcome == OK
+    assert [gpu["power_w"] for gpu in gpus.facts["gpus"]] == [100, 200, 150, 250]
+    assert "4 × Stand-in GPU" in gpus.found and "700 W" in gpus.found
+    assert "no counter of total energy" in gpus.found
+
+
+GPU = {
+    "index": 0, "name": "A100", "uuid": "GPU-1", "power_w": 60.0, "power_error": None,
+    "energy_error": None, "mig": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "mend"),
+    [
+        ({}, OK, None),
+        ({"power_w": None, "power_error": "Not Supported"}, MISSING, "nvidia-smi -q -d POWER"),
+        ({"power_w": 0.0}, MISSING, "nvidia-smi -q -d POWER"),
+        ({"mig": True}, LIMITED, "sudo nvidia-smi -i 0 -mig 0"),
+    ],
+)
+def test_a_gpu_is_judged_by_its_power(
+    change: dict[str, Any], outcome: str, mend: str | None
+) -> None:
+    check = judge_gpus({"driver": "550", "cuda": 12040, "gpus": [GPU | change]}, 1, False)
+    assert check.outcome == outcome
+    assert (check.mend[0] if check.mend else None) == mend
+
+
+@pytest.mark.parametrize(
+    ("build", "driver_cuda", "used", "words"),
+    [
+        ({"version": "2.7.0+cpu", "cuda": None}, 12040, None, "built without CUDA"),
+        ({"version": "2.7.0", "cuda": "12.6"}, 11040, None, "knows CUDA 11 only"),
+        ({"version": "2.7.0", "cuda": "12.6"}, 12040, Answer("0\n"), "0 of 1 GPUs"),
+    ],
+)
+def test_a_torch_that_cannot_use_the_gpus_is_named(
+    build: dict[str, str | None], driver_cuda: int, used: Answer | None, words: str
+) -> None:
+    check = judge_torch(build, 1, used, driver_cuda, needed=True)
+    assert check.outcome == MISSING and words in check.found and check.mend
+
+
+def test_counters_that_can_be_read_are_measured(tmp_path: Path) -> None:
+    counters(tmp_path, RAPL)
+    rapl = one_of(check_counters(Machine(tmp_path)), "rapl")
+    assert rapl.outcome == OK
+    assert "1 CPU package(s), 1 memory domain(s)" in rapl.found and "262 kJ" in rapl.found
+
+
+def test_counters_of_root_are_limited_and_the_command_opens_them(tmp_path: Path) -> None:
+    folder = counters(tmp_path, RAPL)
+    for entry in RAPL:
+        (folder / entry / "energy_uj").chmod(0o400)
+
+    def denied(path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    rapl = judge_counters(find_counters(folder, denied), True, False, False)
+    assert rapl.outcome == LIMITED
+    assert "2 of 2 cannot be read (-r--------, owner root: Permission denied)" in rapl.found
+    assert rapl.mend[0] == "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
+    assert "CVE-2020-8694" in rapl.mend[1]
+
+
+@pytest.mark.parametrize(
+    ("virtual", "masked", "words"),
+    [(True, False, "not virtual"), (False, True, "systempaths"), (False, False, "modprobe")],
+)
+def test_where_there_are_no_counters_the_reason_decides_what_mends_it(
+    virtual: bool, masked: bool, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(f"flags : fpu{' hypervisor' if virtual else ''} vme\n")
+    if masked:
+        (tmp_path / "sys/class/powercap").mkdir(parents=True)
+        (tmp_path / "sys/class/powercap/intel-rapl:0").symlink_to("nowhere")
+    (rapl,) = check_counters(Machine(tmp_path))
+    assert rapl.outcome == MISSING and words in rapl.mend[0]
+
+
+def test_graces_sensors_are_found_by_their_labels(tmp_path: Path) -> None:
+    device = tmp_path / "sys/class/hwmon/hwmon3/device"
+    device.mkdir(parents=True)
+    for number, label in ((1, "CPU Power Socket 0"), (2, "SysIO Power Socket 0")):
+        (device / f"power{number}_average").write_text("90000000\n")
+        (device / f"power{number}_oem_info").write_text(f"{label}\n")
+    grace = one_of(check_counters(Machine(tmp_path)), "grace")
+    assert grace.outcome == OK and grace.found.startswith("1 power sensor")
+
+
+def test_perun_that_leaves_nothing_is_missing_and_one_that_hangs_is_unknown() -> None:
+    failed = judge_sampling("1.0.0", Answer(trouble="python failed (no MPI)"), None)
+    assert failed.outcome == MISSING and "no MPI" in failed.found and failed.needed
+    assert judge_sampling("1.0.0", Answer(trouble="…", is_silent=True), None).outcome == UNKNOWN
+    silent = {"sensor": "cpu_0_package-0", "mean": None, "unit": "W"}
+    nothing = judge_sampling("1.0.0", Answer(), {"sensors": [silent], "kinds": {}})
+    assert nothing.outcome == MISSING
+
+
+def test_perun_is_not_tried_where_a_run_is_being_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    measuring = Neighbours("some run repeat 1", socket.gethostname())
+    (perun,) = ask_perun(Machine(), Children("nothing here", {"PATH": ""}), {})
+    assert perun.outcome == UNKNOWN and "some run repeat 1 is being measured" in perun.found
+    assert measuring.others() == [], "the doctor announces nobody"
+
+
+# --- conclusion ---------------------------------------------------------------------------------
+
+KINDS = {
+    "gpu": {"origin": "measured", "sensors": ["CUDA:0_POWER"]},
+    "cpu": {"origin": "estimated", "sensors": ["CPU_BUSY"]},
+    "ram": {"origin": None, "sensors": []},
+}
+ONE_GPU = judge_gpus({"driver": "550", "cuda": 12040, "gpus": [GPU]}, 1, True)
+PERUN = Check("perun", OK, "", needed=True, facts={"kinds": KINDS})
+NO_GPU = judge_gpus(NO_NVML, 0, needed=False)
+PERUN_CPU = replace(PERUN, facts={"kinds": {k: v for k, v in KINDS.items() if k != "gpu"}})
+
+
+def test_measured_gpus_and_an_estimated_cpu_are_mixed(tmp_path: Path) -> None:
+    device = profile(tmp_path).cluster.devices["local"]
+    found = conclude([ONE_GPU, PERUN], device, elsewhere=False)
+    assert (found.origin, found.scope, found.can_run) == ("mixed", "gpu+cpu", True)
+
+
+def test_a_gpu_without_power_makes_the_total_unknown_and_runs_useless(tmp_path: Path) -> None:
+    device = profile(tmp_path).cluster.devices["local"]
+    gpus = judge_gpus({"driver": "1", "cuda": 1, "gpus": [GPU | {"power_w": None}]}, 1, False)
+    none = {**KINDS, "gpu": {"origin": None, "sensors": []}}
+    perun = replace(PERUN, facts={"kinds": none})
+    found = conclude([gpus, perun], device, elsewhere=False)
+    assert (found.origin, found.scope, found.can_run) == (None, None, False)
+    assert found.reasons == ("gpus",)
+    assert conclude([gpus, perun], device, elsewhere=True).can_run is True
+
+
+def test_rated_memory_is_in_scope_and_unrated_memory_is_not(tmp_path: Path) -> None:
+    rated = profile(tmp_path, ram={"power_w": 30}).cluster.devices["local"]
+    found = conclude([NO_GPU, PERUN_CPU], rated, elsewhere=False)
+    assert (found.origin, found.scope) == ("estimated", "cpu+ram")
+    unrated = profile(tmp_path).cluster.devices["local"]
+    assert conclude([NO_GPU, PERUN_CPU], unrated, elsewhere=False).scope == "cpu"
+
+
+def test_what_is_needed_and_silent_leaves_open_whether_runs_can_be_made(tmp_path: Path) -> None:
+    device = profile(tmp_path).cluster.devices["local"]
+    silent = Check("mpi", UNKNOWN, "no answer", needed=True)
+    assert conclude([NO_GPU, PERUN, silent], device, False).can_run is None
+    absent = Check("mpi", MISSING, "not there", needed=True)
+    assert conclude([NO_GPU, PERUN, silent, absent], device, False).reasons == ("mpi",)
+
+
+# --- the whole ----------------------------------------------------------------------------------
+
+
+def test_what_fails_or_never_ends_is_unknown_and_the_others_are_said() -> None:
+    over = threading.Event()
+
+    def hang() -> list[Check]:
+        over.wait()
+        return []
+
+    def fail() -> list[Check]:
+        raise ValueError("strange")
+
+    good = Check("good", OK, "")
+    questions = {("a", "b"): hang, ("c",): fail, ("good",): lambda: [good]}
+    try:
+        found = answers(questions, time.monotonic() + 0.3)
+    finally:
+        over.set()
+    assert [check.name for check in found] == ["a", "b", "c", "good"]
+    assert [check.outcome for check in found] == [UNKNOWN] * 3 + [OK]
+    assert "ValueError: strange" in found[2].found
+
+
+def examined(tmp_path: Path, *checks: Check) -> Examination:
+    """An examination with these checks, as the command makes it."""
+    made = profile(tmp_path / "profile")
+    found = conclude(checks, made.cluster.devices["local"], elsewhere=False)
+    return Examination("host", made, "local", checks, found, 1.0)
+
+
+def test_the_text_begins_with_the_conclusion_and_a_command_is_never_broken(tmp_path: Path) -> None:
+    mend = "sudo chmod a+r " + " ".join(f"/sys/class/powercap/intel-rapl:{n}" for n in range(6))
+    absent = Check("mpi", MISSING, "not there", "no run", (mend,), needed=True)
+    found = examined(tmp_path, NO_GPU, PERUN_CPU, absent)
+    lines = examination_text(found).splitlines()
+    assert lines[2] == "Runs cannot be made yet, because of mpi: see below."
+    assert "energy is: CPU estimated (energy_origin estimated, scope cpu)" in lines[3]
+    assert any(line.endswith(f"mend: {mend}") for line in lines)
+    assert found.exit_code == 1
+
+
+def test_only_what_is_known_to_be_missing_is_an_error(tmp_path: Path) -> None:
+    assert examined(tmp_path, NO_GPU, PERUN_CPU).exit_code == 0
+    silent = Check("mpi", UNKNOWN, "no answer", needed=True)
+    assert examined(tmp_path, NO_GPU, PERUN_CPU, silent).exit_code == 0
+
+
+@pytest.mark.slow
+def test_the_command_examines_this_machine_and_perun_really_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "Machine", lambda: Machine(limits=LONG))
+    # Other tests may measure runs on this machine just now.
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    monkeypatch.chdir(tmp_path)
+    made = profile(tmp_path / "profile")
+    code = main(["doctor", "--json", "--profile", str(made.folder)])
+    said = json.loads(capsys.readouterr().out)
+    checks = {check["name"]: check for check in said["checks"]}
+    assert "CPU_BUSY" in checks["perun"]["found"]
+    assert "a world of 2" in checks["mpi"]["found"]
+    assert said["energy"]["kinds"]["cpu"]["origin"] in ("measured", "estimated")
+    assert code == (0 if said["can_run"] else 1)
+    keys = {"name", "outcome", "needed", "found", "means", "mend", "facts"}
+    assert all(set(check) == keys for check in said["checks"])
+    assert [path.name for path in tmp_path.iterdir()] == ["profile"]
+
+
+def test_a_profile_that_is_not_there_is_an_input_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", "--profile", str(tmp_path)]) == 1
+    assert "cluster.yaml" in capsys.readouterr().err

@@ -1,0 +1,150 @@
+"""What the doctor says of launchers, Slurm, folders and packages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from doctor_files import profile, program
+
+from scalewatt.doctor.ask import Answer, Children
+from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check
+from scalewatt.doctor.folder_child import try_folder
+from scalewatt.doctor.folders import Folder, judge_folder, read_mounts, type_of
+from scalewatt.doctor.machine import Limits, Machine
+from scalewatt.doctor.mpi import judge_mpi, launcher_here
+from scalewatt.doctor.slurm import judge_account, judge_energy, judge_pmi, slurm_questions
+from scalewatt.doctor.software import cgroup_cores, judge_packages
+from scalewatt.environment.lock import Difference
+
+SHORT = Limits(command_s=0.5)
+LONG = Limits(command_s=60.0)
+PARTITIONS = (
+    "accelerated|2-00:00:00|1-infinite|a1|64|500000|gpu:a100:4(S:0-1)\n"
+    "cpuonly|infinite|1-infinite|c1|8|20000|(null)\n"
+)
+
+
+def test_worlds_of_one_are_told_from_a_world_of_two() -> None:
+    two = json.dumps({"size": 2, "hosts": ["a"], "library": "MPICH"})
+    one = json.dumps({"size": 1, "hosts": ["a"], "library": "MPICH"})
+    assert judge_mpi("mpi4py 4", ["mpiexec"], True, Answer(f"noise\n{two}\n")).outcome == OK
+    alone = judge_mpi("mpi4py 4", ["srun"], True, Answer(f"{one}\n{one}\n"))
+    assert alone.outcome == MISSING and "--mpi=pmi2" in alone.mend[0]
+    assert launcher_here("srun --mpi=pmi2 --ntasks={gpus}", None) == (["mpiexec", "-n", "2"], False)
+    assert launcher_here("srun --ntasks={gpus}", "7") == (["srun", "--ntasks=2"], True)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Path:
+    """A PATH with Slurm's commands, as they are on a login node without accounting."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("cat", "sleep"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    for name in ("sbatch", "squeue", "scancel", "sacct", "sacctmgr"):
+        program(folder, name, "exit 0")
+    program(folder, "srun", "echo 'MPI plugin types are...'; printf '\\tnone\\n\\tpmi2\\n'")
+    program(folder, "scontrol", "echo 'AcctGatherEnergyType    = (null)'")
+    program(folder, "sinfo", f"cat <<'E'\n{PARTITIONS}E")
+    return folder
+
+
+def asked(slurm: Path, limits: Limits = LONG, **device: Any) -> dict[str, Check]:
+    """Slurm's checks for a device of partition `accelerated`."""
+    given = {"partition": "accelerated", "gres": "gpu", "time_limit_min": 60} | device
+    machine = Machine(environment={"PATH": str(slurm)}, limits=limits)
+    # A Python elsewhere, so that only our PATH counts.
+    children = Children(str(slurm / "python"), machine.environment)
+    questions = slurm_questions(machine, children, profile(slurm.parent / "profile", **given))
+    return {check.name: check for question in questions.values() for check in question()}
+
+
+def test_a_cluster_that_answers_is_all_right(slurm: Path) -> None:
+    found = asked(slurm)
+    assert found["slurm_partitions"].outcome == found["slurm_pmi"].outcome == OK
+    assert found["slurm_partitions"].found == "accelerated: 1 nodes, 48 h"
+    assert found["slurm_energy"].outcome == LIMITED
+    assert "--partition=accelerated" in found["slurm_job"].mend[0]
+
+
+def test_a_missing_partition_is_named_with_the_nearest(slurm: Path) -> None:
+    check = asked(slurm, partition="acelerated")["slurm_partitions"]
+    assert check.outcome == MISSING and check.needed
+    assert "no partition 'acelerated'" in check.found and "'accelerated'" in check.found
+    too_many = asked(slurm, gpus_per_node=8)["slurm_partitions"]
+    assert "asks for 8 GPUs on a node" in too_many.found
+
+
+def test_a_hanging_srun_is_unknown_and_ended_with_what_it_started(slurm: Path) -> None:
+    program(slurm, "srun", f"sleep 300 & echo $! > {slurm}/pid; wait")
+    found = asked(slurm, SHORT)
+    assert found["slurm_pmi"].outcome == UNKNOWN
+    assert "srun gave no answer in 0.5 s" in found["slurm_pmi"].found
+    child = int((slurm / "pid").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_login_node_without_sbatch_is_told_to_go_to_one(slurm: Path) -> None:
+    (slurm / "sbatch").unlink()
+    found = asked(slurm)
+    assert set(found) == {"slurm"}
+    assert found["slurm"].outcome == MISSING and "sbatch: not found" in found["slurm"].found
+
+
+def test_pmi_account_and_energy_of_a_cluster_are_judged() -> None:
+    lists = Answer(errors="srun: MPI types are...\nsrun: none\nsrun: pmix\nsrun: pmix_v4\n")
+    pmi = judge_pmi(lists, "srun --mpi=pmi2", "cluster.yaml")
+    assert pmi.outcome == MISSING and pmi.facts["plugins"] == ["none", "pmix", "pmix_v4"]
+    yours = Answer("hk-1\nhk-2\n")
+    unset = judge_account(yours, "$ACCOUNT", {}, "cluster.yaml")
+    assert unset.mend == ("export ACCOUNT=hk-1",)
+    assert judge_account(yours, "$ACCOUNT", {"ACCOUNT": "HK-2"}, "c").outcome == OK
+    assert judge_account(yours, "hk-3", {}, "c").outcome == MISSING
+    rapl = judge_energy(Answer("AcctGatherEnergyType    = acct_gather_energy/rapl\n"))
+    assert (rapl.outcome, rapl.facts["plugin"]) == (OK, "rapl")
+
+
+MOUNTS = read_mounts(
+    "1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:5 / /nfs\\040home rw shared:1 - nfs4 server:/ rw\n"
+)
+
+
+def tried(folder: Folder, **change: Any) -> Check:
+    said = {"exists": True, "tried": str(folder.path), "free_gib": 50.0, "error": None} | change
+    return judge_folder(folder, Answer(json.dumps(said)), MOUNTS)
+
+
+def test_folders_are_judged_by_room_rights_and_whose_disk_they_are_on() -> None:
+    work = Folder("work", Path("/nfs home/work"), True, 5.0, is_shared=True)
+    assert type_of(work.path, MOUNTS) == "nfs4"
+    assert tried(work).outcome == OK
+    assert tried(work, free_gib=4.0).outcome == MISSING
+    assert "Permission denied" in tried(work, error="Permission denied").found
+    own = tried(replace(work, path=Path("/data")))
+    assert own.outcome == LIMITED and "other nodes do not see it" in own.means
+    prepared = Folder("data.era5", Path("/nfs home"), False)
+    assert tried(prepared, error="Read-only file system").outcome == OK
+    scratch = Folder("scratch", Path("/nfs home/tmp"), True, 0, is_shared=False)
+    assert tried(scratch).outcome == LIMITED
+    hung = judge_folder(work, Answer(trouble="no answer", is_silent=True), MOUNTS)
+    assert hung.outcome == UNKNOWN and hung.needed
+
+
+def test_trying_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
+    found = try_folder(tmp_path / "new" / "work")
+    assert (found["exists"], found["tried"], found["error"]) == (False, str(tmp_path), None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cores_of_a_control_group_and_differences_from_the_lock_are_read() -> None:
+    assert (cgroup_cores("150000 100000"), cgroup_cores("max 100000"), cgroup_cores("")) == (
+        1.5, None, None,
+    )  # fmt: skip
+    check = judge_packages(None, [Difference("torch", "2.7.0", "2.6.0")])
+    assert check.outcome == LIMITED and "torch 2.6.0 (locked: 2.7.0)" in check.found
