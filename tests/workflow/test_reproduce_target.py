@@ -300,6 +300,27 @@ def test_asked_for_again_it_is_another_training(trained: tuple[Workspace, str]) 
     assert forced == {"run_again": 1, "energy_again": 1, "reproduce": 1}
 
 
+def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
+    finished: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = finished.copy(tmp_path / "project")
+    monkeypatch.chdir(workspace.path)
+    assert main(["export", "campaigns/tiny.yaml", "--allow-private", "--out", "it.zip"]) == 0
+    shutil.rmtree(workspace.path / "results")
+    shutil.rmtree(workspace.path / "work")
+    assert main(["import", "it.zip", "--name", "theirs"]) == 0
+    chosen = ("--config", "campaign=campaigns/theirs.yaml")
+    jobs = workspace.jobs("reproduce", *chosen)
+    assert jobs["run_again"] == 1 and "train" not in jobs
+    assert main(["reproduce", "--campaign", "campaigns/theirs.yaml"]) in (0, 1)
+    results = workspace.path / "results" / "theirs"
+    assert differing(results) == {}
+    counts = found_in(results)["counts"]
+    assert counts["stored"]["same"] > 70
+    assert counts["regenerated"]["same"] > 50
+    assert counts["history"]["not_checked"] == 1
+
+
 def test_the_run_that_is_asked_for_must_be_there(finished: Workspace) -> None:
     code, output = finished.snakemake("-n", "reproduce", "--config", "reproduce_run=nothing/1")
     assert code == 1

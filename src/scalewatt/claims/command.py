@@ -26,12 +26,17 @@ def check_claims(
     claims = listed_claims()
     found = verdicts(evidence, claims)
     if out is not None:
-        write_table_with_csv(
-            as_table(found, claims, evidence), out.with_name(f"{out.name}.parquet")
-        )
-        write_text(out.with_name(f"{out.name}.md"), as_markdown(found, claims, evidence))
-        write_json(out.with_name(f"{out.name}.json"), as_json(found))
+        write_claims(evidence, out)
     return as_text(found, claims, evidence), json.dumps(as_json(found), indent=1, allow_nan=False)
+
+
+def write_claims(evidence: Evidence, out: Path) -> None:
+    """Write what the evidence says of all claims to `out`.{parquet,csv,md,json}."""
+    claims = listed_claims()
+    found = verdicts(evidence, claims)
+    write_table_with_csv(as_table(found, claims, evidence), out.with_name(f"{out.name}.parquet"))
+    write_text(out.with_name(f"{out.name}.md"), as_markdown(found, claims, evidence))
+    write_json(out.with_name(f"{out.name}.json"), as_json(found))
 
 
 def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evidence:

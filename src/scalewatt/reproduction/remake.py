@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Remaking:
     cluster: Cluster
     cluster_given: str
     """The cluster file, or its content as JSON."""
+    name: str
+    """What the campaign was called when the files were made."""
     folder: Path
     """Where the files go: of each step in a folder of its own, at the same places as below `results`."""
     _done: dict[tuple[str, str], str | None] = field(default_factory=dict)
@@ -178,11 +180,14 @@ def _page(place: Remaking, stem: str, out: Path) -> None:
 
 
 def _claims(place: Remaking, stem: str, out: Path) -> None:
-    from scalewatt.claims.command import check_claims
+    from scalewatt.claims.command import write_claims
+    from scalewatt.claims.gather import campaign_evidence
 
-    tables = [f"tables/{name}.parquet" for name in _ALL_RUNS]
-    place.needs(place.results / name for name in tables)
-    check_claims(place.results, place.campaign.path, place.cluster_given, out / stem)
+    tables = place.results / "tables"
+    place.needs(tables / f"{name}.parquet" for name in _ALL_RUNS)
+    # They name the campaign, which may have been imported under another name.
+    campaign = replace(place.campaign, name=place.name)
+    write_claims(campaign_evidence(campaign, tables), out / stem)
 
 
 def _plan(place: Remaking, stem: str, out: Path) -> None:
@@ -191,6 +196,8 @@ def _plan(place: Remaking, stem: str, out: Path) -> None:
 
     said = metadata(place.table("tables/plan"))
     _check_model(place, said)
+    if place.name != place.campaign.name:
+        raise NotRemadeError(f"it was made of the campaign when it was called {place.name}")
     sha256 = said.get("definition_sha256")
     if sha256 is not None and sha256 != plan_sha256(place.campaign, place.cluster):
         raise NotRemadeError(

@@ -35,14 +35,16 @@ from scalewatt.reproduction.repeats import Repeat, found_repeats, repeat_finding
 REPORT_VERSION = 1
 JSON_NAME = "reproduction.json"
 PAGE_NAME = "index.html"
-_MOST_LINES = 40
-"""Differences that the terminal names; the page names all."""
+_MOST_LINES, _MOST_REASONS = 40, 3
+"""Differences, and reasons of each check, that the terminal names; the page names all."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
     """What was found of a campaign."""
 
+    campaign: str
+    """Its name here; the manifest says what it was called when it was made."""
     manifest: Manifest
     cluster: str
     findings: tuple[Finding, ...]
@@ -72,9 +74,9 @@ def reproduce(given: str, campaign: Path | None, results: Path) -> Reproduction:
     folder = results / found.name
     manifest = read_manifest(folder)
     findings = _findings(manifest, found, cluster, given, folder)
-    done = Reproduction(
-        manifest, cluster.name, findings, tuple(found_repeats(folder)), again_folder(folder)
-    )
+    repeats = tuple(found_repeats(folder))
+    place = again_folder(folder)
+    done = Reproduction(found.name, manifest, cluster.name, findings, repeats, place)
     _write(done)
     return done
 
@@ -85,7 +87,7 @@ def _findings(
     findings = environment_findings(manifest)
     with tempfile.TemporaryDirectory(prefix="scalewatt-reproduce-") as temporary:
         whole = with_imported(campaign, cluster)
-        place = Remaking(folder, campaign, whole, given, Path(temporary))
+        place = Remaking(folder, campaign, whole, given, manifest.campaign, Path(temporary))
         findings += file_findings(manifest, place)
     repeated = repeat_findings(folder, campaign)
     return (*findings, *(repeated or _none_repeated(campaign, cluster, folder)))
@@ -104,6 +106,7 @@ def _none_repeated(campaign: Campaign, cluster: Cluster, folder: Path) -> list[F
 def _write(done: Reproduction) -> None:
     write_page(
         done.folder / PAGE_NAME,
+        campaign=done.campaign,
         manifest=done.manifest,
         cluster=done.cluster,
         findings=done.findings,
@@ -118,7 +121,7 @@ def as_json(done: Reproduction) -> dict[str, object]:
     """The findings as JSON holds them."""
     return {
         "report_version": REPORT_VERSION,
-        "campaign": done.manifest.campaign,
+        "campaign": done.campaign,
         "cluster": done.cluster,
         "scalewatt": __version__,
         "exit_code": done.exit_code,
@@ -130,7 +133,7 @@ def as_json(done: Reproduction) -> dict[str, object]:
 
 def as_text(done: Reproduction) -> str:
     """What the terminal shows: counts by check, each difference, why checks were left out, the page."""
-    lines = [f"{done.manifest.campaign}: {verdict(done.findings)}"]
+    lines = [f"{done.campaign}: {verdict(done.findings)}"]
     for check in CHECKS:
         counts = done.counts(check)
         words = ", ".join(f"{counts[o]} {o.replace('_', ' ')}" for o in OUTCOMES if counts[o])
@@ -142,7 +145,9 @@ def as_text(done: Reproduction) -> str:
     left = [one for one in done.findings if one.outcome == NOT_CHECKED]
     for check in CHECKS:
         reasons = dict.fromkeys(one.detail for one in left if one.check == check)
-        lines += [f"not checked: {check}: {reason}" for reason in list(reasons)[:3]]
+        lines += [f"not checked: {check}: {reason}" for reason in list(reasons)[:_MOST_REASONS]]
+        if len(reasons) > _MOST_REASONS:
+            lines.append(f"not checked: {check}: {len(reasons) - _MOST_REASONS} more reasons")
     lines += [f"repeat: {one.configuration}/{one.repeat}, made {one.made}" for one in done.repeats]
     return "\n".join([*lines, str(done.folder / PAGE_NAME)])
 
