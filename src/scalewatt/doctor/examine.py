@@ -90,7 +90,8 @@ def questions_of(
     device = profile.device(machine.environment)
     here = not profile.submits or machine.job is not None
     needs_gpu = here and device.torch_device == "cuda"
-    cpus = device.gpus_per_node * device.cpus_per_rank if here else 1
+    # A job has the cores that it asked for, and the login node trains nothing.
+    cpus = 1 if profile.submits else device.gpus_per_node * device.cpus_per_rank
     return {
         ("gpus", "torch"): lambda: ask_gpus(machine, children, needs_gpu),
         ("rapl",): lambda: check_counters(machine),

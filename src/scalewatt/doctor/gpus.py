@@ -103,7 +103,8 @@ def _without_nvml(stage: str, error: str, on_bus: int, needed: bool) -> Check:
         return Check("gpus", MISSING, found, "runs cannot use or measure them", mend, needed, facts)
     found = f"no NVIDIA GPU ({error})"
     mend = ("a machine with an NVIDIA GPU and its driver",) if needed else ()
-    return Check("gpus", MISSING, found, _ABSENT, mend, needed, facts)
+    means = "runs of this profile use GPUs" if needed else _ABSENT
+    return Check("gpus", MISSING, found, means, mend, needed, facts)
 
 
 def amd_hint(on_bus: int, has_kfd: bool) -> list[Check]:
@@ -153,7 +154,7 @@ def judge_torch(
     built = f"torch {build['version']}, built {f'for CUDA {cuda}' if cuda else 'without CUDA'}"
     facts: dict[str, Any] = {**build, "gpus": None}
     if not gpus:
-        return Check("torch", OK, f"{built}; runs use the CPU", needed=True, facts=facts)
+        return Check("torch", OK, f"{built}; no GPU to use here", needed=True, facts=facts)
     bad = MISSING if needed else LIMITED
     if not cuda:
         mend: Mend = ("make setup (the lock of this project has torch for CUDA)",)

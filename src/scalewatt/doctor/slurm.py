@@ -128,8 +128,9 @@ def judge_pmi(answer: Answer, launcher: str, where: str) -> Check:
     """Whether srun knows the PMI that the launcher asks for."""
     wanted = re.search(r"--mpi[= ](\S+)", launcher)
     said = f"{answer.output} {answer.errors}"
-    listed = [word for word in re.findall(r"[\w]+", said.partition("are")[2])]
-    plugins = [word for word in listed if re.fullmatch(r"none|pmi\w*|cray\w*|openmpi", word)]
+    listed = re.findall(r"\w+", said.partition("are")[2])
+    known = (word for word in listed if re.fullmatch(r"none|pmi\w*|cray\w*|openmpi", word))
+    plugins = list(dict.fromkeys(known))
     facts = {"wanted": wanted[1] if wanted else None, "plugins": plugins}
     if answer.trouble and not plugins:
         return _no_answer("slurm_pmi", answer, "srun --mpi=list", needed=True)
@@ -212,16 +213,18 @@ def judge_job(environment: Mapping[str, str], profile: Profile) -> Check:
         found = f"inside job {job} on partition {partition}, host {os.uname().nodename}"
         return Check("slurm_job", OK, found, facts=facts)
     mend = tuple(dict.fromkeys(_there(d, profile) for d in profile.cluster.devices.values()))
-    means = "sensors and GPUs below are this node's; runs go to others, where this asks again"
+    means = "sensors and GPUs here are this node's; runs go to others, where this asks again"
     return Check("slurm_job", LIMITED, "not in a job (a login node)", means, mend, facts=facts)
 
 
 def _there(device: Device, profile: Profile) -> str:
+    """A job of two ranks, in which the cluster file's launcher can be tried as well."""
     gres = f" --gres={device.gres}:1" if device.gres else ""
     account = f" --account={profile.cluster.account}" if profile.cluster.account else ""
+    asked = shlex.join(["scalewatt", "doctor", "--profile", str(profile.folder)])
     return (
-        f"srun --partition={device.partition} --nodes=1 --ntasks=1 --time=2{gres}{account} "
-        f"scalewatt doctor --profile {profile.folder}"
+        f"sbatch --wait --partition={device.partition} --nodes=1 --ntasks=2 --time=2{gres}{account} "
+        f'--output=doctor.txt --wrap="{asked}"; cat doctor.txt'
     )
 
 
