@@ -24,27 +24,30 @@ OWN_CLUSTER = checked(parse_cluster, config, CLUSTER_FILE)
 SUBMISSIONS_AGAIN = Submissions(Path(WORK_AGAIN), OWN_CLUSTER.crash_retries)
 
 
-rule manifest:
-    input:
-        rules.figures.input,
-        NAMED_TABLE1,
-        rules.tables.input,
-        CLAIMS,
-        planned(PLAN),
-        predicted([*PREDICTION_TABLE, *PREDICTION]),
-        VARIANTS,
-        RUN_PAGES,
-        IDLE_TABLE,
-    output:
-        MANIFEST,
-    retries: 0
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
-    message:
-        "manifest of tables and figures"
-    shell:
-        "scalewatt manifest --results {RESULTS:q}"
+# What an imported campaign came with is held against the manifest that it came with.
+if not (CAMPAIGN.imported and came_with([MANIFEST])):
+
+    rule manifest:
+        input:
+            rules.figures.input,
+            NAMED_TABLE1,
+            rules.tables.input,
+            CLAIMS,
+            planned(PLAN),
+            predicted([*PREDICTION_TABLE, *PREDICTION]),
+            VARIANTS,
+            RUN_PAGES,
+            IDLE_TABLE,
+        output:
+            MANIFEST,
+        retries: 0
+        localrule: True
+        conda:
+            "../../envs/analysis.yaml"
+        message:
+            "manifest of tables and figures"
+        shell:
+            "scalewatt manifest --results {RESULTS:q}"
 
 
 # --- one run, made again ----------------------------------------------------------------------------
