@@ -154,7 +154,7 @@ def test_all_of_a_campaign_but_trainings_is_made_without_torch(
     assert set(made) == {"analysis"}
     assert not list(made["analysis"].glob("lib/python*/site-packages/torch"))
     steps = {"simulate", "account", "table", "figure", "run-pages", "claims", "plan", "report"}
-    assert set(ran(made["analysis"])) == steps
+    assert steps <= set(ran(made["analysis"]))
 
 
 @pytest.mark.long
