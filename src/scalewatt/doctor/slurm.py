@@ -155,7 +155,8 @@ def judge_account(
     """Whether the account that jobs are charged to is set, and one of the user's."""
     name = "slurm_account"
     accounts = sorted({line.strip() for line in answer.lines}) if not answer.trouble else []
-    yours = f"yours: {', '.join(accounts)}" if accounts else "Slurm names none of yours"
+    none = "which are yours is not known" if answer.trouble else "Slurm names none of yours"
+    yours = f"yours: {', '.join(accounts)}" if accounts else none
     facts = {"account": account, "accounts": accounts}
     if account is None:
         return Check(name, OK, f"{where} names none: Slurm's default ({yours})", facts=facts)
