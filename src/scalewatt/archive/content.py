@@ -146,7 +146,7 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
     ]
     if pages:
         yield f"pages of {len(pages)} of {len(runs)} runs"
-    for path in ("tables/claims.csv", "report.html"):
+    for path in ("tables/claims.csv", "report.html", "manifest.json"):
         if not (results / path).exists():
             yield path
 
