@@ -139,11 +139,18 @@ def _set_times(folder: Path) -> None:
 
 
 def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
-    campaigns.mkdir(parents=True, exist_ok=True)
-    (folder / "results").rename(results / own)
-    # Copied under a temporary name: the two folders may lie on different disks.
-    for source in sorted((folder / "campaigns").iterdir()):
-        write_text(campaigns / source.name, source.read_text(encoding="utf-8"))
+    """All of it or nothing gets its place: the results last, in one step."""
+    placed = []
+    try:
+        for source in sorted((folder / "campaigns").iterdir()):
+            placed.append(campaigns / source.name)
+            # A copy: the two folders may lie on different disks.
+            write_text(placed[-1], source.read_text(encoding="utf-8"))
+        (folder / "results").rename(results / own)
+    except BaseException:
+        for path in placed:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _sound(path: Path, manifest: Manifest) -> str:

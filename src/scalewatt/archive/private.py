@@ -21,7 +21,7 @@ _PATH = re.compile(r"(?:^|(?<=[\s='\"(,:]))(?:~|/[\w.@+-]+)/[\w.@+-]+[\w./@+-]*"
 _SYSTEM = re.compile(r"/(?:usr|opt|lib|lib64|bin|sbin|etc|dev|proc|sys)/")
 """Everybody's, as the provenance of runs keeps them (environment.redaction)."""
 _SHORTEST = 4
-"""Characters of an account that is looked for."""
+"""Characters of a text that is looked for."""
 
 
 def private_words(cluster: Cluster) -> dict[str, str]:
@@ -30,7 +30,7 @@ def private_words(cluster: Cluster) -> dict[str, str]:
         str(Path.home()): "the home folder",
         str(PROJECT_ROOT): "the folder of scalewatt",
         str(Path.cwd()): "the working folder",
-        os.path.expandvars(cluster.account or ""): "the account",
+        _account(cluster): "the account",
     }
     folders = [cluster.work_root, cluster.scratch or "", *cluster.data_roots.values()]
     sources = [value for source in cluster.sources.values() for value in _strings(source)]
@@ -38,13 +38,13 @@ def private_words(cluster: Cluster) -> dict[str, str]:
     return {
         word: what
         for word, what in found.items()
-        if (word.startswith("/") and word.count("/") > 1)
-        or (what == "the account" and _tells(word))
+        if len(word) >= _SHORTEST and (what == "the account" or word.startswith("/"))
     }
 
 
-def _tells(account: str) -> bool:
-    return len(account) >= _SHORTEST and "$" not in account
+def _account(cluster: Cluster) -> str:
+    account = os.path.expandvars(cluster.account or "")
+    return "" if "$" in account else account
 
 
 def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:

@@ -28,7 +28,8 @@ from scalewatt.errors import InputError
 MOST_FILES = 1_000_000
 MOST_MANIFEST = 256 << 20
 """Bytes of manifest.json that are read."""
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What zipfile says of content that is none, or packed in ways that no export takes."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def opened(path: Path) -> Iterator[Opened]:
         return
     try:
         archive = zipfile.ZipFile(path)
-    except _DAMAGED as error:
+    except (*_DAMAGED, OSError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
             f"{path}: is no readable archive ({reason}); expected what `scalewatt export` wrote"
