@@ -11,7 +11,11 @@ from pathlib import Path
 
 from workspace import PROJECT, Workspace, environment
 
-MARKS = {"<!-- needs a cluster -->": "cluster", "<!-- needs data -->": "data"}
+MARKS = {
+    "<!-- needs a cluster -->": "cluster",
+    "<!-- needs data -->": "data",
+    "<!-- needs Apptainer -->": "apptainer",
+}
 SMALLER = {
     "train_samples": "128",
     "validation_samples": "32",
@@ -22,12 +26,12 @@ SMALLER = {
     "initial_condition_spacing": "1",
     "sampling_period_s": "0.2",
 }
-"""What campaigns of documents are trained with here; GPU counts, batches and names stay."""
+"""What campaigns of documents are trained with here; batches and names stay."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a document; `mark` is 'cluster', 'data' or nothing."""
+    """One command of a document; `mark` is a word of MARKS, or nothing."""
 
     document: str
     line: int
@@ -118,9 +122,10 @@ def run(command: Command, folder: Path) -> str:
 
 
 def smaller(text: str) -> str:
-    """A campaign's text with SMALLER in place of its numbers, and one training year."""
+    """A campaign's text with SMALLER in place of its numbers, one training year, and no n = 4."""
     for key, value in SMALLER.items():
         text = re.sub(rf"\b{key}: [\d.]+", f"{key}: {value}", text)
+    text = re.sub(r"gpus: (\[.*2), 4\]", r"gpus: \1]", text).replace("gpus: 4}", "gpus: 2}")
     return re.sub(r"train_years: \[\d+, (\d+)\]", r"train_years: [\1, \1]", text)
 
 

@@ -13,15 +13,30 @@ from commands import PLAIN
 from documents import all_commands, blocks, commands, documents, run, small_project, smaller
 from workspace import PROJECT, Workspace
 
+from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.spec import run_spec, spec_text
+
 pytestmark = pytest.mark.slow
 
-QUICK = r"scalewatt (campaign|plan --profile|keys|pilot|claims --results reference)\b|cp |sed |\. "
+QUICK = r"(scalewatt (campaign|plan --profile|keys|pilot|.* reference)\b|cp |sed |\. )"
 """What needs no results and takes a second; `make test` runs these, the rest is run with the long."""
 
 CHAIN = "tests/workflow/test_chain.py::test_every_promised_file_is_there"
 SIMULATED = "tests/workflow/test_simulated.py"
 OF_ALL = f"{SIMULATED}::test_of_the_papers_campaign_every_run_is_simulated_and_nothing_else_is_made"
 STATUS = "tests/workflow/test_status_command.py::test_the_text_names_what_runs"
+ARCHIVES = (
+    "tests/workflow/test_archives.py"
+    "::test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs"
+)
+CONDA = "tests/workflow/test_conda.py"
+WITHOUT_TORCH = f"{CONDA}::test_all_of_a_campaign_but_trainings_is_made_without_torch"
+DOCTOR = "tests/unit/test_doctor.py"
+EXAMINED = f"{DOCTOR}::test_the_command_examines_this_machine_and_perun_really_samples"
+AGAIN = (
+    "tests/workflow/test_reproduce_target.py"
+    "::test_a_campaign_that_was_just_made_is_the_same_in_all_checks"
+)
 THIRD = "tests/workflow/test_third_model.py"
 ELSEWHERE = {
     # Its Snakemake command with a smaller campaign.
@@ -37,6 +52,41 @@ ELSEWHERE = {
     ),
     # It goes on until Ctrl-C.
     "scalewatt status --profile profiles/horeka --all --watch 60": STATUS,
+    # With the tiny campaign.
+    "scalewatt export config.yaml --profile profiles/horeka": ARCHIVES,
+    "scalewatt import paper.crate.zip": ARCHIVES,
+    "snakemake --profile profiles/local figure2 --config campaign=campaigns/paper.yaml": ARCHIVES,
+    # The part of the lock without torch, and what is made with it.
+    "python3.11 -m venv analysis": WITHOUT_TORCH,
+    "envs/install.sh analysis analysis": WITHOUT_TORCH,
+    ". analysis/bin/activate": WITHOUT_TORCH,
+    "snakemake --profile profiles/local figure2 --config campaign=config.yaml": WITHOUT_TORCH,
+    # With a program that stands in for conda.
+    "snakemake --profile profiles/local figure2 --sdm conda": (
+        f"{CONDA}::test_a_figure_is_made_in_the_environment_that_its_rules_name"
+    ),
+    "make lock": "tests/unit/test_environments.py::test_make_lock_renews_the_sums",
+    # Their exit code is this machine's.
+    "scalewatt doctor": EXAMINED,
+    "scalewatt doctor --json": EXAMINED,
+    "scalewatt doctor --profile profiles/horeka": (
+        "tests/cluster/test_doctor_on_slurm.py::test_a_login_node_says_what_slurm_answers"
+    ),
+    "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj": (
+        f"{DOCTOR}::test_counters_of_root_are_limited_and_the_command_opens_them"
+    ),
+    "source <(scalewatt completion zsh)": (
+        "tests/unit/test_completion.py::test_zsh_completes_commands_and_choices"
+    ),
+    "source (scalewatt completion fish | psub)": (
+        "tests/unit/test_completion.py::test_fish_completes"
+    ),
+    "snakemake --profile profiles/local reproduce": AGAIN,
+    "scalewatt reproduce --profile profiles/local --campaign campaigns/demo.yaml": AGAIN,
+    # Some twenty runs: simulated there.
+    "snakemake --profile profiles/local tables --config campaign=campaigns/pilot.yaml": (
+        "tests/unit/test_pilot.py::test_what_the_pilot_takes_calibrates_the_papers_campaign"
+    ),
     # 49 runs: fewer there.
     "snakemake --profile profiles/local variants --config campaign=campaigns/variants.yaml": (
         "tests/workflow/test_variants_target.py::test_variants_are_trained_compared_and_drawn"
@@ -52,8 +102,17 @@ BY_HAND = (
     "tests/workflow/test_exclusions_command.py"
     "::test_the_old_measurement_is_taken_back_as_the_documentation_says"
 )
-RECORDING = PROJECT / "tests" / "unit" / "recordings" / "perun-0.9.1-node.hdf5"
-SEVERAL_RUNS = RECORDING.with_name("perun-0.9.1-runs.hdf5")
+RECORDINGS = PROJECT / "tests" / "unit" / "recordings"
+RECORDED = {
+    "vit_1gpu": "perun-0.8.10-node.hdf5",
+    "vit_1gpu_again": "perun-0.8.10-unreadable.hdf5",
+    "vit_2gpus": "perun-0.9.1-node.hdf5",
+    "segment-000": "perun-0.9.1-node.hdf5",
+    "job": "perun-0.9.1-runs.hdf5",
+    "a": "perun-1.0.0-amd.hdf5",
+    "b": "perun-1.0.0-grace.hdf5",
+}
+"""The recording that stands for each file that a document names."""
 ONE_RUN = """
 name: mine
 protocol: paper
@@ -92,10 +151,13 @@ def one_run(folder: Path) -> None:
     (folder / "campaigns" / "mine.yaml").write_text(ONE_RUN)
 
 
+def recording(name: str, folder: Path) -> None:
+    shutil.copy2(RECORDINGS / RECORDED[name], folder / f"{name}.hdf5")
+
+
 def for_energy(folder: Path) -> None:
-    for name in ("segment-000", "a", "b"):
-        shutil.copy2(RECORDING, folder / f"{name}.hdf5")
-    shutil.copy2(SEVERAL_RUNS, folder / "job.hdf5")
+    for name in ("segment-000", "job", "a", "b"):
+        recording(name, folder)
     (folder / "events.csv").write_text("stage,start_s,end_s\ntrain,0,4000000000\n")
 
 
@@ -103,7 +165,7 @@ def for_register(folder: Path) -> None:
     runs = folder / "runs"
     runs.mkdir()
     for name in ("vit_1gpu", "vit_1gpu_again", "vit_2gpus"):
-        shutil.copy2(RECORDING, runs / f"{name}.hdf5")
+        recording(name, runs)
     (runs / "vit_2gpus.yaml").write_text(blocks("docs/register.md", "yaml")[0])
     (runs / "runs.csv").write_text(blocks("docs/register.md", "csv")[0])
 
@@ -120,12 +182,19 @@ def for_script(folder: Path) -> None:
     (folder / "mynet" / "lib" / "layers.py").write_text("")
 
 
+def for_scaling(folder: Path) -> None:
+    one_run(folder)
+    finished = folder / "results" / "demo"  # not there for what is quick, which needs none
+    if finished.exists():
+        shutil.copytree(finished, folder / "results" / "demo-pilot")
+
+
 def for_simulate(folder: Path) -> None:
     one_run(folder)
-    spec = next((folder / "results" / "demo" / "runs").glob("resnet50-*/1/spec.json"))
-    text = spec.read_text().replace('"device":"local"', '"device":"a100"')
+    campaign = load_campaign(folder / "campaigns" / "mine.yaml")
+    (configuration,) = campaign.configurations
     (folder / "run").mkdir()
-    (folder / "run" / "spec.json").write_text(text)
+    (folder / "run" / "spec.json").write_text(spec_text(run_spec(campaign, configuration, 1)))
 
 
 NEEDS: dict[str, Callable[[Path], None]] = {
@@ -133,11 +202,10 @@ NEEDS: dict[str, Callable[[Path], None]] = {
     "docs/horeka.md": for_horeka,
     "docs/energy.md": for_energy,
     "docs/register.md": for_register,
-    "docs/scaling.md": one_run,
+    "docs/scaling.md": for_scaling,
     "docs/simulate.md": for_simulate,
     "docs/your-script.md": for_script,
 }
-NEEDS_RESULTS = ("docs/simulate.md",)
 
 
 # --- which are run ------------------------------------------------------------------------------
@@ -179,15 +247,15 @@ def test_a_command_that_is_named_with_a_test_is_shown_somewhere() -> None:
 
 
 def test_a_reader_sees_which_commands_need_a_cluster_or_data() -> None:
-    marker = re.compile(r"<!-- needs (a cluster|data) -->\n```sh\n(.*?)```", re.DOTALL)
+    marker = re.compile(r"<!-- needs (a cluster|data|Apptainer) -->\n```sh\n(.*?)```", re.DOTALL)
+    words = {"a cluster": "cluster", "data": "data|finished runs", "Apptainer": "apptainer"}
     for document in documents():
         page = (PROJECT / document).read_text(encoding="utf-8")
         found = list(marker.finditer(page))
         assert len(found) == page.count("<!-- needs "), document
         for one in found:
             before = page[: one.start()].rstrip().rpartition("\n\n")[2]
-            seen = "cluster" if one[1] == "a cluster" else "data|finished runs"
-            assert re.search(seen, before + one[2]), (document, one[2])
+            assert re.search(words[one[1]], before + one[2]), (document, one[2])
 
 
 def test_what_sets_up_has_been_run() -> None:
@@ -203,8 +271,7 @@ def test_what_sets_up_has_been_run() -> None:
 @pytest.mark.parametrize("document", [name for name in documents() if quick(name)])
 def test_quick_commands_of_a_document_do_what_it_says(document: str, tmp_path: Path) -> None:
     project = small_project(tmp_path / "project").path
-    if document not in NEEDS_RESULTS:
-        NEEDS.get(document, lambda folder: None)(project)
+    NEEDS.get(document, lambda folder: None)(project)
     wanted = quick(document)
     for command in commands(document):
         if command.bare in wanted and not command.mark:
@@ -220,7 +287,7 @@ def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("document", [name for name in documents() if runs_here(name)])
 def test_all_commands_of_a_document_run_in_its_order(
     finished_demo: Workspace, tmp_path: Path, document: str
