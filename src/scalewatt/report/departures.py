@@ -36,7 +36,7 @@ def lock_sentence(runs: Sequence[Row], provenance: Provenance) -> str:
 
 def packages(provenance: Provenance) -> Grid | None:
     """Each package that is not as locked, and in how many runs; None where all are."""
-    found: Counter[tuple[str, str, str, str]] = Counter()
+    found: Counter[tuple[str, ...]] = Counter()
     for one in provenance.values():
         whose = str(one.get("packages_of") or "the run")
         for other in (one.get("lock") or {}).get("differences") or ():
@@ -106,7 +106,7 @@ def variables(provenance: Provenance) -> Grid | None:
         for one in provenance.values()
         if one.get("environment_variables") is not None
     ]
-    found: Counter[tuple[str, str]] = Counter()
+    found: Counter[tuple[str, ...]] = Counter()
     for name in sorted({name for one in noted for name in one}):
         values = Counter(_UNSET if one.get(name) is None else one[name] for one in noted)
         if len(values) > 1:
