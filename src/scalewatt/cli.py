@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalewatt import cli_reproducing
 from scalewatt.command_line import command_line
 from scalewatt.errors import InputError
 
@@ -48,16 +49,6 @@ def _campaign(arguments: argparse.Namespace) -> int:
         print(json.dumps({"runs": runs}, indent=1))
     else:
         print("\n\n".join(campaign_table(campaign) for campaign in campaigns))
-    return 0
-
-
-def _keys(arguments: argparse.Namespace) -> int:
-    from scalewatt.campaign.keys import keys_text, write_keys
-
-    if arguments.write is not None:
-        write_keys(arguments.kind, arguments.write)
-    else:
-        print(keys_text(arguments.kind), end="")
     return 0
 
 
@@ -323,71 +314,9 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _export(arguments: argparse.Namespace) -> int:
-    from scalewatt.archive.export import Wanted, export_campaign
-
-    wanted = Wanted(
-        arguments.traces,
-        arguments.license,
-        tuple(arguments.author),
-        arguments.allow_private,
-        arguments.out,
-    )
-    cluster = arguments.cluster or arguments.profile / "cluster.yaml"
-    print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, wanted)))
-    return 0
-
-
-def _import(arguments: argparse.Namespace) -> int:
-    from scalewatt.archive.bring_in import check_archive, import_archive
-
-    if arguments.check:
-        lines = check_archive(arguments.archive)
-    else:
-        folders = arguments.results, arguments.campaigns
-        lines = import_archive(arguments.archive, *folders, arguments.name)
-    print("\n".join(lines))
-    return 0
-
-
-def _manifest(arguments: argparse.Namespace) -> int:
-    from scalewatt.reproduction.manifest import write_manifest
-
-    print(write_manifest(arguments.results))
-    return 0
-
-
-def _reproduce(arguments: argparse.Namespace) -> int:
-    from scalewatt.reproduction.reproduce import as_text, reproduce
-
-    cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
-    done = reproduce(cluster, arguments.campaign, arguments.results)
-    print(as_text(done))
-    return done.exit_code
-
-
-def _doctor(arguments: argparse.Namespace) -> int:
-    from scalewatt.doctor.examine import examine
-    from scalewatt.doctor.text import examination_text
-
-    found = examine(arguments.profile)
-    if arguments.json:
-        print(json.dumps(found.as_json(), indent=1, allow_nan=False))
-    else:
-        print(examination_text(found))
-    return found.exit_code
-
-
-def _completion(arguments: argparse.Namespace) -> int:
-    from scalewatt.command_line.completion import completion_script
-
-    print(completion_script(arguments.shell, command_line()))
-    return 0
-
-
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "campaign": _campaign,
-    "keys": _keys,
+    "keys": cli_reproducing.keys,
     "prepare": _prepare,
     "train": _train,
     "simulate": _simulate,
@@ -408,12 +337,12 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "pilot": _pilot,
     "prediction": _prediction,
     "report": _report,
-    "doctor": _doctor,
-    "completion": _completion,
-    "export": _export,
-    "import": _import,
-    "manifest": _manifest,
-    "reproduce": _reproduce,
+    "doctor": cli_reproducing.doctor,
+    "completion": cli_reproducing.completion,
+    "export": cli_reproducing.export,
+    "import": cli_reproducing.import_,
+    "manifest": cli_reproducing.manifest,
+    "reproduce": cli_reproducing.reproduce,
 }
 
 
