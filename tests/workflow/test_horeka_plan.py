@@ -76,7 +76,8 @@ def test_every_run_is_one_job_and_so_is_every_probe(plan: Plan) -> None:
     assert len(plan.probes) == plan.counts["probe"] == 6
     assert plan.counts["era5_year"] == 40
     assert plan.counts["plan_table"] == plan.counts["draw_prediction"] == 1
-    assert plan.counts["total"] == 655
+    assert plan.counts["manifest"] == 1
+    assert plan.counts["total"] == 656
 
 
 def test_no_run_is_planned_on_other_than_its_number_of_gpus(plan: Plan) -> None:
