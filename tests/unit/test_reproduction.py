@@ -20,7 +20,7 @@ from scipy import stats
 
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.expand import expand
-from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.model import Campaign, Cluster, Imported
 from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.files import write_table_with_csv
@@ -493,3 +493,32 @@ def test_a_run_whose_weights_are_gone_is_not_made_again(tmp_path: Path) -> None:
     weights.parent.mkdir(parents=True)
     weights.touch()
     assert choose_run(campaign(here), here, tmp_path).run is not None
+
+
+def test_of_an_imported_campaign_no_run_is_made_unless_it_is_named(tmp_path: Path) -> None:
+    finish(tmp_path, 1, 1, 90)
+    here = cluster()
+    theirs = replace(campaign(here), imported=Imported("theirs", "", {}))
+    found = choose_run(theirs, here, tmp_path)
+    assert found.run is None
+    assert "reproduce_run=resnet50-local-n001-lbs0064-full/1" in found.reason
+    here = cluster(reproduce_run="resnet50-local-n001-lbs0064-full/1")
+    assert choose_run(theirs, here, tmp_path).run == ("resnet50-local-n001-lbs0064-full", 1)
+
+
+def test_a_program_that_an_archive_names_is_never_started(tmp_path: Path) -> None:
+    name = "resnet50-local-n001-lbs0064-full"
+    finish(tmp_path, 1, 1, 90, dataset={"name": "command", "format": "command"})
+    here = cluster(reproduce_run=f"{name}/1")
+    assert choose_run(campaign(here), here, tmp_path).run == (name, 1)
+    theirs = replace(campaign(here), imported=Imported("theirs", "", {}))
+    with pytest.raises(InputError, match="never started"):
+        choose_run(theirs, here, tmp_path)
+
+
+@pytest.mark.parametrize("repeat", ["../../../../elsewhere", "../../../energy/x"])
+def test_weights_that_lie_elsewhere_are_not_begun_from(tmp_path: Path, repeat: str) -> None:
+    source = {"configuration": "pretrained", "repeat": repeat, "spec_sha256": "0" * 64}
+    finish(tmp_path, 2, 1, 90, initial_weights=source)
+    here = cluster()
+    assert "allowed: weights below" in choose_run(campaign(here), here, tmp_path).reason

@@ -5,6 +5,8 @@
 #        reproduction/index.html and reproduction.json
 # Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` holds what
 # is there against it, and makes nothing of it anew.
+import shlex
+
 from scalewatt.campaign.command import is_command_spec
 from scalewatt.jobs.position import done_updates
 from scalewatt.jobs.request import training_request
@@ -71,8 +73,8 @@ def again_dataset(wildcards):
 
 def again_weights(wildcards):
     """The weights that it starts from, which are there: as an input they might be trained again."""
-    weights = weights_of(Path(RESULTS), again_spec(wildcards))
-    return f"--initial-weights {weights}" if weights else ""
+    weights = checked(weights_of, Path(RESULTS), again_spec(wildcards))
+    return f"--initial-weights {shlex.quote(str(weights))}" if weights else ""
 
 
 def training_again(wildcards):

@@ -1,7 +1,8 @@
 """Campaigns that came with an archive: what a small file beside them says of where they ran.
 
 `scalewatt import` writes `<campaign>.imported.json`, from what `scalewatt export` took of the cluster.
-With it nothing of the campaign is ever trained or simulated here.
+With it nothing of the campaign is trained or simulated here by itself: one run is trained again, beside
+the campaign's own, where `reproduce` is given it by name (`reproduce_run`).
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.command import is_command_spec
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import read_spec
 from scalewatt.errors import InputError
@@ -31,8 +33,9 @@ class Choice:
 def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
     """Choose among a campaign's finished runs, whose folder is `results`.
 
-    `cluster` is the one of the profile, as its file says. InputError where its `reproduce_run` is no
-    finished run, or cannot be made here.
+    `cluster` is the one of the profile, as its file says. Of an imported campaign none is made unless
+    it is asked for: what an archive names is never run by itself. InputError where `reproduce_run` is
+    no finished run, or cannot be made here.
     """
     if cluster.results_only or campaign.registered:
         why = "its runs are recordings from elsewhere" if campaign.registered else "results_only"
@@ -55,6 +58,12 @@ def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
         return Choice(None, _some(reasons) if reasons else f"{results} has no finished run")
     costs = {run: gpu_hours(results, run) for run in possible}
     run = min(possible, key=lambda one: (costs[one], one))
+    if campaign.imported:
+        return Choice(
+            None,
+            "the campaign came with an archive, of which nothing is run by itself; "
+            f"--config {KEY}={run[0]}/{run[1]} makes the cheapest of {len(possible)} runs again",
+        )
     return Choice(run, f"the fewest GPU hours ({costs[run]:.3g}) of {len(possible)} that can be")
 
 
@@ -103,11 +112,16 @@ def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: Run) -> 
         return f"{run[0]}/{run[1]} has no history.parquet to hold another one against"
     if run[0] not in campaign.configurations:
         return f"{campaign.path} does not have the configuration {run[0]} any more"
+    if campaign.imported and is_command_spec(spec):
+        return "the run is of a program that the archive names, which is never started"
     simulated = "simulated" in json_object(folder / "provenance.json")
     if simulated != cluster.simulates:
         how = ("simulated", "trains") if simulated else ("trained", "simulates")
         return f"the run was {how[0]}, and the cluster '{cluster.name}' {how[1]}"
-    return _machine(cluster, spec) or _weights(results, spec)
+    try:
+        return _machine(cluster, spec) or _weights(results, spec)
+    except InputError as error:
+        return str(error)
 
 
 def _machine(cluster: Cluster, spec: Mapping[str, Any]) -> str | None:
@@ -131,11 +145,17 @@ def _weights(results: Path, spec: Mapping[str, Any]) -> str | None:
 
 
 def weights_of(results: Path, spec: Mapping[str, Any]) -> Path | None:
-    """The weights that a run begins from; None where it begins from none."""
+    """The weights that a run begins from; None where it begins from none.
+
+    InputError where they would not lie among the campaign's runs: a spec may have come with an archive.
+    """
     source = spec["initial_weights"]
     if source is None:
         return None
-    return run_folder(results, (source["configuration"], source["repeat"])) / "weights.pt"
+    path = run_folder(results, (source["configuration"], source["repeat"])) / "weights.pt"
+    if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(results / "runs")):
+        raise InputError(f"initial_weights: {path}: allowed: weights below {results / 'runs'}")
+    return path
 
 
 def _asked_in_vain(cluster: Cluster, reason: str) -> Choice:
