@@ -131,6 +131,22 @@ def test_a_campaign_file_of_ones_own_is_never_taken_for_theirs(
     assert below(other.path) == ["campaigns", "campaigns/small.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("config.yaml", "theirs"), ("campaigns/mine.yaml", "theirs"), ("config.yaml", "my-simulated")],
+)
+def test_the_name_of_a_campaign_of_ones_own_is_refused(
+    other: Project, archive: Path, file: str, name: str
+) -> None:
+    path = other.path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"name: {name.removesuffix('-simulated')}\n")
+    with pytest.raises(InputError, match=rf"{file}: is the campaign {name} here.*--name OTHER"):
+        other.bring_in(archive, name)
+    assert not (other.path / "results").exists()
+    other.bring_in(archive, "others")
+
+
 def test_what_is_left_out_of_the_tables_comes_along(made: Project, tmp_path: Path) -> None:
     project = made.copy(tmp_path / "project")
     rows = "configuration,repeat,action,reason,date,measurement\n"

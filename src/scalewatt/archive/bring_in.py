@@ -22,9 +22,10 @@ from scalewatt.archive.unpack import (
     read_manifest,
     write_content,
 )
-from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.expand import SIMULATED, load_campaign
 from scalewatt.campaign.imported import NAME, SUFFIX, imported_content, read_imported
 from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.validation import read_yaml
 from scalewatt.errors import InputError
 from scalewatt.files import write_text
 
@@ -106,6 +107,22 @@ def _check_absent(own: str, results: Path, campaigns: Path) -> None:
                 f"{path}: is there already, and nothing is overwritten; allowed: --name OTHER, or take "
                 "it away"
             )
+    for file in (campaigns.parent / "config.yaml", *sorted(campaigns.glob("*.yaml"))):
+        if own in _names(file):
+            raise InputError(
+                f"{file}: is the campaign {own} here, whose runs lie in {results / own}; allowed: "
+                "--name OTHER"
+            )
+
+
+def _names(file: Path) -> set[str]:
+    """Which folders of results a campaign file uses, trained or simulated; none of an unreadable one."""
+    try:
+        one = read_imported(file)
+        name = one.name if one else read_yaml(file).get("name")
+    except InputError:
+        return set()
+    return {f"{name}", f"{name}{SIMULATED}"}
 
 
 @contextmanager
