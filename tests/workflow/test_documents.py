@@ -54,8 +54,8 @@ ELSEWHERE = {
     "scalewatt status --profile profiles/horeka --all --watch 60": STATUS,
     # With the tiny campaign.
     "scalewatt export config.yaml --profile profiles/horeka": ARCHIVES,
-    "scalewatt import paper.crate.zip": ARCHIVES,
-    "snakemake --profile profiles/local figure2 --config campaign=campaigns/paper.yaml": ARCHIVES,
+    "scalewatt import paper.crate.zip --name paper-horeka": ARCHIVES,
+    "snakemake --profile profiles/local figure2 --config campaign=campaigns/paper-horeka.yaml": ARCHIVES,
     # The part of the lock without torch, and what is made with it.
     "python3.11 -m venv analysis": WITHOUT_TORCH,
     "envs/install.sh analysis analysis": WITHOUT_TORCH,
