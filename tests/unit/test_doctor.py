@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import socket
+import stat
+import subprocess
 import sys
 import threading
 import time
@@ -12,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from doctor_files import counters, one_of, profile
 
@@ -25,8 +29,10 @@ from scalewatt.doctor.examine import Examination, answers
 from scalewatt.doctor.gpus import judge_gpus, judge_torch, object_of, pci_devices
 from scalewatt.doctor.machine import Limits, Machine
 from scalewatt.doctor.sampling import ask_perun, judge_sampling
+from scalewatt.doctor.sampling_child import mean_of
 from scalewatt.doctor.text import examination_text
 from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours
+from scalewatt.energy.samples import SensorSeries
 
 STAND_IN_NVML = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
 LONG = Limits(whole_s=200.0, command_s=100.0, child_s=150.0)
@@ -55,7 +61,7 @@ def test_a_gpu_on_the_bus_without_a_driver_is_mended_by_one(tmp_path: Path) -> N
     assert dict(pci_devices(bus)) == {"0x10de": 1, "0x1002": 1}
     check = judge_gpus(NO_NVML, 1, needed=True)
     assert check.outcome == MISSING and check.needed
-    assert "driver" in check.mend[0] and "--gpus all" in check.mend[1]
+    assert "driver" in check.mend[0] and "--gpus all" in check.ask[1]
 
 
 @pytest.mark.slow
@@ -77,20 +83,19 @@ GPU = {
 
 
 @pytest.mark.parametrize(
-    ("change", "outcome", "mend"),
+    ("change", "outcome", "mend", "ask"),
     [
-        ({}, OK, None),
-        ({"power_w": None, "power_error": "Not Supported"}, MISSING, "nvidia-smi -q -d POWER"),
-        ({"power_w": 0.0}, MISSING, "nvidia-smi -q -d POWER"),
-        ({"mig": True}, LIMITED, "sudo nvidia-smi -i 0 -mig 0"),
+        ({}, OK, (), False),
+        ({"power_w": None, "power_error": "Not Supported"}, MISSING, (), True),
+        ({"power_w": 0.0}, MISSING, (), True),
+        ({"mig": True}, LIMITED, ("sudo nvidia-smi -i 0 -mig 0",), False),
     ],
 )
 def test_a_gpu_is_judged_by_its_power(
-    change: dict[str, Any], outcome: str, mend: str | None
+    change: dict[str, Any], outcome: str, mend: tuple[str, ...], ask: bool
 ) -> None:
     check = judge_gpus({"driver": "550", "cuda": 12040, "gpus": [GPU | change]}, 1, False)
-    assert check.outcome == outcome
-    assert (check.mend[0] if check.mend else None) == mend
+    assert (check.outcome, check.mend, bool(check.ask)) == (outcome, mend, ask)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,7 @@ def test_a_torch_that_cannot_use_the_gpus_is_named(
     build: dict[str, str | None], driver_cuda: int, used: Answer | None, words: str
 ) -> None:
     check = judge_torch(build, 1, used, driver_cuda, needed=True)
-    assert check.outcome == MISSING and words in check.found and check.mend
+    assert check.outcome == MISSING and words in check.found and (check.mend or check.ask)
 
 
 def test_counters_that_can_be_read_are_measured(tmp_path: Path) -> None:
@@ -120,14 +125,22 @@ def test_counters_of_root_are_limited_and_the_command_opens_them(tmp_path: Path)
     for entry in RAPL:
         (folder / entry / "energy_uj").chmod(0o400)
 
-    def denied(path: Path) -> str:
-        raise PermissionError(13, "Permission denied", str(path))
+    def read(path: Path) -> str:
+        """As anybody but the owner."""
+        if not path.stat().st_mode & stat.S_IROTH:
+            raise PermissionError(13, "Permission denied", str(path))
+        return path.read_text()
 
-    rapl = judge_counters(find_counters(folder, denied), True, False, False)
+    rapl = judge_counters(find_counters(folder, read), True, False, False)
+    me = pwd.getpwuid(os.getuid()).pw_name
     assert rapl.outcome == LIMITED
-    assert "2 of 2 cannot be read (-r--------, owner root: Permission denied)" in rapl.found
-    assert rapl.mend[0] == "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
-    assert "CVE-2020-8694" in rapl.mend[1]
+    assert f"2 of 2 cannot be read (-r--------, owner {me}: Permission denied)" in rapl.found
+    assert rapl.mend == ("sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj",)
+    assert "CVE-2020-8694" in rapl.ask[0]
+
+    command = rapl.mend[0].removeprefix("sudo ").replace(" /sys/", f" {tmp_path}/sys/")
+    subprocess.run(["sh", "-c", command], check=True)
+    assert judge_counters(find_counters(folder, read), True, False, False).outcome == OK
 
 
 @pytest.mark.parametrize(
@@ -143,7 +156,7 @@ def test_where_there_are_no_counters_the_reason_decides_what_mends_it(
         (tmp_path / "sys/class/powercap").mkdir(parents=True)
         (tmp_path / "sys/class/powercap/intel-rapl:0").symlink_to("nowhere")
     (rapl,) = check_counters(Machine(tmp_path))
-    assert rapl.outcome == MISSING and words in rapl.mend[0]
+    assert rapl.outcome == MISSING and words in " ".join((*rapl.mend, *rapl.ask))
 
 
 def test_graces_sensors_are_found_by_their_labels(tmp_path: Path) -> None:
@@ -170,9 +183,29 @@ def test_perun_is_not_tried_where_a_run_is_being_measured(
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     measuring = Neighbours("some run repeat 1", socket.gethostname())
-    (perun,) = ask_perun(Machine(), Children("nothing here", {"PATH": ""}), {})
+    (file,) = tmp_path.iterdir()
+    left = tmp_path / "1.gone.0.sampler"  # of one that has ended
+    left.touch()
+    nobody = Children("nothing here", {"PATH": ""})
+    (perun,) = ask_perun(Machine(), nobody, {})
+    assert perun.outcome == UNKNOWN and "some run repeat 1 is being measured" in perun.found
+    assert left.exists(), "the doctor changes nothing"
+
+    file.unlink()  # as in a job with a /dev/shm of its own
+    (perun,) = ask_perun(Machine(), nobody, {})
     assert perun.outcome == UNKNOWN and "some run repeat 1 is being measured" in perun.found
     assert measuring.others() == [], "the doctor announces nobody"
+
+
+def test_two_samples_at_one_time_have_no_power() -> None:
+    def counter(*time_s: float) -> SensorSeries:
+        return SensorSeries(
+            node="n", sensor="cpu_0_package-0", device_kind="cpu", device_index=0, quantity="counter",
+            time_s=np.array(time_s), values=np.array([1.0, 3.0]),
+        )  # fmt: skip
+
+    assert mean_of(counter(5.0, 6.0)) == 2.0
+    assert mean_of(counter(5.0, 5.0)) is None
 
 
 # --- conclusion ---------------------------------------------------------------------------------
@@ -245,6 +278,30 @@ def test_what_fails_or_never_ends_is_unknown_and_the_others_are_said() -> None:
     assert "ValueError: strange" in found[2].found
 
 
+@pytest.mark.slow
+def test_what_cannot_be_ended_is_waited_for_once_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(Children, "_kill", staticmethod(killed.append))
+    children = Children(sys.executable, {"PATH": os.environ["PATH"]})
+    questions = {
+        (str(n),): lambda: [Check("never", OK, str(children.ask(["sleep", "60"], 50.0)))]
+        for n in range(8)
+    }
+    began = time.monotonic()
+    try:
+        found = answers(questions, began + 1.0)
+        assert [check.outcome for check in found] == [UNKNOWN] * 8
+        children.end_all(0.5)
+        took_s = time.monotonic() - began
+    finally:
+        for process in killed:
+            process.kill()
+    assert len(killed) == 8
+    assert took_s < 1.0 + 8 * 0.5, "not one after another"
+    limits = Limits()
+    assert limits.whole_s + limits.end_s < 9.0, "Python's start needs some of the 10 s"
+
+
 def examined(tmp_path: Path, *checks: Check) -> Examination:
     """An examination with these checks, as the command makes it."""
     made = profile(tmp_path / "profile")
@@ -254,12 +311,13 @@ def examined(tmp_path: Path, *checks: Check) -> Examination:
 
 def test_the_text_begins_with_the_conclusion_and_a_command_is_never_broken(tmp_path: Path) -> None:
     mend = "sudo chmod a+r " + " ".join(f"/sys/class/powercap/intel-rapl:{n}" for n in range(6))
-    absent = Check("mpi", MISSING, "not there", "no run", (mend,), needed=True)
+    absent = Check("mpi", MISSING, "not there", "no run", (mend,), needed=True, ask=("support",))
     found = examined(tmp_path, NO_GPU, PERUN_CPU, absent)
     lines = examination_text(found).splitlines()
     assert lines[2] == "Runs cannot be made yet, because of mpi: see below."
     assert "energy is: CPU estimated (energy_origin estimated, scope cpu)" in lines[3]
     assert any(line.endswith(f"mend: {mend}") for line in lines)
+    assert lines[-1].endswith("ask: support")
     assert found.exit_code == 1
 
 
@@ -285,7 +343,7 @@ def test_the_command_examines_this_machine_and_perun_really_samples(
     assert "a world of 2" in checks["mpi"]["found"]
     assert said["energy"]["kinds"]["cpu"]["origin"] in ("measured", "estimated")
     assert code == (0 if said["can_run"] else 1)
-    keys = {"name", "outcome", "needed", "found", "means", "mend", "facts"}
+    keys = {"name", "outcome", "needed", "found", "means", "mend", "ask", "facts"}
     assert all(set(check) == keys for check in said["checks"])
     assert [path.name for path in tmp_path.iterdir()] == ["profile"]
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +17,16 @@ import psutil
 import pytest
 from doctor_files import profile, program
 
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check
+from scalewatt.doctor.conclusion import conclude
+from scalewatt.doctor.examine import questions_of
 from scalewatt.doctor.folder_child import try_folder
 from scalewatt.doctor.folders import Folder, judge_folder, read_mounts, type_of
-from scalewatt.doctor.machine import Limits, Machine
-from scalewatt.doctor.mpi import judge_mpi, launcher_here
+from scalewatt.doctor.machine import Limits, Machine, Profile
+from scalewatt.doctor.mpi import ask_mpi, judge_mpi, launcher_here
 from scalewatt.doctor.slurm import judge_account, judge_energy, judge_pmi, slurm_questions
 from scalewatt.doctor.software import cgroup_cores, judge_packages
 from scalewatt.environment.lock import Difference
@@ -33,11 +42,21 @@ PARTITIONS = (
 def test_worlds_of_one_are_told_from_a_world_of_two() -> None:
     two = json.dumps({"size": 2, "hosts": ["a"], "library": "MPICH"})
     one = json.dumps({"size": 1, "hosts": ["a"], "library": "MPICH"})
-    assert judge_mpi("mpi4py 4", ["mpiexec"], True, Answer(f"noise\n{two}\n")).outcome == OK
-    alone = judge_mpi("mpi4py 4", ["srun"], True, Answer(f"{one}\n{one}\n"))
-    assert alone.outcome == MISSING and "--mpi=pmi2" in alone.mend[0]
+    assert judge_mpi("mpi4py 4", ["mpiexec"], True, Answer(f"noise\n{two}\n"), "c").outcome == OK
+    alone = judge_mpi("mpi4py 4", ["srun"], True, Answer(f"{one}\n{one}\n"), "c")
+    assert alone.outcome == MISSING and "--mpi=pmi2" in alone.ask[0]
     assert launcher_here("srun --mpi=pmi2 --ntasks={gpus}", None) == (["mpiexec", "-n", "2"], False)
     assert launcher_here("srun --ntasks={gpus}", "7") == (["srun", "--ntasks=2"], True)
+
+
+@pytest.mark.parametrize("launcher", ["", " ", "mpiexec 'a", "mpiexec -n {}", "mpiexec {here}"])
+def test_a_launcher_that_is_no_command_is_missing(launcher: str, tmp_path: Path) -> None:
+    made = profile(tmp_path)
+    wrong = replace(made, cluster=replace(made.cluster, launcher=launcher))
+    (check,) = ask_mpi(Machine(), Children("nothing here", {"PATH": ""}), wrong)
+    assert check.outcome == MISSING and check.needed
+    assert check.ask == (f"launcher: in {tmp_path}/cluster.yaml",)
+    assert judge_pmi(Answer(errors="MPI types are... pmi2"), launcher, "c").outcome == OK
 
 
 @pytest.fixture
@@ -97,6 +116,33 @@ def test_a_login_node_without_sbatch_is_told_to_go_to_one(slurm: Path) -> None:
     assert found["slurm"].outcome == MISSING and "sbatch: not found" in found["slurm"].found
 
 
+def test_a_user_without_a_name_is_asked_for_by_number(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    program(slurm, "sacctmgr", 'echo "$@" > "$0.asked"; echo hk-1')
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    assert asked(slurm)["slurm_account"].outcome == OK
+    assert f"user={os.getuid()} " in (slurm / "sacctmgr.asked").read_text()
+
+
+@pytest.mark.parametrize("name", ["local", "horeka"])
+def test_every_check_is_in_the_documents_table(name: str, slurm: Path) -> None:
+    folder = PROJECT_ROOT / "profiles" / name
+    made = Profile(folder, load_cluster(folder / "cluster.yaml"))
+    program(slurm, "sacctmgr", "")
+    machine = Machine(environment={"PATH": str(slurm)})
+    children = Children(str(slurm / "python"), machine.environment)
+    asked = questions_of(machine, children, made, Path("results"))
+    names = {re.sub(r"^(folder_data\.).*", r"\1<name>", one) for names in asked for one in names}
+    rows = re.findall(r"^\| (`.*?) \|", (PROJECT_ROOT / "docs/doctor.md").read_text(), re.M)
+    listed = {word for row in rows for word in re.findall(r"`(\S+)`", row)}
+    assert names <= listed
+    assert {"amd_gpus", "grace"} <= listed, "named only where there are such"
+
+
 def test_pmi_account_and_energy_of_a_cluster_are_judged() -> None:
     lists = Answer(errors="srun: MPI types are...\nsrun: none\nsrun: pmix\nsrun: pmix_v4\n")
     pmi = judge_pmi(lists, "srun --mpi=pmi2", "cluster.yaml")
@@ -104,6 +150,8 @@ def test_pmi_account_and_energy_of_a_cluster_are_judged() -> None:
     yours = Answer("hk-1\nhk-2\n")
     unset = judge_account(yours, "$ACCOUNT", {}, "cluster.yaml")
     assert unset.mend == ("export ACCOUNT=hk-1",)
+    unknown = judge_account(Answer(""), "$ACCOUNT", {}, "cluster.yaml")
+    assert unknown.mend == () and "project" in unknown.ask[0]
     assert judge_account(yours, "$ACCOUNT", {"ACCOUNT": "HK-2"}, "c").outcome == OK
     assert judge_account(yours, "hk-3", {}, "c").outcome == MISSING
     rapl = judge_energy(Answer("AcctGatherEnergyType    = acct_gather_energy/rapl\n"))
@@ -133,13 +181,49 @@ def test_folders_are_judged_by_room_rights_and_whose_disk_they_are_on() -> None:
     scratch = Folder("scratch", Path("/nfs home/tmp"), True, 0, is_shared=False)
     assert tried(scratch).outcome == LIMITED
     hung = judge_folder(work, Answer(trouble="no answer", is_silent=True), MOUNTS)
-    assert hung.outcome == UNKNOWN and hung.needed
+    assert hung.outcome == UNKNOWN and hung.needed and "may hang" in hung.found
+    crashed = judge_folder(work, Answer(trouble="python failed (no memory)"), MOUNTS)
+    assert crashed.outcome == UNKNOWN and "may hang" not in crashed.found
 
 
 def test_trying_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
     found = try_folder(tmp_path / "new" / "work")
     assert (found["exists"], found["tried"], found["error"]) == (False, str(tmp_path), None)
     assert list(tmp_path.iterdir()) == []
+
+
+TRY_AS_NOBODY = """
+import json, os, sys
+from pathlib import Path
+from scalewatt.doctor.folder_child import try_folder
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setuid(65534)
+print(json.dumps(try_folder(Path(sys.argv[1]))))
+"""
+
+
+@pytest.mark.slow
+def test_a_folder_below_one_that_may_not_be_searched_is_missing(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    deep = closed / "inner" / "work"
+    deep.mkdir(parents=True)
+    closed.chmod(0o600)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", TRY_AS_NOBODY, deep], capture_output=True, text=True, check=True
+        )
+    finally:
+        closed.chmod(0o700)
+    said = json.loads(done.stdout)
+    assert (said["exists"], said["error"]) == (None, "Permission denied")
+    work = judge_folder(Folder("work", deep, True), Answer(done.stdout), MOUNTS)
+    assert work.outcome == MISSING and work.needed and "may hang" not in work.found
+    assert work.mend == (f"ls -ld {said['tried']}; quota",)
+    prepared = judge_folder(Folder("data.era5", deep, False), Answer(done.stdout), MOUNTS)
+    assert prepared.outcome == MISSING and not prepared.needed and prepared.mend
+    device = profile(tmp_path / "profile").cluster.devices["local"]
+    assert conclude([work], device, elsewhere=True).can_run is False
 
 
 def test_cores_of_a_control_group_and_differences_from_the_lock_are_read() -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -80,20 +81,24 @@ class Children:
             try:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
-                self._end(process)
+                self._kill(process)
+                self._wait(process, _END_S)
                 said = f"{program} gave no answer in {limit_s:g} s"
                 return Answer(_text(output), _text(errors), said, is_silent=True)
             finally:
                 self._forget(process)
             return Answer(_text(output), _text(errors), _trouble(program, code, _text(errors)))
 
-    def end_all(self) -> None:
-        """End whatever still runs; nothing is started any more."""
+    def end_all(self, within_s: float = _END_S) -> None:
+        """End whatever still runs, and wait `within_s` at most for all; nothing is started any more."""
         with self._lock:
             self._ended = True
             running = list(self._processes.values())
+        until_s = time.monotonic() + within_s
         for process in running:
-            self._end(process)
+            self._kill(process)
+        for process in running:
+            self._wait(process, until_s - time.monotonic())
 
     def _start(
         self,
@@ -121,7 +126,7 @@ class Children:
             self._processes.pop(process.pid, None)
 
     @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
+    def _kill(process: subprocess.Popen[bytes]) -> None:
         """Kill a process and all that it started; mpiexec gives its ranks groups of their own."""
         started: list[psutil.Process] = []
         with suppress(psutil.Error):
@@ -131,9 +136,12 @@ class Children:
         for child in started:
             with suppress(psutil.Error):
                 child.kill()
-        # One that waits for a file system cannot be ended by anybody, and is left.
+
+    @staticmethod
+    def _wait(process: subprocess.Popen[bytes], limit_s: float) -> None:
+        """One that waits for a file system cannot be ended by anybody, and is left."""
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_S)
+            process.wait(max(0.0, limit_s))
 
 
 def _text(file: IO[bytes]) -> str:

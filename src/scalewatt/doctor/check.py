@@ -11,7 +11,7 @@ OK, LIMITED, MISSING, UNKNOWN = "ok", "limited", "missing", "unknown"
 
 
 Mend = tuple[str, ...]
-"""Commands that mend something, or who can."""
+"""Commands that mend something."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,13 @@ class Check:
     means: str = ""
     """What that means for measurements; empty where all is as it should be."""
     mend: Mend = ()
-    """Commands that mend it, or who can."""
+    """Commands that mend it."""
     needed: bool = False
     """Whether runs of the profile need it."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What was found, for programs."""
+    ask: tuple[str, ...] = ()
+    """What no command mends: whom to ask, or what to choose."""
 
     def as_json(self) -> dict[str, Any]:
         """All of it, with the same keys for every check."""
@@ -40,6 +42,7 @@ class Check:
             "found": self.found,
             "means": self.means or None,
             "mend": list(self.mend),
+            "ask": list(self.ask),
             "facts": dict(self.facts),
         }
 

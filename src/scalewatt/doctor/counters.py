@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalewatt.doctor.check import LIMITED, MISSING, OK, Check
+from scalewatt.doctor.check import LIMITED, MISSING, OK, Check, Mend
 from scalewatt.doctor.machine import Machine
 
 POWERCAP = "sys/class/powercap"
@@ -21,7 +21,7 @@ HWMON = "sys/class/hwmon"
 _ENTRY = re.compile(r"intel-rapl:\d(:\d)?$")  # as perun finds them
 _CHMOD = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 _RULE = (
-    "for good: a udev rule (docs/doctor.md); it lets users of this machine guess at each other's "
+    "root, for good: a udev rule (docs/doctor.md); it lets users of this machine guess at each other's "
     "secrets (CVE-2020-8694)"
 )
 
@@ -101,8 +101,8 @@ def judge_counters(
         found = f"no /{POWERCAP}/intel-rapl:* " + (
             "in this container, which hides them" if is_masked else "here"
         )
-        mend = _mend_absent(has_powercap, is_virtual, is_masked)
-        return Check("rapl", MISSING, found, estimated, mend, facts=facts)
+        mend, ask = _mend_absent(has_powercap, is_virtual, is_masked)
+        return Check("rapl", MISSING, found, estimated, mend, facts=facts, ask=ask)
     found = f"{len(packages)} CPU package(s), {len(memories)} memory domain(s)"
     unreadable = [one for one in (*packages, *memories) if one.trouble]
     if unreadable:
@@ -112,7 +112,7 @@ def judge_counters(
             f"({first.mode}, owner {first.owner}: {first.trouble})"
         )
         # perun opens a memory's file below a readable package without a net: it gives up them all.
-        return Check("rapl", LIMITED, found, estimated, (_CHMOD, _RULE), facts=facts)
+        return Check("rapl", LIMITED, found, estimated, (_CHMOD,), facts=facts, ask=(_RULE,))
     ranges = {one.range_j for one in packages if one.range_j}
     if ranges:
         found += f"; readable; a counter wraps after {min(ranges) / 1e3:.0f} kJ"
@@ -120,14 +120,21 @@ def judge_counters(
     return Check("rapl", OK, found, means, facts=facts)
 
 
-def _mend_absent(has_powercap: bool, is_virtual: bool, is_masked: bool) -> tuple[str, ...]:
+def _mend_absent(
+    has_powercap: bool, is_virtual: bool, is_masked: bool
+) -> tuple[Mend, tuple[str, ...]]:
+    """Commands, and whom or what to ask."""
     if is_masked:
-        return ("docker run --security-opt systempaths=unconfined … (then the file mode counts)",)
+        return (), (
+            "a container started with --security-opt systempaths=unconfined (then the file mode "
+            "counts)",
+        )
     if is_virtual:
-        return ("a machine that is not virtual, or whoever runs the host to pass RAPL through",)
+        return (), ("a machine that is not virtual, or whoever runs the host to pass RAPL through",)
+    has_rapl = "has the CPU RAPL?"
     if not has_powercap:
-        return ("sudo modprobe intel_rapl_msr (Intel, and AMD from Zen on, Linux 5.8 or later)",)
-    return ("sudo modprobe intel_rapl_msr (where the CPU has RAPL)",)
+        has_rapl += " Intel, and AMD from Zen on, with Linux 5.8 or later"
+    return ("sudo modprobe intel_rapl_msr",), (has_rapl,)
 
 
 @dataclass(frozen=True)

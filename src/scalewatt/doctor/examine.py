@@ -75,7 +75,7 @@ def examine(
         questions = questions_of(machine, children, profile, results or Path("results"))
         checks = answers(questions, began + machine.limits.whole_s)
     finally:
-        children.end_all()
+        children.end_all(machine.limits.end_s)
     device = profile.device(machine.environment)
     elsewhere = profile.submits and machine.job is None
     found = conclude(checks, device, elsewhere)
@@ -99,7 +99,7 @@ def questions_of(
         ("python",): lambda: [check_python()],
         ("packages",): lambda: [check_packages()],
         ("cores",): lambda: [check_cores(machine, cpus)],
-        ("mpi",): lambda: ask_mpi(machine, children, profile.cluster),
+        ("mpi",): lambda: ask_mpi(machine, children, profile),
         **slurm_questions(machine, children, profile),
         **folder_questions(machine, children, profile, results),
     }

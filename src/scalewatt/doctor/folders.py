@@ -80,7 +80,8 @@ def judge_folder(folder: Folder, answer: Answer, mounts: Mapping[str, str]) -> C
     try:
         tried: dict[str, Any] = json.loads(answer.output)
     except ValueError:
-        reason = f"{folder.path}: {answer.trouble or 'no answer'}; its file system may hang"
+        hangs = "; its file system may hang" if answer.is_silent else ""
+        reason = f"{folder.path}: {answer.trouble or 'no answer'}{hangs}"
         return unknown(name, reason, needed)
     kind = type_of(Path(tried["tried"]).resolve(), mounts)
     facts = {"path": str(folder.path), "file_system": kind, "shared": is_shared(kind), **tried}
@@ -88,42 +89,46 @@ def judge_folder(folder: Folder, answer: Answer, mounts: Mapping[str, str]) -> C
     found = (
         f"{folder.path}: {'?' if free is None else f'{free:.0f}'} GiB free on {kind or 'a disk'}"
     )
-    if not tried["exists"]:
+    if tried["exists"] is None and not folder.written:
+        text = f"{folder.path}: cannot be looked at ({tried['error']})"
+        mend: Mend = (f"ls -ld {tried['tried']}",)
+        ask = ("whoever owns it, or another data_roots entry",)
+        return Check(name, MISSING, text, "its data cannot be read", mend, False, facts, ask)
+    if tried["exists"] is False:
         if not folder.written:
-            mend: Mend = (
-                f"scalewatt prepare --folder {folder.path} …, or another data_roots entry",
-            )
+            ask = (f"scalewatt prepare --folder {folder.path} …, or another data_roots entry",)
             means = "data are prepared there when a run needs them"
-            return Check(name, LIMITED, f"{folder.path}: is not there", means, mend, facts=facts)
+            return Check(name, LIMITED, f"{folder.path}: is not there", means, facts=facts, ask=ask)
         found += ", is made when needed"
     if tried["error"] and not folder.written:
         means = "prepared data may be read-only; nothing can be prepared there"
         return Check(name, OK, f"{found}; read-only", means, facts=facts)
     if tried["error"]:
-        mend = (f"ls -ld {tried['tried']}; quota", "another folder, in the cluster file")
+        mend, ask = (f"ls -ld {tried['tried']}; quota",), ("another folder, in the cluster file",)
         text = f"{folder.path}: cannot be written to ({tried['error']})"
-        return Check(name, MISSING, text, "no run can leave its results", mend, needed, facts)
+        return Check(name, MISSING, text, "no run can leave its results", mend, needed, facts, ask)
     if free is not None and free < folder.min_free_gib:
-        mend = (f"du -sh {tried['tried']}/* | sort -h", "make room, or min_free_gib: another value")
+        mend = (f"du -sh {tried['tried']}/* | sort -h",)
+        ask = ("make room, or min_free_gib: another value",)
         means = f"nothing is started: min_free_gib is {folder.min_free_gib:g}"
-        return Check(name, MISSING, found, means, mend, needed, facts)
+        return Check(name, MISSING, found, means, mend, needed, facts, ask)
     if folder.is_shared is True and is_shared(kind) is False:
-        mend = ("a folder that all nodes see, in the cluster file (work_root, data_roots)",)
+        ask = ("a folder that all nodes see, in the cluster file (work_root, data_roots)",)
         means = "a disk of this node alone: jobs on other nodes do not see it"
-        return Check(name, LIMITED, found, means, mend, needed, facts)
+        return Check(name, LIMITED, found, means, (), needed, facts, ask)
     if folder.is_shared is False and (is_shared(kind) or kind in ("tmpfs", "ramfs")):
         what = "is memory" if kind in ("tmpfs", "ramfs") else "is shared, no disk of the node's own"
-        mend = ("scratch: null, or a folder on a disk of the node's own",)
-        return Check(name, LIMITED, found, f"{what}: staging may not help", mend, needed, facts)
+        ask = ("scratch: null, or a folder on a disk of the node's own",)
+        return Check(name, LIMITED, found, f"{what}: staging may not help", (), needed, facts, ask)
     return Check(name, OK, found, needed=needed, facts=facts)
 
 
 def _unset_scratch(scratch: str, job: str | None) -> Check:
     facts = {"path": scratch}
     if job:
-        mend: Mend = ("scratch: another variable or folder of this cluster's nodes, or null",)
+        ask = ("scratch: another variable or folder of this cluster's nodes, or null",)
         found = f"{scratch}: is not set in this job"
-        return Check("folder_scratch", MISSING, found, "runs are refused", mend, True, facts)
+        return Check("folder_scratch", MISSING, found, "runs are refused", (), True, facts, ask)
     found = f"{scratch}: is not set here; in a job it may be"
     return Check("folder_scratch", UNKNOWN, found, "ask inside a job", facts=facts)
 

@@ -57,8 +57,8 @@ def judge_gpus(nvml: Mapping[str, Any], on_bus: int, needed: bool) -> Check:
     gpus, driver = nvml["gpus"], f"driver {nvml['driver']}"
     if not gpus:
         found = f"{driver}, but no GPU is let through"
-        mend: Mend = ("sbatch or srun with --gres=gpu:1, or CUDA devices for the container",)
-        return Check("gpus", MISSING, found, _ABSENT, mend, needed, nvml)
+        ask = ("a job with --gres=gpu:1, or CUDA devices for the container",)
+        return Check("gpus", MISSING, found, _ABSENT, (), needed, nvml, ask)
     names = ", ".join(f"{n} × {name or 'GPU'}" for name, n in _counted(gpus).items())
     silent = [gpu for gpu in gpus if not gpu["power_w"]]
     if silent:
@@ -66,11 +66,8 @@ def judge_gpus(nvml: Mapping[str, Any], on_bus: int, needed: bool) -> Check:
         reason = silent[0]["power_error"] or "it says 0 W"
         found = f"{names}, {driver}; power of GPU {which} cannot be read: {reason}"
         means = "the energy of runs on such a GPU is unknown (null), it is never estimated"
-        mend = (
-            "nvidia-smi -q -d POWER",
-            "where that shows N/A: another GPU, or a host that passes its power through",
-        )
-        return Check("gpus", MISSING, found, means, mend, needed, nvml)
+        ask = ("another GPU, or a host that passes its power through (nvidia-smi -q -d POWER)",)
+        return Check("gpus", MISSING, found, means, (), needed, nvml, ask)
     total_w = sum(gpu["power_w"] for gpu in gpus)
     found = f"{names}, {driver}; power can be read (now {total_w:.0f} W together)"
     divided = [str(gpu["index"]) for gpu in gpus if gpu["mig"]]
@@ -96,15 +93,17 @@ def _without_nvml(stage: str, error: str, on_bus: int, needed: bool) -> Check:
         return Check("gpus", MISSING, found, means, ("sudo reboot",), needed, facts)
     if on_bus:
         found = f"{on_bus} NVIDIA GPU{'s' if on_bus > 1 else ''} on the bus, no NVML ({error})"
-        mend = (
-            "sudo apt-get install nvidia-driver (or whoever runs this machine), then reboot",
-            "in a container: docker run --gpus all …, or apptainer exec --nv …",
+        mend = ("sudo apt-get install nvidia-driver && sudo reboot",)
+        ask = (
+            "whoever runs this machine, for a driver",
+            "a container started by docker run --gpus all …, or apptainer exec --nv …",
         )
-        return Check("gpus", MISSING, found, "runs cannot use or measure them", mend, needed, facts)
+        means = "runs cannot use or measure them"
+        return Check("gpus", MISSING, found, means, mend, needed, facts, ask)
     found = f"no NVIDIA GPU ({error})"
-    mend = ("a machine with an NVIDIA GPU and its driver",) if needed else ()
     means = "runs of this profile use GPUs" if needed else _ABSENT
-    return Check("gpus", MISSING, found, means, mend, needed, facts)
+    other = ("a machine with an NVIDIA GPU and its driver",) if needed else ()
+    return Check("gpus", MISSING, found, means, (), needed, facts, other)
 
 
 def amd_hint(on_bus: int, has_kfd: bool) -> list[Check]:
@@ -115,10 +114,8 @@ def amd_hint(on_bus: int, has_kfd: bool) -> list[Check]:
     means = (
         "perun reads their power through ROCm; the locked torch is built for CUDA. Not tried here"
     )
-    mend: Mend = (
-        "see perun's documentation of ROCm; a torch built for ROCm in a lock of your own",
-    )
-    return [Check("amd_gpus", LIMITED, found, means, mend)]
+    ask = ("perun's documentation of ROCm; a torch built for ROCm in a lock of your own",)
+    return [Check("amd_gpus", LIMITED, found, means, ask=ask)]
 
 
 def torch_build() -> dict[str, str | None] | None:
@@ -157,12 +154,12 @@ def judge_torch(
         return Check("torch", OK, f"{built}; no GPU to use here", needed=True, facts=facts)
     bad = MISSING if needed else LIMITED
     if not cuda:
-        mend: Mend = ("make setup (the lock of this project has torch for CUDA)",)
-        return Check("torch", bad, built, f"the {gpus} GPUs stay unused", mend, True, facts)
+        means = f"the {gpus} GPUs stay unused; the lock of this project has torch for CUDA"
+        return Check("torch", bad, built, means, ("make setup",), True, facts)
     if driver_cuda and driver_cuda // 1000 < int(cuda.partition(".")[0]):
         found = f"{built}; the driver knows CUDA {driver_cuda // 1000} only"
-        mend = ("whoever runs this machine: a driver for CUDA " + cuda.partition(".")[0],)
-        return Check("torch", bad, found, "torch cannot use the GPUs", mend, True, facts)
+        ask = ("whoever runs this machine: a driver for CUDA " + cuda.partition(".")[0],)
+        return Check("torch", bad, found, "torch cannot use the GPUs", (), True, facts, ask)
     counted = used.output.split()[-1:] if used else []
     if used is None or used.trouble or not counted or not counted[0].isdigit():
         reason = used.trouble if used else "not asked"
@@ -171,8 +168,8 @@ def judge_torch(
     found = f"{built}; it can use {facts['gpus']} of {gpus} GPUs"
     if facts["gpus"]:
         return Check("torch", OK, found, needed=True, facts=facts)
-    mend = (f"python -c '{_COUNT}'", "echo $CUDA_VISIBLE_DEVICES")
-    return Check("torch", bad, found, "runs would use the CPU or fail", mend, True, facts)
+    ask = ("what CUDA_VISIBLE_DEVICES is set to; whoever runs this machine, for its driver",)
+    return Check("torch", bad, found, "runs would use the CPU or fail", (), True, facts, ask)
 
 
 def _counted(gpus: Sequence[Mapping[str, Any]]) -> Counter[str | None]:

@@ -13,11 +13,12 @@ from typing import Any
 from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import MISSING, OK, UNKNOWN, Check, unknown
 from scalewatt.doctor.machine import Machine
+from scalewatt.energy.child import LAUNCHERS_VARIABLES
 from scalewatt.energy.neighbours import FOLDER_VARIABLE, samplers_of
 
 NAME = "perun"
-_RESULT = "sampled.json"
-_LAUNCHERS = ("PMI_", "PMI2_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_", "MPIEXEC_", "SLURM_PMI")
+RESULT = "sampled.json"
+"""What the child leaves in its folder."""
 
 
 def ask_perun(machine: Machine, children: Children, powers: Mapping[str, Any]) -> list[Check]:
@@ -39,9 +40,11 @@ def ask_perun(machine: Machine, children: Children, powers: Mapping[str, Any]) -
         ]
         # It is not to be taken for a neighbour of a run that begins now.
         environment = {FOLDER_VARIABLE: str(folder / "samplers")}
-        answer = children.ask(command, machine.limits.child_s, environment, without=_LAUNCHERS)
+        answer = children.ask(
+            command, machine.limits.child_s, environment, without=LAUNCHERS_VARIABLES
+        )
         try:
-            sampled = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
+            sampled = json.loads((folder / RESULT).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             sampled = None
     return [judge_sampling(installed, answer, sampled)]
@@ -56,13 +59,12 @@ def judge_sampling(installed: str, answer: Answer, sampled: Mapping[str, Any] | 
         )
     if sampled is None:
         found = f"perun {installed} does not sample: {answer.trouble or 'it left no journal'}"
-        mend = ("python -m scalewatt.doctor.sampling_child /tmp 1 '{}'", "make setup")
-        return Check(NAME, MISSING, found, "no energy is recorded", mend, True, facts)
+        return Check(NAME, MISSING, found, "no energy is recorded", ("make setup",), True, facts)
     delivered = [one for one in sampled["sensors"] if one["mean"] is not None]
     if not delivered:
         found = f"perun {installed} samples, but no sensor delivered anything"
         means = "no energy is recorded, and nothing to estimate it from"
-        return Check(NAME, MISSING, found, means, ("see gpus and rapl",), True, facts)
+        return Check(NAME, MISSING, found, means, (), True, facts, ("see gpus and rapl",))
     found = f"perun {installed} sampled {', '.join(map(_said, delivered[:6]))}"
     if len(delivered) > 6:
         found += f" and {len(delivered) - 6} more"

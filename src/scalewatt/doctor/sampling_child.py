@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from scalewatt.doctor.sampling import RESULT
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.monitor import monitored
 from scalewatt.energy.node import KindEnergy, node_kinds
 from scalewatt.energy.samples import SensorSeries
 from scalewatt.files import write_json
 
-RESULT = "sampled.json"
 PERIOD_S = 0.2
 _UNITS = {"power": "W", "mean_power": "W", "counter": "W", "utilisation": "%"}
 
@@ -43,7 +43,7 @@ def mean_of(series: SensorSeries) -> float | None:
     if series.quantity != "counter":
         mean = float(values.mean())
         return mean if mean > 0 else None
-    if values.size < 2 or not (spent := values[-1] - values[0]):
+    if values.size < 2 or not (spent := values[-1] - values[0]) or time_s[-1] <= time_s[0]:
         return None
     if spent < 0:
         spent += series.valid_max or 0.0

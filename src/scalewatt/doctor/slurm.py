@@ -43,7 +43,6 @@ def slurm_questions(
     def asked(judge: Callable[[Answer], Check], *command: str) -> Ask:
         return lambda: [judge(children.ask(command, limit_s))]
 
-    user = getpass.getuser()
     where = f"{profile.folder}/cluster.yaml"
     questions |= {
         ("slurm_partitions",): asked(
@@ -54,7 +53,7 @@ def slurm_questions(
         ),
         ("slurm_account",): asked(
             lambda answer: judge_account(answer, cluster.account, machine.environment, where),
-            *("sacctmgr", "-nP", "show", "assoc", f"user={user}", "format=account"),
+            *("sacctmgr", "-nP", "show", "assoc", f"user={_user()}", "format=account"),
         ),
         ("slurm_accounting",): asked(
             judge_accounting, "sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobIDRaw"
@@ -63,6 +62,14 @@ def slurm_questions(
         ("slurm_job",): lambda: [judge_job(machine.environment, profile)],
     }
     return questions
+
+
+def _user() -> str:
+    """The user's name; the number where nobody knows one, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def judge_commands(present: Mapping[str, str | None], needed: bool, profile: str) -> Check:
@@ -78,7 +85,7 @@ def judge_commands(present: Mapping[str, str | None], needed: bool, profile: str
     if absent:
         found = f"{', '.join(absent)}: not found"
         means = "no job can be submitted from here"
-        return Check("slurm", MISSING, found, means, (_LOGIN_NODE,), True, facts)
+        return Check("slurm", MISSING, found, means, (), True, facts, (_LOGIN_NODE,))
     without = [name for name in ACCOUNTING if not present[name]]
     found = f"{', '.join(name for name in present if present[name])} are there"
     means = f"{' and '.join(without)} not found: no accounting" if without else ""
@@ -89,7 +96,7 @@ def judge_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
     """Whether the partition of each device exists and has nodes that hold a node's ranks."""
     name = "slurm_partitions"
     if answer.trouble:
-        return _no_answer(name, answer, "sinfo", needed=True)
+        return _no_answer(name, answer, needed=True)
     known = parse_partitions(answer.output.splitlines())
     problems = [
         f"{device.name}: {problem}"
@@ -102,9 +109,9 @@ def judge_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
         "problems": problems,
     }
     if problems:
-        mend = (f"{where}: devices.<name>.partition, gres, cpus_per_rank as `sinfo` shows them",)
+        ask = (f"{where}: devices.<name>.partition, gres, cpus_per_rank as `sinfo` shows them",)
         means = "runs on these devices are refused before they are submitted"
-        return Check(name, MISSING, "; ".join(problems), means, mend, True, facts)
+        return Check(name, MISSING, "; ".join(problems), means, (), True, facts, ask)
     said = (_partition_text(known[str(d.partition)]) for d in cluster.devices.values())
     return Check(name, OK, "; ".join(dict.fromkeys(said)), needed=True, facts=facts)
 
@@ -133,17 +140,17 @@ def judge_pmi(answer: Answer, launcher: str, where: str) -> Check:
     plugins = list(dict.fromkeys(known))
     facts = {"wanted": wanted[1] if wanted else None, "plugins": plugins}
     if answer.trouble and not plugins:
-        return _no_answer("slurm_pmi", answer, "srun --mpi=list", needed=True)
+        return _no_answer("slurm_pmi", answer, needed=True)
     found = f"srun knows {', '.join(plugins) or 'no PMI'}"
     if wanted is None:
         means = "the launcher names none; the MPI of the wheel speaks PMI-2"
-        uses_srun = shlex.split(launcher)[0].endswith("srun")
-        mend = (f"{where}: launcher: srun --mpi=pmi2 …",) if uses_srun else ()
-        return Check("slurm_pmi", LIMITED if uses_srun else OK, found, means, mend, facts=facts)
+        uses_srun = "".join(launcher.split()[:1]).endswith("srun")
+        ask = (f"{where}: launcher: srun --mpi=pmi2 …",) if uses_srun else ()
+        return Check("slurm_pmi", LIMITED if uses_srun else OK, found, means, facts=facts, ask=ask)
     if wanted[1] not in plugins:
         means = "ranks started by srun would be worlds of one, which is refused"
-        mend = (f"ask the cluster's support for Slurm's plugin {wanted[1]}",)
-        return Check("slurm_pmi", MISSING, found, means, mend, True, facts)
+        ask = (f"the cluster's support, for Slurm's plugin {wanted[1]}",)
+        return Check("slurm_pmi", MISSING, found, means, (), True, facts, ask)
     return Check(
         "slurm_pmi", OK, f"{found}; the launcher asks for {wanted[1]}", needed=True, facts=facts
     )
@@ -162,17 +169,18 @@ def judge_account(
         return Check(name, OK, f"{where} names none: Slurm's default ({yours})", facts=facts)
     unset = [v for v in re.findall(r"\$\{?(\w+)\}?", account) if not environment.get(v)]
     if unset:
-        mend = tuple(f"export {v}={accounts[0] if accounts else '<your project>'}" for v in unset)
+        mend = tuple(f"export {v}={accounts[0]}" for v in unset if accounts)
+        ask = () if accounts else ("the cluster's support, for the name of your project",)
         found = f"{', '.join(unset)} not set; {yours}"
-        return Check(name, MISSING, found, "no job is submitted", mend, True, facts)
+        return Check(name, MISSING, found, "no job is submitted", mend, True, facts, ask)
     given = re.sub(r"\$\{?(\w+)\}?", lambda one: environment[one[1]], account)
     facts["account"] = given
     if answer.trouble:
-        return _no_answer(name, answer, "sacctmgr", needed=True)
+        return _no_answer(name, answer, needed=True)
     if accounts and given.lower() not in [known.lower() for known in accounts]:
         found = f"{given} is none of yours{nearest(given, accounts)}; {yours}"
-        mend = (f"{where}: account: {accounts[0]}",)
-        return Check(name, MISSING, found, "no job is submitted", mend, True, facts)
+        ask = (f"{where}: account: {accounts[0]}",)
+        return Check(name, MISSING, found, "no job is submitted", (), True, facts, ask)
     return Check(name, OK, f"{given} ({yours})", needed=True, facts=facts)
 
 
@@ -181,10 +189,10 @@ def judge_accounting(answer: Answer) -> Check:
     if answer.is_missing or "disabled" in answer.errors:
         found = answer.trouble
         means = "how a job ended is learned from the queue alone; Slurm's own energy is not noted"
-        mend = ("ask the cluster's support for slurmdbd",)
-        return Check("slurm_accounting", LIMITED, found, means, mend)
+        ask = ("the cluster's support, for slurmdbd",)
+        return Check("slurm_accounting", LIMITED, found, means, ask=ask)
     if answer.trouble:
-        return _no_answer("slurm_accounting", answer, "sacct")
+        return _no_answer("slurm_accounting", answer)
     found = f"sacct answers ({len(answer.lines)} jobs of yours in the last hour)"
     return Check("slurm_accounting", OK, found)
 
@@ -192,15 +200,15 @@ def judge_accounting(answer: Answer) -> Check:
 def judge_energy(answer: Answer) -> Check:
     """Whether Slurm measures energy itself, as a second opinion."""
     if answer.trouble:
-        return _no_answer("slurm_energy", answer, "scontrol show config")
+        return _no_answer("slurm_energy", answer)
     found = re.search(r"^AcctGatherEnergyType\s*=\s*(\S+)", answer.output, re.MULTILINE)
     plugin = found[1].removeprefix("acct_gather_energy/") if found else "none"
     facts = {"plugin": plugin}
     if plugin in ("none", "(null)"):
         means = "no second opinion on the energy of nodes; nothing else is missing"
-        mend = ("ask the cluster's support for AcctGatherEnergyType (rapl, ipmi, xcc)",)
+        ask = ("the cluster's support, for AcctGatherEnergyType (rapl, ipmi, xcc)",)
         text = "AcctGatherEnergyType is none"
-        return Check("slurm_energy", LIMITED, text, means, mend, facts=facts)
+        return Check("slurm_energy", LIMITED, text, means, facts=facts, ask=ask)
     return Check("slurm_energy", OK, f"Slurm measures nodes by {plugin}", facts=facts)
 
 
@@ -229,9 +237,9 @@ def _there(device: Device, profile: Profile) -> str:
     )
 
 
-def _no_answer(name: str, answer: Answer, program: str, needed: bool = False) -> Check:
+def _no_answer(name: str, answer: Answer, needed: bool = False) -> Check:
     """A command that hangs leaves it unknown; one that fails says why."""
     if answer.is_silent:
         return unknown(name, answer.trouble, needed)
     means = "Slurm does not answer; nobody knows whether jobs can be submitted"
-    return Check(name, MISSING, answer.trouble, means, (program, _LOGIN_NODE), needed)
+    return Check(name, MISSING, answer.trouble, means, needed=needed, ask=(_LOGIN_NODE,))

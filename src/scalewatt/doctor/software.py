@@ -47,8 +47,8 @@ def check_cores(machine: Machine, cpus_wanted: int) -> Check:
     found = f"{cores:g} cores" + (" (limited by a control group)" if cores < usable else "")
     if cores < cpus_wanted:
         means = f"ranks of a full node ask for {cpus_wanted} and share them: times say less"
-        mend = ("fewer gpus in the campaign's series, or cpus_per_rank in the cluster file",)
-        return Check("cores", LIMITED, found, means, mend, facts=facts)
+        ask = ("fewer gpus in the campaign's series, or cpus_per_rank in the cluster file",)
+        return Check("cores", LIMITED, found, means, facts=facts, ask=ask)
     return Check("cores", OK, found, facts=facts)
 
 

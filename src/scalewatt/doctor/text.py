@@ -60,6 +60,8 @@ def _check(check: Check) -> Iterator[str]:
         for mend in check.mend:
             # Never broken: a command is to be copied.
             yield f"{'':<27}mend: {mend}"
+        for ask in check.ask:
+            yield from _wrapped(f"ask: {ask}", " " * 27)
 
 
 def _wrapped(text: str, indent: str, hanging: int = 0) -> list[str]:

@@ -18,6 +18,13 @@ from scalewatt.training.stop import StopRequest
 
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 _POLL_S = 0.1
+RANKS_VARIABLES = ("PMI_", "PMI2_", "PMIX_", "HYDI_", "SLURM_PMI")
+"""Beginnings of the variables by which a launcher tells a process that it is a rank."""
+LAUNCHERS_VARIABLES = (
+    *RANKS_VARIABLES,
+    *("MPI_", "MPIR_", "MPICH_", "OMPI_", "HYDRA_", "MPIEXEC_", "MV2_", "PALS_"),
+)
+"""Beginnings of the variables by which MPI would take a command for the rank itself."""
 
 
 class CommandFailed(Exception):

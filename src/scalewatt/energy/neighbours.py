@@ -53,9 +53,7 @@ class Neighbours:
         self._lock: int | None = None
         self._own = ""
         self._socket: socket.socket | None = None
-        # Which folder it is may differ from job to job, so it counts only where it was named.
-        place = f"{os.environ.get(FOLDER_VARIABLE, '')}\0{host}".encode()
-        self._prefix = f"scalewatt-sampler/{hashlib.sha256(place).hexdigest()[:12]}/"
+        self._prefix = _socket_prefix(host)
         self._id = uuid.uuid4().hex[:12]
         facts = {"run": run, "host": host, "pid": os.getpid()}
         with suppress(OSError):
@@ -87,19 +85,7 @@ class Neighbours:
         return [one for one in found if one is not None and one["host"] == self._host]
 
     def _by_socket(self) -> list[dict[str, Any]] | None:
-        if self._socket is None:
-            return None
-        try:
-            lines = _SOCKETS.read_text(errors="replace").splitlines()
-        except OSError:
-            return None
-        names = (line.partition(f" @{self._prefix}")[2] for line in lines)
-        said = (re.fullmatch(r"(\w+)/(\d+)/(.*)", name) for name in names if name)
-        return [
-            {"run": one[3], "host": self._host, "pid": int(one[2]), "id": one[1]}
-            for one in said
-            if one is not None
-        ]
+        return None if self._socket is None else _by_socket(self._prefix, self._host)
 
     def _announce_by_socket(self, facts: dict[str, Any]) -> None:
         run = " ".join(facts["run"].split())
@@ -131,16 +117,36 @@ class Neighbours:
 
 
 def samplers_of(host: str) -> list[dict[str, Any]]:
-    """{"run", "host", "pid"} of the live samplers of a host, by their files; announces nobody."""
-    found = (_look(path) for path in sorted(shared_folder().glob(f"[!.]*{_SUFFIX}")))
+    """{"run", "host", "pid"} of the live samplers of a host; announces nobody, removes no file."""
+    files = sorted(shared_folder().glob(f"[!.]*{_SUFFIX}"))
+    by_file = (_look(path, remove=False) for path in files)
+    by_socket = _by_socket(_socket_prefix(host), host) or ()
+    seen = (*by_socket, *(one for one in by_file if one is not None))
+    found = {one["id"]: one for one in seen if one["host"] == host}
+    return [{key: one[key] for key in _NOTED} for one in found.values()]
+
+
+def _socket_prefix(host: str) -> str:
+    # Which folder it is may differ from job to job, so it counts only where it was named.
+    place = f"{os.environ.get(FOLDER_VARIABLE, '')}\0{host}".encode()
+    return f"scalewatt-sampler/{hashlib.sha256(place).hexdigest()[:12]}/"
+
+
+def _by_socket(prefix: str, host: str) -> list[dict[str, Any]] | None:
+    try:
+        lines = _SOCKETS.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    names = (line.partition(f" @{prefix}")[2] for line in lines)
+    said = (re.fullmatch(r"(\w+)/(\d+)/(.*)", name) for name in names if name)
     return [
-        {key: one[key] for key in _NOTED}
-        for one in found
-        if one is not None and one["host"] == host
+        {"run": one[3], "host": host, "pid": int(one[2]), "id": one[1]}
+        for one in said
+        if one is not None
     ]
 
 
-def _look(path: Path) -> dict[str, Any] | None:
+def _look(path: Path, remove: bool = True) -> dict[str, Any] | None:
     try:
         handle = os.open(path, _READ)
     except OSError:
@@ -149,8 +155,9 @@ def _look(path: Path) -> dict[str, Any] | None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
         if _is_free(handle):
-            with suppress(OSError):
-                os.unlink(path)
+            if remove:
+                with suppress(OSError):
+                    os.unlink(path)
             return None
         return _facts(os.read(handle, _LIMIT_BYTES))
     except OSError:
