@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _campaign(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import load_cluster
-    from scalewatt.campaign.command import check_commands
+    from scalewatt.campaign.command import check_commands, told_secrets
     from scalewatt.campaign.expand import check_devices, load_campaign
     from scalewatt.campaign.listing import campaign_table, runs_json
 
@@ -44,6 +44,12 @@ def _campaign(arguments: argparse.Namespace) -> int:
             check_devices(campaign, cluster)
     for campaign in campaigns:
         check_commands(campaign)
+        for where in told_secrets(campaign):
+            print(
+                f"scalewatt: {where}: may hold a secret, which spec.json would keep; better in a "
+                "variable of the environment",
+                file=sys.stderr,
+            )
     if arguments.json:
         runs = [run for campaign in campaigns for run in runs_json(campaign)]
         print(json.dumps({"runs": runs}, indent=1))

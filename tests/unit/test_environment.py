@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import shlex
+import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,8 +30,9 @@ from scalewatt.environment.lock import (
 )
 from scalewatt.environment.node import cpus, gpus, grouped, joined, node_description
 from scalewatt.environment.redaction import Redaction
+from scalewatt.environment.secret import SECRET, without_secrets
 from scalewatt.environment.software import cudnn_version, flags, software
-from scalewatt.environment.variables import SECRET, is_written, variables
+from scalewatt.environment.variables import is_written, variables
 from scalewatt.errors import InputError
 
 # --- the lock -----------------------------------------------------------------------------------
@@ -144,6 +146,7 @@ def test_what_is_installed_is_found_under_its_one_name() -> None:
 
 # --- nothing personal ---------------------------------------------------------------------------
 
+WORDS = st.text("abcxyz_-0", max_size=5)
 ALICE = Redaction(("/home/alice", "/work/ab1234"), ("alice", "hk-project", "ab1"), "/srv/checkout")
 
 
@@ -157,6 +160,13 @@ ALICE = Redaction(("/home/alice", "/work/ab1234"), ("alice", "hk-project", "ab1"
         ("file:///home/bob/x", "file:<path>"),
         ("/usr/../srv/private", "<path>"),
         ("/opt/users/bob/lib", "<path>"),
+        ("/opt/bob/x:/opt/conda/lib", "<path>:<path>"),
+        ("/dev/shm/bob/x /dev/shm /dev/null /usr/../dev/shm/b", "<path> /dev/shm /dev/null <path>"),
+        ("-isystem/scratch/bob/x -L=/scratch/x", "-isystem<path> -L=<path>"),
+        ("é/scratch/bob", "é<path>"),
+        (r"C:\Users\bob\x d:\data \\server\bob", "<path> <path> <path>"),
+        ("/srv/checkout/../bob/x /srv/checkout/a/../b", "<path> a/../b"),
+        ("/home/alice/../bob /home/alice/a/../../../u", "<path> <path>"),
         ("~bob/x and ~/y, about ~5 s", "<path> and <path> about ~5 s"),
         ("python /srv/checkout/examples/a.py data/b.csv", "python examples/a.py data/b.csv"),
         ("/data/full: No space left (ENOSPC)", "<path>: No space left (ENOSPC)"),
@@ -173,9 +183,72 @@ def test_a_text_keeps_what_is_nobodys(text: str, shown: str) -> None:
     assert ALICE.text(text) == shown
 
 
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("/scratch/my bob/x", "<path>"),
+        ("--data=/scratch/my bob/x", "--data=<path>"),
+        ("/usr/share/my data", "/usr/share/my data"),
+        ("/home/alice/my data", "$HOME/my data"),
+        ("/srv/checkout/my data", "my data"),
+        ("a /scratch/x b", "a <path> b"),
+    ],
+)
+def test_a_word_that_is_a_path_may_have_blanks(word: str, shown: str) -> None:
+    assert ALICE.word(word) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("ubuntu", "Ubuntu 22.04.4 LTS", "Ubuntu 22.04.4 LTS"),
+        (
+            "intel",
+            "Intel(R) MPI Library /usr/lib/intel-mpi",
+            "Intel(R) MPI Library /usr/lib/intel-mpi",
+        ),
+        ("debian", "/usr/lib/debian/x ~debian", "/usr/lib/<name>/x <path>"),
+        ("debian", "debian", "<name>"),
+        ("alice", "/usr/lib/alice-mpi", "/usr/lib/<name>-mpi"),
+    ],
+)
+def test_a_users_name_that_is_a_systems_is_kept_where_it_means_the_system(
+    name: str, text: str, shown: str
+) -> None:
+    assert Redaction((), (name,)).text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("train --wandb-key X --lr 1", "train --wandb-key <secret> --lr 1"),
+        ("train --hf-token=X", "train --hf-token=<secret>"),
+        ("env WANDB_API_KEY=X train", "env WANDB_API_KEY=<secret> train"),
+        ("train +wandb.api_key=X model=a", "train +wandb.api_key=<secret> model=a"),
+        ("train --use-auth --lr 1", "train --use-auth --lr 1"),
+        ("train --password 'a b'", "train --password <secret>"),
+        ("train '--token=a b; c'", "train --token=<secret>"),
+        ("sh -c 'export HF_TOKEN=\"a b\"; x --key  X --lr 1'",
+         "sh -c export HF_TOKEN=<secret>; x --key  <secret> --lr 1"),
+        ("get https://host/x?api_key=X&n=1", "get https://host/x?api_key=<secret>&n=1"),
+        ("train --lr 1 a=b", "train --lr 1 a=b"),
+    ],
+)  # fmt: skip
+def test_what_a_secrets_name_is_given_is_not_told(words: str, shown: str) -> None:
+    assert " ".join(without_secrets(shlex.split(words))) == shown
+
+
+@given(st.sampled_from(SECRET), WORDS, WORDS, st.sampled_from(["--{}={}", "{}={}", "-{} {}"]))
+def test_no_secret_survives_in_a_command(word: str, begin: str, end: str, form: str) -> None:
+    told = form.format(f"{begin}{word.lower()}{end}", "hunter2").split()
+    for words in (["train", *told, "--lr", "1"], ["sh", "-c", f"train {' '.join(told)} --lr 1"]):
+        assert "hunter2" not in " ".join(without_secrets(words))
+        assert without_secrets(words)[-1].endswith("1")
+
+
 WORD = st.text("abcdefgz0189_-", min_size=1, max_size=8)
 GLUE = st.sampled_from(["", " ", ":", ",", "=", "/", "-I", "file://", "'", "@", "(", ";"])
-STANDINS = ("$home", "<path>", "<name>", "<address>")
+STANDINS = ("$home", "<path>", "<name>", "<address>", "<secret>")
 
 
 @st.composite
@@ -201,14 +274,24 @@ def test_no_home_and_no_name_survives_in_any_value(
 
 
 @given(
-    st.sampled_from(["/home", "/Users", "/hk/home", "/export/home2", "/work", "/scratch/x"]),
+    st.sampled_from(
+        [
+            *("/home", "/Users", "/hk/home", "/export/home2", "/work", "/scratch/x", "/opt"),
+            *("/dev/shm", "C:\\Users", "/srv/checkout/..", "/home/alice/../.."),
+        ]
+    ),
     st.text("abcxyz0189", min_size=6, max_size=9),
-    st.sampled_from(["", "--cache ", "-I", "/usr/lib:", "a=", "file://", "'", "x,"]),
+    st.sampled_from(
+        ["", "--cache ", "-I", "-isystem", "/usr/lib:", "a=", "file://", "'", "x,", "é", "]"]
+    ),
     st.sampled_from(["", "/lib", "/a b", ":/usr/lib", "'", " 1"]),
 )
 def test_no_path_of_somebody_elses_survives(top: str, name: str, before: str, after: str) -> None:
-    shown = Redaction((), (), None).text(f"{before}{top}/{name}{after}")
+    redaction = Redaction(("/home/alice",), (), "/srv/checkout")
+    path = f"{top}/{name}"
+    shown = redaction.text(f"{before}{path}{after}")
     assert name not in shown and top not in shown
+    assert name not in redaction.word(f"{top}/a b/{name}{after}")
 
 
 @given(
@@ -359,7 +442,8 @@ def test_each_node_is_told_by_its_first_rank(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_this_node_is_described_without_anything_personal() -> None:
     text = json.dumps(node_description())
-    assert Redaction.of(os.environ).text(text) == text
+    assert Redaction((), (), None).text(text) == text
+    assert socket.gethostname() not in text
 
 
 # --- software and flags -------------------------------------------------------------------------

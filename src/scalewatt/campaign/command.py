@@ -17,6 +17,7 @@ from scalewatt.campaign.known_models import COMMAND
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import read_spec
 from scalewatt.campaign.validation import nearest
+from scalewatt.environment.secret import without_secrets
 from scalewatt.errors import InputError
 
 DATASET = {"name": COMMAND, "format": COMMAND}
@@ -218,6 +219,17 @@ def check_commands(campaign: Campaign) -> None:
                 raise InputError(
                     f"{where}.files: '{name}' names no file in {Path(settings['folder']).resolve()}"
                 )
+
+
+def told_secrets(campaign: Campaign) -> list[str]:
+    """Where a command may give a secret away: spec.json keeps it, as it decides the run."""
+    found = {
+        f"{campaign.path}: models.{one.model}.command"
+        for one in campaign.configurations.values()
+        if one.dataset["format"] == COMMAND
+        and without_secrets([one.settings["command"]]) != [one.settings["command"]]
+    }
+    return sorted(found)
 
 
 def check_unchanged(spec: Mapping[str, Any]) -> None:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scalewatt.campaign.command import command_words
-from scalewatt.energy.child import CommandFailed, Signals, how_ended, start_child, wait_for_child
+from scalewatt.energy.child import (
+    LAUNCHERS_VARIABLES,
+    CommandFailed,
+    Signals,
+    how_ended,
+    start_child,
+    wait_for_child,
+)
 from scalewatt.energy.ending import EXIT_STOPPED
 from scalewatt.energy.monitor import settings_in_effect
 from scalewatt.energy.placement import gathered_placement
@@ -25,6 +32,7 @@ from scalewatt.energy.script_marks import history_rows
 from scalewatt.energy.slurm_energy import slurm_step
 from scalewatt.energy.workdir import description_path, segment_name
 from scalewatt.environment.redaction import Redaction
+from scalewatt.environment.secret import without_secrets
 from scalewatt.environment.software import flags, software
 from scalewatt.environment.variables import variables
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
@@ -36,19 +44,6 @@ if TYPE_CHECKING:
     from scalewatt.training.stop import StopRequest
     from scalewatt.training.world import Ranks
 
-LAUNCHERS_VARIABLES = (
-    "PMI_",
-    "PMI2_",
-    "PMIX_",
-    "MPI_",
-    "MPIR_",
-    "MPICH_",
-    "OMPI_",
-    "HYDRA_",
-    "HYDI_",
-)
-"""Beginnings of the variables by which MPI would take the command for the rank itself."""
-_LAUNCHERS_ALSO = ("MPIEXEC_", "MV2_", "PALS_", "SLURM_PMI")
 _LOOK_S = 0.05
 
 
@@ -133,8 +128,7 @@ def child_environment(
 
     PATH is as it was where the run was started: the command may be of another Python environment.
     """
-    taken = LAUNCHERS_VARIABLES + _LAUNCHERS_ALSO
-    kept = {k: v for k, v in environment.items() if not k.startswith(taken)}
+    kept = {k: v for k, v in environment.items() if not k.startswith(LAUNCHERS_VARIABLES)}
     kept.pop(FOLDER_VARIABLE, None)
     callers_path = kept.pop(CALLERS_PATH, None)
     if callers_path is not None:
@@ -194,6 +188,12 @@ def _write_result(job: Job) -> None:
     )
 
 
+def _told(words: list[str], redaction: Redaction, is_script: bool) -> list[str]:
+    """A command as it may be told; in a script blanks end a path, in a word they do not."""
+    shown = redaction.text if is_script else redaction.word
+    return [shown(word) for word in without_secrets(words)]
+
+
 def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None:
     """Rank 0 writes what this segment runs on, for the run's provenance."""
     placement = gathered_placement(ranks, gpu)
@@ -218,7 +218,7 @@ def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None
             "perun": settings_in_effect(),
             "environment_variables": variables(os.environ, redaction),
             "slurm": slurm_step(os.environ),
-            "command": redaction.deep(words),
+            "command": _told(words, redaction, bool(job.spec["settings"]["shell"])),
             "files": job.spec["settings"]["files"],
         },
     )

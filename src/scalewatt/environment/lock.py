@@ -20,7 +20,7 @@ ENVIRONMENT_FILE = "scalewatt-environment.json"
 """Below an environment's prefix: {"environment": "training" or "analysis", "lock_sha256": …}."""
 ENVIRONMENTS = ("training", "analysis")
 _PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)")
-_BOOTSTRAP = frozenset({"scalewatt", "pip", "setuptools", "wheel", "uv", "distribute"})
+_BOOTSTRAP = frozenset({"scalewatt", "pip", "setuptools", "wheel", "uv"})
 """May be installed beside the lock: this project itself, and what sets an environment up."""
 
 

@@ -10,24 +10,39 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.environment.secret import HIDDEN
 
 HOME, PATH, NAME, ADDRESS = "$HOME", "<path>", "<name>", "<address>"
 """What stands in place of it."""
-_SYSTEM = ("usr", "opt", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys")
-"""Top folders that are everybody's."""
+_SYSTEM = ("usr", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys")
+"""Top folders that are everybody's; anybody may have a folder in /opt."""
+_MEMORY = "/dev/shm/"
+"""What is below belongs to somebody."""
 _END = r"\s:'\"`<>()"
 _HOMES = re.compile(
     rf"(?<![^{_END}])[^{_END}]*/(?:home|users)[^/{_END}]*/[^{_END}]*", re.IGNORECASE
 )
 """Words with a path below what elsewhere is a folder of homes."""
-_BEGINS = r"(?:(?<![\w.])|(?<=\s-[A-Za-z])|(?<=^-[A-Za-z]))"
-"""Where an absolute path may begin: not within a relative one, but in `-I/x`."""
-_ABSOLUTE = re.compile(rf"{_BEGINS}(?:/[^{_END}]*|~[\w.-]*/[^{_END}]*|~[A-Za-z][\w.-]*)")
+_BEGINS = rf"(?:(?<![A-Za-z0-9_.])|(?<![^{_END}=,;])(?P<option>-[A-Za-z][\w-]*)(?=/))"
+"""Where an absolute path may begin: not within a relative one, but in `-I/x` and `-isystem/x`."""
+_ABSOLUTE = re.compile(rf"{_BEGINS}(?P<path>/[^{_END}]*|~[\w.-]*/[^{_END}]*|~[A-Za-z][\w.-]*)")
+_DRIVE = re.compile(rf"(?:[A-Za-z]:|\\)\\[^{_END}]*")
+"""Windows' own: C:\\x, \\\\server\\x."""
+_BLANKS = re.compile(r"(?P<option>[\w.+-]*=)?(?P<path>(?:/|[A-Za-z]:\\).*\s.*)", re.DOTALL)
+"""A word that is one path with blanks in it."""
 _AT = re.compile(r"[^\s,;]+@[^\s,;]*")
-_KEPT = re.compile("|".join(re.escape(one) for one in (HOME, PATH, NAME, ADDRESS)))
+_KEPT = re.compile("|".join(re.escape(one) for one in (HOME, PATH, NAME, ADDRESS, HIDDEN)))
 _SHORT = 4
 """Characters of a name; a shorter one is looked for as a whole word only."""
 _NOBODY = {"root", "nobody"}
+_SYSTEMS = frozenset(
+    {
+        *("ubuntu", "debian", "fedora", "centos", "rocky", "alma", "redhat", "suse", "arch"),
+        *("linux", "intel", "nvidia", "cuda", "python", "conda", "slurm"),
+        *("admin", "user", "docker"),
+    }
+)
+"""Names of users that are words of systems as well: taken out only where they are no such word."""
 _WHO = ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER")
 _ACCOUNTS = ("SLURM_JOB_ACCOUNT", "SLURM_ACCOUNT", "SBATCH_ACCOUNT", "SALLOC_ACCOUNT")
 
@@ -58,14 +73,31 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """A text without homes, paths outside of the system's own folders, names and addresses."""
-        if self.project:
-            text = re.sub(rf"(?<![\w.-]){re.escape(self.project)}/(?=[\w.])", "", text)
-        for home in sorted(self.homes, key=len, reverse=True):
-            text = re.sub(rf"{re.escape(home)}(?![\w.-])", HOME, text)
-        text = _HOMES.sub(PATH, text)
-        text = _ABSOLUTE.sub(lambda found: _shown(found[0]), text)
+        text = _HOMES.sub(PATH, _DRIVE.sub(PATH, self._relative(text)))
+        text = _ABSOLUTE.sub(lambda one: (one["option"] or "") + _shown(one["path"]), text)
         text = _AT.sub(ADDRESS, text)
         return self._without_names(text)
+
+    def word(self, word: str) -> str:
+        """`text` of one word of a command, in which a path may have blanks."""
+        found = _BLANKS.fullmatch(word)
+        if found is None:
+            return self.text(word)
+        path = self._relative(found["path"])
+        is_own = path == found["path"] and _shown(path) == PATH
+        return (
+            f"{found['option'] or ''}{PATH}" if is_own or path.startswith(PATH) else self.text(word)
+        )
+
+    def _relative(self, text: str) -> str:
+        """Paths in the checkout relative to it, those in a home below HOME; none that leaves either."""
+        if self.project:
+            inside = rf"(?<![\w.-]){re.escape(self.project)}/(?=[\w.])(?P<rest>[^{_END}]*)"
+            text = re.sub(inside, lambda one: _within("", one["rest"]), text)
+        for home in sorted(self.homes, key=len, reverse=True):
+            inside = rf"{re.escape(home)}(?![\w.-])(?P<rest>[^{_END}]*)"
+            text = re.sub(inside, lambda one: _within(HOME, one["rest"]), text)
+        return text
 
     def deep(self, value: Any) -> Any:
         """A value of JSON with the texts in it redacted, keys excepted."""
@@ -80,7 +112,9 @@ class Redaction:
     def _without_names(self, text: str) -> str:
         for name in sorted(self.names, key=len, reverse=True):
             word = re.escape(name)
-            if len(name) < _SHORT:
+            if name.lower() in _SYSTEMS:
+                word = rf"(?<=[/~]){word}(?![\w-])|^{word}$"
+            elif len(name) < _SHORT:
                 word = rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])"
             parts, at = [], 0
             for kept in _KEPT.finditer(text):
@@ -94,8 +128,15 @@ def _shown(path: str) -> str:
     """An absolute path of the system's own folders as it is, any other as PATH."""
     if not path.strip("/"):
         return path
-    top = posixpath.normpath(f"/{path.lstrip('/')}").split("/")[1]
-    return path if path.startswith("/") and top in _SYSTEM else PATH
+    whole = posixpath.normpath(f"/{path.lstrip('/')}")
+    is_system = whole.split("/")[1] in _SYSTEM and not whole.startswith(_MEMORY)
+    return path if path.startswith("/") and is_system else PATH
+
+
+def _within(root: str, rest: str) -> str:
+    """A path as `root` and the rest of it; PATH where `..` leads out."""
+    leaves = posixpath.normpath(f"./{rest}").split("/")[0] == ".."
+    return PATH if leaves else root + rest
 
 
 def _login() -> tuple[str | None, str | None]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scalewatt.environment.redaction import Redaction
+from scalewatt.environment.secret import is_secret
 
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "MALLOC_"),
     *("TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_"),
     *("CUDNN_", "CUBLAS_", "CUBLASLT_", "NCCL_", "GLOO_", "FI_", "UCX_"),
-    *("MPICH_", "I_MPI_", "PERUN_"),
+    *("MPICH_", "I_MPI_"),
     *(f"OMPI_MCA_{part}" for part in ("btl", "pml", "mtl", "coll", "osc")),
 )
 """Beginnings of the names that are written."""
@@ -28,17 +29,11 @@ NAMES = frozenset(
     }
 )
 """Names that are written."""
-SECRET = (
-    *("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"),
-    *("AUTH", "COOKIE", "PRIVATE", "ACCOUNT", "USER", "MAIL"),
-)
-"""A name with one of these in it is never written, whatever the lists above say."""
 
 
 def is_written(name: str) -> bool:
-    """Whether a variable is one that a run's provenance has."""
-    listed = name in NAMES or name.startswith(PREFIXES)
-    return listed and not any(word in name.upper() for word in SECRET)
+    """Whether a variable is one that a run's provenance has: listed, and of no secret's name."""
+    return (name in NAMES or name.startswith(PREFIXES)) and not is_secret(name)
 
 
 def variables(environment: Mapping[str, str], redaction: Redaction) -> dict[str, str]:
