@@ -59,7 +59,8 @@ def reproduce(arguments: argparse.Namespace) -> int:
     from scalewatt.reproduction.reproduce import as_text, reproduce
 
     cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
-    done = reproduce(cluster, arguments.campaign, arguments.results)
+    failed = arguments.run_failed
+    done = reproduce(cluster, arguments.campaign, arguments.results, failed)
     print(as_text(done))
     return done.exit_code
 

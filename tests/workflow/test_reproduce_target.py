@@ -321,6 +321,21 @@ def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
     assert counts["history"]["not_checked"] == 1
 
 
+def test_a_run_that_cannot_be_made_again_is_a_difference_on_the_page(
+    finished: Workspace, tmp_path: Path
+) -> None:
+    workspace = finished.copy(tmp_path / "project")
+    code, output = workspace.snakemake("reproduce", "--config", "launcher=false")
+    assert code == 1
+    (what, said), *others = differing(workspace.results)["history"].items()
+    assert (what.count("/"), others) == (1, [])
+    assert "could not be made again" in said
+    assert f"differs: history: {what}: {said}" in output
+    counts = found_in(workspace.results)["counts"]
+    assert counts["stored"]["same"] > 70 and counts["regenerated"]["same"] > 50
+    assert "1 thing differs." in (workspace.results / "reproduction" / "index.html").read_text()
+
+
 def test_the_run_that_is_asked_for_must_be_there(finished: Workspace) -> None:
     code, output = finished.snakemake("-n", "reproduce", "--config", "reproduce_run=nothing/1")
     assert code == 1

@@ -6,6 +6,7 @@
 # Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` holds what
 # is there against it, and makes nothing of it anew.
 import shlex
+import subprocess
 
 from scalewatt.campaign.command import is_command_spec
 from scalewatt.jobs.position import done_updates
@@ -216,3 +217,21 @@ rule reproduce:
     shell:
         "scalewatt reproduce --cluster {CLUSTER_JSON:q} --campaign {params.campaign:q}"
         " --results $(dirname {RESULTS:q})"
+
+
+# Where the run cannot be made again, the page says so, with all other checks. Snakemake knows one
+# onerror only; it has none in a job.
+onerror:
+    asked = [job for job in workflow.dag.jobs if job.rule.name == "reproduce"]
+    files = [path for job in asked for path in job.input]
+    if not all(Path(path).exists() for path in files):
+        folders = (
+            f"--campaign={CAMPAIGN.path}",
+            f"--results={Path(RESULTS).parent}",
+        )
+        failed = "/".join(Path(files[0]).parts[-3:-1])
+        command = [sys.executable, "-m", "scalewatt.cli", "reproduce", *folders]
+        subprocess.run(
+            [*command, f"--cluster={CLUSTER_JSON}", f"--run-failed={failed}"],
+            check=False,
+        )

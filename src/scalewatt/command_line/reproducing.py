@@ -135,3 +135,8 @@ def _reproduce(commands: Commands) -> None:
         "--cluster", metavar="CLUSTER", help="instead of the profile's: a file, or JSON"
     )
     reproduce.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
+    reproduce.add_argument(
+        "--run-failed",
+        metavar="CONFIGURATION/REPEAT",
+        help="a run that could not be made again, which is a difference; the target `reproduce` says it",
+    )

@@ -63,17 +63,20 @@ class Reproduction:
         return {outcome: own.count(outcome) for outcome in OUTCOMES}
 
 
-def reproduce(given: str, campaign: Path | None, results: Path) -> Reproduction:
+def reproduce(
+    given: str, campaign: Path | None, results: Path, failed: str | None = None
+) -> Reproduction:
     """Make all checks of a campaign and write its page; what is stored of it is only read.
 
     `given`: the cluster file, or its content as JSON; `campaign`: its file, by default the cluster's;
-    `results`: the folder of all campaigns. InputError where there is no manifest, or a file is wrong.
+    `results`: the folder of all campaigns; `failed`: the run, CONFIGURATION/REPEAT, that was to be made
+    again and could not be, which is a difference. InputError where there is no manifest, or a file is wrong.
     """
     cluster = given_cluster(given)
     found = load_campaign(campaign or Path(cluster.campaign), cluster)
     folder = results / found.name
     manifest = read_manifest(folder)
-    findings = _findings(manifest, found, cluster, given, folder)
+    findings = _findings(manifest, found, cluster, given, folder, failed)
     repeats = tuple(found_repeats(folder))
     place = again_folder(folder)
     done = Reproduction(found.name, manifest, cluster.name, findings, repeats, place)
@@ -82,7 +85,12 @@ def reproduce(given: str, campaign: Path | None, results: Path) -> Reproduction:
 
 
 def _findings(
-    manifest: Manifest, campaign: Campaign, cluster: Cluster, given: str, folder: Path
+    manifest: Manifest,
+    campaign: Campaign,
+    cluster: Cluster,
+    given: str,
+    folder: Path,
+    failed: str | None,
 ) -> tuple[Finding, ...]:
     findings = environment_findings(manifest)
     with tempfile.TemporaryDirectory(prefix="scalewatt-reproduce-") as temporary:
@@ -90,6 +98,12 @@ def _findings(
         place = Remaking(folder, campaign, whole, given, manifest.campaign, Path(temporary))
         findings += file_findings(manifest, place)
     repeated = repeat_findings(folder, campaign)
+    if failed is not None:
+        why = "the run could not be made again: Snakemake's output says why"
+        repeated += [
+            Finding(HISTORY, failed, DIFFERS, detail=why),
+            not_checked(ENERGY, failed, why),
+        ]
     return (*findings, *(repeated or _none_repeated(campaign, cluster, folder)))
 
 
