@@ -95,8 +95,10 @@ class Redaction:
             inside = rf"(?<![\w.-]){re.escape(self.project)}/(?=[\w.])(?P<rest>[^{_END}]*)"
             text = re.sub(inside, lambda one: _within("", one["rest"]), text)
         for home in sorted(self.homes, key=len, reverse=True):
-            inside = rf"{re.escape(home)}(?![\w.-])(?P<rest>[^{_END}]*)"
-            text = re.sub(inside, lambda one: _within(HOME, one["rest"]), text)
+            word = rf"(?P<root>{re.escape(home)})(?![\w.-])"
+            inside = rf"{word}(?P<rest>[^{_END}]*)"
+            text = re.sub(inside, lambda one: _within(one["root"], one["rest"]), text)
+            text = re.sub(word, HOME, text)
         return text
 
     def deep(self, value: Any) -> Any:
