@@ -130,17 +130,21 @@ def smaller(text: str) -> str:
 
 
 def small_project(path: Path) -> Workspace:
-    """A copy of the workflow as a fresh clone with its .venv is, with a smaller demo."""
+    """A copy of the workflow and of the documents, with a smaller demo."""
     workspace = Workspace.create(path)
     workspace.edit("profiles/local/cluster.yaml", "campaigns/tiny.yaml", "campaigns/demo.yaml")
     (path / "campaigns" / "tiny.yaml").unlink()
     demo = path / "campaigns" / "demo.yaml"
     demo.write_text(smaller(demo.read_text()))
-    (path / ".venv").symlink_to(sys.prefix)
     for name in documents():
         (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_text((PROJECT / name).read_text(encoding="utf-8"), encoding="utf-8")
     return workspace
+
+
+def add_environment(folder: Path) -> None:
+    """Give a project its .venv; last, for a copy of the project would copy all of it."""
+    (folder / ".venv").symlink_to(sys.prefix)
 
 
 def blocks(document: str, language: str) -> list[str]:

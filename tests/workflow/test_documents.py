@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 from commands import PLAIN
-from documents import all_commands, blocks, commands, documents, run, small_project, smaller
+from documents import (
+    add_environment,
+    all_commands,
+    blocks,
+    commands,
+    documents,
+    run,
+    small_project,
+    smaller,
+)
 from workspace import PROJECT, Workspace
 
 from scalewatt.campaign.expand import load_campaign
@@ -271,6 +280,7 @@ def test_what_sets_up_has_been_run() -> None:
 @pytest.mark.parametrize("document", [name for name in documents() if quick(name)])
 def test_quick_commands_of_a_document_do_what_it_says(document: str, tmp_path: Path) -> None:
     project = small_project(tmp_path / "project").path
+    add_environment(project)
     NEEDS.get(document, lambda folder: None)(project)
     wanted = quick(document)
     for command in commands(document):
@@ -293,6 +303,7 @@ def test_all_commands_of_a_document_run_in_its_order(
     finished_demo: Workspace, tmp_path: Path, document: str
 ) -> None:
     project = finished_demo.copy(tmp_path / "project").path
+    add_environment(project)
     NEEDS.get(document, lambda folder: None)(project)
     for command in commands(document):
         if not command.mark and elsewhere(command.bare, document) is None:
