@@ -36,9 +36,12 @@ from scalewatt.reproduction.finding import (
     DIFFERS,
     HISTORY,
     NOT_CHECKED,
+    REGENERATED,
     SAME,
+    STORED,
     Finding,
     exit_code,
+    verdict,
 )
 from scalewatt.reproduction.history import (
     GPU_RELATIVE,
@@ -296,6 +299,7 @@ def test_a_folder_without_results_has_no_manifest(tmp_path: Path) -> None:
     "change",
     [
         {"manifest_version": 2},
+        {"files": []},
         {"files": [{"path": "tables/x"}]},
         {
             "files": [
@@ -309,6 +313,15 @@ def test_a_damaged_manifest_is_refused(results: Path, change: dict[str, Any]) ->
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(InputError, match="manifest"):
         read_manifest(results)
+
+
+def test_keys_that_a_later_version_adds_are_passed_over(results: Path) -> None:
+    path = write_manifest(results)
+    before = read_manifest(results)
+    content = json.loads(path.read_text())
+    content["files"][0]["unit"] = "kWh"
+    path.write_text(json.dumps(content | {"more": 1}))
+    assert read_manifest(results) == before
 
 
 @pytest.mark.parametrize(
@@ -383,11 +396,32 @@ def test_each_package_that_differs_has_a_row() -> None:
     assert row.outcome == SAME
 
 
-def test_the_exit_code_is_0_only_where_something_is_the_same_and_nothing_differs() -> None:
-    same, differs, left = (Finding(HISTORY, "x", one) for one in (SAME, DIFFERS, NOT_CHECKED))
-    assert exit_code([same, left]) == 0
-    assert exit_code([same, differs]) == 1
-    assert exit_code([left]) == exit_code([]) == 1
+def findings(*outcomes: str) -> list[Finding]:
+    """Of a stored file, of one made again, and of what a run learnt."""
+    return [
+        Finding(check, "x", one)
+        for check, one in zip((STORED, REGENERATED, HISTORY), outcomes, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code", "said"),
+    [
+        ((SAME, SAME, SAME), 0, "nothing differs in 3 checks"),
+        ((SAME, SAME, NOT_CHECKED), 0, "nothing differs in 2 checks; 1 could not be made"),
+        ((SAME, SAME, DIFFERS), 1, "1 thing of 3 differs"),
+        ((DIFFERS, NOT_CHECKED, DIFFERS), 1, "2 things of 3 differ; 1 could not be made"),
+        ((NOT_CHECKED, SAME, SAME), 1, "too little could be checked"),
+        ((SAME, NOT_CHECKED, SAME), 1, "too little could be checked"),
+    ],
+)
+def test_the_exit_code_is_0_only_where_files_are_the_same_and_nothing_differs(
+    outcomes: tuple[str, str, str], code: int, said: str
+) -> None:
+    found = findings(*outcomes)
+    assert exit_code(found) == code
+    assert verdict(found).startswith(said)
+    assert exit_code([]) == 1
 
 
 # --- the run that is made again -----------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_a_campaign_that_was_just_made_is_the_same_in_all_checks(
     (repeat,) = said["repeats"]
     assert repeat["configuration"] == CONFIGURATION
     page = (results / "reproduction" / "index.html").read_text()
-    assert "Nothing differs." in page
+    assert "<strong>Nothing differs in " in page
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
 
 
@@ -149,7 +149,7 @@ def test_a_flipped_byte_in_a_figure_is_named_and_the_page_stays(again: Path) -> 
     assert code != 0
     assert "differs: stored: figures/figure2.png: the first difference is at byte 101" in output
     assert set(differing(again)) == {"stored"}
-    assert "1 thing differs." in (again / "reproduction" / "index.html").read_text()
+    assert "<strong>1 thing of " in (again / "reproduction" / "index.html").read_text()
 
 
 def test_an_edited_table_is_named_with_row_column_and_both_values(again: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_run_that_cannot_be_made_again_is_a_difference_on_the_page(
     assert f"differs: history: {what}: {said}" in output
     counts = found_in(workspace.results)["counts"]
     assert counts["stored"]["same"] > 70 and counts["regenerated"]["same"] > 50
-    assert "1 thing differs." in (workspace.results / "reproduction" / "index.html").read_text()
+    assert "<strong>1 thing of " in (workspace.results / "reproduction" / "index.html").read_text()
 
 
 def test_the_run_that_is_asked_for_must_be_there(finished: Workspace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,21 @@ def not_checked(check: str, what: str, why: str, **values: Any) -> Finding:
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """0 where something was found the same and nothing differs, else 1."""
-    outcomes = {one.outcome for one in findings}
-    return 0 if SAME in outcomes and DIFFERS not in outcomes else 1
+    """0 where a stored file and one made again were found the same and nothing differs, else 1."""
+    found = {(one.check, one.outcome) for one in findings}
+    differs = any(outcome == DIFFERS for _, outcome in found)
+    return 0 if {(STORED, SAME), (REGENERATED, SAME)} <= found and not differs else 1
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """The result in one sentence, how much could not be checked included."""
+    outcomes = [one.outcome for one in findings]
+    count, left = outcomes.count(DIFFERS), outcomes.count(NOT_CHECKED)
+    if count:
+        said = f"{count} thing{'s' if count > 1 else ''} of {len(findings)} differ"
+        said += "" if count > 1 else "s"
+    elif exit_code(findings):
+        said = "too little could be checked: no stored file is as recorded, or none made again"
+    else:
+        said = f"nothing differs in {len(findings) - left} checks"
+    return f"{said}; {left} could not be made" if left else said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,7 @@ def made(path: str) -> tuple[str, tuple[str, ...]]:
     return _OWN_STEP.get(stem, RUNS), ()
 
 
+_ENTRY = tuple(field.name for field in fields(FileEntry))
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["manifest_version", "campaign", "files"],
@@ -139,9 +140,10 @@ _SCHEMA: dict[str, Any] = {
         **{name: {"type": ["string", "null"]} for name in ("commit", "lock_sha256")},
         "files": {
             "type": "array",
+            "minItems": 1,
             "items": {
                 "type": "object",
-                "required": ["path", "sha256", "size_bytes", "step", "made_from"],
+                "required": list(_ENTRY),
                 "properties": {
                     "path": {"type": "string", "pattern": r"^(tables|figures)/(?!.*\.\.)"},
                     "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
@@ -165,8 +167,10 @@ def read_manifest(results: Path) -> Manifest:
         )
     found = read_json(path)
     check(found, _SCHEMA, str(path), _SCHEMA)
+    # Keys that are not known here are passed over: what changes a meaning has another version.
     entries = tuple(
-        FileEntry(**{**one, "made_from": tuple(one["made_from"])}) for one in found["files"]
+        FileEntry(**{name: one[name] for name in _ENTRY} | {"made_from": tuple(one["made_from"])})
+        for one in found["files"]
     )
     rest = {name: found.get(name) for name in ("commit", "lock_sha256")}
     known = {name: found.get(name, "unknown") for name in ("scalewatt", "python")}

@@ -19,6 +19,7 @@ from scalewatt.reproduction.finding import (
     SAME,
     STORED,
     Finding,
+    verdict,
 )
 from scalewatt.reproduction.history import OF_THE_MACHINE, TOLERANCE
 
@@ -84,7 +85,7 @@ def write_page(
     environment.filters["shown"] = shown
     page = environment.get_template("page.html.j2").render(
         parts=[_part(check, findings, counts[check]) for check in CHECKS],
-        differing=sum(one.outcome == DIFFERS for one in findings),
+        verdict=verdict(findings),
         words=WORDS,
         style=_STYLE.read_text(encoding="utf-8"),
         **said,

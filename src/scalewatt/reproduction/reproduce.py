@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from scalewatt.reproduction.finding import (
     Finding,
     exit_code,
     not_checked,
+    verdict,
 )
 from scalewatt.reproduction.manifest import Manifest, read_manifest
 from scalewatt.reproduction.page import write_page
@@ -54,7 +54,7 @@ class Reproduction:
 
     @property
     def exit_code(self) -> int:
-        """0 where something is the same and nothing differs, else 1."""
+        """0 where files were found the same and nothing differs, else 1 (`finding.exit_code`)."""
         return exit_code(self.findings)
 
     def counts(self, check: str) -> dict[str, int]:
@@ -126,7 +126,6 @@ def _write(done: Reproduction) -> None:
         findings=done.findings,
         repeats=done.repeats,
         counts={check: done.counts(check) for check in CHECKS},
-        exit_code=done.exit_code,
     )
     write_json(done.folder / JSON_NAME, as_json(done))
 
@@ -171,15 +170,3 @@ def line(one: Finding) -> str:
     if one.detail:
         return f"{one.check}: {one.what}: {one.detail}"
     return f"{one.check}: {one.what}: {one.expected} expected, {one.found} found"
-
-
-def verdict(findings: Sequence[Finding]) -> str:
-    """The result in one sentence."""
-    count = sum(one.outcome == DIFFERS for one in findings)
-    if count:
-        return f"{count} thing{'s' if count > 1 else ''} of {len(findings)} differ{'' if count > 1 else 's'}"
-    if exit_code(findings):
-        return "nothing could be checked"
-    left = sum(one.outcome == NOT_CHECKED for one in findings)
-    said = f"nothing differs in {len(findings) - left} checks"
-    return f"{said}; {left} could not be made" if left else said
