@@ -47,6 +47,7 @@ from scalewatt.reproduction.history import (
     GPU_RELATIVE,
     exactness,
     history_findings,
+    is_timing,
     other_circumstances,
 )
 from scalewatt.reproduction.interval import prediction_interval
@@ -54,6 +55,7 @@ from scalewatt.reproduction.manifest import Manifest, made, read_manifest, recor
 from scalewatt.training.history import history_table
 
 RUN = f"{NAME}/1"
+COUNTS = ("epoch", "samples", "updates", "learning_rate")
 
 
 # --- the interval -----------------------------------------------------------------------------------
@@ -205,6 +207,26 @@ def test_null_is_only_null() -> None:
     unknown = history(train_metric=[None, 1.0, 1.0, 1.0])
     assert differing(known, unknown) == differing(unknown, known) == ["train_metric"]
     assert differing(known, unknown, on_gpu=True) == ["train_metric"]
+
+
+def test_a_column_of_nulls_is_no_comparison_that_was_made() -> None:
+    unknown = history(train_metric=[None] * 4)
+    (found,) = [
+        one
+        for one in history_findings(RUN, unknown, unknown, False)
+        if one.what == f"{RUN}: train_metric"
+    ]
+    assert (found.outcome, found.expected) == (NOT_CHECKED, None)
+    assert found.detail is not None and "null in every row of both" in found.detail
+
+
+def test_histories_without_anything_learnt_are_not_checked() -> None:
+    whole = history()
+    nothing = [name for name in whole.column_names if name not in COUNTS and not is_timing(name)]
+    for one in (whole.slice(0, 0), whole.drop_columns(nothing)):
+        (found,) = history_findings(RUN, one, one, False)
+        assert (found.what, found.outcome) == (RUN, NOT_CHECKED)
+    assert differing(whole, whole.slice(0, 0)) == ["epochs"]
 
 
 def test_times_and_memory_are_not_compared() -> None:

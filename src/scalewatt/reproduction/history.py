@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from scalewatt.errors import InputError
 from scalewatt.reproduction.differing import same_value
-from scalewatt.reproduction.finding import DIFFERS, HISTORY, SAME, Finding
+from scalewatt.reproduction.finding import DIFFERS, HISTORY, SAME, Finding, not_checked
 
 GPU_RELATIVE = 0.05
 GPU_POINTS = 1.0
@@ -75,6 +75,7 @@ def history_findings(
 ) -> list[Finding]:
     """One row for each learning column of two histories, and one for their number of epochs.
 
+    Where nothing that was learnt is known of both, nothing is checked: counts alone say nothing.
     `context`: what differs between the two runs' machines and packages.
     """
     names = [name for name in first.column_names if not is_timing(name)]
@@ -88,7 +89,12 @@ def history_findings(
             continue
         alike = exactness(name, on_gpu, metric_name)
         findings.append(_column(what, first[name], again[name], alike, context))
-    return findings
+    counts = {f"{run}: {name}" for name in ("epochs", *_EXACT)}
+    compared = {one.what for one in findings if one.outcome == SAME} - counts
+    if compared or any(one.outcome == DIFFERS for one in findings):
+        return findings
+    why = "nothing of what it learnt is known of both: the histories have no epoch, or only nulls"
+    return [not_checked(HISTORY, run, why, expected=len(first), found=len(again))]
 
 
 def _epochs(run: str, first: int, again: int) -> Finding:
@@ -107,10 +113,13 @@ def _column(
         said = "columns of other types"
         return Finding(HISTORY, what, DIFFERS, str(first.type), str(again.type), said)
     pairs = list(zip(first.to_pylist(), again.to_pylist(), strict=False))
+    if all(one is None and two is None for one, two in pairs):
+        why = "it is null in every row of both" if pairs else "one of them has no row"
+        return not_checked(HISTORY, what, why)
     differing = [(at, *pair) for at, pair in enumerate(pairs) if not alike.holds(*pair)]
     asked = "to the bit" if alike.bits else "within the tolerance for GPUs"
     if not differing:
-        one, two = pairs[-1] if pairs else (None, None)
+        one, two = pairs[-1]
         said = f"{len(pairs)} values, {asked}; the last ones are shown"
         return Finding(HISTORY, what, SAME, finite(one), finite(two), said)
     _, one, two = differing[0]
