@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.cli import COMMANDS
 from scalewatt.command_line import command_line
 from scalewatt.command_line.completion import SHELLS, commands_of, completion_script
@@ -99,6 +103,51 @@ def test_zsh_completes_commands_and_choices(tmp_path: Path) -> None:
     )
     done = subprocess.run(["zsh", "-f", "-c", ask], capture_output=True, text=True, check=True)
     assert done.stdout.split() == list(SHELLS)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home in which the lines of the documents were typed."""
+    page = (PROJECT_ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```sh\n(.*?)```", page.partition("## Completion")[2], re.DOTALL)
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {"HOME": str(tmp_path), "PATH": path}
+    subprocess.run(["bash", "-euc", lines], env=environment, check=True)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_documents_lines_leave_a_file_for_each_shell(home: Path) -> None:
+    files = {
+        "bash": ".local/share/bash-completion/completions/scalewatt",
+        "zsh": ".zfunc/_scalewatt",
+        "fish": ".config/fish/completions/scalewatt.fish",
+    }
+    for shell, file in files.items():
+        written = (home / file).read_text(encoding="utf-8")
+        assert written == completion_script(shell, command_line()) + "\n"
+    assert bash(home / files["bash"], "scalewatt", "pla") == ["plan"]
+
+
+TYPED = """
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1=; fpath=($HOME/.zfunc \\$fpath); autoload -U compinit; compinit -u -D; echo re''ady"
+zpty -r shell said '*ready*'
+zpty -w -n shell $'scalewatt completion f\t'
+zpty -r shell said '*fish*' && echo "$said"
+zpty -d shell
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_from_a_file_at_the_first_tab(home: Path) -> None:
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "dumb"}
+    done = subprocess.run(
+        ["zsh", "-f", "-c", TYPED], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert "completion fish" in done.stdout
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")

@@ -1,4 +1,4 @@
-"""Scripts by which shells complete the command line, made of its parser.
+"""Scripts by which shells complete the command line, made of its parser: to be sourced, or kept as files.
 
 A script holds all words, so that completing starts no Python. What takes a value of its own (a file,
 a name) completes files.
@@ -13,6 +13,7 @@ from shlex import quote
 
 SHELLS = ("bash", "zsh", "fish")
 _ZSH = """\
+#compdef scalewatt
 (( $+functions[compdef] )) || { autoload -U +X compinit && compinit; }
 autoload -U +X bashcompinit && bashcompinit"""
 
@@ -46,7 +47,13 @@ def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
     if shell == "fish":
         return "\n".join(_fish(parser.prog, top, commands))
     script = "\n".join(_bash(parser.prog, top, commands, for_zsh=shell == "zsh"))
-    return f"{_ZSH}\n{script}" if shell == "zsh" else script
+    return f"{_ZSH}\n{script}\n{_zsh_first(parser.prog)}" if shell == "zsh" else script
+
+
+def _zsh_first(program: str) -> str:
+    """For a file in fpath: zsh reads it at the first completion, which it has to answer as well."""
+    name = f"_{program.replace('-', '_')}"
+    return f'[ "${{funcstack[1]}}" = {name} ] && _bash_complete -o default -F {name} || true'
 
 
 def commands_of(parser: argparse.ArgumentParser) -> tuple[Command, list[Command]]:
