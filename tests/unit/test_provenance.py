@@ -121,3 +121,13 @@ def test_a_copy_without_git_has_no_commit_nor_that_of_a_clone_around_it(
     (tmp_path / "copy").mkdir()
     monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path / "copy")
     assert provenance.source_commit() is None
+
+
+def test_a_container_says_the_commit_that_was_noted_when_it_was_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path)
+    (tmp_path / "COMMIT").write_text("0123456789ab-dirty\n")
+    assert provenance.source_commit() == "0123456789ab-dirty"
+    (tmp_path / "COMMIT").write_text("")  # built outside of a clone
+    assert provenance.source_commit() is None

@@ -30,9 +30,13 @@ def package_versions() -> dict[str, str | None]:
 
 
 def source_commit() -> str | None:
-    """The commit of the clone that this code is from, `-dirty` where files differ; None without one."""
+    """The commit of the clone that this code is from, `-dirty` where files differ; None without one.
+
+    Of a container, which has no clone, the one noted in the file COMMIT when it was built.
+    """
     if not (PROJECT_ROOT / ".git").exists():
-        return None
+        noted = PROJECT_ROOT / "COMMIT"
+        return (noted.read_text(encoding="utf-8").strip() or None) if noted.is_file() else None
     command = ["git", "-C", str(PROJECT_ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
