@@ -70,6 +70,19 @@ def spec(campaign: Campaign, gpus: int = 2, repeat: int = 1) -> dict[str, Any]:
     return run_spec(campaign, campaign.series["one"].points[gpus], repeat)
 
 
+def test_a_command_that_seems_to_hold_a_secret_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_yaml(tmp_path / "own.yaml", content({"command": "python train.py --wandb-key hunter2"}))
+    assert main(["campaign", "own.yaml"]) == 0
+    warning = capsys.readouterr().err
+    assert "own.yaml: models.mynet.command: may hold a secret" in warning
+    assert "hunter2" not in warning
+    write_yaml(tmp_path / "own.yaml", content())
+    assert main(["campaign", "own.yaml"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 # --- commands -----------------------------------------------------------------------------------
 
 
