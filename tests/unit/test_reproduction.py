@@ -463,13 +463,13 @@ def cluster(**changes: Any) -> Cluster:
     return parse_cluster(content | changes, "here")
 
 
-def campaign(cluster_: Cluster) -> Campaign:
+def campaign(cluster_: Cluster, source: str = "embedded") -> Campaign:
     content = {
         "name": "made",
         "protocol": "corrected",
         "datasets": {
             "scans": {
-                **{"format": "imagenet", "source": "embedded", "classes": 10},
+                **{"format": "imagenet", "source": source, "classes": 10},
                 **{"train_samples": 1437, "validation_samples": 360},
             }
         },
@@ -578,3 +578,17 @@ def test_weights_that_lie_elsewhere_are_not_begun_from(tmp_path: Path, repeat: s
     finish(tmp_path, 2, 1, 90, initial_weights=source)
     here = cluster()
     assert "allowed: weights below" in choose_run(campaign(here), here, tmp_path).reason
+
+
+def test_a_run_whose_data_are_not_prepared_here_is_not_made_again(tmp_path: Path) -> None:
+    finish(tmp_path, 1, 1, 90)
+    data = tmp_path / "data"
+    here = cluster(data_roots={"scans": str(data)})
+    theirs = campaign(here, "data_root")
+    reason = choose_run(theirs, here, tmp_path).reason
+    assert f"scans is not prepared here, in {data};" in reason
+    assert "prepare_imagenet -R dataset" in reason
+    data.mkdir()
+    prepared = {"marker": {"content_sha256": "0" * 64}, "files": {}, "definition": {}}
+    (data / "manifest.json").write_text(json.dumps(prepared))
+    assert choose_run(theirs, here, tmp_path).run is not None

@@ -12,6 +12,7 @@ from typing import Any
 from scalewatt.campaign.command import is_command_spec
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import read_spec
+from scalewatt.datasets.prepared import content_of_prepared
 from scalewatt.errors import InputError
 from scalewatt.results.found import json_object, published_runs
 
@@ -119,7 +120,8 @@ def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: Run) -> 
         how = ("simulated", "trains") if simulated else ("trained", "simulates")
         return f"the run was {how[0]}, and the cluster '{cluster.name}' {how[1]}"
     try:
-        return _machine(cluster, spec) or _weights(results, spec)
+        lacking = _machine(cluster, spec) or _data(campaign, cluster, spec)
+        return lacking or _weights(results, spec)
     except InputError as error:
         return str(error)
 
@@ -133,6 +135,28 @@ def _machine(cluster: Cluster, spec: Mapping[str, Any]) -> str | None:
     width = (-(-spec["gpus"] // device.gpus_per_node), min(spec["gpus"], device.gpus_per_node))
     if (spec["nodes"], spec["ranks_per_node"]) != width:
         return f"nodes of {device.name} have {device.gpus_per_node} GPUs on '{cluster.name}'"
+    return None
+
+
+def _data(campaign: Campaign, cluster: Cluster, spec: Mapping[str, Any]) -> str | None:
+    """Data that are downloaded or converted must be there: preparing them may take days."""
+    if cluster.simulates or is_command_spec(spec):
+        return None
+    name = spec["dataset"]["name"]
+    dataset = campaign.datasets().get(name)
+    if dataset is None:
+        return f"{campaign.path} does not have the dataset {name} any more"
+    if dataset["source"] == "embedded":
+        return None
+    folder = cluster.data_folder(dataset)
+    try:
+        content_of_prepared(Path(folder))
+    except InputError:
+        return (
+            f"its dataset {name} is not prepared here, in {folder}; allowed: another folder in the "
+            f"cluster file's data_roots, or to prepare it by itself: "
+            f"snakemake --profile PROFILE prepare_{dataset['format']} -R dataset"
+        )
     return None
 
 
