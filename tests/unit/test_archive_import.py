@@ -7,6 +7,7 @@ import stat
 import zipfile
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from archived import Project, below, changed, content, make_project
 
@@ -16,12 +17,14 @@ from scalewatt.archive.manifest import MANIFEST, METADATA, Manifest, entries_of
 from scalewatt.archive.pack import write_archive
 from scalewatt.archive.reference import FOLDER, reference_texts
 from scalewatt.campaign.cluster import is_results_only, load_cluster
+from scalewatt.campaign.definitions import runs_definition
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.imported import parse_imported
 from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.cli import main
 from scalewatt.errors import InputError
 from scalewatt.results.exclusions import exclusions_path
+from scalewatt.results.metadata import metadata as metadata_of
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 SPEC = f"results/small/runs/{FOUR}/1/spec.json"
@@ -129,6 +132,24 @@ def test_a_campaign_file_of_ones_own_is_never_taken_for_theirs(
     with pytest.raises(InputError, match=r"small\.yaml: is there already"):
         other.bring_in(archive)
     assert below(other.path) == ["campaigns", "campaigns/small.yaml"]
+
+
+def test_tables_keep_the_name_that_their_makers_had(other: Project, archive: Path) -> None:
+    other.bring_in(archive, "theirs")
+    file = other.path / "campaigns" / "theirs.yaml"
+    campaign = load_campaign(file)
+    assert (campaign.name, campaign.recorded_name) == ("theirs", "small")
+    stored = pq.read_table(other.path / "results" / "theirs" / "tables" / "runs.parquet")
+    assert (
+        runs_definition(campaign, [])["campaign"] == metadata_of(stored)["definition"]["campaign"]
+    )
+    again = other.path / "again.zip"
+    given = ["--results", str(other.path / "results"), "--out", str(again)]
+    assert main(["export", str(file), *given]) == 0
+    other.bring_in(again, "small")
+    assert json.loads(content(archive)["campaigns/small.imported.json"]) == json.loads(
+        (other.path / "campaigns" / "small.imported.json").read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -271,7 +292,7 @@ def test_keys_of_a_cluster_that_are_nobodys_business_are_refused(archive: Path) 
     facts["devices"]["a100"]["partition"] = "theirs"
     with pytest.raises(InputError, match=r"devices\.a100\.partition; allowed: description"):
         parse_imported(facts, "small.imported.json")
-    with pytest.raises(InputError, match="unknown key 'account'; allowed: name, cluster"):
+    with pytest.raises(InputError, match="unknown key 'account'; allowed: name, original, cluster"):
         parse_imported({**facts, "account": "theirs"}, "small.imported.json")
 
 

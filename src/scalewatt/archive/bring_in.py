@@ -143,7 +143,9 @@ def _renamed(file: Path, own: str) -> Campaign:
     one = read_imported(file)
     assert one is not None  # it is among what must be there
     if one.name != own:
-        text = json.dumps(imported_content(replace(one, name=own)), indent=1, ensure_ascii=False)
+        first = one.original or one.name
+        here = replace(one, name=own, original=None if own == first else first)
+        text = json.dumps(imported_content(here), indent=1, ensure_ascii=False)
         write_text(file.with_name(f"{own}{SUFFIX}"), text + "\n")
     return load_campaign(file)
 

@@ -66,7 +66,7 @@ def _content(
     left_out = [one for one in excluded if one["configuration"] in configurations]
     finished = {id_ for id_, _ in runs} | {one["configuration"] for one in left_out}
     return {
-        "campaign": campaign.name,
+        "campaign": campaign.recorded_name,
         "runs": runs,
         "missing": [id_ for id_ in configurations if id_ not in finished],
         "excluded": left_out,

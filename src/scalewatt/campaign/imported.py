@@ -26,7 +26,7 @@ DEVICE_KEYS = (
     *("gpu_memory_gib", "cpu", "gpu", "ram", "max_local_batch_size"),
 )
 """All that is told of a device: how its nodes are made and what they draw; nothing of who may use it."""
-_KEYS = ("name", "cluster", "devices", *FACTORS)
+_KEYS = ("name", "original", "cluster", "devices", *FACTORS)
 
 
 def imported_path(campaign: Path) -> Path:
@@ -47,11 +47,12 @@ def parse_imported(content: Any, where: str) -> Imported:
     for key in content:
         if key not in _KEYS:
             raise InputError(f"{where}: unknown key '{key}'; {one_of(key, _KEYS)}")
-    name = content.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InputError(
-            f"{where}: name: {shown(name)}; allowed: lower-case letters, digits, hyphens"
-        )
+    name, original = content.get("name"), content.get("original")
+    for key, value in (("name", name), *([("original", original)] if original is not None else [])):
+        if not isinstance(value, str) or not NAME.fullmatch(value):
+            raise InputError(
+                f"{where}: {key}: {shown(value)}; allowed: lower-case letters, digits, hyphens"
+            )
     root = schema("cluster")
     for key in FACTORS:
         if content.get(key) is not None:
@@ -62,7 +63,8 @@ def parse_imported(content: Any, where: str) -> Imported:
             if key not in DEVICE_KEYS:
                 raise InputError(f"{where}: devices.{device}.{key}; {one_of(key, DEVICE_KEYS)}")
     return Imported(
-        name=name,
+        name=str(name),
+        original=original,
         cluster=str(content.get("cluster", "")),
         devices={name: Device(name=name, **entry) for name, entry in content["devices"].items()},
         **{key: content.get(key) for key in FACTORS},
@@ -81,7 +83,8 @@ def imported_content(one: Imported) -> dict[str, Any]:
         for name, device in sorted(one.devices.items())
     }
     factors = {key: getattr(one, key) for key in FACTORS if getattr(one, key) is not None}
-    return {"name": one.name, "cluster": one.cluster, "devices": devices, **factors}
+    original = {"original": one.original} if one.original is not None else {}
+    return {"name": one.name, **original, "cluster": one.cluster, "devices": devices, **factors}
 
 
 def as_imported(campaign: Campaign, cluster: Cluster, devices: dict[str, Device]) -> Imported:

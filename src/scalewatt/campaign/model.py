@@ -205,6 +205,8 @@ class Imported:
     pue: dict[str, Any] | None = None
     carbon_intensity: dict[str, Any] | None = None
     price: dict[str, Any] | None = None
+    original: str | None = None
+    """What it was called where it ran; None where it has that name here."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,11 @@ class Campaign:
     """Whether its runs were made elsewhere: nothing of it is ever trained."""
     imported: Imported | None = None
     """Where it ran, if it came with an archive: nothing of it is ever trained here."""
+
+    @property
+    def recorded_name(self) -> str:
+        """What its tables and claims call it: their bytes do not change with an import's name."""
+        return (self.imported and self.imported.original) or self.name
 
     def runs(self) -> Iterator[Run]:
         """Every run, ordered by configuration and repeat."""

@@ -58,7 +58,7 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
     traces = read_checked(figure5, POWER) if figure5.exists() else None
     return with_points(
         Evidence(
-            campaign.name,
+            campaign.recorded_name,
             lines=lines_of(campaign, rows.to_pylist()),
             runs=tuple(runs),
             comparisons=tuple(comparisons.to_pylist()),
