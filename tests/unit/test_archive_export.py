@@ -15,6 +15,7 @@ from archived import ACCOUNT, Project, content, make_project, manifest
 from scalewatt.archive.manifest import MANIFEST, METADATA
 from scalewatt.cli import main
 from scalewatt.errors import InputError
+from scalewatt.reproduction.manifest import write_manifest
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 
@@ -184,6 +185,22 @@ def test_tables_that_lack_a_finished_run_are_refused(project: Project) -> None:
     (project.results / "energy" / FOUR / "1.parquet").unlink()
     with pytest.raises(InputError, match=r"1\.parquet: is missing, of a finished run; `snakemake"):
         project.export()
+
+
+def test_files_that_are_not_what_the_manifest_recorded_are_refused_by_name(
+    project: Project,
+) -> None:
+    write_manifest(project.results)
+    assert project.export("first.zip").exists()
+    (project.results / "tables" / "figure2.csv").write_text("edited by hand\n")
+    (project.results / "tables" / "runs.csv").unlink()
+    said = (
+        r"2 file\(s\) .*: tables/figure2\.csv, tables/runs\.csv; delete them and `snakemake .* all"
+    )
+    with pytest.raises(InputError, match=said):
+        project.export()
+    write_manifest(project.results)
+    assert project.export().exists()
 
 
 def test_another_cluster_than_it_ran_on_is_said(

@@ -10,6 +10,7 @@ from typing import Any
 from scalewatt.archive.manifest import Given
 from scalewatt.campaign.model import Campaign
 from scalewatt.errors import InputError
+from scalewatt.reproduction.manifest import MANIFEST, file_sha256, read_manifest
 from scalewatt.results.checked import RUN_KEY, read_checked
 from scalewatt.results.exclusions import exclusions_path
 from scalewatt.results.runs import RunFiles
@@ -41,7 +42,7 @@ def results_content(
     """The files of a campaign's results folder that go into its archive.
 
     InputError where there is no finished run, where its tables are not there or lack a finished run,
-    and, with `traces`, where those of a finished run are not there; with the command that makes them.
+    where tables or figures are not what its manifest recorded, and, with `traces`, where those of a finished run are not there; with the command that makes them.
     """
     finished = [
         (run.configuration.id, run.repeat)
@@ -56,6 +57,7 @@ def results_content(
         )
     runs = _accounted(results, finished, command.format("tables"))
     _check_tables(results, runs, command.format("tables"))
+    _check_recorded(results, command.format("all"))
     files = dict(_files(results, runs))
     if traces:
         files |= _traces(results, runs, command.format("run_pages"))
@@ -90,6 +92,24 @@ def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
             raise InputError(
                 f"{path}: {what} {len(some)} run(s), first {first}; `{command}` makes it"
             )
+
+
+def _check_recorded(results: Path, command: str) -> None:
+    """Refuse files that are not as the campaign's manifest has them: who gets both would find them other."""
+    if not (results / MANIFEST).exists():
+        return
+    other = [
+        entry.path
+        for entry in read_manifest(results).files
+        if not (results / entry.path).is_file() or file_sha256(results / entry.path) != entry.sha256
+    ]
+    if other:
+        named = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
+        raise InputError(
+            f"{results / MANIFEST}: {len(other)} file(s) are not as it recorded them: {named}; delete "
+            f"them and `{command}` makes them again, or, if they are as they should be, "
+            f"`scalewatt manifest --results {results}` records them"
+        )
 
 
 def _files(results: Path, runs: tuple[Run, ...]) -> Iterator[tuple[str, Given]]:
