@@ -13,7 +13,9 @@ import pytest
 from archived import ACCOUNT, Project, content, make_project, manifest
 
 from scalewatt.archive.manifest import MANIFEST, METADATA
+from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.cli import main
+from scalewatt.environment.redaction import own_paths
 from scalewatt.errors import InputError
 from scalewatt.reproduction.manifest import write_manifest
 
@@ -128,7 +130,12 @@ def test_of_the_cluster_go_in_its_devices_and_factors_alone(project: Project) ->
 
 
 @pytest.mark.parametrize(
-    "told", [ACCOUNT, "/home/somebody/data", "~/data/x", "/scratch/of-somebody/work"]
+    "told",
+    [
+        *(ACCOUNT, "/home/somebody/data", "~/data/x", "/scratch/of-somebody/work"),
+        *("[/home/alice/train.py, x]", "file:///home/alice/x", "`/home/alice/x`"),
+        *("a;/home/alice/x", "-I/home/alice/x", ">/home/a/b", "/data", "//server/share/alice"),
+    ],
 )
 def test_what_tells_of_the_machine_is_refused_by_file(project: Project, told: str) -> None:
     path = project.results / "runs" / FOUR / "1" / "provenance.json"
@@ -143,8 +150,31 @@ def test_what_tells_of_the_machine_is_refused_by_file(project: Project, told: st
 def test_folders_of_the_system_are_nobodys_secret(project: Project) -> None:
     path = project.results / "runs" / FOUR / "1" / "provenance.json"
     said = json.loads(path.read_text())
-    path.write_text(json.dumps({**said, "note": "-L/usr/lib64 /opt/cuda/lib 3/4 kWh/GPUh"}))
+    note = (
+        r"-L/usr/lib64 3/4 kWh/GPUh and/or https://x.org/a <path>/b $HOME/c f(x)/n m²/s² CUDA:\d+"
+    )
+    path.write_text(json.dumps({**said, "note": note}))
     assert project.export().exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.yaml", "campaigns/demo.yaml", "campaigns/variants.yaml", "reference/claims.csv"],
+)
+def test_campaigns_of_this_project_tell_of_no_machine(name: str) -> None:
+    assert list(own_paths((PROJECT_ROOT / name).read_text())) == []
+
+
+def test_an_account_that_is_not_known_here_is_said(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project.path / "cluster.yaml"
+    file.write_text(file.read_text().replace(ACCOUNT, "$MY_ACCOUNT"))
+    monkeypatch.delenv("MY_ACCOUNT", raising=False)
+    said = "not looked for in it: the account, as $MY_ACCOUNT is not set here"
+    assert said in project.said(project.path / "one.zip")
+    monkeypatch.setenv("MY_ACCOUNT", ACCOUNT)
+    assert said not in project.said(project.path / "two.zip")
 
 
 def test_an_archive_is_never_overwritten(project: Project) -> None:

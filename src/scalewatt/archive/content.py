@@ -42,7 +42,8 @@ def results_content(
     """The files of a campaign's results folder that go into its archive.
 
     InputError where there is no finished run, where its tables are not there or lack a finished run,
-    where tables or figures are not what its manifest recorded, and, with `traces`, where those of a finished run are not there; with the command that makes them.
+    where tables or figures are not what its manifest recorded, and, with `traces`, where those of a
+    finished run are not there; with the command that makes them.
     """
     finished = [
         (run.configuration.id, run.repeat)

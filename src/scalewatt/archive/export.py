@@ -12,7 +12,7 @@ from scalewatt.archive.content import Content, campaign_files, results_content
 from scalewatt.archive.crate import PAPER, Said, metadata, of_runs
 from scalewatt.archive.manifest import CAMPAIGN, METADATA, Given, Manifest, entries_of
 from scalewatt.archive.pack import write_archive
-from scalewatt.archive.private import check_private, private_words
+from scalewatt.archive.private import check_private, not_looked_for, private_words
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.imported import as_imported, imported_content
@@ -71,6 +71,7 @@ def export_campaign(file: Path, cluster_file: Path, results: Path, wanted: Wante
     size = write_archive({**files, METADATA: described}, manifest, out)
     return [
         *(f"not in it: {one}" for one in missing),
+        *([] if wanted.allow_private else not_looked_for(cluster)),
         f"{out}: {_size(size)}, {len(content.runs)} runs, {len(files)} files",
     ]
 

@@ -13,13 +13,10 @@ from typing import Any
 from scalewatt.archive.manifest import Given
 from scalewatt.campaign.model import Cluster
 from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.environment.redaction import own_paths
 from scalewatt.errors import InputError
 
 _TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
-_PATH = re.compile(r"(?:^|(?<=[\s='\"(,:]))(?:~|/[\w.@+-]+)/[\w.@+-]+[\w./@+-]*")
-"""An absolute path of two parts or more, or one below a home, where a word begins."""
-_SYSTEM = re.compile(r"/(?:usr|opt|lib|lib64|bin|sbin|etc|dev|proc|sys)/")
-"""Everybody's, as the provenance of runs keeps them (environment.redaction)."""
 _SHORTEST = 4
 """Characters of a text that is looked for."""
 
@@ -40,6 +37,13 @@ def private_words(cluster: Cluster) -> dict[str, str]:
         for word, what in found.items()
         if len(word) >= _SHORTEST and (what == "the account" or word.startswith("/"))
     }
+
+
+def not_looked_for(cluster: Cluster) -> list[str]:
+    """What cannot be looked for here, in words: an account that a variable names which is not set."""
+    if not cluster.account or _account(cluster):
+        return []
+    return [f"not looked for in it: the account, as {cluster.account} is not set here"]
 
 
 def _account(cluster: Cluster) -> str:
@@ -72,8 +76,7 @@ def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]
     # In pages and drawings much looks like a path: end tags, and images as text.
     if name.endswith((".json", ".csv", ".yaml")):
         looked = _strings(_json(text)) if name.endswith(".json") else (text,)
-        paths = (path for one in looked for path in _PATH.findall(one))
-        yield from islice((path for path in paths if not _SYSTEM.match(path)), 1)
+        yield from islice((path for one in looked for path in own_paths(one)), 1)
 
 
 def _json(text: str) -> Any:

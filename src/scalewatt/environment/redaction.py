@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,14 @@ _HOMES = re.compile(
 _BEGINS = rf"(?:(?<![A-Za-z0-9_.])|(?<![^{_END}=,;])(?P<option>-[A-Za-z][\w-]*)(?=/))"
 """Where an absolute path may begin: not within a relative one, but in `-I/x` and `-isystem/x`."""
 _ABSOLUTE = re.compile(rf"{_BEGINS}(?P<path>/[^{_END}]*|~[\w.-]*/[^{_END}]*|~[A-Za-z][\w.-]*)")
-_DRIVE = re.compile(rf"(?:[A-Za-z]:|\\)\\[^{_END}]*")
+_DRIVE = re.compile(rf"(?:(?<![A-Za-z0-9])[A-Za-z]:|\\)\\[^{_END}]*")
 """Windows' own: C:\\x, \\\\server\\x."""
 _BLANKS = re.compile(r"(?P<option>[\w.+-]*=)?(?P<path>(?:/|[A-Za-z]:\\).*\s.*)", re.DOTALL)
 """A word that is one path with blanks in it."""
 _AT = re.compile(r"[^\s,;]+@[^\s,;]*")
 _KEPT = re.compile("|".join(re.escape(one) for one in (HOME, PATH, NAME, ADDRESS, HIDDEN)))
+_TAKEN = re.compile(rf"(?:{_KEPT.pattern})[^{_END}]*")
+_WEB = re.compile(rf"\b(?!file:)[A-Za-z][A-Za-z0-9+.-]+://[^{_END}]*")
 _SHORT = 4
 """Characters of a name; a shorter one is looked for as a whole word only."""
 _NOBODY = {"root", "nobody"}
@@ -133,6 +135,22 @@ def _shown(path: str) -> str:
     whole = posixpath.normpath(f"/{path.lstrip('/')}")
     is_system = whole.split("/")[1] in _SYSTEM and not whole.startswith(_MEMORY)
     return path if path.startswith("/") and is_system else PATH
+
+
+def own_paths(text: str) -> Iterator[str]:
+    """The paths in a text that `Redaction.text` takes out whoever its user is.
+
+    Addresses of the web and quotients, as `f(x)/n`, `m²/s²` and `samples /s`, are none.
+    """
+    text = _TAKEN.sub(" ", _WEB.sub(" ", text))
+    yield from (found[0] for pattern in (_DRIVE, _HOMES) for found in pattern.finditer(text))
+    for found in _ABSOLUTE.finditer(text):
+        before = text[: found.start()][-1:]
+        is_quotient = (
+            before.isalnum() or before in (*")]}",) or len(found["path"].strip("/;,.")) < 2
+        )
+        if _shown(found["path"]) == PATH and not is_quotient:
+            yield found["path"]
 
 
 def _within(root: str, rest: str) -> str:
