@@ -246,7 +246,8 @@ def commands(program: str) -> list[list[str]]:
         prose = re.sub(r"^```.*?^```$", "", text(path), flags=re.MULTILINE | re.DOTALL)
         lines += re.findall(r"`([^`\n]+)`", prose)
     calls = [shlex.split(line, comments=True) for line in lines if line.startswith(f"{program} ")]
-    return [words[1:] for words in calls]
+    # What a shell writes to a file is the shell's.
+    return [words[1 : words.index(">") if ">" in words else None] for words in calls]
 
 
 def workflow_rules() -> dict[str, bool]:

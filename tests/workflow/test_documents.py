@@ -40,6 +40,8 @@ ARCHIVES = (
 )
 CONDA = "tests/workflow/test_conda.py"
 WITHOUT_TORCH = f"{CONDA}::test_all_of_a_campaign_but_trainings_is_made_without_torch"
+INSTALLED = f"{CONDA}::test_what_is_installed_is_the_same_as_in_the_environment_of_make"
+COMPLETION = "tests/unit/test_completion.py::test_the_documents_lines_leave_a_file_for_each_shell"
 DOCTOR = "tests/unit/test_doctor.py"
 EXAMINED = f"{DOCTOR}::test_the_command_examines_this_machine_and_perun_really_samples"
 AGAIN = (
@@ -50,9 +52,6 @@ THIRD = "tests/workflow/test_third_model.py"
 ELSEWHERE = {
     # Its Snakemake command with a smaller campaign.
     "make demo": CHAIN,
-    "make setup": "tests/workflow/test_documents.py::test_what_sets_up_has_been_run",
-    "make test": "tests/workflow/test_documents.py::test_what_sets_up_has_been_run",
-    "make lint": "tests/workflow/test_documents.py::test_what_sets_up_has_been_run",
     # All of its jobs as a dry run there; some of its runs to the report.
     "make paper-simulated": OF_ALL,
     "snakemake --profile profiles/simulate all": OF_ALL,
@@ -65,16 +64,15 @@ ELSEWHERE = {
     "scalewatt export config.yaml --profile profiles/horeka": ARCHIVES,
     "scalewatt import paper.crate.zip --name paper-horeka": ARCHIVES,
     "snakemake --profile profiles/local figure2 --config campaign=campaigns/paper-horeka.yaml": ARCHIVES,
-    # The part of the lock without torch, and what is made with it.
-    "python3.11 -m venv analysis": WITHOUT_TORCH,
-    "envs/install.sh analysis analysis": WITHOUT_TORCH,
-    ". analysis/bin/activate": WITHOUT_TORCH,
+    # The part of the lock without torch; what is made with it, there with linked packages.
+    "python3.11 -m venv analysis": INSTALLED,
+    "envs/install.sh analysis analysis": INSTALLED,
+    ". analysis/bin/activate": INSTALLED,
     "snakemake --profile profiles/local figure2 --config campaign=config.yaml": WITHOUT_TORCH,
     # With a program that stands in for conda.
     "snakemake --profile profiles/local figure2 --sdm conda": (
         f"{CONDA}::test_a_figure_is_made_in_the_environment_that_its_rules_name"
     ),
-    "make lock": "tests/unit/test_environments.py::test_make_lock_renews_the_sums",
     # Their exit code is this machine's.
     "scalewatt doctor": EXAMINED,
     "scalewatt doctor --json": EXAMINED,
@@ -84,12 +82,13 @@ ELSEWHERE = {
     "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj": (
         f"{DOCTOR}::test_counters_of_root_are_limited_and_the_command_opens_them"
     ),
-    "source <(scalewatt completion zsh)": (
-        "tests/unit/test_completion.py::test_zsh_completes_commands_and_choices"
+    # In a home of its own.
+    "mkdir -p ~/.local/share/bash-completion/completions ~/.zfunc ~/.config/fish/completions": (
+        COMPLETION
     ),
-    "source (scalewatt completion fish | psub)": (
-        "tests/unit/test_completion.py::test_fish_completes"
-    ),
+    "scalewatt completion bash > ~/.local/share/bash-completion/completions/scalewatt": COMPLETION,
+    "scalewatt completion zsh > ~/.zfunc/_scalewatt": COMPLETION,
+    "scalewatt completion fish > ~/.config/fish/completions/scalewatt.fish": COMPLETION,
     "snakemake --profile profiles/local reproduce": AGAIN,
     "scalewatt reproduce --profile profiles/local --campaign campaigns/demo.yaml": AGAIN,
     # Some twenty runs: simulated there.
@@ -100,6 +99,13 @@ ELSEWHERE = {
     "snakemake --profile profiles/local variants --config campaign=campaigns/variants.yaml": (
         "tests/workflow/test_variants_target.py::test_variants_are_trained_compared_and_drawn"
     ),
+}
+NO_TEST = {
+    # No test types these; what stands here in place of one is all there is.
+    "make setup": ".ci/run: `make lint` begins with it",
+    "make lint": ".ci/run",
+    "make test": ".ci/run",
+    "make lock": "a person, now and then: it asks the package index for the newest",
 }
 PAGES = {
     # Documents whose commands another test runs with the page's own blocks.
@@ -137,10 +143,10 @@ figures:
 
 
 def elsewhere(command: str, document: str) -> str | None:
-    """The test that runs a command in place of this file."""
+    """What runs a command in place of this file: a test, or for NO_TEST somebody else."""
     if document == "docs/exclusions.md" and command.startswith("cd results/<campaign>"):
         return BY_HAND
-    return PAGES.get(document) or ELSEWHERE.get(command)
+    return PAGES.get(document) or ELSEWHERE.get(command) or NO_TEST.get(command)
 
 
 # --- what a document tells its reader to have ---------------------------------------------------
@@ -251,7 +257,8 @@ def test_a_command_that_is_not_run_here_names_a_test_that_exists() -> None:
 
 def test_a_command_that_is_named_with_a_test_is_shown_somewhere() -> None:
     shown = {command.bare for command in all_commands()}
-    assert set(ELSEWHERE) <= shown
+    assert set(ELSEWHERE) | set(NO_TEST) <= shown
+    assert not set(ELSEWHERE) & set(NO_TEST)
     assert set(PAGES) <= {command.document for command in all_commands()}
 
 
@@ -267,11 +274,10 @@ def test_a_reader_sees_which_commands_need_a_cluster_or_data() -> None:
             assert re.search(words[one[1]], before + one[2]), (document, one[2])
 
 
-def test_what_sets_up_has_been_run() -> None:
-    """`make setup` and `make test` are what run this test, and .ci/run types `make lint`."""
-    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
-    assert {"setup:", "test:", "lint:"} <= {line.split(" ")[0] for line in makefile.splitlines()}
-    assert "make lint\nmake test\n" in (PROJECT / ".ci" / "run").read_text(encoding="utf-8")
+def test_what_only_ci_types_is_in_its_script() -> None:
+    script = (PROJECT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert {"make lint", "make test"} <= set(script)
+    assert {command for command, who in NO_TEST.items() if who == ".ci/run"} <= set(script)
 
 
 # --- running them -------------------------------------------------------------------------------
