@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import zipfile
 from pathlib import Path
@@ -231,6 +233,26 @@ def test_such_a_path_in_the_manifest_is_refused_too(other: Project, archive: Pat
         files[MANIFEST] = json.dumps(said).encode()
 
     refused(other, changed(archive, name_it), r"files: \"\.\./x\"; allowed: relative paths")
+
+
+def test_folders_in_a_file_that_was_packed_again_are_passed_over(
+    other: Project, archive: Path
+) -> None:
+    again = changed(
+        archive, lambda files: files.update({"results/": b"", "results/small/runs/": b""})
+    )
+    other.bring_in(again)
+    assert (other.path / SPEC).read_bytes() == content(archive)[SPEC]
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    other: Project, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: zipfile.ZipExtFile, n: int | None = -1) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", fails)
+    refused(other, archive, r"manifest\.json: cannot be read \(Input/output error\)")
 
 
 def test_a_file_that_belongs_nowhere_is_refused(other: Project, archive: Path) -> None:

@@ -49,6 +49,17 @@ class Opened:
                 yield one
         except _DAMAGED as error:
             raise InputError(f"{self.path}: {name}: is damaged ({error})") from error
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: {name}: cannot be read ({error.strerror or error})"
+            ) from error
+
+    def blocks(self, name: str, most: int) -> Iterator[bytes]:
+        """A file's content, no more than `most` bytes; what fails between them is not the reading."""
+        with self.stream(name) as source:
+            while most > 0 and (block := source.read(min(BLOCK, most))):
+                yield block
+                most -= len(block)
 
 
 @contextmanager
@@ -76,6 +87,8 @@ def _sizes_of_zip(path: Path, archive: zipfile.ZipFile) -> dict[str, int]:
     lower: set[str] = set()
     for one in members:
         name = one.orig_filename
+        if name.endswith("/") and one.file_size == 0 and is_plain(name[:-1]):
+            continue  # a folder, as other programs write them when they pack files again
         mode = one.external_attr >> 16
         if not is_plain(name) or name != one.filename:
             raise InputError(
@@ -147,11 +160,9 @@ def write_content(one: Opened, manifest: Manifest, targets: dict[str, Path]) -> 
     for name, target in targets.items():
         entry = manifest.files[name]
         target.parent.mkdir(parents=True, exist_ok=True)
-        with one.stream(name) as source, open(target, "xb") as out:
-            left = entry.bytes + 1
-            while left and (block := source.read(min(BLOCK, left))):
+        with open(target, "xb") as out:
+            for block in one.blocks(name, entry.bytes + 1):
                 out.write(block)
-                left -= len(block)
         with open(target, "rb") as written:
             _check(one, name, entry, digest(written))
 
