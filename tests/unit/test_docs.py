@@ -81,7 +81,7 @@ TYPES = {
 }
 NEVER = "–"
 MADE_BY_THE_USER = tuple(
-    f"campaigns/{name}.yaml" for name in ("batch-study", "first", "mine", "paper", "pilot")
+    f"campaigns/{name}.yaml" for name in ("batch-study", "first", "mine", "paper-horeka", "pilot")
 )
 
 
