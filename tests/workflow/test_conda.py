@@ -181,15 +181,43 @@ def test_what_is_installed_is_the_same_as_in_the_environment_of_make(
     workspace.done("figure1", *CONDA)
     prefix = environments(workspace)["analysis"]
     python = prefix / "bin" / "python"
-    installed = [
-        path for path in prefix.glob("lib/python*/site-packages/*.dist-info") if is_locked(path)
-    ]
-    assert len(installed) > 50
-    (here,) = Path(sys.prefix).glob("lib/python*/site-packages")
-    for path in installed:
-        assert recorded(path) == recorded(here / path.name), path.name
+    assert 50 < packages_as_here(prefix) < 100
+    # As a reader does who set it up by hand.
+    lines = f". {prefix}/bin/activate && command -v scalewatt && scalewatt campaign config.yaml"
+    done = subprocess.run(
+        ["bash", "-euc", lines], cwd=workspace.path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith(f"{prefix}/bin/scalewatt\n")
     code = "import importlib.util as u; assert u.find_spec('torch') is None; import scalewatt"
     subprocess.run([python, "-c", f"{code}; print(scalewatt.__file__)"], check=True, cwd=tmp_path)
+
+
+@pytest.mark.long
+def test_what_is_installed_for_trainings_is_the_same_as_in_the_environment_of_make(
+    tmp_path: Path,
+) -> None:
+    """The real installer for all of the lock, a minute and 6 GB that are removed again."""
+    workspace = Workspace.create(tmp_path / "project")
+    shutil.copy2(HERE.parents[1] / "pyproject.toml", workspace.path)
+    prefix = tmp_path / "env"
+    try:
+        subprocess.run([sys.executable, "-m", "venv", prefix], check=True)
+        install = workspace.path / "envs" / "install.sh"
+        subprocess.run([install, prefix, "training"], check=True)
+        assert packages_as_here(prefix) > 100
+        assert stamp(prefix)["environment"] == "training"
+    finally:
+        shutil.rmtree(prefix, ignore_errors=True)
+
+
+def packages_as_here(prefix: Path) -> int:
+    """How many packages of the lock an environment has; all have the files of this Python's."""
+    (here,) = Path(sys.prefix).glob("lib/python*/site-packages")
+    found = prefix.glob("lib/python*/site-packages/*.dist-info")
+    installed = [path for path in found if is_locked(path)]
+    for path in installed:
+        assert recorded(path) == recorded(here / path.name), path.name
+    return len(installed)
 
 
 def is_locked(metadata: Path) -> bool:
