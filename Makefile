@@ -55,7 +55,7 @@ test: $(READY)
 
 # Those on Slurm one after another, which is one for all; beside them the long ones.
 test-cluster: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup tests -m "cluster or long" --durations=15
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests -m "cluster or long" --durations=15
 
 lint: $(READY)
 	@ruff check src tests

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+ON_SLURM = "tests/cluster/"
 
 settings.register_profile(
     "any machine",
@@ -19,9 +22,17 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup`: all tests on the one Slurm go to one worker, others by their file."""
-    for item in items:
-        on_slurm = item.get_closest_marker("cluster") is not None
-        item.add_marker(pytest.mark.xdist_group("slurm" if on_slurm else item.path.stem))
+@pytest.hookimpl(optionalhook=True)  # there is none without pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each file to one worker, and all tests on the one Slurm to the same.
+
+    With pytest 9.2, pytest-xdist 3.8 leaves its own `--dist loadgroup` without effect.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSlurm(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return ON_SLURM if file.startswith(ON_SLURM) else file
+
+    return OneSlurm(config, log)
