@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import uuid
@@ -75,6 +76,12 @@ def read_json(path: Path | str) -> Any:
         if isinstance(error, OSError) and error.errno in _PASSING:
             raise
         raise InputError(f"{path}: is no readable JSON file ({error})") from error
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def write_table(table: pa.Table, path: Path | str, check: Check | None = None) -> None:

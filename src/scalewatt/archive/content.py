@@ -10,14 +10,13 @@ from typing import Any
 from scalewatt.archive.manifest import Given
 from scalewatt.campaign.model import Campaign
 from scalewatt.errors import InputError
-from scalewatt.reproduction.manifest import MANIFEST, file_sha256, read_manifest
+from scalewatt.files import file_sha256
+from scalewatt.reproduction.manifest import ALL_RUNS, MANIFEST, read_manifest
 from scalewatt.results.checked import RUN_KEY, read_checked
 from scalewatt.results.exclusions import exclusions_path
 from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import RUNS
 
-NEEDED_TABLES = ("runs", "configurations", "scaling", "comparisons")
-"""What the target `tables` makes: all else is drawn and judged from these and the runs."""
 _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
 """Of a run folder; not its recordings (perun/), weights and log."""
 _OF_SET_ASIDE = ("set-aside.json", "energy.parquet", "run/spec.json", "run/provenance.json")
@@ -80,7 +79,7 @@ def _accounted(results: Path, finished: list[Run], command: str) -> tuple[Run, .
 
 
 def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
-    for name in NEEDED_TABLES:
+    for name in ALL_RUNS:  # all else is drawn and judged from these and the runs
         path = results / "tables" / f"{name}.parquet"
         if not path.exists():
             raise InputError(f"{path}: is missing; `{command}` makes it")

@@ -46,7 +46,7 @@ def spec_text(spec: dict[str, Any]) -> str:
 
 
 def text_sha256(text: str) -> str:
-    """SHA-256 of a spec's canonical text."""
+    """SHA-256 of a text, as a spec's canonical one."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -38,6 +38,11 @@ def add_campaign(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """The cluster of a command that rules call, which give its content."""
+    parser.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+
+
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Where a command finds its campaign, and what is there of it."""
     add_campaign(parser)

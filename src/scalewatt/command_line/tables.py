@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from scalewatt.command_line.parts import Commands, command
+from scalewatt.command_line.parts import Commands, add_cluster, command
 from scalewatt.figures.draw import FIGURES, NAMED
 
 
@@ -167,7 +167,7 @@ def _prediction(commands: Commands) -> None:
     )
     prediction.add_argument("--results", type=Path, required=True, help="the campaign's folder")
     prediction.add_argument("--campaign", type=Path, required=True, metavar="FILE")
-    prediction.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+    add_cluster(prediction)
     prediction.add_argument("--out", type=Path, required=True, help="the table")
 
 

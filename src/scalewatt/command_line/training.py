@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from scalewatt.command_line.parts import Commands, command
+from scalewatt.command_line.parts import Commands, add_cluster, command
 
 
 def add(commands: Commands) -> None:
@@ -56,7 +56,7 @@ def _train(commands: Commands) -> None:
     )
     train.add_argument("spec", type=Path)
     train.add_argument("--out", type=Path, required=True, help="run folder for the results")
-    train.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+    add_cluster(train)
     train.add_argument(
         "--work", type=Path, help="root of working directories; default: the cluster's"
     )
@@ -84,7 +84,7 @@ def _simulate(commands: Commands) -> None:
     simulate.add_argument(
         "--out", type=Path, help="run folder for the results; default: the one of SPEC"
     )
-    simulate.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+    add_cluster(simulate)
     simulate.add_argument("--model", type=Path, required=True, help="file of the scaling model")
     simulate.add_argument(
         "--fault",
@@ -105,7 +105,7 @@ def _probe(commands: Commands) -> None:
         ],
     )
     probe.add_argument("device", help="a device of the cluster")
-    probe.add_argument("--cluster", required=True, help="cluster file, or its content as JSON")
+    add_cluster(probe)
     probe.add_argument("--seconds", type=float, default=300.0, help="how long to measure")
     probe.add_argument("--sampling-period", type=float, default=1.0, help="in seconds")
     probe.add_argument("--repeat", type=int, default=1, help="which of several probes this is")

@@ -21,9 +21,9 @@ from scalewatt.datasets.image_source import (
     lies_elsewhere,
     prepare_images,
 )
-from scalewatt.datasets.prepared import MANIFEST, changed_index, file_sha256
+from scalewatt.datasets.prepared import MANIFEST, changed_index
 from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json
+from scalewatt.files import file_sha256, read_json, write_json
 
 MANIFEST_VERSION = 2  # of the manifest and of what the embedded generators write
 Source = str | dict[str, Any] | None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from scalewatt.errors import InputError
-from scalewatt.files import read_json
+from scalewatt.files import file_sha256, read_json
 
 MANIFEST = "manifest.json"
 AGAIN = "prepare it again, by itself: snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
@@ -63,9 +62,3 @@ def changed_index(folder: Path, manifest: dict[str, Any]) -> Path | None:
         if expected and file_sha256(path) != expected:
             return path
     return None
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -19,6 +19,7 @@ from scalewatt.report.grids import csv_uri
 from scalewatt.report.quality import quality
 from scalewatt.report.source import Results, read_results
 from scalewatt.report.table_parts import TablePart, table_parts
+from scalewatt.report.templates import STYLE, templates
 from scalewatt.results.replaced import Replaced, replaced_measurements
 
 Row = dict[str, Any]
@@ -48,22 +49,17 @@ def write_report(results: Path, out: Path, definition: Definition) -> None:
     `results`: the campaign's folder with tables/, figures/ and runs/. What the campaign has and
     `results` has not is named as missing on the page. InputError: a file that exists is damaged.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     found = read_results(Path(results))
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
-    page = environment.get_template("report.html.j2").render(
-        **_contents(found, definition),
-        style=(_FOLDER / "page.css").read_text(encoding="utf-8"),
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    page = (
+        templates(_FOLDER)
+        .get_template("report.html.j2")
+        .render(
+            **_contents(found, definition),
+            style=STYLE.read_text(encoding="utf-8"),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
     )
     write_text(out, page)
 

@@ -7,6 +7,13 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from scalewatt.environment.lock import (
+    LOCK,
+    differences,
+    environment_name,
+    installed_versions,
+    locked_versions,
+)
 from scalewatt.reproduction.finding import (
     DIFFERS,
     ENVIRONMENT,
@@ -22,16 +29,9 @@ LOCK_FILE = "list of packages (envs/lock.txt)"
 
 def environment_findings(manifest: Manifest) -> list[Finding]:
     """The packages that differ from the lock, or that none does; Python; and the lock itself."""
-    from scalewatt.environment.lock import (
-        LOCK,
-        differences,
-        environment_name,
-        installed_versions,
-        locked_versions,
-    )
-
-    recorded = [*python_findings(manifest), *lock_findings(manifest, current_lock_sha256())]
-    if current_lock_sha256() is None:
+    sha256 = current_lock_sha256()
+    recorded = [*python_findings(manifest), *lock_findings(manifest, sha256)]
+    if sha256 is None:
         return [*recorded, not_checked(ENVIRONMENT, "packages", f"{LOCK} does not exist here")]
     locked, installed = locked_versions(), installed_versions()
     found = differences(locked, installed, environment_name(sys.prefix))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from scalewatt.files import file_sha256
 from scalewatt.reproduction.differing import difference
 from scalewatt.reproduction.finding import (
     DIFFERS,
@@ -18,7 +19,6 @@ from scalewatt.reproduction.manifest import (
     FOLDERS,
     FileEntry,
     Manifest,
-    file_sha256,
     files_below,
 )
 from scalewatt.reproduction.remake import NotRemadeError, Remaking, said_of

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from scalewatt import __version__
-from scalewatt.campaign.validation import PROJECT_ROOT, check
+from scalewatt.campaign.validation import check
 from scalewatt.energy.provenance import source_commit
+from scalewatt.environment.lock import LOCK, lock_sha256
 from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json
+from scalewatt.files import file_sha256, read_json, write_json
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -23,8 +23,8 @@ FIGURE, RUN_PAGE, TEXT, RUNS = "figure", "run page", "text", "runs"
 CLAIMS, PLAN, PREDICTION, IDLE = "claims", "plan", "prediction", "idle"
 _OWN_STEP = {"claims": CLAIMS, "plan": PLAN, "prediction": PREDICTION, "idle": IDLE}
 """Tables that are not made from a definition of runs."""
-_OF_ALL_RUNS = ("scaling", "comparisons", "runs", "configurations")
-"""Tables that the claims are made from, besides figure 5's."""
+ALL_RUNS = ("runs", "configurations", "scaling", "comparisons")
+"""Tables of all runs, made together; the claims are made from them, besides figure 5's."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,7 @@ def files_below(results: Path, folder: str) -> list[str]:
 
 def current_lock_sha256() -> str | None:
     """SHA-256 of the lock that this checkout has; None where it has none."""
-    lock = PROJECT_ROOT / "envs" / "lock.txt"
-    return file_sha256(lock) if lock.exists() else None
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+    return lock_sha256() if LOCK.exists() else None
 
 
 def _entry(results: Path, path: str) -> FileEntry:
@@ -119,7 +112,7 @@ def made(path: str) -> tuple[str, tuple[str, ...]]:
     if folder == "figures":
         return FIGURE, (f"tables/{stem}.parquet",)
     if stem == "claims":
-        return CLAIMS, tuple(f"tables/{one}.parquet" for one in _OF_ALL_RUNS)
+        return CLAIMS, tuple(f"tables/{one}.parquet" for one in ALL_RUNS)
     if stem == "plan" and suffix == "md":
         return PLAN, ()
     if suffix != "parquet":

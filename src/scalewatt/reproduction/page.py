@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.files import write_text
+from scalewatt.report.templates import STYLE, templates
 from scalewatt.reproduction.finding import (
     CHECKS,
     DIFFERS,
@@ -24,7 +25,6 @@ from scalewatt.reproduction.finding import (
 from scalewatt.reproduction.history import OF_THE_MACHINE, TOLERANCE
 
 _FOLDER = Path(__file__).parent
-_STYLE = _FOLDER.parent / "report" / "page.css"
 TITLES = {
     ENVIRONMENT: "Environment",
     STORED: "Stored files",
@@ -73,21 +73,13 @@ def write_page(
     **said: Any,
 ) -> None:
     """Write the page to `out`; `said` are the other names that its template uses."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(_FOLDER)
     environment.filters["shown"] = shown
     page = environment.get_template("page.html.j2").render(
         parts=[_part(check, findings, counts[check]) for check in CHECKS],
         verdict=verdict(findings),
         words=WORDS,
-        style=_STYLE.read_text(encoding="utf-8"),
+        style=STYLE.read_text(encoding="utf-8"),
         **said,
     )
     write_text(out, page)

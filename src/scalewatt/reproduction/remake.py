@@ -14,6 +14,7 @@ from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.errors import InputError
 from scalewatt.files import atomic_path, write_text
 from scalewatt.reproduction.manifest import (
+    ALL_RUNS,
     CLAIMS,
     FIGURE,
     IDLE,
@@ -53,7 +54,7 @@ class Remaking:
     def remade(self, entry: FileEntry) -> Path:
         """Make a file again and return where it is; NotRemadeError where that cannot be done here."""
         step, stem = entry.step, entry.path.rpartition(".")[0]
-        if stem in ("tables/" + name for name in _ALL_RUNS) and step == RUNS:
+        if stem in ("tables/" + name for name in ALL_RUNS) and step == RUNS:
             stem = "tables/runs"
         key = (step, stem)
         if key not in self._done:
@@ -104,10 +105,6 @@ class Remaking:
             for row in rows
             if row["excluded"] is not None
         }
-
-
-_ALL_RUNS = ("runs", "configurations", "scaling", "comparisons")
-"""Tables that are made together."""
 
 
 def _figure(place: Remaking, stem: str, out: Path) -> None:
@@ -184,7 +181,7 @@ def _claims(place: Remaking, stem: str, out: Path) -> None:
     from scalewatt.claims.gather import campaign_evidence
 
     tables = place.results / "tables"
-    place.needs(tables / f"{name}.parquet" for name in _ALL_RUNS)
+    place.needs(tables / f"{name}.parquet" for name in ALL_RUNS)
     # They name the campaign, which may have been imported under another name.
     campaign = replace(place.campaign, name=place.name)
     write_claims(campaign_evidence(campaign, tables), out / stem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.campaign.spec import run_spec, spec_sha256
+from scalewatt.campaign.spec import run_spec, spec_sha256, text_sha256
 from scalewatt.results.derived import facility_of
 from scalewatt.results.metadata import with_metadata
 from scalewatt.results.schema import table
@@ -147,7 +146,7 @@ def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
 def plan_sha256(campaign: Campaign, cluster: Cluster) -> str:
     """SHA-256 of the plan's definition: of another one it is another plan."""
     text = json.dumps(plan_definition(campaign, cluster), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return text_sha256(text)
 
 
 def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
