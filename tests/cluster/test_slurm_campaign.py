@@ -123,7 +123,7 @@ def test_one_run_is_made_again_by_a_job_of_its_own_and_learns_the_same(
 ) -> None:
     before = finished.provenance(FOUR)
     output = finished.done("reproduce", "--config", f"reproduce_run={FOUR}/1")
-    assert "Nothing differs" in output
+    assert "nothing differs in " in output, output
     folder = finished.results / "reproduction"
     found = json.loads((folder / "reproduction.json").read_text())["findings"]
     learnt = {o["what"].split(": ")[1]: o["outcome"] for o in found if o["check"] == "history"}
