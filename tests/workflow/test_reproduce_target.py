@@ -19,7 +19,7 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.cli import main
 from scalewatt.errors import InputError
-from scalewatt.files import write_table
+from scalewatt.files import write_json, write_table
 from scalewatt.reproduction.choose import choose_run
 from scalewatt.reproduction.manifest import write_manifest
 
@@ -220,6 +220,23 @@ def test_an_altered_history_is_named_with_the_column(again: Path) -> None:
     (said,) = differing(again)["history"].items()
     assert said[0] == f"{CONFIGURATION}/{run}: metric"
     assert "1 of 100 values" in said[1] and "row 8: " in said[1]
+
+
+def test_a_run_of_another_commit_or_data_is_named(
+    again: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = again / "runs" / CONFIGURATION / "2" / "provenance.json"
+    said = json.loads(path.read_text())
+    write_json(path, said | {"spec_sha256": "0" * 64, "commit": "ba9876543210"})
+    manifest = json.loads((again / "manifest.json").read_text())
+    write_json(again / "manifest.json", manifest | {"commit": "0123456789ab"})
+    assert check() == 1
+    named = differing(again)["provenance"]
+    assert set(named) >= {f"{CONFIGURATION}/2: spec", f"{CONFIGURATION}/2: commit"}
+    told = capsys.readouterr().out
+    assert f"provenance: {CONFIGURATION}/2: commit: " in told
+    page = (again / "reproduction" / "index.html").read_text()
+    assert "ba9876543210" in page and "another commit than the manifest" in page
 
 
 def test_the_energy_of_the_repeat_is_what_is_held_against_the_earlier_ones(again: Path) -> None:

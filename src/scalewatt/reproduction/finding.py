@@ -10,8 +10,8 @@ SAME, DIFFERS, NOT_CHECKED = "same", "differs", "not_checked"
 OUTCOMES = (SAME, DIFFERS, NOT_CHECKED)
 
 ENVIRONMENT, STORED, REGENERATED = "environment", "stored", "regenerated"
-HISTORY, ENERGY = "history", "energy"
-CHECKS = (ENVIRONMENT, STORED, REGENERATED, HISTORY, ENERGY)
+PROVENANCE, HISTORY, ENERGY = "provenance", "history", "energy"
+CHECKS = (ENVIRONMENT, STORED, REGENERATED, PROVENANCE, HISTORY, ENERGY)
 """In the order in which they are made and shown."""
 
 

@@ -16,6 +16,7 @@ from scalewatt.reproduction.finding import (
     ENVIRONMENT,
     HISTORY,
     NOT_CHECKED,
+    PROVENANCE,
     REGENERATED,
     SAME,
     STORED,
@@ -29,6 +30,7 @@ TITLES = {
     ENVIRONMENT: "Environment",
     STORED: "Stored files",
     REGENERATED: "Files made again",
+    PROVENANCE: "What runs say they were made with",
     HISTORY: "A run made again: what it learnt",
     ENERGY: "A run made again: its energy",
 }
@@ -39,6 +41,8 @@ MEANINGS = {
     "a file since.",
     REGENERATED: "Each figure drawn again from its table, each table made again from the files of its "
     "runs, its texts from the table; their SHA-256 against the manifest.",
+    PROVENANCE: "Each run's provenance.json: its spec against the one beside it, its data against the "
+    "campaign's, its commit and lock against those of the manifest, its packages against its lock.",
     HISTORY: "One run trained (or simulated) again, and its history held against the first one's. On a "
     "CPU every value must be the same to the bit. "
     + TOLERANCE

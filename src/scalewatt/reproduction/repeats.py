@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +18,11 @@ from scalewatt.reproduction.finding import (
     HISTORY,
     NOT_CHECKED,
     Finding,
+    compared,
     not_checked,
 )
 from scalewatt.reproduction.history import history_findings, other_circumstances, read_table
+from scalewatt.reproduction.provenance import commits_of
 from scalewatt.results.derived import Facility
 from scalewatt.results.exclusions import excluded_runs, read_exclusions
 from scalewatt.results.found import json_object, published_runs
@@ -87,7 +89,24 @@ def _history(
     simulated = "simulated" in own and "simulated" in again
     on_gpu = not simulated and "cuda" in (own.get("torch_device"), again.get("torch_device"))
     context = "; ".join(other_circumstances(own, again)) or None
-    return history_findings(name, first, second, on_gpu, own.get("metric_name"), context)
+    learnt = history_findings(name, first, second, on_gpu, own.get("metric_name"), context)
+    return [*made_alike(name, own, again), *learnt]
+
+
+def made_alike(name: str, own: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether a run was made again from the same data and code, where both say so."""
+    data = own.get("dataset_sha256"), again.get("dataset_sha256")
+    commit = commits_of(own), commits_of(again)
+    for what, pair, why in (
+        ("data", data, "it was made again from other data: what it learnt is no comparison"),
+        (
+            "commit",
+            commit,
+            "it was made again with other code: check out the first commit to have its",
+        ),
+    ):
+        if None not in pair:
+            yield compared(HISTORY, f"{name}: {what}", pair[0], pair[1], why)
 
 
 def _energy(name: str, run: Run, results: Path, campaign: Campaign) -> list[Finding]:

@@ -29,8 +29,10 @@ from scalewatt.reproduction.finding import (
 )
 from scalewatt.reproduction.manifest import Manifest, read_manifest
 from scalewatt.reproduction.page import write_page
+from scalewatt.reproduction.provenance import run_findings
 from scalewatt.reproduction.remake import Remaking
 from scalewatt.reproduction.repeats import Repeat, found_repeats, repeat_findings
+from scalewatt.results.numbers import listed
 
 REPORT_VERSION = 1
 JSON_NAME = "reproduction.json"
@@ -97,6 +99,7 @@ def _findings(
         whole = with_imported(campaign, cluster)
         place = Remaking(folder, campaign, whole, given, manifest.campaign, Path(temporary))
         findings += file_findings(manifest, place)
+    findings += run_findings(manifest, folder)
     repeated = repeat_findings(folder, campaign)
     if failed is not None:
         why = "the run could not be made again: Snakemake's output says why"
@@ -161,8 +164,15 @@ def as_text(done: Reproduction) -> str:
         lines += [f"not checked: {check}: {reason}" for reason in list(reasons)[:_MOST_REASONS]]
         if len(reasons) > _MOST_REASONS:
             lines.append(f"not checked: {check}: {len(reasons) - _MOST_REASONS} more reasons")
-    lines += [f"repeat: {one.configuration}/{one.repeat}, made {one.made}" for one in done.repeats]
+    lines += [_of_repeat(one) for one in done.repeats]
     return "\n".join([*lines, str(done.folder / PAGE_NAME)])
+
+
+def _of_repeat(one: Repeat) -> str:
+    said = f"repeat: {one.configuration}/{one.repeat}, made {one.made}"
+    if one.circumstances:
+        said += f"; not as the first time: {listed(one.circumstances, _MOST_REASONS)}"
+    return said
 
 
 def line(one: Finding) -> str:

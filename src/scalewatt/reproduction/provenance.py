@@ -1,0 +1,93 @@
+"""The third check: what each stored run says of the spec, data, code and packages it was made with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.errors import InputError
+from scalewatt.reproduction.finding import (
+    DIFFERS,
+    PROVENANCE,
+    SAME,
+    Finding,
+    compared,
+    not_checked,
+)
+from scalewatt.reproduction.manifest import Manifest
+from scalewatt.results.found import PROVENANCE as FILE
+from scalewatt.results.found import json_object
+from scalewatt.results.numbers import listed
+
+_MOST = 6
+
+
+def run_findings(manifest: Manifest, results: Path) -> list[Finding]:
+    """A row for each thing that differs of a stored run; one for a run of which nothing does."""
+    folders = sorted(path.parent for path in (results / "runs").glob(f"*/*/{FILE}"))
+    return [one for folder in folders for one in _of_run(folder, manifest, results)]
+
+
+def commits_of(provenance: Mapping[str, Any]) -> str | None:
+    """The commits that published and trained a run, without a note of changed files; None: unknown."""
+    named = [provenance.get("commit")]
+    named += [one.get("commit") for one in provenance.get("segments") or ()]
+    return ", ".join(dict.fromkeys(_bare(one) for one in named if one)) or None
+
+
+def _bare(commit: str) -> str:
+    """A commit as `git describe` says it; whether files were changed is told in the report."""
+    return commit.removesuffix("-dirty")
+
+
+def _of_run(folder: Path, manifest: Manifest, results: Path) -> list[Finding]:
+    name = f"{folder.parent.name}/{folder.name}"
+    said = json_object(folder / FILE)
+    if not said:
+        return [Finding(PROVENANCE, name, DIFFERS, detail=f"{FILE} holds no JSON object")]
+    held = dict(_held(folder, said, manifest, results))
+    known = {what: values for what, values in held.items() if values[1] is not None}
+    found = [compared(PROVENANCE, f"{name}: {what}", *values) for what, values in known.items()]
+    rows = [one for one in found if one.outcome == DIFFERS]
+    if unknown := [what for what in held if what not in known]:
+        rows.append(not_checked(PROVENANCE, name, f"{FILE} does not say: {listed(unknown)}"))
+    return rows or [Finding(PROVENANCE, name, SAME, detail=f"the same: {listed(held)}")]
+
+
+def _held(
+    folder: Path, said: Mapping[str, Any], manifest: Manifest, results: Path
+) -> Iterator[tuple[str, tuple[Any, Any, str]]]:
+    """What of a run is held against what: what was expected, what it says, and what a difference means."""
+    why = "the run was made with another spec than lies beside it"
+    yield "spec", (_spec_sha256(folder), said.get("spec_sha256"), why)
+    if (data := _dataset_sha256(folder, results)) is not None:
+        why = "the run learnt from other data than the campaign's"
+        yield "data", (data, said.get("dataset_sha256"), why)
+    if manifest.commit is not None:
+        why = "the run was made at another commit than the manifest was recorded at"
+        yield "commit", (_bare(manifest.commit), commits_of(said), why)
+    lock = said.get("lock") or {}
+    if manifest.lock_sha256 is not None:
+        why = "the run was made with another list of packages than the manifest was recorded with"
+        yield "lock", (manifest.lock_sha256, lock.get("sha256"), why)
+    if others := lock.get("differences"):
+        words = [f"{one['package']} {one['installed']} ({one['locked']})" for one in others]
+        why = "in parentheses what is in the lock; None: not there"
+        yield "packages", ("as locked", listed(words, _MOST), why)
+
+
+def _spec_sha256(folder: Path) -> str | None:
+    try:
+        return spec_sha256(read_spec(folder / "spec.json"))
+    except InputError:
+        return None
+
+
+def _dataset_sha256(folder: Path, results: Path) -> str | None:
+    """The content of the campaign's dataset as it was last prepared; None where a run has none."""
+    dataset = json_object(folder / "spec.json").get("dataset") or {}
+    prepared = json_object(results / "datasets" / f"{dataset.get('name')}.json")
+    found = prepared.get("content_sha256")
+    return found if isinstance(found, str) else None

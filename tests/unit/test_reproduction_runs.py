@@ -1,0 +1,103 @@
+"""What stored runs and the one made again say of their code, data and packages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_files import NAME, WHOLE, make_run
+
+from scalewatt.files import write_json
+from scalewatt.reproduction.finding import DIFFERS, NOT_CHECKED, SAME, Finding
+from scalewatt.reproduction.manifest import Manifest
+from scalewatt.reproduction.provenance import run_findings
+from scalewatt.reproduction.repeats import made_alike
+
+RUN = f"{NAME}/1"
+COMMIT, DATA, LOCK = "0123456789ab", "d" * 64, "a" * 64
+MANIFEST = Manifest("made", "1.0", COMMIT, "3.11.7", LOCK, ())
+SAID: dict[str, Any] = {
+    "commit": COMMIT,
+    "dataset_sha256": DATA,
+    "lock": {"sha256": LOCK, "differences": []},
+}
+
+
+def found(results: Path, manifest: Manifest = MANIFEST, **said: Any) -> list[Finding]:
+    """What is found of one run whose provenance says this."""
+    files = make_run(results, WHOLE, **(SAID | said))
+    dataset = json.loads((files.folder / "spec.json").read_text())["dataset"]["name"]
+    (results / "datasets").mkdir()
+    write_json(results / "datasets" / f"{dataset}.json", {"content_sha256": DATA})
+    return run_findings(manifest, results)
+
+
+def test_a_run_as_it_was_recorded_is_the_same(tmp_path: Path) -> None:
+    (one,) = found(tmp_path)
+    assert (one.what, one.outcome) == (RUN, SAME)
+    assert one.detail == "the same: spec, data, commit, lock"
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "shown"),
+    [
+        ("commit", {"commit": "ba9876543210"}, "ba9876543210"),
+        (
+            "commit",
+            {"segments": [{"commit": COMMIT}, {"commit": "ba9876543210"}]},
+            f"{COMMIT}, ba9876543210",
+        ),
+        ("data", {"dataset_sha256": "e" * 64}, "e" * 64),
+        ("spec", {"spec_sha256": "e" * 64}, "e" * 64),
+        ("lock", {"lock": {"sha256": "e" * 64, "differences": []}}, "e" * 64),
+        (
+            "packages",
+            {
+                "lock": {
+                    "sha256": LOCK,
+                    "differences": [{"package": "torch", "locked": "2.7.0", "installed": "2.11.0"}],
+                }
+            },
+            "torch 2.11.0 (2.7.0)",
+        ),
+    ],
+)
+def test_another_commit_data_spec_or_lock_is_a_difference(
+    tmp_path: Path, what: str, said: dict[str, Any], shown: str
+) -> None:
+    (one,) = found(tmp_path, **said)
+    assert (one.what, one.outcome, one.found) == (f"{RUN}: {what}", DIFFERS, shown)
+    assert one.detail
+
+
+def test_changed_files_are_no_other_commit(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, replace(MANIFEST, commit=f"{COMMIT}-dirty"))
+    assert one.outcome == SAME
+
+
+def test_what_a_run_does_not_say_is_not_checked_and_named(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, commit=None, lock=None)
+    assert (one.what, one.outcome) == (RUN, NOT_CHECKED)
+    assert one.detail == "provenance.json does not say: commit, lock"
+
+
+def test_a_provenance_that_is_no_json_object_is_a_difference(tmp_path: Path) -> None:
+    files = make_run(tmp_path, WHOLE)
+    (files.folder / "provenance.json").write_text("{")
+    (one,) = run_findings(MANIFEST, tmp_path)
+    assert (one.what, one.outcome) == (RUN, DIFFERS)
+
+
+def outcomes(own: dict[str, Any], again: dict[str, Any]) -> dict[str, str]:
+    """What of a run that was made again is alike."""
+    return {one.what.split(": ")[1]: one.outcome for one in made_alike(RUN, own, again)}
+
+
+def test_a_repeat_of_other_data_or_code_is_a_difference() -> None:
+    assert outcomes(SAID, SAID) == {"data": SAME, "commit": SAME}
+    assert outcomes(SAID, SAID | {"commit": "ba9876543210"})["commit"] == DIFFERS
+    assert outcomes(SAID, SAID | {"dataset_sha256": "e" * 64})["data"] == DIFFERS
+    assert outcomes(SAID, {}) == {}
