@@ -15,7 +15,7 @@ from workspace import Workspace
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from era5_data import original_fields
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 CAMPAIGN = Path(__file__).parent / "earth.yaml"
 YEARS = (1999, 2000, 2001)

@@ -22,7 +22,7 @@ from workspace import Workspace, environment
 from scalewatt.energy.neighbours import FOLDER_VARIABLE
 from scalewatt.results.idle import ProbePowers, probe_powers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent
 RATED = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}

@@ -49,7 +49,12 @@ def assert_same_training(one: Training, other: Training) -> None:
         pytest.param(WAVES, {}, 4, marks=pytest.mark.long),
         pytest.param(ALONE, COMPILED, 2, marks=pytest.mark.long),
         pytest.param(IMAGES, CHANGED, 2, marks=pytest.mark.long),
-        (WAVES, {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1}, 4),
+        pytest.param(
+            WAVES,
+            {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1},
+            4,
+            marks=pytest.mark.long,
+        ),
         (IMAGES, {}, 2),
     ],
     ids=[
