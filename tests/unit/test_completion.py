@@ -85,7 +85,9 @@ def test_no_option_or_command_of_the_parser_is_left_out() -> None:
     assert [command.name for command in commands] == list(action.choices)
     for command in commands:
         words = {word for option in command.options for word in option.words}
-        assert words == set(action.choices[command.name]._option_string_actions)
+        options = action.choices[command.name]._actions
+        shown = [one for one in options if one.help != argparse.SUPPRESS]
+        assert words == {word for one in shown for word in one.option_strings}
         assert command.help
 
 

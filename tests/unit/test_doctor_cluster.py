@@ -20,7 +20,7 @@ from doctor_files import profile, program
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check
+from scalewatt.doctor.check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check
 from scalewatt.doctor.conclusion import conclude
 from scalewatt.doctor.examine import questions_of
 from scalewatt.doctor.folder_child import try_folder
@@ -232,3 +232,17 @@ def test_cores_of_a_control_group_and_differences_from_the_lock_are_read() -> No
     )  # fmt: skip
     check = judge_packages(None, [Difference("torch", "2.7.0", "2.6.0")])
     assert check.outcome == LIMITED and "torch 2.6.0 (locked: 2.7.0)" in check.found
+
+
+def test_packages_are_mended_where_they_are_and_by_what_is_wrong_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, more = Difference("torch", "2.7.0", "2.6.0"), Difference("cowsay", None, "6.1")
+    assert judge_packages(None, [other]).mend == SET_UP
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "my env"))
+    prefix = f"'{tmp_path}/my env'"
+    install = f"envs/install.sh {prefix} analysis"
+    remove = f"'{tmp_path}/my env/bin/python' -m pip uninstall --yes cowsay"
+    assert judge_packages("analysis", [other]).mend == (install,)
+    assert judge_packages("analysis", [more]).mend == (remove,)
+    assert judge_packages("analysis", [more, other]).mend == (install, remove)

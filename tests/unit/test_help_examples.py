@@ -83,6 +83,16 @@ def test_the_program_says_its_version_and_all_commands(
         assert not [word for word in words if word not in text]
 
 
+def test_a_misspelt_command_is_told_what_comes_near_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["reprodce"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "unknown 'reprodce'; allowed: " in said and "did you mean 'reproduce'?" in said
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what a fresh checkout has, as far as these commands read it."""

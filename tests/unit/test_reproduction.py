@@ -137,6 +137,15 @@ def test_one_earlier_run_decides_nothing_but_both_values_are_said() -> None:
     assert found.detail is not None and "ratio 1.5" in found.detail
 
 
+def test_the_energy_of_the_only_device_kind_is_not_counted_a_second_time() -> None:
+    def kinds(scope: str) -> list[str]:
+        rows = [energy(repeat, 1.0, energy_scope=scope) for repeat in (1, 2)]
+        return [one.what.removeprefix(f"{RUN}: ") for one in energy_findings(RUN, rows, rows[0])]
+
+    assert kinds("gpu") == ["energy_kwh", "cpu_energy_kwh", "ram_energy_kwh"]
+    assert "gpu_energy_kwh" in kinds("gpu+cpu") and len(kinds("gpu+cpu")) == 4
+
+
 def test_energies_that_are_not_known_are_named_and_never_compared() -> None:
     again = energy(1, None)
     assert whole([energy(1, 1.0), energy(2, 1.1)], again).outcome == NOT_CHECKED
@@ -144,7 +153,7 @@ def test_energies_that_are_not_known_are_named_and_never_compared() -> None:
     found = whole(earlier, energy(1, 1.05))
     assert found.outcome == SAME
     assert found.detail is not None and "of repeat 2 it is not known" in found.detail
-    cpu = energy_findings(RUN, earlier, energy(1, 1.05))[2]
+    cpu = energy_findings(RUN, earlier, energy(1, 1.05))[1]
     assert (cpu.outcome, cpu.what) == (NOT_CHECKED, f"{RUN}: cpu_energy_kwh")
 
 
@@ -431,8 +440,12 @@ def findings(*outcomes: str) -> list[Finding]:
     [
         ((SAME, SAME, SAME), 0, "nothing differs in 3 checks"),
         ((SAME, SAME, NOT_CHECKED), 0, "nothing differs in 2 checks; 1 could not be made"),
-        ((SAME, SAME, DIFFERS), 1, "1 thing of 3 differs"),
-        ((DIFFERS, NOT_CHECKED, DIFFERS), 1, "2 things of 3 differ; 1 could not be made"),
+        ((SAME, SAME, DIFFERS), 1, "1 of 3 checks finds a difference"),
+        (
+            (DIFFERS, NOT_CHECKED, DIFFERS),
+            1,
+            "2 of 2 checks find a difference; 1 could not be made",
+        ),
         ((NOT_CHECKED, SAME, SAME), 1, "too little could be checked"),
         ((SAME, NOT_CHECKED, SAME), 1, "too little could be checked"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from run_files import NAME, WHOLE, make_run
 
 from scalewatt.files import write_json
+from scalewatt.reproduction import provenance
 from scalewatt.reproduction.finding import DIFFERS, NOT_CHECKED, SAME, Finding
 from scalewatt.reproduction.manifest import Manifest
 from scalewatt.reproduction.provenance import run_findings
@@ -22,7 +23,8 @@ MANIFEST = Manifest("made", "1.0", COMMIT, "3.11.7", LOCK, ())
 SAID: dict[str, Any] = {
     "commit": COMMIT,
     "dataset_sha256": DATA,
-    "lock": {"sha256": LOCK, "differences": []},
+    "packages_installed": {"torch": "2.7.0"},
+    "lock": {"sha256": LOCK, "environment": "training", "differences": []},
 }
 
 
@@ -38,7 +40,7 @@ def found(results: Path, manifest: Manifest = MANIFEST, **said: Any) -> list[Fin
 def test_a_run_as_it_was_recorded_is_the_same(tmp_path: Path) -> None:
     (one,) = found(tmp_path)
     assert (one.what, one.outcome) == (RUN, SAME)
-    assert one.detail == "the same: spec, data, commit, lock"
+    assert one.detail == "the same: spec, data, commit, lock, packages"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_a_run_as_it_was_recorded_is_the_same(tmp_path: Path) -> None:
         ),
         ("data", {"dataset_sha256": "e" * 64}, "e" * 64),
         ("spec", {"spec_sha256": "e" * 64}, "e" * 64),
-        ("lock", {"lock": {"sha256": "e" * 64, "differences": []}}, "e" * 64),
+        ("lock", {"lock": SAID["lock"] | {"sha256": "e" * 64}}, "e" * 64),
         (
             "packages",
             {
@@ -73,6 +75,22 @@ def test_another_commit_data_spec_or_lock_is_a_difference(
     assert one.detail
 
 
+def test_packages_are_held_against_the_lock_and_not_against_what_the_run_says_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "current_lock_sha256", lambda: LOCK)
+    monkeypatch.setattr(provenance, "locked_versions", lambda: {"torch": "2.7.0"})
+    (one,) = found(tmp_path / "as-locked")
+    assert one.outcome == SAME
+    (one,) = found(tmp_path / "other", packages_installed={"torch": "2.6.0"})
+    assert (one.outcome, one.found) == (DIFFERS, "torch 2.6.0 (2.7.0)")
+    (one,) = found(tmp_path / "silent", packages_installed={})
+    assert (one.outcome, one.detail) == (
+        NOT_CHECKED,
+        "provenance.json does not say: packages",
+    )
+
+
 def test_changed_files_are_no_other_commit(tmp_path: Path) -> None:
     (one,) = found(tmp_path, replace(MANIFEST, commit=f"{COMMIT}-dirty"))
     assert one.outcome == SAME
@@ -81,7 +99,7 @@ def test_changed_files_are_no_other_commit(tmp_path: Path) -> None:
 def test_what_a_run_does_not_say_is_not_checked_and_named(tmp_path: Path) -> None:
     (one,) = found(tmp_path, commit=None, lock=None)
     assert (one.what, one.outcome) == (RUN, NOT_CHECKED)
-    assert one.detail == "provenance.json does not say: commit, lock"
+    assert one.detail == "provenance.json does not say: commit, lock, packages"
 
 
 def test_a_provenance_that_is_no_json_object_is_a_difference(tmp_path: Path) -> None:

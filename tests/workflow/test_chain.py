@@ -253,7 +253,11 @@ def test_finished_runs_suffice_for_a_figure_and_missing_points_are_named(again: 
 
 
 def test_a_campaign_of_other_devices_is_never_trained_here(again: Workspace) -> None:
-    assert again.trainings("figures", "--config", "campaign=config.yaml") == set()
+    chosen = ("--config", "campaign=config.yaml")
+    assert again.trainings("figures", *chosen) == set()
+    _, output = again.snakemake("-n", "figures", *chosen)
+    assert "has no device of config.yaml (a100, h100), so nothing is trained" in output
+    assert "finished runs: 0 of 175" in output
 
 
 def test_a_damaged_perun_file_is_replaced_by_the_journal_and_flagged(again: Workspace) -> None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_simulated import CAMPAIGN as SIMULATED
@@ -190,6 +191,13 @@ def test_what_is_installed_is_the_same_as_in_the_environment_of_make(
     assert done.stdout.startswith(f"{prefix}/bin/scalewatt\n")
     code = "import importlib.util as u; assert u.find_spec('torch') is None; import scalewatt"
     subprocess.run([python, "-c", f"{code}; print(scalewatt.__file__)"], check=True, cwd=tmp_path)
+    # Another version is mended by what the doctor prints.
+    other = [python, "-m", "pip", "install", "--quiet", "--no-deps", "tabulate==0.9.0"]
+    subprocess.run(other, check=True)
+    check = examined(prefix, workspace.path)
+    assert "tabulate 0.9.0" in check["found"]
+    subprocess.run(["bash", "-euc", "\n".join(check["mend"])], cwd=workspace.path, check=True)
+    assert examined(prefix, workspace.path)["outcome"] == "ok"
 
 
 @pytest.mark.long
@@ -208,6 +216,13 @@ def test_what_is_installed_for_trainings_is_the_same_as_in_the_environment_of_ma
         assert stamp(prefix)["environment"] == "training"
     finally:
         shutil.rmtree(prefix, ignore_errors=True)
+
+
+def examined(prefix: Path, project: Path) -> dict[str, Any]:
+    """What the doctor of an environment says of its packages."""
+    command = [prefix / "bin" / "scalewatt", "doctor", "--json"]
+    said = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False).stdout
+    return next(one for one in json.loads(said)["checks"] if one["name"] == "packages")
 
 
 def packages_as_here(prefix: Path) -> int:

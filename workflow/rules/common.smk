@@ -185,6 +185,23 @@ def runs_of(configurations):
     return [run for run in runs if is_finished(*run)] if RESULTS_ONLY else runs
 
 
+def say_that_nothing_is_trained():
+    """That it is so by itself, because the cluster has none of the devices: nobody asked for it."""
+    asked = CLUSTER.results_only or CAMPAIGN.registered or CAMPAIGN.imported
+    if RESULTS_ONLY and not asked and not workflow.remote_exec:
+        finished = len(runs_of(CAMPAIGN.configurations))
+        print(
+            f"scalewatt: {CLUSTER_FILE}: has no device of {CAMPAIGN.path}"
+            f" ({', '.join(sorted(CAMPAIGN.devices()))}), so nothing is trained;"
+            f" finished runs: {finished} of {sum(CAMPAIGN.repeats.values())}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+say_that_nothing_is_trained()
+
+
 def repeats_together():
     """[rule's suffix, repeats, pattern of configurations]: those whose repeats one job makes.
 

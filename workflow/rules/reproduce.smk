@@ -235,3 +235,6 @@ onerror:
             [*command, f"--cluster={CLUSTER_JSON}", f"--run-failed={failed}"],
             check=False,
         )
+    elif asked:
+        page = f"{AGAIN}/index.html"
+        print(f"scalewatt: what differs is above and in {page}", file=sys.stderr)

@@ -49,10 +49,12 @@ def import_archive(
     """
     with opened(path) as one:
         manifest = read_manifest(one)
+        own = name or manifest.name
+        if name is not None and manifest.kind == REFERENCE:
+            raise InputError(f"--name {name}: {path} has no runs, so there is nothing to bring in")
         if manifest.kind == REFERENCE:
             _checked(one)
             return [_sound(path, manifest), *_of_reference(path)]
-        own = name or manifest.name
         if not NAME.fullmatch(own):
             raise InputError(f"--name {own}: allowed: lower-case letters, digits and hyphens")
         targets = _targets(path, manifest, own)
@@ -197,7 +199,8 @@ def _other_version(manifest: Manifest) -> list[str]:
 def _next(campaign: Campaign, file: Path, results: Path) -> list[str]:
     drawn = next((name for name in campaign.figures if name != "table1"), "figures")
     return [
-        "nothing of it is trained here; to draw, judge and look at it:",
+        "nothing of it is trained here; to check, draw, judge and look at it:",
+        f"  scalewatt reproduce --campaign {file}",
         f"  snakemake --profile profiles/local {drawn} --config campaign={file}",
         f"  scalewatt claims --results {results} --campaign {file}",
         f"  scalewatt status --campaign {file}",

@@ -72,7 +72,7 @@ def export_campaign(file: Path, cluster_file: Path, results: Path, wanted: Wante
     return [
         *(f"not in it: {one}" for one in missing),
         *([] if wanted.allow_private else not_looked_for(cluster)),
-        f"{out}: {_size(size)}, {len(content.runs)} runs, {len(files)} files",
+        f"{out}: {_size(size)}, {len(content.runs)} runs, {len(entries)} files",
     ]
 
 

@@ -41,7 +41,12 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InputError(f"{path}: cannot be read ({reason})") from error
+        where = (
+            ""
+            if Path(path).is_absolute()
+            else f"; paths begin in the working directory, {Path.cwd()}"
+        )
+        raise InputError(f"{path}: cannot be read ({reason}){where}") from error
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)
     except (yaml.YAMLError, ValueError) as error:

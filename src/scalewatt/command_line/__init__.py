@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import re
+from typing import NoReturn
 
 from scalewatt import __version__
+from scalewatt.campaign.validation import one_of
 from scalewatt.command_line import campaigns, reproducing, tables, training
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that says which word was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with what is wrong; of a choice, what is allowed and what comes near it."""
+        found = re.fullmatch(r"(.*)invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if found:
+            allowed = one_of(found[2], re.findall(r"'([^']+)'", found[3]))
+            message = f"{found[1]}unknown '{found[2]}'; {allowed}"
+        super().error(message)
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the parser, whose result names the `command`."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="scalewatt",
         description="What data-parallel training of neural networks costs in energy.",
     )

@@ -72,7 +72,7 @@ def _command(name: str, help_: str, parser: argparse.ArgumentParser) -> Command:
     choices: list[str] = []
     has_files = False
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
+        if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
             continue
         allowed = tuple(map(str, action.choices or ()))
         if action.option_strings:

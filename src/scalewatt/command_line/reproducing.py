@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from scalewatt.command_line.completion import SHELLS
@@ -138,5 +139,5 @@ def _reproduce(commands: Commands) -> None:
     reproduce.add_argument(
         "--run-failed",
         metavar="CONFIGURATION/REPEAT",
-        help="a run that could not be made again, which is a difference; the target `reproduce` says it",
+        help=argparse.SUPPRESS,  # a run that could not be made again, as the target `reproduce` says
     )

@@ -12,6 +12,8 @@ OK, LIMITED, MISSING, UNKNOWN = "ok", "limited", "missing", "unknown"
 
 Mend = tuple[str, ...]
 """Commands that mend something."""
+SET_UP: Mend = ("rm -f .venv/.ready && make setup", ". .venv/bin/activate")
+"""Sets .venv up anew, whatever was done to it, and takes it."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check, Mend, unknown
+from scalewatt.doctor.check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check, unknown
 from scalewatt.doctor.machine import Machine
 
 NVIDIA, AMD = "0x10de", "0x1002"
@@ -85,7 +85,7 @@ def _without_nvml(stage: str, error: str, on_bus: int, needed: bool) -> Check:
     facts = {"stage": stage, "error": error, "on_bus": on_bus, "gpus": []}
     if stage == "module":
         found = f"NVML's Python module cannot be imported ({error})"
-        mend: Mend = ("make setup",)
+        mend = SET_UP
         return Check("gpus", MISSING, found, "GPUs are not measured", mend, needed, facts)
     if "mismatch" in error.lower():
         found = f"{on_bus or 'some'} NVIDIA GPUs; {error}"
@@ -146,7 +146,7 @@ def judge_torch(
     `driver_cuda` is the CUDA version of the driver as NVML writes it (12060 is 12.6).
     """
     if build is None:
-        return Check("torch", MISSING, "not installed", "nothing is trained", ("make setup",), True)
+        return Check("torch", MISSING, "not installed", "nothing is trained", SET_UP, True)
     cuda = build["cuda"]
     built = f"torch {build['version']}, built {f'for CUDA {cuda}' if cuda else 'without CUDA'}"
     facts: dict[str, Any] = {**build, "gpus": None}
@@ -155,7 +155,7 @@ def judge_torch(
     bad = MISSING if needed else LIMITED
     if not cuda:
         means = f"the {gpus} GPUs stay unused; the lock of this project has torch for CUDA"
-        return Check("torch", bad, built, means, ("make setup",), True, facts)
+        return Check("torch", bad, built, means, SET_UP, True, facts)
     if driver_cuda and driver_cuda // 1000 < int(cuda.partition(".")[0]):
         found = f"{built}; the driver knows CUDA {driver_cuda // 1000} only"
         ask = ("whoever runs this machine: a driver for CUDA " + cuda.partition(".")[0],)

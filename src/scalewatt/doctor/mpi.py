@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import MISSING, OK, UNKNOWN, Check, unknown
+from scalewatt.doctor.check import MISSING, OK, SET_UP, UNKNOWN, Check, unknown
 from scalewatt.doctor.machine import Machine, Profile
 from scalewatt.energy.child import RANKS_VARIABLES
 
@@ -29,7 +29,7 @@ def ask_mpi(machine: Machine, children: Children, profile: Profile) -> list[Chec
         installed = version("mpi4py")
     except PackageNotFoundError:
         means = "no run can be started"
-        return [Check(NAME, MISSING, "mpi4py is not installed", means, ("make setup",), True)]
+        return [Check(NAME, MISSING, "mpi4py is not installed", means, SET_UP, True)]
     cluster = profile.cluster
     where = f"launcher: in {profile.folder}/cluster.yaml"
     try:
@@ -66,7 +66,7 @@ def judge_mpi(
     worlds = [said for said in map(_object, answer.lines) if said is not None]
     facts = {"launcher": list(launcher), "is_cluster_launcher": own, "worlds": worlds}
     if answer.is_missing:
-        mend, ask = ("make setup",), (f"{where}, a command of this machine",)
+        mend, ask = SET_UP, (f"{where}, a command of this machine",)
         found = f"{installed}; launcher: {answer.trouble}"
         return Check(NAME, MISSING, found, "no run can be started", mend, True, facts, ask)
     if answer.is_silent:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import MISSING, OK, UNKNOWN, Check, unknown
+from scalewatt.doctor.check import MISSING, OK, SET_UP, UNKNOWN, Check, unknown
 from scalewatt.doctor.machine import Machine
 from scalewatt.energy.child import LAUNCHERS_VARIABLES
 from scalewatt.energy.neighbours import FOLDER_VARIABLE, samplers_of
@@ -27,7 +27,7 @@ def ask_perun(machine: Machine, children: Children, powers: Mapping[str, Any]) -
         installed = version("perun")
     except PackageNotFoundError:
         nothing = "no energy is recorded"
-        return [Check(NAME, MISSING, "not installed", nothing, ("make setup",), needed=True)]
+        return [Check(NAME, MISSING, "not installed", nothing, SET_UP, needed=True)]
     measured = samplers_of(socket.gethostname())
     if measured:
         who = measured[0]["run"]
@@ -59,7 +59,7 @@ def judge_sampling(installed: str, answer: Answer, sampled: Mapping[str, Any] | 
         )
     if sampled is None:
         found = f"perun {installed} does not sample: {answer.trouble or 'it left no journal'}"
-        return Check(NAME, MISSING, found, "no energy is recorded", ("make setup",), True, facts)
+        return Check(NAME, MISSING, found, "no energy is recorded", SET_UP, True, facts)
     delivered = [one for one in sampled["sensors"] if one["mean"] is not None]
     if not delivered:
         found = f"perun {installed} samples, but no sensor delivered anything"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from scalewatt.doctor.check import LIMITED, OK, UNKNOWN, Check
+from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.doctor.check import LIMITED, OK, SET_UP, UNKNOWN, Check, Mend
 from scalewatt.doctor.machine import Machine
 from scalewatt.environment.lock import (
     LOCK,
@@ -78,7 +80,22 @@ def judge_packages(environment: str | None, different: Sequence[Difference]) -> 
     shown = ", ".join(map(_said, different[:_SHOWN])) + (" …" if len(different) > _SHOWN else "")
     found = f"{len(different)} not as envs/lock.txt has them: {shown}"
     means = "results may differ from those of others; each run's provenance says so"
-    return Check("packages", LIMITED, found, means, ("make setup",), facts=facts)
+    return Check("packages", LIMITED, found, means, _install(environment, different), facts=facts)
+
+
+def _install(environment: str | None, different: Sequence[Difference]) -> Mend:
+    """What gives this Python the packages of the lock; another environment where it is none of ours."""
+    if environment is None:
+        return SET_UP
+    prefix = Path(sys.prefix)
+    if prefix.is_relative_to(PROJECT_ROOT):
+        prefix = prefix.relative_to(PROJECT_ROOT)
+    beside = [one.package for one in different if one.locked is None]
+    python = shlex.quote(f"{prefix}/bin/python")
+    removed = (f"{python} -m pip uninstall --yes {shlex.join(beside)}",) if beside else ()
+    if len(beside) == len(different):
+        return removed
+    return (f"envs/install.sh {shlex.quote(str(prefix))} {environment}", *removed)
 
 
 def _said(one: Difference) -> str:

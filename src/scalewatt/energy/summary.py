@@ -220,7 +220,10 @@ def _flags(totals: EnergyTotals, with_stages: bool) -> list[Flag]:
     flags = [one for one in totals.flags if one["code"] not in out_of_scope]
     flags += totals.short_flags if with_stages else []
     if not totals.scope:
-        detail = "no sensor of power or energy was recorded, and nothing is estimated"
+        detail = (
+            "no sensor of power or energy was recorded, and nothing is estimated without rated powers "
+            "(of a run folder: --cluster FILE)"
+        )
         flags.append(flag("no_power_sensors", None, detail))
     return flags
 

@@ -11,20 +11,24 @@ from scalewatt.reproduction.interval import prediction_interval
 from scalewatt.results.numbers import number
 
 QUANTITIES = ("energy_kwh", *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS))
+_AGAIN = "to measure once more, on a machine that does nothing else: -R run_again"
 _ALIKE = ("energy_origin", "energy_scope", "device_name")
 
 Row = Mapping[str, Any]
 
 
 def energy_findings(run: str, earlier: Sequence[Row], again: Row) -> list[Finding]:
-    """One row for the whole energy and for each device kind.
+    """One row for the whole energy and for each device kind, but for one that is the whole.
 
     `earlier`: rows of the runs table of the same configuration, excluded runs left out; those of another
     origin, scope or machine are no measure for `again`, and named.
     """
     counted = [row for row in earlier if all(row[name] == again[name] for name in _ALIKE)]
     others = [row for row in earlier if row not in counted]
-    return [_finding(f"{run}: {name}", name, counted, others, again) for name in QUANTITIES]
+    names = QUANTITIES
+    if "+" not in (again["energy_scope"] or "+"):  # one kind, whose energy is the whole
+        names = tuple(name for name in names if name != f"{again['energy_scope']}_energy_kwh")
+    return [_finding(f"{run}: {name}", name, counted, others, again) for name in names]
 
 
 def _finding(
@@ -48,6 +52,8 @@ def _finding(
         return not_checked(ENERGY, what, why, expected=known[0], found=found)
     outcome = SAME if interval.holds(found) else DIFFERS
     said = "within" if outcome == SAME else "outside"
+    if outcome == DIFFERS:
+        left += f"; {_AGAIN}"
     detail = (
         f"{said} the 95 % prediction interval {number(interval.low)} to {number(interval.high)} kWh of "
         f"{interval.n} earlier runs (mean {number(interval.mean)}, ratio "

@@ -59,11 +59,11 @@ def verdict(findings: Sequence[Finding]) -> str:
     """The result in one sentence, how much could not be checked included."""
     outcomes = [one.outcome for one in findings]
     count, left = outcomes.count(DIFFERS), outcomes.count(NOT_CHECKED)
+    made = len(findings) - left
     if count:
-        said = f"{count} thing{'s' if count > 1 else ''} of {len(findings)} differ"
-        said += "" if count > 1 else "s"
+        said = f"{count} of {made} checks find{'' if count > 1 else 's'} a difference"
     elif exit_code(findings):
         said = "too little could be checked: no stored file is as recorded, or none made again"
     else:
-        said = f"nothing differs in {len(findings) - left} checks"
+        said = f"nothing differs in {made} checks"
     return f"{said}; {left} could not be made" if left else said

@@ -155,8 +155,9 @@ def read_manifest(results: Path) -> Manifest:
     path = results / MANIFEST
     if not path.exists():
         raise InputError(
-            f"{path}: does not exist, so there is nothing to hold results against; `snakemake all` "
-            "writes it when it has made everything, `scalewatt manifest` at once"
+            f"{path}: does not exist, so there is nothing to hold results against; `snakemake all` with "
+            "the campaign's profile writes it when it has made everything, "
+            f"`scalewatt manifest --results {results}` at once"
         )
     found = read_json(path)
     check(found, _SCHEMA, str(path), _SCHEMA)

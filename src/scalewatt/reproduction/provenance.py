@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.environment.lock import Difference, differences, locked_versions
 from scalewatt.errors import InputError
 from scalewatt.reproduction.finding import (
     DIFFERS,
@@ -16,12 +17,13 @@ from scalewatt.reproduction.finding import (
     compared,
     not_checked,
 )
-from scalewatt.reproduction.manifest import Manifest
+from scalewatt.reproduction.manifest import Manifest, current_lock_sha256
 from scalewatt.results.found import PROVENANCE as FILE
 from scalewatt.results.found import json_object
 from scalewatt.results.numbers import listed
 
 _MOST = 6
+_AS_LOCKED = "as locked"
 
 
 def run_findings(manifest: Manifest, results: Path) -> list[Finding]:
@@ -72,10 +74,23 @@ def _held(
     if manifest.lock_sha256 is not None:
         why = "the run was made with another list of packages than the manifest was recorded with"
         yield "lock", (manifest.lock_sha256, lock.get("sha256"), why)
-    if others := lock.get("differences"):
-        words = [f"{one['package']} {one['installed']} ({one['locked']})" for one in others]
-        why = "in parentheses what is in the lock; None: not there"
-        yield "packages", ("as locked", listed(words, _MOST), why)
+    why = "in parentheses what is in the lock; none: not there"
+    yield "packages", (_AS_LOCKED, _packages(said, lock), why)
+
+
+def _packages(said: Mapping[str, Any], lock: Mapping[str, Any]) -> str | None:
+    """The packages of a run that are not as locked; None where it does not say which it had.
+
+    Compared anew where this checkout still has its lock; else as the run noted it.
+    """
+    installed = said.get("packages_installed")
+    if not installed or "differences" not in lock:
+        return None
+    others = [Difference(**one) for one in lock["differences"]]
+    if lock.get("sha256") == current_lock_sha256():
+        others = differences(locked_versions(), installed, lock.get("environment"))
+    words = [f"{one.package} {one.installed or 'none'} ({one.locked or 'none'})" for one in others]
+    return listed(words, _MOST) or _AS_LOCKED
 
 
 def _spec_sha256(folder: Path) -> str | None:

@@ -29,6 +29,9 @@ from scalewatt.results.metadata import metadata
 from scalewatt.results.runs import RunFiles
 
 _ROW_FILES = ("spec.json", "history.parquet", "provenance.json")
+_NO_TRACES = (
+    "its runs' power against time (traces/) is not there; `scalewatt export --traces` adds it"
+)
 
 
 class NotRemadeError(Exception):
@@ -81,6 +84,8 @@ class Remaking:
     def needs(self, paths: Iterable[Path]) -> None:
         """NotRemadeError where a file that something is made from is not there; it is named."""
         missing = [path for path in paths if not path.exists()]
+        if missing and all(path.is_relative_to(self.results / "traces") for path in missing):
+            raise NotRemadeError(_NO_TRACES)
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise NotRemadeError(

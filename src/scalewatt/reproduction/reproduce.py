@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,13 +23,15 @@ from scalewatt.reproduction.finding import (
     HISTORY,
     NOT_CHECKED,
     OUTCOMES,
+    REGENERATED,
+    STORED,
     Finding,
     exit_code,
     not_checked,
     verdict,
 )
 from scalewatt.reproduction.manifest import Manifest, read_manifest
-from scalewatt.reproduction.page import write_page
+from scalewatt.reproduction.page import shown, write_page
 from scalewatt.reproduction.provenance import run_findings
 from scalewatt.reproduction.remake import Remaking
 from scalewatt.reproduction.repeats import Repeat, found_repeats, repeat_findings
@@ -154,10 +157,10 @@ def as_text(done: Reproduction) -> str:
         counts = done.counts(check)
         words = ", ".join(f"{counts[o]} {o.replace('_', ' ')}" for o in OUTCOMES if counts[o])
         lines.append(f"  {check:<12} {words or 'nothing to check'}")
-    differing = [one for one in done.findings if one.outcome == DIFFERS]
-    lines += [f"differs: {line(one)}" for one in differing[:_MOST_LINES]]
+    differing = _differing(done.findings)
+    lines += [f"differs: {said}" for said in differing[:_MOST_LINES]]
     if len(differing) > _MOST_LINES:
-        lines.append(f"differs: {len(differing) - _MOST_LINES} more, on the page")
+        lines.append(f"differs: {len(differing) - _MOST_LINES} more lines, on the page")
     left = [one for one in done.findings if one.outcome == NOT_CHECKED]
     for check in CHECKS:
         reasons = dict.fromkeys(one.detail for one in left if one.check == check)
@@ -175,8 +178,20 @@ def _of_repeat(one: Repeat) -> str:
     return said
 
 
-def line(one: Finding) -> str:
-    """A finding that differs, in one line."""
-    if one.detail:
-        return f"{one.check}: {one.what}: {one.detail}"
-    return f"{one.check}: {one.what}: {one.expected} expected, {one.found} found"
+def _differing(findings: Iterable[Finding]) -> list[str]:
+    """What differs, one line for all that differ for one reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in findings:
+        if one.outcome == DIFFERS:
+            groups.setdefault((one.check, _why(one)), []).append(one.what)
+    return [
+        f"{check}: {listed(names, _MOST_REASONS)}: {why}" for (check, why), names in groups.items()
+    ]
+
+
+def _why(one: Finding) -> str:
+    """In what a finding differs; of files the hashes say nothing to a reader."""
+    if one.detail and one.check in (STORED, REGENERATED):
+        return one.detail
+    values = f"{shown(one.expected)} expected, {shown(one.found)} found"
+    return f"{values}: {one.detail}" if one.detail else values

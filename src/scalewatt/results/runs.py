@@ -77,8 +77,8 @@ def run_row(
     provenance = read_provenance(files.folder / "provenance.json", _FROM_PROVENANCE)
     if provenance["spec_sha256"] != spec_sha256(spec):
         raise InputError(
-            f"{files.folder}: spec.json is not the spec this run was trained with; "
-            "train it again, or restore the campaign"
+            f"{files.folder}: spec.json is not the spec that provenance.json names: one of them was "
+            "changed; restore it (of an import: import it again), or train the run again"
         )
     history = read_history(files.folder / "history.parquet", provenance["metric_name"])
     rows = read_checked(files.energy, ENERGY_SCHEMA)
