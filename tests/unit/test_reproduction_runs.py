@@ -102,6 +102,24 @@ def test_what_a_run_does_not_say_is_not_checked_and_named(tmp_path: Path) -> Non
     assert one.detail == "provenance.json does not say: commit, lock, packages"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"lock": "none"},
+        {"lock": SAID["lock"] | {"differences": [{"name": "torch"}]}},
+        {"packages_installed": {"torch": 2}},
+        {"segments": "two", "commit": 7},
+    ],
+)
+def test_a_provenance_with_other_types_is_a_difference_and_no_crash(
+    tmp_path: Path, said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "current_lock_sha256", lambda: LOCK)
+    monkeypatch.setattr(provenance, "locked_versions", lambda: {"torch": "2.7.0"})
+    (one,) = found(tmp_path, **said)
+    assert one.outcome == DIFFERS
+
+
 def test_a_provenance_that_is_no_json_object_is_a_difference(tmp_path: Path) -> None:
     files = make_run(tmp_path, WHOLE)
     (files.folder / "provenance.json").write_text("{")

@@ -1,4 +1,4 @@
-"""The third check: what each stored run says of the spec, data, code and packages it was made with."""
+"""What each stored run says of the spec, data, code and packages that it was made with."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def run_findings(manifest: Manifest, results: Path) -> list[Finding]:
 
 def commits_of(provenance: Mapping[str, Any]) -> str | None:
     """The commits that published and trained a run, without a note of changed files; None: unknown."""
-    named = [provenance.get("commit")]
-    named += [one.get("commit") for one in provenance.get("segments") or ()]
-    return ", ".join(dict.fromkeys(_bare(one) for one in named if one)) or None
+    segments = provenance.get("segments")
+    of = [provenance, *(segments if isinstance(segments, list) else ())]
+    named = [one.get("commit") for one in of if isinstance(one, Mapping)]
+    return ", ".join(dict.fromkeys(_bare(str(one)) for one in named if one)) or None
 
 
 def _bare(commit: str) -> str:
@@ -49,7 +50,11 @@ def _of_run(folder: Path, manifest: Manifest, results: Path) -> list[Finding]:
     said = json_object(folder / FILE)
     if not said:
         return [Finding(PROVENANCE, name, DIFFERS, detail=f"{FILE} holds no JSON object")]
-    held = dict(_held(folder, said, manifest, results))
+    try:
+        held = dict(_held(folder, said, manifest, results))
+    except (AttributeError, KeyError, TypeError) as error:
+        why = f"{FILE} is damaged: not of the types that scalewatt writes ({error})"
+        return [Finding(PROVENANCE, name, DIFFERS, detail=why)]
     known = {what: values for what, values in held.items() if values[1] is not None}
     found = [compared(PROVENANCE, f"{name}: {what}", *values) for what, values in known.items()]
     rows = [one for one in found if one.outcome == DIFFERS]
