@@ -46,7 +46,6 @@ def assert_same_training(one: Training, other: Training) -> None:
 @pytest.mark.parametrize(
     ("configuration", "changes", "updates"),
     [
-        pytest.param(WAVES, {}, 4, marks=pytest.mark.long),
         pytest.param(ALONE, COMPILED, 2, marks=pytest.mark.long),
         pytest.param(IMAGES, CHANGED, 2, marks=pytest.mark.long),
         pytest.param(
@@ -58,7 +57,6 @@ def assert_same_training(one: Training, other: Training) -> None:
         (IMAGES, {}, 2),
     ],
     ids=[
-        "fourcastnet",
         "fourcastnet-compiled",
         "resnet50-changed",
         "fourcastnet-four-ranks",
