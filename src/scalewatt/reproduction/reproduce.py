@@ -191,7 +191,8 @@ def _differing(findings: Iterable[Finding]) -> list[str]:
 
 def _why(one: Finding) -> str:
     """In what a finding differs; of files the hashes say nothing to a reader."""
-    if one.detail and one.check in (STORED, REGENERATED):
+    without = one.check in (STORED, REGENERATED) or one.expected is one.found is None
+    if one.detail and without:
         return one.detail
     values = f"{shown(one.expected)} expected, {shown(one.found)} found"
     return f"{values}: {one.detail}" if one.detail else values
