@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,24 @@ _MOST = 6
 _AS_LOCKED = "as locked"
 
 
+@dataclass(frozen=True)
+class _Against:
+    """What all runs are held against."""
+
+    results: Path
+    manifest: Manifest
+    lock_sha256: str | None
+    """Of this checkout's lock."""
+    locked: Mapping[str, str]
+    """Its packages."""
+
+
 def run_findings(manifest: Manifest, results: Path) -> list[Finding]:
     """A row for each thing that differs of a stored run; one for a run of which nothing does."""
     folders = sorted(path.parent for path in (results / "runs").glob(f"*/*/{FILE}"))
-    return [one for folder in folders for one in _of_run(folder, manifest, results)]
+    sha256 = current_lock_sha256()
+    against = _Against(results, manifest, sha256, locked_versions() if sha256 else {})
+    return [one for folder in folders for one in _of_run(folder, against)]
 
 
 def commits_of(provenance: Mapping[str, Any]) -> str | None:
@@ -45,13 +60,13 @@ def _bare(commit: str) -> str:
     return commit.removesuffix("-dirty")
 
 
-def _of_run(folder: Path, manifest: Manifest, results: Path) -> list[Finding]:
+def _of_run(folder: Path, against: _Against) -> list[Finding]:
     name = f"{folder.parent.name}/{folder.name}"
     said = json_object(folder / FILE)
     if not said:
         return [Finding(PROVENANCE, name, DIFFERS, detail=f"{FILE} holds no JSON object")]
     try:
-        held = dict(_held(folder, said, manifest, results))
+        held = dict(_held(folder, said, against))
     except (AttributeError, KeyError, TypeError) as error:
         why = f"{FILE} is damaged: not of the types that scalewatt writes ({error})"
         return [Finding(PROVENANCE, name, DIFFERS, detail=why)]
@@ -64,12 +79,13 @@ def _of_run(folder: Path, manifest: Manifest, results: Path) -> list[Finding]:
 
 
 def _held(
-    folder: Path, said: Mapping[str, Any], manifest: Manifest, results: Path
+    folder: Path, said: Mapping[str, Any], against: _Against
 ) -> Iterator[tuple[str, tuple[Any, Any, str]]]:
     """What of a run is held against what: what was expected, what it says, and what a difference means."""
+    manifest = against.manifest
     why = "the run was made with another spec than lies beside it"
     yield "spec", (_spec_sha256(folder), said.get("spec_sha256"), why)
-    if (data := _dataset_sha256(folder, results)) is not None:
+    if (data := _dataset_sha256(folder, against.results)) is not None:
         why = "the run learnt from other data than the campaign's"
         yield "data", (data, said.get("dataset_sha256"), why)
     if manifest.commit is not None:
@@ -80,10 +96,10 @@ def _held(
         why = "the run was made with another list of packages than the manifest was recorded with"
         yield "lock", (manifest.lock_sha256, lock.get("sha256"), why)
     why = "in parentheses what is in the lock; none: not there"
-    yield "packages", (_AS_LOCKED, _packages(said, lock), why)
+    yield "packages", (_AS_LOCKED, _packages(said, lock, against), why)
 
 
-def _packages(said: Mapping[str, Any], lock: Mapping[str, Any]) -> str | None:
+def _packages(said: Mapping[str, Any], lock: Mapping[str, Any], against: _Against) -> str | None:
     """The packages of a run that are not as locked; None where it does not say which it had.
 
     Compared anew where this checkout still has its lock; else as the run noted it.
@@ -92,8 +108,8 @@ def _packages(said: Mapping[str, Any], lock: Mapping[str, Any]) -> str | None:
     if not installed or "differences" not in lock:
         return None
     others = [Difference(**one) for one in lock["differences"]]
-    if lock.get("sha256") == current_lock_sha256():
-        others = differences(locked_versions(), installed, lock.get("environment"))
+    if against.locked and lock.get("sha256") == against.lock_sha256:
+        others = differences(against.locked, installed, lock.get("environment"))
     words = [f"{one.package} {one.installed or 'none'} ({one.locked or 'none'})" for one in others]
     return listed(words, _MOST) or _AS_LOCKED
 

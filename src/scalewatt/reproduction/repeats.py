@@ -28,6 +28,11 @@ from scalewatt.results.exclusions import excluded_runs, read_exclusions
 from scalewatt.results.found import json_object, published_runs
 from scalewatt.results.runs import RunFiles, run_row
 
+_OTHER = {
+    "data": "it was made again from other data: what it learnt is no comparison",
+    "commit": "it was made again with other code: check out the first commit to have its",
+}
+
 
 @dataclass(frozen=True)
 class Repeat:
@@ -95,18 +100,13 @@ def _history(
 
 def made_alike(name: str, own: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[Finding]:
     """Whether a run was made again from the same data and code, where both say so."""
-    data = own.get("dataset_sha256"), again.get("dataset_sha256")
-    commit = commits_of(own), commits_of(again)
-    for what, pair, why in (
-        ("data", data, "it was made again from other data: what it learnt is no comparison"),
-        (
-            "commit",
-            commit,
-            "it was made again with other code: check out the first commit to have its",
-        ),
-    ):
-        if None not in pair:
-            yield compared(HISTORY, f"{name}: {what}", pair[0], pair[1], why)
+    pairs = {
+        "data": (own.get("dataset_sha256"), again.get("dataset_sha256")),
+        "commit": (commits_of(own), commits_of(again)),
+    }
+    for what, (first, second) in pairs.items():
+        if first is not None and second is not None:
+            yield compared(HISTORY, f"{name}: {what}", first, second, _OTHER[what])
 
 
 def _energy(name: str, run: Run, results: Path, campaign: Campaign) -> list[Finding]:
