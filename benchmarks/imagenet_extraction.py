@@ -68,9 +68,9 @@ def make(folder: Path, classes: int, images: int, kilobytes: int) -> dict[str, A
 
 def ours(tars: Path, out: Path, definition: dict[str, Any], digests: bool) -> None:
     """The whole preparation, index included."""
+    from scalewatt.common.files import write_json
     from scalewatt.datasets.image_tars import EXTRACTING, RECORD, TARS
     from scalewatt.datasets.prepare import prepare_dataset
-    from scalewatt.files import write_json
 
     if not digests:  # as after a kill, when they are known
         stats = {kind: (tars / name).stat() for kind, name in TARS.items()}

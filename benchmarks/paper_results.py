@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.spec import run_spec, spec_sha256, spec_text
+from scalewatt.common.files import write_json, write_table, write_table_with_csv
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.tables import (
     CONDITIONS_SCHEMA,
@@ -27,7 +28,6 @@ from scalewatt.energy.tables import (
     SECOND_OPINIONS_SCHEMA,
     TRACES_SCHEMA,
 )
-from scalewatt.files import write_json, write_table, write_table_with_csv
 from scalewatt.results.idle import IDLE
 from scalewatt.training.history import history_table
 

@@ -37,11 +37,11 @@ from torchvision.models import resnet50
 
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.spec import run_spec
+from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.imagenet import CHANNEL_MEAN, CHANNEL_SD
 from scalewatt.training.events import EventLog
 from scalewatt.training.job import Job
 from scalewatt.training.loop import Trainer
-from scalewatt.training.stop import StopRequest
 from scalewatt.training.world import Ranks
 
 CAMPAIGN = Path(__file__).parents[1] / "config.yaml"

@@ -30,9 +30,9 @@ import pyarrow as pa
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.spec import run_spec, spec_sha256, spec_text
+from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.tables import ENERGY_SCHEMA
-from scalewatt.files import write_json, write_table
 from scalewatt.jobs.attempts import Attempt, attempt_path, run_key
 from scalewatt.jobs.position import Progress, note_position, note_progress
 

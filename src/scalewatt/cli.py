@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalewatt import cli_reproducing
 from scalewatt.command_line import command_line
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
     from scalewatt.jobs.attempts import AttemptNote
@@ -60,9 +60,9 @@ def _campaign(arguments: argparse.Namespace) -> int:
 
 def _prepare(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import read_source
+    from scalewatt.common.files import write_json
     from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
     from scalewatt.datasets.prepared import definition_of_prepared
-    from scalewatt.files import write_json
 
     definition = arguments.definition or definition_of_prepared(arguments.folder)
     if arguments.pack and definition["format"] != "imagenet":

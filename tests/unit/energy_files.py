@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.account import account
 from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.run import Run
 from scalewatt.energy.traces import TraceWriter
-from scalewatt.files import write_json, write_table
 
 T0 = 1_795_000_000.0
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from scalewatt.common.processes import machine_id
 from scalewatt.jobs import hold
 from scalewatt.jobs.holder import Holder, read_holder
-from scalewatt.jobs.machine import machine_id
 
 PATIENCE_S = 60
 DEAD_PID = 2**22 + 1  # above Linux's greatest

@@ -15,7 +15,7 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.validation import read_yaml
+from scalewatt.common.schema_validation import read_yaml
 from scalewatt.results.breakdown_table import BREAKDOWN, COPIED, chosen_runs
 from scalewatt.results.learning_table import LEARNING
 from scalewatt.results.pareto_table import pareto

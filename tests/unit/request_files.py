@@ -11,7 +11,7 @@ from campaign_files import PAPER, ROOT
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Campaign, Cluster, Device
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 HOREKA = ROOT / "profiles" / "horeka" / "cluster.yaml"
 UNLIMITED_MIN = 10**6

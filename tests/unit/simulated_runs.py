@@ -12,9 +12,9 @@ from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Campaign, Cluster, Device
 from scalewatt.campaign.spec import run_spec, spec_text
-from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.common.files import read_json
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.account import write_energy
-from scalewatt.files import read_json
 from scalewatt.results.derived import Facility
 from scalewatt.results.runs import RunFiles, run_row
 from scalewatt.scaling.simulate.faults import Fault

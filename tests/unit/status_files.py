@@ -18,8 +18,8 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec, spec_sha256, spec_text
+from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.tables import ENERGY_SCHEMA
-from scalewatt.files import write_json, write_table
 from scalewatt.jobs.attempts import Attempt, attempt_path, note_submission, run_key
 from scalewatt.jobs.position import Progress, note_position, note_progress, read_progress
 from scalewatt.results.spent import Spent, spent_kwh

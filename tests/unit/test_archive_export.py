@@ -13,10 +13,10 @@ import pytest
 from archived import ACCOUNT, Project, content, make_project, manifest
 
 from scalewatt.archive.manifest import MANIFEST, METADATA
-from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.cli import main
-from scalewatt.environment.redaction import own_paths
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.redaction import own_paths
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.reproduction.manifest import write_manifest
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"

@@ -22,9 +22,9 @@ from scalewatt.campaign.cluster import is_results_only, load_cluster
 from scalewatt.campaign.definitions import runs_definition
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.imported import parse_imported
-from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.results.exclusions import exclusions_path
 from scalewatt.results.metadata import metadata as metadata_of
 

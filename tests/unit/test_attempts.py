@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from run_files import NAME, make_spec
 
 from scalewatt.campaign.spec import spec_sha256
-from scalewatt.errors import InputError
-from scalewatt.files import write_json
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_json
+from scalewatt.common.json_records import read_note
 from scalewatt.jobs.attempts import (
     FAILED,
     HELD,
@@ -35,7 +36,6 @@ from scalewatt.jobs.attempts import (
     submission_path,
 )
 from scalewatt.jobs.hold import HeldError
-from scalewatt.jobs.notes import read_note
 from scalewatt.jobs.position import (
     Progress,
     done_updates,

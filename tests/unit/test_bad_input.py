@@ -8,9 +8,9 @@ import pytest
 from bad_campaigns import GEOMETRY, UNKNOWN, VALUES, series
 from campaign_files import DELETE, DEMO, LOCAL, PAPER, Edits, Refused, demo, edited, write_yaml
 
-from scalewatt.campaign.validation import read_yaml
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import read_yaml
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import h5py
 import pytest
 from energy_files import codes, gpu, recordings, write_perun
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.perun_file import list_runs, read_perun_file
 from scalewatt.energy.summary import describe
-from scalewatt.errors import InputError
 
 EXPECTED = "expected an HDF5 file written by perun"
 SIGNATURE = b"\x89HDF\r\n\x1a\n"

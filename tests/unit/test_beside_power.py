@@ -21,13 +21,13 @@ from energy_files import (
     write_record_journal,
 )
 
+from scalewatt.common.files import write_json
 from scalewatt.energy.account import write_energy
 from scalewatt.energy.conditions import QUANTITIES, ConditionSeries
 from scalewatt.energy.device_state import state_flags
 from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.second_opinions import MAX_DIFFERENCE
 from scalewatt.energy.tables import CONDITIONS_SCHEMA, EPOCHS_SCHEMA, SECOND_OPINIONS_SCHEMA
-from scalewatt.files import write_json
 from scalewatt.results.runs import EnergyTotals
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
@@ -268,8 +268,8 @@ def test_gpus_without_a_power_sensor_are_estimated_from_their_load(tmp_path: Pat
 def test_epochs_and_what_lies_outside_of_them_add_up_to_the_total(tmp_path: Path) -> None:
     import pyarrow as pa
 
+    from scalewatt.common.files import write_table
     from scalewatt.energy.publish import EVENTS_SCHEMA
-    from scalewatt.files import write_table
 
     run = recorded(tmp_path, {})
     events = [

@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from paper_rows import breakdown_table, with_metadata
 from run_files import NAME, WHOLE, absent, make_run, make_spec, part
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table
 from scalewatt.energy.stages import STAGES
-from scalewatt.errors import InputError
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
-from scalewatt.files import write_table
 from scalewatt.results.breakdown_table import BREAKDOWN, breakdown, run_parts
 from scalewatt.results.idle import IDLE
 from scalewatt.results.runs import Facility, RunFiles, run_row

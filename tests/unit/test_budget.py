@@ -11,9 +11,9 @@ import yaml
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.spec import run_spec, spec_text
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.json_records import run_key
 from scalewatt.jobs.attempts import attempt_path
-from scalewatt.jobs.notes import run_key
 from scalewatt.jobs.position import note_position
 from scalewatt.jobs.submissions import Submissions
 from scalewatt.results import spent

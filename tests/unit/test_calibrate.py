@@ -22,8 +22,8 @@ from request_files import paper
 
 from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256, spec_text
 from scalewatt.cli import main
-from scalewatt.errors import InputError
-from scalewatt.files import write_table_with_csv
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.published import published_configurations
 from scalewatt.results.schema import CONFIGURATIONS, table
 from scalewatt.scaling.assumed import HALF_WIDTH, assumed_finetuning, pretraining_of

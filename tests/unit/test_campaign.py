@@ -18,7 +18,7 @@ from scalewatt.campaign.cluster import cluster_of_run, known_devices, load_clust
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign, Configuration, Device
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 RESNET50 = [
     f"resnet50-{data}-{batch}"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.errors import InputError
-from scalewatt.files import write_table_with_csv
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.checked import POINT_KEY, RUN_KEY, metric_range, read_checked
 from scalewatt.results.figure_schema import POINTS
 

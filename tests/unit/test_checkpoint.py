@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.training.checkpoint import (
     load_checkpoint,
     random_state,

@@ -60,8 +60,8 @@ from scalewatt.claims.model import (
 from scalewatt.claims.modes import modes_of
 from scalewatt.claims.uncertain import Number
 from scalewatt.cli import main
-from scalewatt.errors import InputError
-from scalewatt.files import write_table
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table
 from scalewatt.results.metadata import metadata
 from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, table
 from scalewatt.results.statistics import Summary, summarise

@@ -28,10 +28,10 @@ from scalewatt.campaign.listing import campaign_table
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec, spec_sha256
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
 from scalewatt.energy.child import how_ended
 from scalewatt.energy.command import Place, child_environment
 from scalewatt.energy.provenance import Gpu, visible_gpu
-from scalewatt.errors import InputError
 from scalewatt.training.job import Job
 
 ENTRY = {

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.cli import COMMANDS
 from scalewatt.command_line import command_line
 from scalewatt.command_line.completion import SHELLS, commands_of, completion_script
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.figures.draw import NAMED
 
 ASK_BASH = """

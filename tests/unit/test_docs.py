@@ -20,11 +20,11 @@ from scalewatt import __version__
 from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.validation import read_yaml, schema
 from scalewatt.claims import listing
 from scalewatt.claims.slips import FURTHER, SLIPS
 from scalewatt.cli import COMMANDS, main
 from scalewatt.command_line import command_line
+from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.energy import publish
 from scalewatt.energy import tables as energy_tables
 from scalewatt.energy.doubts import DOUBTS

@@ -18,7 +18,7 @@ import pytest
 from doctor_files import profile, program
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check
 from scalewatt.doctor.conclusion import conclude

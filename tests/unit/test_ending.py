@@ -73,7 +73,7 @@ def test_a_process_that_waits_for_ever_ends_in_time(stderr: int | None) -> None:
 
 def test_saying_something_fails_nobody() -> None:
     for kind in (broken_pipe()[1], os.open("/dev/full", os.O_WRONLY), None):
-        assert code_of("from scalewatt.energy.ending import say; say('words')", kind) == 0
+        assert code_of("from scalewatt.common.termination import say; say('words')", kind) == 0
         if kind is not None:
             os.close(kind)
 
@@ -84,7 +84,7 @@ def test_a_rank_that_must_end_ends_also_where_mpi_does_not_end_it(stderr: int | 
 
 @pytest.mark.parametrize("stderr", ["pipe", "broken", "/dev/full", "closed"], indirect=True)
 def test_all_ranks_end_with_the_code_that_one_gives(stderr: int | None) -> None:
-    assert code_of("from scalewatt.energy.ending import abort; abort(64, 'why')", stderr) == 64
+    assert code_of("from scalewatt.common.termination import abort; abort(64, 'why')", stderr) == 64
 
 
 FAILING = """

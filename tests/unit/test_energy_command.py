@@ -24,9 +24,9 @@ from energy_files import (
 )
 
 from scalewatt.cli import main
+from scalewatt.common.files import write_json
 from scalewatt.energy.summary import describe
 from scalewatt.energy.totals import EnergyTotals
-from scalewatt.files import write_json
 
 N = 101
 NODE = {

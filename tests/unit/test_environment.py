@@ -15,6 +15,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.redaction import Redaction
+from scalewatt.common.secret_names import SECRET, without_secrets
 from scalewatt.energy import placement
 from scalewatt.energy.placement import gathered_placement
 from scalewatt.environment.lock import (
@@ -29,11 +32,8 @@ from scalewatt.environment.lock import (
     normalised,
 )
 from scalewatt.environment.node import cpus, gpus, grouped, joined, node_description
-from scalewatt.environment.redaction import Redaction
-from scalewatt.environment.secret import SECRET, without_secrets
 from scalewatt.environment.software import cudnn_version, flags, software
 from scalewatt.environment.variables import is_written, variables
-from scalewatt.errors import InputError
 
 # --- the lock -----------------------------------------------------------------------------------
 

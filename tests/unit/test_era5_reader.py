@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5 import Era5Dataset, SyntheticEra5, check_years
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.datasets.lent_memory import LentMemory
-from scalewatt.errors import InputError
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
 

@@ -13,8 +13,8 @@ import pytest
 import zarr
 from era5_data import TIMES, expected_fields, fields, marked_store, write
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5_prepare import parse_source, prepare_year
-from scalewatt.errors import InputError
 
 GRID = [4, 8]
 

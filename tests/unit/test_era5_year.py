@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets import era5_year
 from scalewatt.datasets.era5_channels import CHANNELS
 from scalewatt.datasets.era5_moments import Moments, field_moments
@@ -32,7 +33,6 @@ from scalewatt.datasets.era5_statistics import (
 )
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
-from scalewatt.errors import InputError
 
 STEPS = 260  # to the beginning of March
 SLOW = """

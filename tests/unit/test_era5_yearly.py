@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from era5_data import DEFINITION, original_fields
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5 import YearFile
 from scalewatt.datasets.era5_partial import Progress
 from scalewatt.datasets.era5_prepare import prepare_year
@@ -19,7 +20,6 @@ from scalewatt.datasets.era5_statistics import (
 )
 from scalewatt.datasets.era5_times import year_times
 from scalewatt.datasets.prepare import prepare_dataset
-from scalewatt.errors import InputError
 
 GRID = (8, 16)
 EARTH = DEFINITION | {"name": "earth", "grid": list(GRID), "samples_per_year": 1458}

@@ -18,7 +18,7 @@ from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, submitted
 
 from scalewatt.campaign.definitions import runs_definition
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.results import remeasure as remeasuring
 from scalewatt.results.derived import with_model_energies
 from scalewatt.results.exclude import exclude, undo

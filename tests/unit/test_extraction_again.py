@@ -23,12 +23,12 @@ from imagenet_files import (
     prepare,
 )
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets import image_pool, image_tars
 from scalewatt.datasets.image_extraction import ClassTask
 from scalewatt.datasets.image_pool import Work, run_tasks
 from scalewatt.datasets.image_tars import EXTRACTING, RECORD
 from scalewatt.datasets.tar_members import Part
-from scalewatt.errors import InputError
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.spec import run_spec
-from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.cli import main
+from scalewatt.common.files import write_table
+from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.energy.tables import ENERGY_SCHEMA
-from scalewatt.files import write_table
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figure_tables import overview, points

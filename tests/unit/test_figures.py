@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from figure_tables import any_table, curve_table, power_table, procedure_table
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures.draw import draw_figure
 from scalewatt.figures.points import metadata, plotted

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scalewatt.errors import InputError
-from scalewatt.files import (
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import (
     atomic_path,
     read_json,
     write_json,

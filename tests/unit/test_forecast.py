@@ -15,7 +15,7 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.spec import run_spec, spec_text
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.scaling.forecast import Forecaster, check_any, energy_by, forecaster_of, model_path
 from scalewatt.scaling.predict import estimate
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.jobs import hold
 from scalewatt.jobs.attempts import FAILED, REFUSED, noted_attempt, read_attempt
 from scalewatt.jobs.hold import Beat, held, hold_run, require_held

@@ -21,6 +21,7 @@ from holder_records import (
     sleep_by,
 )
 
+from scalewatt.common.processes import process_started_s
 from scalewatt.jobs import hold, job_state
 from scalewatt.jobs.hold import held, hold_node, hold_run
 from scalewatt.jobs.holder import (
@@ -31,7 +32,6 @@ from scalewatt.jobs.holder import (
     read_holder,
     silence_s,
 )
-from scalewatt.jobs.machine import process_started_s
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 

@@ -15,6 +15,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from torch.utils.data import DataLoader
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.image_index import build_index
 from scalewatt.datasets.image_loaders import (
     RandomImages,
@@ -24,7 +25,6 @@ from scalewatt.datasets.image_loaders import (
     normalised,
 )
 from scalewatt.datasets.imagenet import ImageNetDataset, open_image, to_tensor
-from scalewatt.errors import InputError
 
 SIZE = 48
 CPU = torch.device("cpu")

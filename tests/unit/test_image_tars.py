@@ -22,13 +22,13 @@ from imagenet_files import (
     tar_bytes,
 )
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets import image_extraction, image_tars
 from scalewatt.datasets.devkit import read_devkit
 from scalewatt.datasets.image_index import ImageFolderIndex
 from scalewatt.datasets.image_source import find_source
 from scalewatt.datasets.image_tars import EXTRACTING, OFFICIAL_MD5, RECORD, TARS, Tars
 from scalewatt.datasets.prepare import prepare_dataset
-from scalewatt.errors import InputError
 
 
 @pytest.fixture

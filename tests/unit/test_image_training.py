@@ -16,16 +16,16 @@ from PIL import Image
 from torch import nn
 
 from scalewatt.campaign.spec import run_spec
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_json
+from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.image_index import build_index
-from scalewatt.errors import InputError
-from scalewatt.files import write_json
 from scalewatt.jobs.hold import HeldError
 from scalewatt.training import loop
 from scalewatt.training.checkpoint import save_to
 from scalewatt.training.events import EventLog
 from scalewatt.training.job import Job
 from scalewatt.training.loop import FINISHED, STOPPED, Trainer, batches_of
-from scalewatt.training.stop import StopRequest
 from scalewatt.training.world import Ranks
 from scalewatt.workloads.resnet50 import ResNet50
 

@@ -12,10 +12,10 @@ import pytest
 from imagenet_files import Official, prepare
 
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.image_tars import TARS
 from scalewatt.datasets.prepared import content_of_prepared, out_of_step
-from scalewatt.errors import InputError
 
 
 def test_a_tree_elsewhere_is_never_written_to(

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.image_index import ImageFolderIndex, build_index
 from scalewatt.datasets.imagenet import (
     CHANNEL_MEAN,
@@ -22,7 +23,6 @@ from scalewatt.datasets.imagenet import (
     to_tensor,
 )
 from scalewatt.datasets.prepare import prepare_dataset
-from scalewatt.errors import InputError
 
 DEFINITION = {
     "name": "photos",

@@ -11,8 +11,8 @@ import pytest
 from campaign_files import ROOT
 
 from scalewatt.campaign.keys import KINDS, keys_text, sections
-from scalewatt.campaign.validation import read_yaml
 from scalewatt.cli import main
+from scalewatt.common.schema_validation import read_yaml
 
 DOCUMENTS = {
     "campaign": ROOT / "docs" / "your-campaign.md",

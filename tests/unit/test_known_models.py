@@ -14,7 +14,7 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.known_models import campaign_schema, known_models
 from scalewatt.campaign.model import Campaign
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 FILE = '''
 """A model."""

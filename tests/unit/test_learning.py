@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from paper_rows import learning_table, with_metadata
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.tables import EPOCHS_SCHEMA
-from scalewatt.errors import InputError
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.learning import Curve
-from scalewatt.files import write_table
 from scalewatt.results.learning_table import LEARNING, Spent, cumulated, learning, run_epochs
 from scalewatt.results.runs import Facility, RunFiles, run_row
 from scalewatt.results.statistics import configuration_rows

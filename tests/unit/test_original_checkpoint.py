@@ -10,7 +10,7 @@ import torch
 from literal_afno import OriginalLayout
 from torch import Tensor, nn
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.workloads.fourcastnet import FourCastNet, Rollout, load_original_checkpoint
 
 GRID, PATCH, WIDTH, DEPTH, BLOCKS = (12, 24), 2, 16, 2, 4

@@ -21,7 +21,7 @@ from status_files import (
     running,
 )
 
-from scalewatt.files import write_json
+from scalewatt.common.files import write_json
 from scalewatt.jobs.position import Progress
 from scalewatt.results.pace import time_left
 from scalewatt.results.status import updates_of

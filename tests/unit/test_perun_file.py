@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from energy_files import codes, counter, gpu, recordings, write_perun
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.perun_file import RunInfo, list_runs, open_perun_file, read_perun_file
 from scalewatt.energy.summary import describe
-from scalewatt.errors import InputError
 
 J_PER_KWH = 3.6e6
 

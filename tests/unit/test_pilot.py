@@ -17,7 +17,7 @@ from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.scaling.calibrate import calibrate
 from scalewatt.scaling.kind import Kind, kind_of_spec
 from scalewatt.scaling.kind_model import Point

@@ -32,7 +32,7 @@ from request_files import horeka, paper
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.spec import run_spec
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.jobs.request import segments, wall_time_min
 from scalewatt.results.derived import Facility
 from scalewatt.results.published import published_configurations

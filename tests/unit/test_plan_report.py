@@ -14,7 +14,7 @@ from test_prediction import knows, measured
 
 from scalewatt.campaign.spec import run_spec
 from scalewatt.cli import main
-from scalewatt.files import write_table_with_csv
+from scalewatt.common.files import write_table_with_csv
 from scalewatt.report.definition import Definition
 from scalewatt.report.plan import points_grid, prediction_grid, sums_grid
 from scalewatt.report.report import write_report

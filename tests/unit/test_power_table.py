@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_run, make_spec, trace, write_traces
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.figures.figure5 import draw as draw_figure5
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_schema import POWER

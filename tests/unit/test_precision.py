@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from scalewatt.campaign.validation import schema
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import schema
 from scalewatt.training.network import Network
 from scalewatt.training.precision import Precision
 

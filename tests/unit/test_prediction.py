@@ -16,11 +16,11 @@ from plan_files import UNKNOWN, forecaster, small
 from request_files import paper
 
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.words import judged_sentence
-from scalewatt.files import write_table_with_csv
 from scalewatt.report import more_captions as captions
 from scalewatt.results.metadata import metadata, with_metadata
 from scalewatt.results.published import published_configurations

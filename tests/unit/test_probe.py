@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_json
 from scalewatt.energy import probe
 from scalewatt.energy.probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
 from scalewatt.energy.provenance import Gpu
-from scalewatt.errors import InputError
-from scalewatt.files import write_json
 from scalewatt.results.idle import (
     IDLE,
     device_rows,

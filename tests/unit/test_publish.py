@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from run_files import epochs, make_spec
 
+from scalewatt.common.files import read_json, write_json
 from scalewatt.energy import publish as publish_module
 from scalewatt.energy.publish import EVENTS_SCHEMA, already_published, publish
 from scalewatt.energy.record import description_path, segment_name
@@ -20,7 +21,6 @@ from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.run import read_provenance
 from scalewatt.energy.sampler import JOURNAL_VERSION
 from scalewatt.energy.workdir import WorkDir, made_with_path, open_workdir
-from scalewatt.files import read_json, write_json
 from scalewatt.training.history import HISTORY_SCHEMA
 
 OUTPUTS = [

@@ -14,8 +14,8 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.results import published
 from scalewatt.results.figure_schema import PANELS
 from scalewatt.results.figure_tables import overview, points, table1

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy import ranks_process
 from scalewatt.energy.ranks_process import RanksProcess, last_lines, require_launcher
-from scalewatt.errors import InputError
 
 PATIENCE_S = 60
 SLEEP = "import time; time.sleep(600)"

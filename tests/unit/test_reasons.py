@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from scalewatt.common import disk_space as room
 from scalewatt.energy.reasons import (
     Failure,
     is_full,
@@ -14,7 +15,6 @@ from scalewatt.energy.reasons import (
     note_failure,
     read_failure,
 )
-from scalewatt.jobs import room
 
 TRACEBACK = """resnet50 epoch 1/3: train_loss 2.3
 Traceback (most recent call last):

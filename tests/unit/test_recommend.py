@@ -6,7 +6,7 @@ import pytest
 from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small, without_energies
 from request_files import horeka, paper
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.results.derived import Facility
 from scalewatt.scaling.plan import Planner
 from scalewatt.scaling.plan_table import make_plan

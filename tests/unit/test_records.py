@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy import records
 from scalewatt.energy.records import (
     Field,
@@ -21,7 +22,6 @@ from scalewatt.energy.records import (
     read_records,
     write_records,
 )
-from scalewatt.errors import InputError
 
 FIELDS = [Field("power", "<u4"), Field("counter", "<u8"), Field("share", "<f4")]
 SIZE = 8 + 8 + 4 + 8 + 4 + 4

@@ -24,14 +24,14 @@ from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.registered import facility_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, spec_sha256
-from scalewatt.campaign.validation import schema
 from scalewatt.cli import main
+from scalewatt.common.files import read_json
+from scalewatt.common.schema_validation import schema
 from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.stage_files import STAGES_SCHEMA
 from scalewatt.energy.summary import describe
 from scalewatt.figures.words import metric_label
-from scalewatt.files import read_json
 from scalewatt.registration.recordings import sha256_of
 from scalewatt.results.figure_schema import TABLE1
 from scalewatt.results.metadata import with_metadata

@@ -34,7 +34,7 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.gather import campaign_evidence
 from scalewatt.claims.slips import FURTHER
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.report import departures
 from scalewatt.report.captions import caption
 from scalewatt.report.claims import claims_of

@@ -22,8 +22,8 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.model import Campaign, Cluster, Imported
 from scalewatt.cli import main
-from scalewatt.errors import InputError
-from scalewatt.files import write_table_with_csv
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table_with_csv
 from scalewatt.reproduction.choose import choose_run, gpu_hours
 from scalewatt.reproduction.differing import difference
 from scalewatt.reproduction.energies import energy_findings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from run_files import NAME, WHOLE, make_run
 
-from scalewatt.files import write_json
+from scalewatt.common.files import write_json
 from scalewatt.reproduction import provenance
 from scalewatt.reproduction.finding import DIFFERS, NOT_CHECKED, SAME, Finding
 from scalewatt.reproduction.manifest import Manifest

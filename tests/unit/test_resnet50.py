@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Configuration
 from scalewatt.campaign.spec import run_spec
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table
 from scalewatt.datasets.image_index import index_path
 from scalewatt.datasets.image_loaders import TorchvisionImages, normalised
 from scalewatt.datasets.imagenet import ImageNetDataset
 from scalewatt.datasets.subsets import indices_sha256, stratified_subset
-from scalewatt.errors import InputError
-from scalewatt.files import write_table
 from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.workloads import resnet50, workload_class
 from scalewatt.workloads.resnet50 import ResNet50, top_hits, top_hits_one_by_one

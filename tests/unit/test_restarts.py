@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import run_files
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_json
+from scalewatt.common.stop_request import StopRequest
+from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED
 from scalewatt.energy import launch
-from scalewatt.energy.ending import EXIT_FAILURE, EXIT_STOPPED
 from scalewatt.energy.reasons import Failure, note_failure
 from scalewatt.energy.record import End, exit_code, note_loss, outcome_of, outcome_path
 from scalewatt.energy.workdir import WorkDir, failure_path, open_workdir
-from scalewatt.errors import InputError
-from scalewatt.files import write_json
 from scalewatt.jobs.attempts import NO_ROOM, noted_attempt
-from scalewatt.training.stop import StopRequest
 
 
 def start(

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import WHOLE, absent, make_run, make_spec, part, trace, write_traces
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_json, write_table
 from scalewatt.energy.publish import EVENTS_SCHEMA
-from scalewatt.errors import InputError
 from scalewatt.figures import run_page as figure_module
-from scalewatt.files import read_json, write_json, write_table
 from scalewatt.results import run_page_table
 from scalewatt.results.run_page_table import BINS, RunPage, Span, _Bins, read_page, read_pages
 from scalewatt.results.runs import RunFiles

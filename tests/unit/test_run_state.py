@@ -21,7 +21,7 @@ from status_files import (
     submitted,
 )
 
-from scalewatt.files import write_json
+from scalewatt.common.files import write_json
 from scalewatt.jobs.attempts import note_given_up, noted_attempt
 from scalewatt.jobs.holder import SILENT_S, HeldError
 from scalewatt.results.status_text import status_text

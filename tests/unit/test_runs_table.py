@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, row_of
 
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json, write_table
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_json, write_table
 from scalewatt.results.build import write_runs
 from scalewatt.results.idle import IDLE
 from scalewatt.results.runs import Facility, RunFiles, run_row

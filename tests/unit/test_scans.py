@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.image_index import ImageFolderIndex
 from scalewatt.datasets.prepare import prepare_dataset
-from scalewatt.errors import InputError
 
 DEFINITION = {
     "name": "scans",

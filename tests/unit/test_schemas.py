@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Cluster, Device
-from scalewatt.campaign.validation import read_yaml, schema
+from scalewatt.common.schema_validation import read_yaml, schema
 
 CAMPAIGNS = [PAPER, *sorted((ROOT / "campaigns").glob("*.yaml"))]
 CLUSTERS = sorted((ROOT / "profiles").glob("*/cluster.yaml"))

@@ -17,14 +17,14 @@ from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_
 
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.spec import spec_text
-from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
+from scalewatt.common.tabular_files import csv_rows
 from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.environment.lock import lock_sha256
-from scalewatt.errors import InputError
 from scalewatt.results.published import REFERENCE, published_configurations
 from scalewatt.results.schema import RUNS
-from scalewatt.row_files import csv_rows
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.model_file import read_model, write_model

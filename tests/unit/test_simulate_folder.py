@@ -9,11 +9,11 @@ import pytest
 from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.spec import spec_text
-from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_json
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.records import Field, write_records
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json
 from scalewatt.scaling.simulate.run import simulate_run
 
 RUN = "resnet50-a100-n001-lbs0256-s0005004"

@@ -16,7 +16,7 @@ from scalewatt.campaign.definitions import runs_definition
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec
-from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
+from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.figures.run_page import note_sentences
 from scalewatt.results.build import write_runs
 from scalewatt.results.metadata import metadata

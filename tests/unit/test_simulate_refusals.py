@@ -13,8 +13,8 @@ from simulated_runs import MODEL, campaign, cluster, simulate, spec_of, with_dev
 from scalewatt.campaign.cluster import is_results_only, known_devices
 from scalewatt.campaign.expand import check_devices, expand, load_campaign
 from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.scaling.model_file import ScalingModel, read_model
 from scalewatt.scaling.simulate.check import check_simulations
 

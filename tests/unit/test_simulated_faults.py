@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.cluster import powers
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json
 from scalewatt.energy.account import account
 from scalewatt.energy.curve import BRIDGE_S, GAP_PERIODS
 from scalewatt.energy.node import MAX_UNCOVERED
 from scalewatt.energy.run import Run
 from scalewatt.energy.samples import PLAUSIBLE_W
 from scalewatt.energy.totals import EnergyTotals
-from scalewatt.errors import InputError
-from scalewatt.files import read_json
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.simulate.by_hand import counter_range_uj

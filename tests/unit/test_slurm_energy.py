@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalewatt.common.files import read_json, write_json
 from scalewatt.energy import slurm_energy
 from scalewatt.energy.slurm_energy import (
     note_slurm_energies,
@@ -17,7 +18,6 @@ from scalewatt.energy.slurm_energy import (
     parse_energy,
     slurm_step,
 )
-from scalewatt.files import read_json, write_json
 
 STEP = {"job": "4711", "step": "0"}
 

@@ -9,8 +9,8 @@ from campaign_files import ROOT
 
 from scalewatt.campaign.cluster import parse_cluster, read_source
 from scalewatt.campaign.model import Cluster
-from scalewatt.campaign.validation import read_yaml
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import read_yaml
 
 MD5 = "0123456789abcdefABCDEF0123456789"
 

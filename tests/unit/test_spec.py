@@ -13,7 +13,7 @@ from campaign_files import PAPER, Edits, demo, edited
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256, spec_text
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 TUNED = "fourcastnet.finetune-local-n001-lbs0004-full"
 TRAINED = "fourcastnet.pretrain-local-n001-lbs0004-full"

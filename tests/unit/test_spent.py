@@ -13,7 +13,7 @@ from energy_files import T0, counter, gpu, write_record_journal
 from run_files import WHOLE, absent, part
 from status_files import CAMPAIGN, ONE, TWO, Made, begin_segment, record
 
-from scalewatt.files import write_json
+from scalewatt.common.files import write_json
 from scalewatt.results import spent as module
 from scalewatt.results.spent import NOTES
 

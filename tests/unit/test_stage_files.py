@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.stage_files import STAGES_SCHEMA, read_stages
-from scalewatt.errors import InputError
 from scalewatt.training.events import STAGES, EventLog
 
 ROWS: list[dict[str, Any]] = [

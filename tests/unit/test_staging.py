@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from imagenet_files import Official, contents
 
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
 from scalewatt.datasets import packed as packed_module
 from scalewatt.datasets import staging
 from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
@@ -31,7 +32,6 @@ from scalewatt.datasets.imagenet import ImageNetDataset
 from scalewatt.datasets.packed import PACKED, PLACES, check_packed, pack
 from scalewatt.datasets.prepare import prepare_dataset
 from scalewatt.datasets.staging import PREFIX, remove_staged, stage_images
-from scalewatt.errors import InputError
 
 ALL = {"train": None, "val": None}
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_spec, part, row_of
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.results.schema import CONFIGURATIONS, NET, PARTS, QUANTITIES, table
 from scalewatt.results.statistics import Summary, configuration_rows, from_population_sd, summarise
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.training import stop
-from scalewatt.training.stop import StopRequest, ignore_stop_signals
+from scalewatt.common import stop_request as stop
+from scalewatt.common.stop_request import StopRequest, ignore_stop_signals
 
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 

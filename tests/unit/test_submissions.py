@@ -15,7 +15,7 @@ import pytest
 from run_files import make_spec
 
 from scalewatt.campaign.spec import spec_sha256
-from scalewatt.files import write_json
+from scalewatt.common.files import write_json
 from scalewatt.jobs import submissions
 from scalewatt.jobs.attempts import HELD, Attempt, attempt_path, run_key
 from scalewatt.jobs.submissions import Submissions

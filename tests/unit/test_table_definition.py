@@ -15,9 +15,9 @@ from scalewatt.campaign.definitions import runs_definition, table_definition
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec
-from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.cli import main
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.results.build import write_tables
 
 FIGURES = (

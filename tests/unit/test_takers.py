@@ -16,13 +16,13 @@ from holder_records import (
     sleep_by,
 )
 
+from scalewatt.common.processes import process_started_s
 from scalewatt.jobs import hold
 from scalewatt.jobs.hold import held, hold_run
 from scalewatt.jobs.holder import (
     Holder,
     read_holder,
 )
-from scalewatt.jobs.machine import process_started_s
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 

@@ -25,9 +25,9 @@ from run_files import epochs, make_run, make_spec, part
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.definitions import table_definition
 from scalewatt.campaign.expand import expand, load_campaign
-from scalewatt.campaign.validation import read_yaml, schema
 from scalewatt.campaign.variants import BASELINE, GROUPS, SEVERAL, _departure
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.figures import style
 from scalewatt.figures import variants as figure_module
 from scalewatt.figures.draw import draw_figure

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import make_spec
 
-from scalewatt.files import write_json
-from scalewatt.jobs import room
+from scalewatt.common import disk_space as room
+from scalewatt.common.files import write_json
 from scalewatt.jobs.attempts import (
     Attempt,
     attempt_path,

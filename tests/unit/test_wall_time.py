@@ -23,7 +23,7 @@ from request_files import (
 )
 
 from scalewatt.campaign.spec import run_spec
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.jobs.position import done_updates, note_position
 from scalewatt.jobs.request import (
     segments,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets import waves
 from scalewatt.datasets.era5_times import year_times
-from scalewatt.errors import InputError
 
 DEFINITION = {
     "name": "waves",

@@ -14,9 +14,9 @@ import pytest
 from run_files import NAME, make_spec
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.common.files import write_json
 from scalewatt.energy import workdir
 from scalewatt.energy.workdir import node_lock, open_workdir, outcome_path
-from scalewatt.files import write_json
 from scalewatt.jobs import hold, holder
 from scalewatt.jobs.holder import HeldError, read_holder
 from scalewatt.jobs.position import note_position

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.common.json_records import run_key
 from scalewatt.jobs.attempts import noted_attempt
-from scalewatt.jobs.notes import run_key
 from scalewatt.jobs.position import read_segments
 
 WORK = Path(os.environ.get("FAKE_WORK", "work"))

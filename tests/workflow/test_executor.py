@@ -20,9 +20,9 @@ from fake_slurm import FakeSlurm
 from snakemake_interface_common.exceptions import WorkflowError
 
 import snakemake_executor_plugin_scalewatt_slurm as plugin
+from scalewatt.common.json_records import run_key
+from scalewatt.common.processes import machine_id, process_started_s
 from scalewatt.jobs.attempts import read_given_up, read_submission, submission_path
-from scalewatt.jobs.machine import machine_id, process_started_s
-from scalewatt.jobs.notes import run_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -10,7 +10,7 @@ from fake_slurm import FakeSlurm
 from workspace import Workspace
 
 from scalewatt.campaign.model import Cluster
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.jobs import preflight, slurm
 from scalewatt.jobs.preflight import account_problems, check_before_submission, folder_problems
 

@@ -18,8 +18,8 @@ from workspace import Workspace
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.cli import main
-from scalewatt.errors import InputError
-from scalewatt.files import write_json, write_table
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_json, write_table
 from scalewatt.reproduction.choose import choose_run
 from scalewatt.reproduction.manifest import write_manifest
 

@@ -21,9 +21,9 @@ from test_resume import WAVES, assert_same_training
 from training import Training
 from workspace import environment
 
+from scalewatt.common.files import read_json
 from scalewatt.energy.account import write_energy
 from scalewatt.energy.journal import last_sample_s, read_journal
-from scalewatt.files import read_json
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 

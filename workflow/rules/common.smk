@@ -23,7 +23,7 @@ from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.imported import with_imported
 from scalewatt.campaign.registered import facility_cluster, registered_devices
 from scalewatt.campaign.spec import read_spec, run_spec, spec_text
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.jobs.request import RESOURCES, account_of, as_resources, check_requests
 from scalewatt.results.exclusions import (
     excluded_runs,

@@ -25,9 +25,9 @@ from scalewatt.archive.unpack import (
 from scalewatt.campaign.expand import SIMULATED, load_campaign
 from scalewatt.campaign.imported import NAME, SUFFIX, imported_content, read_imported
 from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.validation import read_yaml
-from scalewatt.errors import InputError
-from scalewatt.files import write_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_text
+from scalewatt.common.schema_validation import read_yaml
 
 _OF_CAMPAIGN = (".yaml", SUFFIX, ".exclusions.csv")
 _MUST = (".yaml", SUFFIX)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scalewatt.archive.manifest import MANIFEST, METADATA, Entry
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 CONFORMS_TO = "https://w3id.org/ro/crate/1.1"
 CONTEXT = f"{CONFORMS_TO}/context"

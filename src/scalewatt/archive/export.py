@@ -17,7 +17,7 @@ from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.imported import as_imported, imported_content
 from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.files import read_json
+from scalewatt.common.files import read_json
 
 SUFFIX = ".crate.zip"
 _FOLDERS = {

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from scalewatt import __version__
 from scalewatt.campaign.imported import NAME
-from scalewatt.campaign.validation import shown
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import shown
 
 MANIFEST = "manifest.json"
 METADATA = "ro-crate-metadata.json"

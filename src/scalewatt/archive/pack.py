@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from scalewatt.archive.manifest import BLOCK, MANIFEST, METADATA, Given, Manifest, entry_of
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest that ZIP knows: when a file was written is nothing of its content."""

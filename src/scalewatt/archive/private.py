@@ -12,9 +12,9 @@ from typing import Any
 
 from scalewatt.archive.manifest import Given
 from scalewatt.campaign.model import Cluster
-from scalewatt.campaign.validation import PROJECT_ROOT
-from scalewatt.environment.redaction import own_paths
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.redaction import own_paths
+from scalewatt.common.schema_validation import PROJECT_ROOT
 
 _TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
 _SHORTEST = 4

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from scalewatt.archive.crate import PAPER, Said, metadata
 from scalewatt.archive.manifest import MANIFEST, METADATA, REFERENCE, Manifest, entries_of
-from scalewatt.campaign.validation import PROJECT_ROOT
-from scalewatt.files import read_json, write_text
+from scalewatt.common.files import read_json, write_text
+from scalewatt.common.schema_validation import PROJECT_ROOT
 
 FOLDER = PROJECT_ROOT / "reference"
 NAME = "published"

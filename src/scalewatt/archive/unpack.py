@@ -22,8 +22,8 @@ from scalewatt.archive.manifest import (
     is_plain,
     parse_manifest,
 )
-from scalewatt.campaign.validation import shown
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import shown
 
 MOST_FILES = 1_000_000
 MOST_MANIFEST = 256 << 20

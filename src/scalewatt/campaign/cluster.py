@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Cluster, Device
-from scalewatt.campaign.validation import PROJECT_ROOT, check, one_of, read_yaml, schema
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, read_yaml, schema
 
 _PLACEHOLDERS = {"gpus": 1, "nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1}
 

@@ -16,9 +16,9 @@ from scalewatt.campaign.expansion import Expansion
 from scalewatt.campaign.known_models import COMMAND
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import read_spec
-from scalewatt.campaign.validation import nearest
-from scalewatt.environment.secret import without_secrets
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import nearest
+from scalewatt.common.secret_names import without_secrets
 
 DATASET = {"name": COMMAND, "format": COMMAND}
 """Stands for the dataset of a command: its own affair."""

@@ -13,9 +13,9 @@ from scalewatt.campaign.imported import read_imported
 from scalewatt.campaign.known_models import campaign_schema, known_models
 from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, IdleProbe, Series
 from scalewatt.campaign.registered import expand_registered
-from scalewatt.campaign.validation import check, defaults, one_of, read_yaml
 from scalewatt.campaign.variants import check_variants
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check, defaults, one_of, read_yaml
 
 SIMULATED = "-simulated"
 """Ends the name of a campaign whose runs are simulated."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from scalewatt.campaign.known_models import known_models, model_key
 from scalewatt.campaign.model import Configuration, Device, Series
-from scalewatt.campaign.validation import check, defaults, one_of
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check, defaults, one_of
 
 EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
 """What scikit-learn's handwriting scans have."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Cluster, Device, Imported
-from scalewatt.campaign.validation import check, one_of, schema, shown
-from scalewatt.errors import InputError
-from scalewatt.files import read_json
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json
+from scalewatt.common.schema_validation import check, one_of, schema, shown
 
 SUFFIX = ".imported.json"
 FACTORS = ("pue", "carbon_intensity", "price")

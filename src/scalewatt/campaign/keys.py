@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.validation import schema
-from scalewatt.errors import InputError
-from scalewatt.files import write_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_text
+from scalewatt.common.schema_validation import schema
 
 KINDS = ("campaign", "cluster")
 UNREFERENCED = {

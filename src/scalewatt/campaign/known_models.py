@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.validation import check, one_of, schema
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check, one_of, schema
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
 COMMAND = "command"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, Series
-from scalewatt.campaign.validation import check, schema
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check, schema
 
 DATASET = {"name": "registered", "format": "registered"}
 """Stands for the dataset of a run that was made elsewhere."""

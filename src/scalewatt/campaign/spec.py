@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Configuration
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 SPEC_VERSION = 1
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Configuration, Series
-from scalewatt.campaign.validation import one_of
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import one_of
 
 BASELINE, SEVERAL, OTHER = "Baseline", "Several", "Other"
 GROUPS = {

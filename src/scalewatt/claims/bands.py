@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from scalewatt.claims.model import Claim, read_claims
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 _TOLERANCE = re.compile(r"\+-\s*([0-9.]+)\s*(%|pp)?")
 

@@ -10,8 +10,8 @@ from scalewatt.claims.evidence import Evidence
 from scalewatt.claims.gather import campaign_evidence, find_campaign, published_evidence
 from scalewatt.claims.listing import as_json, as_markdown, as_table, as_text, verdicts
 from scalewatt.claims.model import REFERENCE, listed_claims
-from scalewatt.errors import InputError
-from scalewatt.files import write_json, write_table_with_csv, write_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_json, write_table_with_csv, write_text
 
 
 def check_claims(

@@ -13,9 +13,9 @@ from scalewatt.campaign.expand import SIMULATED, load_campaign
 from scalewatt.campaign.imported import read_imported
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec
-from scalewatt.campaign.validation import PROJECT_ROOT, read_yaml
 from scalewatt.claims.evidence import Evidence, Row, Trace, lines_of, with_points
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.results.checked import CONFIGURATION_KEY, PUBLISHED, RUN_KEY, read_checked
 from scalewatt.results.figure_schema import POWER
 from scalewatt.results.metadata import metadata

@@ -28,7 +28,7 @@ from scalewatt.claims.model import (
 from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.claims.slips import FURTHER, SLIPS
 from scalewatt.claims.uncertain import shown
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.results.metadata import with_metadata
 
 TABLE = pa.schema(

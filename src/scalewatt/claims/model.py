@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.campaign.validation import PROJECT_ROOT
 from scalewatt.claims.origins import origins_looked_at
 from scalewatt.claims.slips import FURTHER, SLIPS, Slip
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT
 
 if TYPE_CHECKING:
     from scalewatt.claims.evidence import Evidence

@@ -7,8 +7,8 @@ import re
 from typing import NoReturn
 
 from scalewatt import __version__
-from scalewatt.campaign.validation import one_of
 from scalewatt.command_line import campaigns, reproducing, tables, training
+from scalewatt.common.schema_validation import one_of
 
 
 class _Parser(argparse.ArgumentParser):

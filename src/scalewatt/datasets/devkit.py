@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 _META = "data/meta.mat"
 _GROUND_TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5_grib import GRIB, open_grib
 from scalewatt.datasets.era5_netcdf import NETCDF3, NETCDF4, open_netcdf
 from scalewatt.datasets.era5_pieces import FieldSource, OpenedFile, Piece
-from scalewatt.errors import InputError
 
 HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.file_lock import waiting_lock
+from scalewatt.common.files import read_json, write_json
 from scalewatt.datasets.era5_channels import ALOFT, SHORT_NAMES
 from scalewatt.datasets.era5_pieces import OpenedFile
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json
-from scalewatt.locks import waiting_lock
 
 GRIB = b"GRIB"
 LIST_VERSION = 1

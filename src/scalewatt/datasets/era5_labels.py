@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 
 def dimension_names() -> dict[str, str]:

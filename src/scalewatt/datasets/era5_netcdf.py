@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5_channels import ALOFT, CHANNEL_SOURCES, SHORT_NAMES
 from scalewatt.datasets.era5_labels import (
     as_index,
@@ -18,7 +19,6 @@ from scalewatt.datasets.era5_labels import (
     dimension_names,
 )
 from scalewatt.datasets.era5_pieces import OpenedFile
-from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -25,11 +25,11 @@ from typing import Any
 import h5py
 import numpy as np
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path
 from scalewatt.datasets.era5_channels import CHANNELS
 from scalewatt.datasets.era5_moments import Moments
 from scalewatt.datasets.era5_statistics import store_moments
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path
 
 FORMAT_VERSION = 2  # of a partial file and its progress
 SPARE_BYTES = 64 * 2**20

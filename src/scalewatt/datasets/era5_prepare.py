@@ -16,6 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5_files import open_files
 from scalewatt.datasets.era5_layout import YearFile, check_origins, check_years
 from scalewatt.datasets.era5_pieces import LabelledYear
@@ -24,7 +25,6 @@ from scalewatt.datasets.era5_times import all_years, part_years, year_times
 from scalewatt.datasets.era5_year import YearReader, write_year
 from scalewatt.datasets.era5_yearly import OriginalYear
 from scalewatt.datasets.era5_zarr import open_zarr
-from scalewatt.errors import InputError
 
 LISTS = ".grib"
 SOURCE_KEYS = ("zarr", "files", "hdf5")

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5_layout import YearFile
 from scalewatt.datasets.era5_prepare import Source, counted_steps, make_year, prepare
 from scalewatt.datasets.era5_statistics import rounded_statistics, stored_moments
 from scalewatt.datasets.era5_times import all_years, part_years
-from scalewatt.errors import InputError
 
 
 def prepare_era5(

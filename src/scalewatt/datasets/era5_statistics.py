@@ -9,10 +9,10 @@ from typing import Any
 import h5py
 import numpy as np
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path, read_json, write_json
 from scalewatt.datasets.era5_channels import CHANNELS, Z500
 from scalewatt.datasets.era5_moments import Moments
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path, read_json, write_json
 
 STATISTICS = "statistics.json"
 CLIMATOLOGY = "climatology.h5"

@@ -18,6 +18,9 @@ from typing import Any, Protocol
 import h5py
 import numpy as np
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.file_lock import waiting_lock
+from scalewatt.common.files import atomic_path
 from scalewatt.datasets.era5_channels import CHANNELS, Z500
 from scalewatt.datasets.era5_checks import check_field
 from scalewatt.datasets.era5_moments import Moments
@@ -34,9 +37,6 @@ from scalewatt.datasets.era5_partial import (
 )
 from scalewatt.datasets.era5_pieces import Block
 from scalewatt.datasets.era5_statistics import store_moments
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path
-from scalewatt.locks import waiting_lock
 
 BLOCKS_AHEAD = 3
 

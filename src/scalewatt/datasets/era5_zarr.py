@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5_channels import CHANNEL_SOURCES
 from scalewatt.datasets.era5_labels import (
     as_index,
@@ -23,7 +24,6 @@ from scalewatt.datasets.era5_pieces import (
     FieldSource,
     Piece,
 )
-from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
     import zarr

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.image_files import SUFFIXES, is_image, write_file
 from scalewatt.datasets.tar_members import Member, Part, RangeReader, walk
-from scalewatt.errors import InputError
 
 _DIGEST_READ = 1 << 22
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table
 from scalewatt.datasets.image_files import SUFFIXES
-from scalewatt.errors import InputError
-from scalewatt.files import write_table
 
 SPLITS = ("train", "val")
 _LISTING_THREADS = 16

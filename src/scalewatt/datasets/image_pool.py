@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.parent_death import die_with
 from scalewatt.datasets.image_extraction import ClassTask, extract_class, md5_of, obey
-from scalewatt.errors import InputError
-from scalewatt.lifeline import die_with
 
 _SHOWN = 3
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.devkit import Devkit, read_devkit
 from scalewatt.datasets.image_index import (
     SPLITS,
@@ -24,7 +25,6 @@ from scalewatt.datasets.image_tars import (
     check_recorded,
     extract_tars,
 )
-from scalewatt.errors import InputError
 
 _SHOWN = 5
 

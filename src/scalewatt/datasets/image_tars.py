@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.file_lock import waiting_lock
+from scalewatt.common.files import read_json, write_json
 from scalewatt.datasets.devkit import Devkit, read_devkit
 from scalewatt.datasets.image_extraction import ClassTask
 from scalewatt.datasets.image_pool import Work, run_tasks, say
 from scalewatt.datasets.tar_members import Member, Part, RangeReader, walk
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json
-from scalewatt.locks import waiting_lock
 
 TARS = {
     "train": "ILSVRC2012_img_train.tar",

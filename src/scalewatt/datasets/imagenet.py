@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.image_index import ImageFolderIndex
-from scalewatt.errors import InputError
 
 CHANNEL_MEAN = (0.485, 0.456, 0.406)
 CHANNEL_SD = (0.229, 0.224, 0.225)

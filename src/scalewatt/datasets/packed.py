@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.file_lock import waiting_lock
+from scalewatt.common.files import atomic_path, write_table
 from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.tar_members import BLOCK
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path, write_table
-from scalewatt.locks import waiting_lock
 
 PACKED, PLACES = "packed.tar", "packed.parquet"
 _IMAGES_AT_ONCE = 500

@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import file_sha256, read_json, write_json
 from scalewatt.datasets.image_source import (
     image_sizes,
     index_files,
@@ -22,8 +24,6 @@ from scalewatt.datasets.image_source import (
     prepare_images,
 )
 from scalewatt.datasets.prepared import MANIFEST, changed_index
-from scalewatt.errors import InputError
-from scalewatt.files import file_sha256, read_json, write_json
 
 MANIFEST_VERSION = 2  # of the manifest and of what the embedded generators write
 Source = str | dict[str, Any] | None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from scalewatt.errors import InputError
-from scalewatt.files import file_sha256, read_json
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import file_sha256, read_json
 
 MANIFEST = "manifest.json"
 AGAIN = "prepare it again, by itself: snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"

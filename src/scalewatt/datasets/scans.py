@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.subsets import stratified_subset
-from scalewatt.errors import InputError
 
 SIZE = 40  # pixels; the model crops to its own size
 

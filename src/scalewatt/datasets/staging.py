@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.image_files import write_file
 from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.packed import Packed, load_packed, make_again
-from scalewatt.errors import InputError
 
 PREFIX, _NEW = "scalewatt-staged-", ".scalewatt-staging-"
 _OWNER = ".owner"

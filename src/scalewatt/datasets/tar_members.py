@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 BLOCK = 512
 _READ_AHEAD = 1 << 20

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.polynomial import legendre
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5_times import TARGET_STEPS, all_years, year_times
-from scalewatt.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr

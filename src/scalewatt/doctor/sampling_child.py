@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from scalewatt.common.files import write_json
 from scalewatt.doctor.sampling import RESULT
 from scalewatt.energy.journal import read_journal
 from scalewatt.energy.monitor import monitored
 from scalewatt.energy.node import KindEnergy, node_kinds
 from scalewatt.energy.samples import SensorSeries
-from scalewatt.files import write_json
 
 PERIOD_S = 0.2
 _UNITS = {"power": "W", "mean_power": "W", "counter": "W", "utilisation": "%"}

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from scalewatt.campaign.model import Cluster, Device
-from scalewatt.campaign.validation import nearest
+from scalewatt.common.schema_validation import nearest
 from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import LIMITED, MISSING, OK, Check, unknown
 from scalewatt.doctor.machine import Machine, Profile

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.doctor.check import LIMITED, OK, SET_UP, UNKNOWN, Check, Mend
 from scalewatt.doctor.machine import Machine
 from scalewatt.environment.lock import (
@@ -21,7 +22,6 @@ from scalewatt.environment.lock import (
     installed_versions,
     locked_versions,
 )
-from scalewatt.errors import InputError
 
 _PYTHON = (3, 11)
 _SHOWN = 5

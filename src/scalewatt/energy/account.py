@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scalewatt.common.files import read_json, write_table
 from scalewatt.energy.device_state import gpu_utilisation, state_flags, state_table
 from scalewatt.energy.node import (
     JOURNAL_TOLERANCE,
@@ -36,7 +37,6 @@ from scalewatt.energy.segments import NodeRecording, Segment, open_segment, segm
 from scalewatt.energy.stages import StageIntervals, segment_events, tile_window
 from scalewatt.energy.tables import Accounts
 from scalewatt.energy.traces import TraceWriter
-from scalewatt.files import read_json, write_table
 from scalewatt.training.events import EVALUATIONS
 
 # Sampling periods between the stages' first and last stamp that may lie outside of a node's

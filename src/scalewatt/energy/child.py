@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from scalewatt.lifeline import die_with
-from scalewatt.training.stop import StopRequest
+from scalewatt.common.parent_death import die_with
+from scalewatt.common.stop_request import StopRequest
 
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 _POLL_S = 0.1

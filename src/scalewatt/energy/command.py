@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scalewatt.campaign.command import command_words
+from scalewatt.common.files import write_json
+from scalewatt.common.redaction import Redaction
+from scalewatt.common.secret_names import without_secrets
+from scalewatt.common.termination import EXIT_STOPPED
 from scalewatt.energy.child import (
     LAUNCHERS_VARIABLES,
     CommandFailed,
@@ -23,7 +27,6 @@ from scalewatt.energy.child import (
     start_child,
     wait_for_child,
 )
-from scalewatt.energy.ending import EXIT_STOPPED
 from scalewatt.energy.monitor import settings_in_effect
 from scalewatt.energy.placement import gathered_placement
 from scalewatt.energy.provenance import Gpu, cpu_name, package_versions, visible_gpu
@@ -31,17 +34,14 @@ from scalewatt.energy.ranks_process import CALLERS_PATH
 from scalewatt.energy.script_marks import history_rows
 from scalewatt.energy.slurm_energy import slurm_step
 from scalewatt.energy.workdir import description_path, segment_name
-from scalewatt.environment.redaction import Redaction
-from scalewatt.environment.secret import without_secrets
 from scalewatt.environment.software import flags, software
 from scalewatt.environment.variables import variables
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
-from scalewatt.files import write_json
 from scalewatt.training.events import EventLog
 from scalewatt.training.job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:
-    from scalewatt.training.stop import StopRequest
+    from scalewatt.common.stop_request import StopRequest
     from scalewatt.training.world import Ranks
 
 _LOOK_S = 0.05

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.records import even_clock, last_record_s, read_records
 from scalewatt.energy.samples import (
     DEVICE_KINDS,
@@ -36,7 +37,6 @@ from scalewatt.energy.samples import (
     number_devices,
     origin_stated,
 )
-from scalewatt.errors import InputError
 
 CLOCK_JUMP_S = 1.0
 _NEWEST = 2

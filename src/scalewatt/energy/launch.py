@@ -21,8 +21,11 @@ from typing import Any
 
 from scalewatt.campaign.command import check_unchanged, command_words, is_command_spec
 from scalewatt.campaign.spec import read_spec
+from scalewatt.common.disk_space import full_text, has_room
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_json
+from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
 from scalewatt.datasets.prepared import content_of_prepared, is_staged
-from scalewatt.energy.ending import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
 from scalewatt.energy.provenance import made_with
 from scalewatt.energy.publish import already_published, publish
 from scalewatt.energy.ranks_process import (
@@ -53,10 +56,7 @@ from scalewatt.energy.workdir import (
     outcome_path,
     segment_name,
 )
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json
 from scalewatt.jobs.attempts import NO_ROOM, AttemptNote, current_job, one_line
-from scalewatt.jobs.room import full_text, has_room
 from scalewatt.training.job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3

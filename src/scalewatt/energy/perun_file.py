@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import h5py
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.perun_layout import (
     EXPECTED,
     RunInfo,
@@ -35,7 +36,6 @@ from scalewatt.energy.samples import (
     number_devices,
     origin_stated,
 )
-from scalewatt.errors import InputError
 
 __all__ = ["RunInfo", "holds_runs", "list_runs", "open_perun_file", "read_perun_file"]
 

@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.model import Device
-from scalewatt.energy.ending import EXIT_FAILURE, EXIT_INPUT, abort, end_within, say
+from scalewatt.common.errors import InputError
+from scalewatt.common.file_lock import waiting_lock
+from scalewatt.common.files import read_json, write_json
+from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, abort, end_within, say
 from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.provenance import Gpu, cpu_name, gpu_identity, held_gpus, package_versions
 from scalewatt.energy.ranks_process import (
@@ -31,9 +34,6 @@ from scalewatt.energy.ranks_process import (
 )
 from scalewatt.energy.record import fail, leave, segment_name
 from scalewatt.energy.watch import Limits, Watch, watch_rank
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json
-from scalewatt.locks import waiting_lock
 
 if TYPE_CHECKING:
     from scalewatt.training.world import Ranks

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.environment.lock import installed_versions, lock_note
 
 PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "numpy", "h5py")

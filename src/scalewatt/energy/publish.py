@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.command import is_command_spec
+from scalewatt.common.files import atomic_path, read_json, write_json, write_table
+from scalewatt.common.redaction import Redaction
 from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.provenance import is_clean, joined_gpus, source_commit
 from scalewatt.energy.script_marks import joined_events
 from scalewatt.energy.workdir import COMPILED, WorkDir, description_path, made_with_path
 from scalewatt.environment.node import joined
-from scalewatt.environment.redaction import Redaction
-from scalewatt.files import atomic_path, read_json, write_json, write_table
 from scalewatt.training.events import read_events
 from scalewatt.training.history import SUBSETS, history_table
 

@@ -22,9 +22,9 @@ from typing import BinaryIO
 
 import psutil
 
-from scalewatt.energy.ending import say
-from scalewatt.errors import InputError
-from scalewatt.lifeline import signal_at_parents_death
+from scalewatt.common.errors import InputError
+from scalewatt.common.parent_death import signal_at_parents_death
+from scalewatt.common.termination import say
 
 CLOSING_MARGIN_S = 10.0
 """How much later than the ranks themselves the launching process ends what does not close."""

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from scalewatt.common.json_records import read_note
 from scalewatt.jobs.attempts import one_line
-from scalewatt.jobs.notes import read_note
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)

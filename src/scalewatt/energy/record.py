@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.command import is_command_spec
-from scalewatt.energy.child import CommandFailed
-from scalewatt.energy.command import run_command
-from scalewatt.energy.ending import (
+from scalewatt.common.disk_space import full_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_json
+from scalewatt.common.stop_request import StopRequest
+from scalewatt.common.termination import (
     ABORT_S,
     EXIT_FAILURE,
     EXIT_INPUT,
@@ -30,6 +32,8 @@ from scalewatt.energy.ending import (
     end_within,
     say,
 )
+from scalewatt.energy.child import CommandFailed
+from scalewatt.energy.command import run_command
 from scalewatt.energy.reasons import Failure, is_full, note_failure
 from scalewatt.energy.watch import Limits, Watch, watch_rank
 from scalewatt.energy.workdir import (
@@ -38,12 +42,8 @@ from scalewatt.energy.workdir import (
     outcome_path,
     segment_name,
 )
-from scalewatt.errors import InputError
-from scalewatt.files import write_json
 from scalewatt.jobs.attempts import one_line
-from scalewatt.jobs.room import full_text
 from scalewatt.training.job import FINISHED, STOPPED, Job
-from scalewatt.training.stop import StopRequest
 
 if TYPE_CHECKING:
     from scalewatt.training.world import Ranks
@@ -182,11 +182,11 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     import torch
     from mpi4py import MPI
 
+    from scalewatt.common.redaction import Redaction
     from scalewatt.energy.monitor import settings_in_effect
     from scalewatt.energy.placement import gathered_placement
     from scalewatt.energy.provenance import cpu_name, gpu_identity, package_versions
     from scalewatt.energy.slurm_energy import slurm_step
-    from scalewatt.environment.redaction import Redaction
     from scalewatt.environment.software import flags, software
     from scalewatt.environment.variables import variables
 
@@ -235,8 +235,8 @@ def main(argv: list[str]) -> NoReturn:
 
 def _is_orphan(work: Path) -> bool:
     """Whether the launching process died before this rank could hear of it by a signal."""
+    from scalewatt.common.processes import runs_still
     from scalewatt.jobs.holder import read_holder
-    from scalewatt.jobs.machine import runs_still
 
     holder = read_holder(work)
     if holder is None or not holder.is_here:

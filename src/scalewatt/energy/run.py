@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.validation import check
+from scalewatt.common.files import read_json
+from scalewatt.common.schema_validation import check
 from scalewatt.energy.node import Window
 from scalewatt.energy.provenance import Gpu, held_gpus
 from scalewatt.energy.samples import SensorSeries, short_name
 from scalewatt.energy.stage_files import read_stages
-from scalewatt.files import read_json
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.files import write_text
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
-from scalewatt.files import write_text
 
 Row = dict[str, Any]
 

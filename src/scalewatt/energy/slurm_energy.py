@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from scalewatt.energy.ending import say
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_json
+from scalewatt.common.termination import say
 
 TRIES_S = 30.0
 """For how long the accounting, which may lag, is asked again."""

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.conditions import read_conditions
 from scalewatt.energy.device_state import gpu_utilisation
 from scalewatt.energy.journal import read_journal
@@ -19,7 +20,6 @@ from scalewatt.energy.records import read_header
 from scalewatt.energy.run import Run
 from scalewatt.energy.samples import DEVICE_KINDS, Recording, SensorSeries
 from scalewatt.energy.segments import NodeRecording
-from scalewatt.errors import InputError
 
 PART = 1024
 """Records that are counted together, once as many follow."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.validation import one_of, shown
-from scalewatt.errors import InputError
-from scalewatt.row_files import Row, Rows, csv_rows, parquet_rows
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import one_of, shown
+from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
 from scalewatt.training.events import STAGES, read_events
 
 STAGES_SCHEMA = pa.schema(

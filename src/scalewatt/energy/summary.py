@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json
 from scalewatt.energy.account import Progress, account, account_segment
 from scalewatt.energy.conditions import read_conditions
 from scalewatt.energy.journal import is_journal, read_journal
@@ -23,8 +25,6 @@ from scalewatt.energy.stage_files import read_stages
 from scalewatt.energy.stages import STAGES, StageIntervals, segment_events
 from scalewatt.energy.tables import Accounts
 from scalewatt.energy.totals import EnergyTotals, known_sum
-from scalewatt.errors import InputError
-from scalewatt.files import read_json
 
 Powers = Callable[[dict[str, Any]], dict[str, Any]]
 

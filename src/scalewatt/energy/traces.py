@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scalewatt.common.files import atomic_path
 from scalewatt.energy.integrate import DOUBTS, Judged
 from scalewatt.energy.node import UNUSED_GPU, KindEnergy
 from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.energy.stages import STAGES, StageIntervals
 from scalewatt.energy.tables import METADATA_KEY, TRACES_SCHEMA
-from scalewatt.files import atomic_path
 
 
 class TraceWriter:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from scalewatt.energy.ending import EXIT_FAILURE, abort, say
+from scalewatt.common.termination import EXIT_FAILURE, abort, say
 from scalewatt.energy.heartbeat import Heartbeat
 
 if TYPE_CHECKING:

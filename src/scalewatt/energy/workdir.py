@@ -15,7 +15,7 @@ from typing import Any
 
 from scalewatt.campaign.command import is_command_spec
 from scalewatt.campaign.spec import spec_sha256, spec_text
-from scalewatt.files import read_json, write_json, write_text
+from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.jobs.attempts import current_job, run_key
 from scalewatt.jobs.hold import held, hold_node, hold_run, require_held
 from scalewatt.jobs.position import read_position

@@ -12,8 +12,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.validation import PROJECT_ROOT
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT
 
 LOCK = PROJECT_ROOT / "envs" / "lock.txt"
 ENVIRONMENT_FILE = "scalewatt-environment.json"

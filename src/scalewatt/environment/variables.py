@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scalewatt.environment.redaction import Redaction
-from scalewatt.environment.secret import is_secret
+from scalewatt.common.redaction import Redaction
+from scalewatt.common.secret_names import is_secret
 
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "MALLOC_"),

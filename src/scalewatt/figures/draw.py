@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path
 
 FIGURES = range(1, 8)
 NAMED = ("variants", "breakdown", "learning", "pareto", "prediction")

@@ -22,7 +22,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 
-from scalewatt.files import atomic_path
+from scalewatt.common.files import atomic_path
 
 MM_PER_INCH = 25.4
 GREY = "#666666"

@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.errors import InputError
-from scalewatt.files import write_json
-from scalewatt.jobs.notes import read_note
-from scalewatt.jobs.notes import run_key as run_key
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_json
+from scalewatt.common.json_records import read_note
+from scalewatt.common.json_records import run_key as run_key
 
 FINISHED, STOPPED, REFUSED, FAILED, HELD = 0, 75, 64, 70, 73
 """Codes of an attempt: finished, stopped at a checkpoint, input wrong, failed, held by another."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.processes import machine_id, process_started_s
 from scalewatt.jobs.attempts import HELD, current_job
 from scalewatt.jobs.holder import (
     BEAT_S,
@@ -30,7 +31,6 @@ from scalewatt.jobs.holder import (
     read_holder,
     read_record,
 )
-from scalewatt.jobs.machine import machine_id, process_started_s
 
 PATIENCE_S = 60.0
 """How long a Slurm job waits for a holder that lives, which may be ending."""

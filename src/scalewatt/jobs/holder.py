@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.processes import machine_id, runs_still
 from scalewatt.jobs.attempts import HELD, current_job
 from scalewatt.jobs.job_state import JobState, job_started_s, job_state
-from scalewatt.jobs.machine import machine_id, runs_still
 
 HOLDER = "holder.json"
 LOCK = "lock"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.campaign.validation import one_of
+from scalewatt.common.schema_validation import one_of
 from scalewatt.jobs.slurm import ask
 
 _FIELDS = "%R|%l|%s|%N|%c|%m|%G"

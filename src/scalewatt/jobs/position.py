@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.files import Check, write_json
-from scalewatt.jobs.notes import read_content, read_note, run_key
+from scalewatt.common.files import Check, write_json
+from scalewatt.common.json_records import read_content, read_note, run_key
 
 _FILES = ("segments.json", "position.json", "spec.json")
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.model import Cluster
-from scalewatt.campaign.validation import nearest
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import nearest
 from scalewatt.jobs.nodes import Demand, demand_of, misfit, read_partitions
 from scalewatt.jobs.slurm import NoAnswerError, own_accounts
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from scalewatt.campaign.model import Campaign, Cluster, Device
 from scalewatt.campaign.spec import run_spec
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 STARTUP_MIN = 15
 """Until the first update: imports on all nodes, rendezvous, staging."""

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.common.json_records import read_content, run_key
 from scalewatt.jobs.attempts import note_given_up, note_submission, read_submission
 from scalewatt.jobs.holder import Holder, holder_is_alive, read_holder
 from scalewatt.jobs.job_state import job_state, state_of
-from scalewatt.jobs.notes import read_content, run_key
 from scalewatt.jobs.position import find_workdirs
 from scalewatt.jobs.slurm import NoAnswerError, QueuedJob, queued_jobs
 from scalewatt.jobs.verdict import Verdict, verdict

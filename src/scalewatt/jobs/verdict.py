@@ -25,6 +25,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.disk_space import full_text, has_room
 from scalewatt.jobs.attempts import (
     FAILED,
     FINISHED,
@@ -36,7 +37,6 @@ from scalewatt.jobs.attempts import (
     read_attempt,
 )
 from scalewatt.jobs.position import done_updates, read_run_segments
-from scalewatt.jobs.room import full_text, has_room
 
 FRUITLESS_STOPS = 2
 """This many segments in a row that stopped without progress are the last."""

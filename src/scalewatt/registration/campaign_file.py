@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from scalewatt.campaign.registered import configuration_id, extras, model_key, work_key
-from scalewatt.errors import InputError
-from scalewatt.files import write_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_text
 from scalewatt.registration.descriptions import Description
 
 Content = dict[str, Any]

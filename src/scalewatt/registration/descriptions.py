@@ -10,8 +10,8 @@ from typing import Any
 
 from scalewatt.campaign.known_models import PHASES
 from scalewatt.campaign.registered import OTHER_PROTOCOL, Point
-from scalewatt.campaign.validation import check, one_of, read_yaml, schema
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check, one_of, read_yaml, schema
 from scalewatt.registration.tables import shared_rows, table_rows
 from scalewatt.results.checked import check_metric
 from scalewatt.results.metric_words import METRIC_OF_MODEL

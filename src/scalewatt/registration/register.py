@@ -20,9 +20,9 @@ import pyarrow as pa
 from scalewatt.campaign.expand import expand
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.registered import configuration_id
-from scalewatt.campaign.validation import read_yaml
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import read_yaml
 from scalewatt.energy.samples import short_name
-from scalewatt.errors import InputError
 from scalewatt.registration import campaign_file
 from scalewatt.registration.descriptions import Description, read_descriptions
 from scalewatt.registration.recordings import Recorded, open_recording, sha256_of

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec, spec_text, text_sha256
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_json, write_table, write_text
+from scalewatt.common.redaction import Redaction
 from scalewatt.energy.samples import short_name
-from scalewatt.environment.redaction import Redaction
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json, write_table, write_text
 from scalewatt.registration.recordings import Recorded, Window, place
 from scalewatt.training.history import HISTORY_SCHEMA
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.stage_files import STAGES_SCHEMA, read_stages
-from scalewatt.errors import InputError
 
 
 def stages_of(

@@ -7,9 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.validation import read_yaml, schema
-from scalewatt.errors import InputError
-from scalewatt.row_files import Row, Rows, csv_rows, parquet_rows
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import read_yaml, schema
+from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
 
 
 def table_rows(table: Path) -> list[tuple[str, Path, Row]]:

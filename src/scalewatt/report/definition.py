@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 
 @dataclass(frozen=True)

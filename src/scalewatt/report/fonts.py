@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 FAMILY = "DejaVu Sans"
 """The font of all figures (figures/style.py), which comes with matplotlib."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.report.definition import Definition
 from scalewatt.report.grids import Cell, Grid, texts
 from scalewatt.report.summary import counting, missing_runs, scope_sentence

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.files import write_text
 from scalewatt.figures.points import gpu_word
-from scalewatt.files import write_text
 from scalewatt.report import departures, provenance, summary, tables
 from scalewatt.report.captions import caption, label, title
 from scalewatt.report.claims import claims_of

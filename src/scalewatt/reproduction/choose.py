@@ -12,8 +12,8 @@ from typing import Any
 from scalewatt.campaign.command import is_command_spec
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import read_spec
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.prepared import content_of_prepared
-from scalewatt.errors import InputError
 from scalewatt.results.found import json_object, published_runs
 
 KEY = "reproduce_run"

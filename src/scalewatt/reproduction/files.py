@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from scalewatt.files import file_sha256
+from scalewatt.common.files import file_sha256
 from scalewatt.reproduction.differing import difference
 from scalewatt.reproduction.finding import (
     DIFFERS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.reproduction.differing import same_value
 from scalewatt.reproduction.finding import DIFFERS, HISTORY, SAME, Finding, not_checked
 

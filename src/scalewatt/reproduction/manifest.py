@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt import __version__
-from scalewatt.campaign.validation import check
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import file_sha256, read_json, write_json
+from scalewatt.common.schema_validation import check
 from scalewatt.energy.provenance import source_commit
 from scalewatt.environment.lock import LOCK, lock_sha256
-from scalewatt.errors import InputError
-from scalewatt.files import file_sha256, read_json, write_json
 
 MANIFEST = "manifest.json"
 VERSION = 1

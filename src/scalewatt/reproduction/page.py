@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.files import write_text
+from scalewatt.common.files import write_text
 from scalewatt.report.templates import STYLE, templates
 from scalewatt.reproduction.finding import (
     CHECKS,

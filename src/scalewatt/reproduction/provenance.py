@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.common.errors import InputError
 from scalewatt.environment.lock import Difference, differences, locked_versions
-from scalewatt.errors import InputError
 from scalewatt.reproduction.finding import (
     DIFFERS,
     PROVENANCE,

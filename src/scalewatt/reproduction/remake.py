@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path, write_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path, write_text
 from scalewatt.reproduction.manifest import (
     ALL_RUNS,
     CLAIMS,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.model import Campaign
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.reproduction.choose import Run, again_folder, run_folder
 from scalewatt.reproduction.energies import energy_findings
 from scalewatt.reproduction.finding import (

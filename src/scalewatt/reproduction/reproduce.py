@@ -12,7 +12,7 @@ from scalewatt.campaign.cluster import given_cluster
 from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.imported import with_imported
 from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.files import write_json
+from scalewatt.common.files import write_json
 from scalewatt.reproduction.choose import again_folder, choose_run
 from scalewatt.reproduction.environment import environment_findings
 from scalewatt.reproduction.files import file_findings

@@ -10,8 +10,8 @@ from typing import Any
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.model import Campaign, Device
 from scalewatt.campaign.spec import run_spec
-from scalewatt.errors import InputError
-from scalewatt.jobs.notes import run_key
+from scalewatt.common.errors import InputError
+from scalewatt.common.json_records import run_key
 from scalewatt.jobs.position import done_updates
 from scalewatt.jobs.submissions import Submissions
 

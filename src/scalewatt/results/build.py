@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scalewatt.files import write_table_with_csv, write_text
+from scalewatt.common.files import write_table_with_csv, write_text
 from scalewatt.results import variants
 from scalewatt.results.comparisons import comparison_rows
 from scalewatt.results.derived import Facility, with_model_energies

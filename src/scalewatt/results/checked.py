@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.validation import nearest
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import nearest
+from scalewatt.common.tabular_files import csv_rows
 from scalewatt.results.metadata import metadata
-from scalewatt.row_files import csv_rows
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.expand import load_campaign
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.results.exclusions import (
     EXCLUDE,
     REMEASURE,

@@ -20,11 +20,11 @@ from typing import Any
 
 from scalewatt.campaign.expand import SIMULATED
 from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.validation import nearest, one_of
-from scalewatt.errors import InputError
-from scalewatt.files import write_text
-from scalewatt.locks import waiting_lock
-from scalewatt.row_files import Row, csv_rows
+from scalewatt.common.errors import InputError
+from scalewatt.common.file_lock import waiting_lock
+from scalewatt.common.files import write_text
+from scalewatt.common.schema_validation import nearest, one_of
+from scalewatt.common.tabular_files import Row, csv_rows
 
 EXCLUDE, REMEASURE = "exclude", "remeasure"
 ACTIONS = (EXCLUDE, REMEASURE)

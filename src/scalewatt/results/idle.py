@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_json, write_table_with_csv
 from scalewatt.energy.device_state import gpu_utilisation
 from scalewatt.energy.estimate import node_utilisation
 from scalewatt.energy.node import (
@@ -29,8 +31,6 @@ from scalewatt.energy.node import (
 )
 from scalewatt.energy.samples import Flag, SensorSeries, flag, short_name
 from scalewatt.energy.segments import NodeRecording, open_segment
-from scalewatt.errors import InputError
-from scalewatt.files import read_json, write_json, write_table_with_csv
 from scalewatt.results.schema import table
 from scalewatt.results.statistics import summarise
 from scalewatt.results.table_definition import check_idle_definition

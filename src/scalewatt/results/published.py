@@ -16,8 +16,8 @@ import pyarrow as pa
 from scalewatt.campaign.expansion import configuration_id
 from scalewatt.campaign.known_models import PHASES, known_models, model_key
 from scalewatt.campaign.model import Configuration
-from scalewatt.campaign.validation import PROJECT_ROOT, one_of
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT, one_of
 from scalewatt.results.checked import PUBLISHED, read_checked
 from scalewatt.results.derived import Facility, Work, energy_columns
 from scalewatt.results.schema import CONFIGURATIONS, PARTS, QUANTITIES

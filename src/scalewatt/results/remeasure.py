@@ -20,8 +20,8 @@ from typing import Any
 from scalewatt.campaign.cluster import is_results_only
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec, spec_sha256
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path, write_json
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path, write_json
 from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
 from scalewatt.jobs.holder import holder_is_alive, read_holder
 from scalewatt.jobs.position import find_workdirs

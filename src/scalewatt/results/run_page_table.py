@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.node import UNUSED_GPU
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.samples import DEVICE_KINDS, Floats
-from scalewatt.errors import InputError
 from scalewatt.results.checked import opened_parquet, read_checked
 from scalewatt.results.derived import Facility
 from scalewatt.results.replaced import Replaced, replaced_measurements

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from scalewatt.common.processes import process_started_s
 from scalewatt.jobs.attempts import (
     FAILED,
     FINISHED,
@@ -43,7 +44,6 @@ from scalewatt.jobs.holder import (
     silence_s,
 )
 from scalewatt.jobs.job_state import JobState
-from scalewatt.jobs.machine import process_started_s
 from scalewatt.jobs.position import read_position, read_segments
 from scalewatt.results.found import Published
 from scalewatt.results.queue import Queue

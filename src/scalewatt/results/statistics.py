@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.results.schema import CONFIGURATIONS, IDENTITY, PARTS, QUANTITIES, SUMMARY
 
 CONFIDENCE = 0.95

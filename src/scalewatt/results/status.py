@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.model import Campaign, Cluster, Device
 from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256
+from scalewatt.common.errors import InputError
 from scalewatt.energy.run import Run
 from scalewatt.energy.samples import short_name
 from scalewatt.energy.script_marks import json_lines
 from scalewatt.energy.so_far import last_power
-from scalewatt.errors import InputError
 from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
 from scalewatt.jobs.holder import read_holder
 from scalewatt.jobs.position import Progress, read_progress, read_segments

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from scalewatt.campaign.validation import check
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check
 from scalewatt.results.figure_schema import OVERVIEW
 from scalewatt.results.published import is_overlaid
 

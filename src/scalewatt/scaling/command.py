@@ -9,8 +9,8 @@ from pathlib import Path
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.expand import check_devices, load_campaign
 from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.errors import InputError
-from scalewatt.files import write_table_with_csv, write_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table_with_csv, write_text
 from scalewatt.scaling.calibrate import calibratable, calibrate_kind
 from scalewatt.scaling.finished import used_by
 from scalewatt.scaling.forecast import Forecaster, forecaster_of, no_model

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec, spec_sha256
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json
 from scalewatt.energy.samples import DEVICE_KINDS
-from scalewatt.errors import InputError
-from scalewatt.files import read_json
 from scalewatt.results.derived import Facility
 from scalewatt.results.found import published_runs
 from scalewatt.results.runs import RunFiles, run_row

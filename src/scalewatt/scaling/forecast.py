@@ -16,9 +16,9 @@ import numpy as np
 
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec
-from scalewatt.campaign.validation import PROJECT_ROOT
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.samples import J_PER_KWH
-from scalewatt.errors import InputError
 from scalewatt.scaling.kind import Kind, kind_of_spec
 from scalewatt.scaling.kind_model import WORLDS, KindModel, repeated
 from scalewatt.scaling.load import Load, load_of_spec

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.scaling.kind import Kind
 from scalewatt.scaling.load import Load
 from scalewatt.scaling.posterior import Draws

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from scalewatt.campaign.model import Series
 from scalewatt.campaign.spec import run_spec
+from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import J_PER_KWH
-from scalewatt.errors import InputError
 from scalewatt.scaling.plan import PREDICTED, Planner, Row
 from scalewatt.scaling.plan_rows import (
     MARGINALS,

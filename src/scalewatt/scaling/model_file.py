@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scalewatt import __version__
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_text
 from scalewatt.energy.samples import DEVICE_KINDS
-from scalewatt.errors import InputError
-from scalewatt.files import write_text
 from scalewatt.scaling.assumed import assumed_finetuning, pretraining_of
 from scalewatt.scaling.kind import Kind, kind_from_json
 from scalewatt.scaling.kind_model import KindModel, Point, assumed_of

@@ -17,9 +17,9 @@ from scalewatt.campaign.expand import expand, load_campaign
 from scalewatt.campaign.known_models import model_key
 from scalewatt.campaign.model import Campaign, Configuration, Device
 from scalewatt.campaign.spec import run_spec
-from scalewatt.campaign.validation import read_yaml
-from scalewatt.errors import InputError
-from scalewatt.files import write_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_text
+from scalewatt.common.schema_validation import read_yaml
 from scalewatt.scaling.kind import Kind, kind_of_spec
 from scalewatt.scaling.predict import FAR
 

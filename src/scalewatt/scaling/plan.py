@@ -13,8 +13,8 @@ import numpy as np
 
 from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device
 from scalewatt.campaign.spec import run_spec
+from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
-from scalewatt.errors import InputError
 from scalewatt.jobs.request import segments, wall_time_min
 from scalewatt.results.derived import Facility
 from scalewatt.scaling.forecast import Forecaster, check_any

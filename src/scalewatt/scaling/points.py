@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
-from scalewatt.errors import InputError
 from scalewatt.results.checked import CONFIGURATION_KEY, read_checked
 from scalewatt.results.published import REFERENCE, published_configurations
 from scalewatt.results.schema import CONFIGURATIONS

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from scalewatt.campaign.model import Campaign
 from scalewatt.campaign.spec import run_spec
+from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import J_PER_KWH, SIMULATED
-from scalewatt.errors import InputError
 from scalewatt.results.checked import CONFIGURATION_KEY, read_checked
 from scalewatt.results.metadata import metadata, with_metadata
 from scalewatt.results.schema import CONFIGURATIONS, table

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from scalewatt.campaign.model import Series
+from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import J_PER_KWH
-from scalewatt.errors import InputError
 from scalewatt.scaling.plan import Planner
 from scalewatt.scaling.terms import Array
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from scalewatt.errors import InputError
-from scalewatt.files import Check, atomic_path
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import Check, atomic_path
 from scalewatt.training.world import Ranks
 
 _PROBE_BYTES = 1 << 22

@@ -14,8 +14,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader
 
-from scalewatt.errors import InputError
-from scalewatt.files import atomic_path, write_json, write_table
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path, write_json, write_table
+from scalewatt.common.stop_request import StopRequest, ignore_stop_signals
 from scalewatt.training.checkpoint import (
     load_checkpoint,
     random_state,
@@ -31,7 +32,6 @@ from scalewatt.training.phases import PhaseTimer, mean_phases, peak_memory_bytes
 from scalewatt.training.precision import Precision
 from scalewatt.training.progress import ProgressNotes
 from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
-from scalewatt.training.stop import StopRequest, ignore_stop_signals
 from scalewatt.training.world import Ranks
 from scalewatt.workloads import workload_class
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.workloads.protocol import Batch
 
 _COMPILERS = ("g++", "clang++", "c++")

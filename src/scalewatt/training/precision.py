@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 _TF32 = {"fp32": (False, False), "tf32": (True, True)}
 _TORCH_DEFAULT_TF32 = (True, False)

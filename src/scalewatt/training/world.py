@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.workloads.afno import FourCastNet, Rollout
 
 _PREFIX = "module."  # of DataParallel and DistributedDataParallel

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from scalewatt.common.errors import InputError
 from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex, index_path
 from scalewatt.datasets.image_loaders import (
     RandomImages,
@@ -19,7 +20,6 @@ from scalewatt.datasets.image_loaders import (
 )
 from scalewatt.datasets.imagenet import ImageNetDataset
 from scalewatt.datasets.subsets import indices_sha256, stratified_subset
-from scalewatt.errors import InputError
 from scalewatt.workloads.protocol import Batch, Evaluation
 
 READERS = {"pil": ImageNetDataset, "torchvision": TorchvisionImages}

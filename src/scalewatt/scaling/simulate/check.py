@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scalewatt.campaign.model import Campaign, Cluster
 from scalewatt.campaign.spec import run_spec
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.model_file import ScalingModel
 from scalewatt.scaling.simulate.run import simulation

@@ -11,8 +11,8 @@ import numpy as np
 
 from scalewatt.campaign.model import Device
 from scalewatt.campaign.spec import spec_sha256
+from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import DEVICE_KINDS, Floats
-from scalewatt.errors import InputError
 from scalewatt.scaling.kind_model import KindModel
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.predict import TOTAL

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 ZERO, NOTHING = "zero", "nothing"
 JOURNALS, OTHERS, TORN = "journals", "others", "torn"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json
 from scalewatt.energy.records import read_header
 from scalewatt.energy.samples import SIMULATED, origin_stated
-from scalewatt.errors import InputError
-from scalewatt.files import read_json
 
 
 def check_replaceable(folder: Path) -> None:

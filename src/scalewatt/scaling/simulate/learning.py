@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from scalewatt.common.tabular_files import csv_rows
 from scalewatt.energy.samples import Floats
 from scalewatt.results.published import FULL_SAMPLES, REFERENCE
-from scalewatt.row_files import csv_rows
 from scalewatt.scaling.simulate.draw import RunDraw, scatter_of
 
 PUBLISHED, IN_WORDS, INTERPOLATED, BY_HAND = "published", "in words", "interpolated", "by hand"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.records import read_header
 from scalewatt.energy.samples import Floats
 from scalewatt.energy.workdir import segment_name
-from scalewatt.errors import InputError
 from scalewatt.scaling.simulate.faults import (
     JOURNALS,
     NOTHING,

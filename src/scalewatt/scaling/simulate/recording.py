@@ -12,12 +12,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from scalewatt.common.files import atomic_path
 from scalewatt.energy.counter import differences
 from scalewatt.energy.records import Field, missing, write_records
 from scalewatt.energy.sampler import JOURNAL_VERSION
 from scalewatt.energy.samples import SIMULATED_KEY
 from scalewatt.energy.workdir import segment_name
-from scalewatt.files import atomic_path
 from scalewatt.scaling.simulate.sensors import NodeSamples, Samples
 
 PERUN = "1.0.0"

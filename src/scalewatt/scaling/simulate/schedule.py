@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.training.events import EVALUATIONS
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.campaign.validation import PROJECT_ROOT
-from scalewatt.environment.secret import HIDDEN
+from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.secret_names import HIDDEN
 
 HOME, PATH, NAME, ADDRESS = "$HOME", "<path>", "<name>", "<address>"
 """What stands in place of it."""

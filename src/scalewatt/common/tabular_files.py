@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Row]]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 
 @contextmanager

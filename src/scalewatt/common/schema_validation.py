@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 # scalewatt runs from its checkout (an editable install): the schemas stand beside the workflow.
 PROJECT_ROOT = Path(__file__).resolve().parents[3]

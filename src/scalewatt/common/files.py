@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.errors import InputError
+from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
