@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec, spec_sha256, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table, write_table_with_csv
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.tables import (

@@ -35,8 +35,8 @@ from torchvision import transforms
 from torchvision.datasets import ImageFolder
 from torchvision.models import resnet50
 
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.imagenet import CHANNEL_MEAN, CHANNEL_SD
 from scalewatt.training.events import EventLog

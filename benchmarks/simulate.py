@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.cluster import load_cluster, powers
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.simulate.draw import draw_run

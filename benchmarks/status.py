@@ -28,8 +28,8 @@ import numpy as np
 import pyarrow as pa
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec, spec_sha256, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.tables import ENERGY_SCHEMA

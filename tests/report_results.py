@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scalewatt.campaign.campaign_types import Campaign, Configuration
 from scalewatt.campaign.cluster import known_devices, load_cluster
-from scalewatt.campaign.definitions import runs_definition, table_definition
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign, Configuration
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.claims.listing import TABLE as CLAIMS
 from scalewatt.claims.model import listed_claims
 from scalewatt.results.comparisons import comparison_rows

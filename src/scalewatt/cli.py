@@ -33,9 +33,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _campaign(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import load_cluster
-    from scalewatt.campaign.command import check_commands, told_secrets
-    from scalewatt.campaign.expand import check_devices, load_campaign
+    from scalewatt.campaign.external_command import check_commands, told_secrets
     from scalewatt.campaign.listing import campaign_table, runs_json
+    from scalewatt.campaign.load import check_devices, load_campaign
 
     cluster = load_cluster(arguments.cluster) if arguments.cluster else None
     campaigns = [load_campaign(path, cluster) for path in arguments.files]
@@ -85,7 +85,7 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
-    from scalewatt.campaign.spec import read_spec
+    from scalewatt.campaign.run_spec import read_spec
     from scalewatt.jobs.attempts import noted_attempt
 
     spec = read_spec(arguments.spec)
@@ -98,12 +98,12 @@ def _train(arguments: argparse.Namespace) -> int:
 
 def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: AttemptNote) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
-    from scalewatt.campaign.command import is_command_spec
+    from scalewatt.campaign.external_command import is_command_spec
     from scalewatt.energy.launch import Place, run_training
 
     cluster, device = cluster_of_run(arguments.cluster, spec)
     if arguments.budget_of is not None:
-        from scalewatt.campaign.expand import load_campaign
+        from scalewatt.campaign.load import load_campaign
         from scalewatt.results.budget import check_budget
         from scalewatt.scaling.forecast import energy_by
 
@@ -131,7 +131,7 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
 
 def _simulate(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
-    from scalewatt.campaign.spec import read_spec
+    from scalewatt.campaign.run_spec import read_spec
     from scalewatt.scaling.simulate.faults import parse_fault
     from scalewatt.scaling.simulate.run import simulate_run
 

@@ -17,9 +17,9 @@ from scalewatt.archive.bring_in import import_archive
 from scalewatt.archive.export import Wanted, export_campaign
 from scalewatt.archive.manifest import MANIFEST
 from scalewatt.campaign.cluster import load_cluster, powers
-from scalewatt.campaign.definitions import runs_definition, table_definition
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.energy.account import write_energy
 from scalewatt.results.build import write_tables
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.load import expand
 from scalewatt.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]

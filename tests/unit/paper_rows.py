@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 from campaign_files import PAPER
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.campaign.definitions import table_definition
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.schema_validation import read_yaml
 from scalewatt.results.breakdown_table import BREAKDOWN, COPIED, chosen_runs
 from scalewatt.results.learning_table import LEARNING

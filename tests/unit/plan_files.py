@@ -10,9 +10,9 @@ from typing import Any
 from campaign_files import ROOT
 from request_files import horeka, paper
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.load import expand
 from scalewatt.scaling.forecast import Forecaster
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.plan_table import Plan, make_plan

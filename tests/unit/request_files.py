@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from campaign_files import PAPER, ROOT
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign, Cluster, Device
+from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 
 HOREKA = ROOT / "profiles" / "horeka" / "cluster.yaml"

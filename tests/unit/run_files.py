@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.spec import spec_sha256, spec_text
+from scalewatt.campaign.run_spec import spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.tables import ENERGY_SCHEMA, TRACES_SCHEMA
 from scalewatt.results.runs import Facility, RunFiles, run_row

@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import load_cluster, powers
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign, Cluster, Device
-from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.account import write_energy

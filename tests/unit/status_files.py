@@ -14,10 +14,10 @@ import pyarrow as pa
 from energy_files import gpu, write_record_journal
 from run_files import WHOLE
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.campaign.spec import run_spec, spec_sha256, spec_text
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.jobs.attempts import Attempt, attempt_path, note_submission, run_key

@@ -19,13 +19,13 @@ from scalewatt.archive.manifest import MANIFEST, METADATA, Manifest, entries_of
 from scalewatt.archive.pack import write_archive
 from scalewatt.archive.reference import FOLDER, reference_texts
 from scalewatt.campaign.cluster import is_results_only, load_cluster
-from scalewatt.campaign.definitions import runs_definition
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.imported import parse_imported
+from scalewatt.campaign.exclusions import exclusions_path
+from scalewatt.campaign.imported_campaign import parse_imported
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.results.exclusions import exclusions_path
 from scalewatt.results.metadata import metadata as metadata_of
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, make_spec
 
-from scalewatt.campaign.spec import spec_sha256
+from scalewatt.campaign.run_spec import spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.json_records import read_note

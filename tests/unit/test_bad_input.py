@@ -197,7 +197,7 @@ def test_the_given_clusters_limits_count(refused: Refused) -> None:
 
 
 def test_a_spec_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
-    from scalewatt.campaign.spec import read_spec
+    from scalewatt.campaign.run_spec import read_spec
 
     for text in ("", "[]", '{"spec_version": 99}', "{"):
         path = tmp_path / "spec.json"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.json_records import run_key

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from plan_files import forecaster
 from request_files import paper
 
-from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256, spec_text
+from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256, spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paper_campaign import BATCHES, DOUBLING, FOURCASTNET_SETTINGS, RESNET50_SETTINGS, SHARED
 
+from scalewatt.campaign.campaign_types import Campaign, Configuration, Device
 from scalewatt.campaign.cluster import cluster_of_run, known_devices, load_cluster
-from scalewatt.campaign.definitions import table_definition
-from scalewatt.campaign.expand import expand, load_campaign
-from scalewatt.campaign.model import Campaign, Configuration, Device
+from scalewatt.campaign.load import expand, load_campaign
+from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.errors import InputError
 
 RESNET50 = [

@@ -23,7 +23,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.load import load_campaign
 from scalewatt.claims import (
     fits,
     rules,

@@ -14,8 +14,8 @@ from campaign_files import DEMO, PAPER, ROOT
 from claims_made import row
 from claims_study import Case, Cases, ids, judged, study, trace
 
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.evidence import Evidence, Line, Point, lines_of
 from scalewatt.claims.gather import published_evidence, specs_of
 from scalewatt.claims.model import SPECIFIED_KINDS

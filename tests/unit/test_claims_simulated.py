@@ -19,7 +19,7 @@ from test_claims_config import CASES as CONFIG
 from test_claims_fourcastnet import CASES as FOURCASTNET
 from test_claims_power import CASES as POWER
 
-from scalewatt.campaign.definitions import runs_definition
+from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.claims.evidence import Evidence, Point, Row
 from scalewatt.claims.gather import find_campaign, published_evidence
 from scalewatt.claims.listing import basis, load_checks, verdicts

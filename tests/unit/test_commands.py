@@ -14,8 +14,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from run_files import make_spec
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.command import (
+from scalewatt.campaign.external_command import (
     PLACEHOLDERS,
     check_commands,
     check_unchanged,
@@ -23,10 +24,9 @@ from scalewatt.campaign.command import (
     command_words,
     is_command_spec,
 )
-from scalewatt.campaign.expand import expand
 from scalewatt.campaign.listing import campaign_table
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import run_spec, spec_sha256
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.run_spec import run_spec, spec_sha256
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.energy.child import how_ended

@@ -17,9 +17,9 @@ from jsonschema import Draft202012Validator
 from snakemake.cli import get_argument_parser, parse_config
 
 from scalewatt import __version__
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices, parse_cluster
-from scalewatt.campaign.expand import expand, load_campaign
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.claims import listing
 from scalewatt.claims.slips import FURTHER, SLIPS
 from scalewatt.cli import COMMANDS, main

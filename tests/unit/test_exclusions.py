@@ -16,13 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, submitted
 
-from scalewatt.campaign.definitions import runs_definition
-from scalewatt.cli import main
-from scalewatt.common.errors import InputError
-from scalewatt.results import remeasure as remeasuring
-from scalewatt.results.derived import with_model_energies
-from scalewatt.results.exclude import exclude, undo
-from scalewatt.results.exclusions import (
+from scalewatt.campaign.exclusions import (
     EXCLUDE,
     Exclusion,
     excluded_runs,
@@ -31,6 +25,12 @@ from scalewatt.results.exclusions import (
     read_exclusions,
     write_exclusions,
 )
+from scalewatt.campaign.table_requests import runs_definition
+from scalewatt.cli import main
+from scalewatt.common.errors import InputError
+from scalewatt.results import remeasure as remeasuring
+from scalewatt.results.derived import with_model_energies
+from scalewatt.results.exclude import exclude, undo
 from scalewatt.results.remeasure import Place, remeasure
 from scalewatt.results.spent import spent_kwh
 from scalewatt.results.status_text import WIDTH, status_json, status_text
@@ -286,7 +286,7 @@ def test_a_table_that_cannot_be_written_is_named(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("scalewatt.results.exclusions.write_text", full)
+    monkeypatch.setattr("scalewatt.campaign.exclusions.write_text", full)
     err = refused(command("exclude", TWO, 1, "--reason", "a"))
     assert f"{table(place)}: cannot be written (No space left on device)" in err
 

@@ -16,9 +16,9 @@ from campaign_files import demo
 from run_files import make_run, part
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.definitions import table_definition
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli import main
 from scalewatt.common.files import write_table
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml

@@ -12,8 +12,8 @@ from plan_files import MODEL, UNKNOWN, forecaster, small
 from request_files import horeka, paper
 
 from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.forecast import Forecaster, check_any, energy_by, forecaster_of, model_path

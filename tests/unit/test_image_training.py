@@ -15,7 +15,7 @@ from campaign_files import demo
 from PIL import Image
 from torch import nn
 
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.stop_request import StopRequest

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from campaign_files import ROOT
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.known_models import campaign_schema, known_models
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.model_registry import campaign_schema, known_models
 from scalewatt.common.errors import InputError
 
 FILE = '''
@@ -158,7 +158,7 @@ def test_the_projects_own_models_are_known_by_the_schema_alone() -> None:
 
 def test_a_campaign_is_checked_without_torch() -> None:
     code = (
-        "import sys\nfrom scalewatt.campaign.expand import load_campaign\n"
+        "import sys\nfrom scalewatt.campaign.load import load_campaign\n"
         "load_campaign('config.yaml')\nprint('torch' in sys.modules)"
     )
     done = subprocess.run(

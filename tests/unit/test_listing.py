@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from campaign_files import DEMO, LOCAL, PAPER, demo
 
-from scalewatt.campaign.expand import load_campaign
 from scalewatt.campaign.listing import campaign_table, runs_json
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 
 FIELDS = {

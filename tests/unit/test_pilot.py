@@ -13,9 +13,9 @@ from campaign_files import DEMO, PAPER, ROOT
 from plan_files import UNKNOWN, forecaster, small
 from request_files import horeka, paper
 
-from scalewatt.campaign.expand import check_devices, load_campaign
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.load import check_devices, load_campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.calibrate import calibrate

@@ -29,8 +29,8 @@ from plan_files import (
 )
 from request_files import horeka, paper
 
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.jobs.request import segments, wall_time_min

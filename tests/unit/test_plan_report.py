@@ -12,7 +12,7 @@ from request_files import horeka, paper
 from run_files import WHOLE, make_run
 from test_prediction import knows, measured
 
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.report.definition import Definition

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import scipy.stats
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.definitions import table_definition
-from scalewatt.campaign.expand import expand, load_campaign
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.load import expand, load_campaign
+from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.results import published

@@ -21,9 +21,9 @@ from campaign_files import LOCAL, ROOT
 from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
 
 from scalewatt.campaign.cluster import basis, load_cluster, powers
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.registered import facility_cluster, registered_devices
-from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
+from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.cli import main
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import schema

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from run_files import NAME, WHOLE, epochs, make_run, make_spec
 from scipy import stats
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Imported
 from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.model import Campaign, Cluster, Imported
+from scalewatt.campaign.load import expand
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv

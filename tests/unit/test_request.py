@@ -18,10 +18,10 @@ from request_files import (
     spec,
 )
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.jobs.request import (
     RESOURCES,
     Request,

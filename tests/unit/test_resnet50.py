@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Configuration
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Configuration
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.datasets.image_index import index_path

@@ -11,9 +11,9 @@ import pytest
 from campaign_files import DEMO, PAPER, ROOT
 from jsonschema import Draft202012Validator
 
+from scalewatt.campaign.campaign_types import Cluster, Device
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Cluster, Device
+from scalewatt.campaign.load import load_campaign
 from scalewatt.common.schema_validation import read_yaml, schema
 
 CAMPAIGNS = [PAPER, *sorted((ROOT / "campaigns").glob("*.yaml"))]

@@ -16,7 +16,7 @@ import pytest
 from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_of, with_device
 
 from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.campaign.spec import spec_text
+from scalewatt.campaign.run_spec import spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml

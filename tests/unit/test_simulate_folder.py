@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
-from scalewatt.campaign.spec import spec_text
+from scalewatt.campaign.run_spec import spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from simulated_runs import J_PER_KWH, MODEL, Simulated, simulate, spec_of
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices, parse_cluster
-from scalewatt.campaign.definitions import runs_definition
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.figures.run_page import note_sentences
 from scalewatt.results.build import write_runs

@@ -10,9 +10,9 @@ import pytest
 from campaign_files import DEMO
 from simulated_runs import MODEL, campaign, cluster, simulate, spec_of, with_device
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import is_results_only, known_devices
-from scalewatt.campaign.expand import check_devices, expand, load_campaign
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.load import check_devices, expand, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.scaling.model_file import ScalingModel, read_model

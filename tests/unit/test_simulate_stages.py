@@ -17,7 +17,7 @@ import pytest
 from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.cluster import powers
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.account import account
 from scalewatt.energy.run import Run
 from scalewatt.energy.stages import LEAST_PERIODS

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from campaign_files import ROOT
 
+from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.campaign.cluster import parse_cluster, read_source
-from scalewatt.campaign.model import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import read_yaml
 

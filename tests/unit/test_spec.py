@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from campaign_files import PAPER, Edits, demo, edited
 
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256, spec_text
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256, spec_text
 from scalewatt.common.errors import InputError
 
 TUNED = "fourcastnet.finetune-local-n001-lbs0004-full"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from run_files import make_spec
 
-from scalewatt.campaign.spec import spec_sha256
+from scalewatt.campaign.run_spec import spec_sha256
 from scalewatt.common.files import write_json
 from scalewatt.jobs import submissions
 from scalewatt.jobs.attempts import HELD, Attempt, attempt_path, run_key

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from run_files import WHOLE, make_run
 
-from scalewatt.campaign.definitions import runs_definition, table_definition
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT

@@ -23,9 +23,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from run_files import epochs, make_run, make_spec, part
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.definitions import table_definition
-from scalewatt.campaign.expand import expand, load_campaign
-from scalewatt.campaign.variants import BASELINE, GROUPS, SEVERAL, _departure
+from scalewatt.campaign.load import expand, load_campaign
+from scalewatt.campaign.table_requests import table_definition
+from scalewatt.campaign.variant_groups import BASELINE, GROUPS, SEVERAL, _departure
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.figures import style

@@ -22,7 +22,7 @@ from request_files import (
     spec,
 )
 
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.jobs.position import done_updates, note_position
 from scalewatt.jobs.request import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from run_files import NAME, make_spec
 
-from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.files import write_json
 from scalewatt.energy import workdir
 from scalewatt.energy.workdir import node_lock, open_workdir, outcome_path
@@ -114,7 +114,7 @@ def test_the_lock_is_free_after_an_error(tmp_path: Path) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.workdir import open_workdir
 with open_workdir(Path(sys.argv[1]), read_spec(sys.argv[2]), "d" * 64) as work:
     work.begin_segment()

@@ -16,8 +16,8 @@ from training import CLUSTER
 from workspace import environment
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.run_spec import run_spec, spec_text
 
 PATIENCE_S = 120
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.json_records import run_key
 from scalewatt.jobs.attempts import noted_attempt
 from scalewatt.jobs.position import read_segments

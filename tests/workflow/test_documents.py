@@ -22,8 +22,8 @@ from documents import (
 )
 from workspace import PROJECT, Workspace
 
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_text
 
 pytestmark = pytest.mark.slow
 

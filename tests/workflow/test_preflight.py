@@ -9,7 +9,7 @@ import pytest
 from fake_slurm import FakeSlurm
 from workspace import Workspace
 
-from scalewatt.campaign.model import Cluster
+from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.jobs import preflight, slurm
 from scalewatt.jobs.preflight import account_problems, check_before_submission, folder_problems

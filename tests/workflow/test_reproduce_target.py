@@ -16,7 +16,7 @@ import pytest
 from workspace import Workspace
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.load import load_campaign
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table

@@ -19,8 +19,8 @@ from training import CLUSTER
 from workspace import TINY, environment
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.cli import main
 from scalewatt.energy.account import write_energy
 from scalewatt.results.status import campaign_status

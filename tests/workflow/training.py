@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from workspace import TINY, environment
 
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.spec import run_spec, spec_text
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.datasets.prepare import prepare_dataset
 
 CLUSTER = {

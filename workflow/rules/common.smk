@@ -17,15 +17,15 @@ from scalewatt.campaign.cluster import (
     parse_cluster,
     powers,
 )
-from scalewatt.campaign.command import check_commands, command_models
-from scalewatt.campaign.definitions import runs_definition, table_definition
-from scalewatt.campaign.expand import check_devices, load_campaign
-from scalewatt.campaign.imported import with_imported
-from scalewatt.campaign.registered import facility_cluster, registered_devices
-from scalewatt.campaign.spec import read_spec, run_spec, spec_text
+from scalewatt.campaign.external_command import check_commands, command_models
+from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.campaign.load import check_devices, load_campaign
+from scalewatt.campaign.imported_campaign import with_imported
+from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
+from scalewatt.campaign.run_spec import read_spec, run_spec, spec_text
 from scalewatt.common.errors import InputError
 from scalewatt.jobs.request import RESOURCES, account_of, as_resources, check_requests
-from scalewatt.results.exclusions import (
+from scalewatt.campaign.exclusions import (
     excluded_runs,
     read_exclusions,
     remeasured_runs,

@@ -8,7 +8,7 @@
 import shlex
 import subprocess
 
-from scalewatt.campaign.command import is_command_spec
+from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.jobs.position import done_updates
 from scalewatt.jobs.request import training_request
 from scalewatt.jobs.submissions import Submissions

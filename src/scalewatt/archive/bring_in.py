@@ -22,9 +22,9 @@ from scalewatt.archive.unpack import (
     read_manifest,
     write_content,
 )
-from scalewatt.campaign.expand import SIMULATED, load_campaign
-from scalewatt.campaign.imported import NAME, SUFFIX, imported_content, read_imported
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.imported_campaign import NAME, SUFFIX, imported_content, read_imported
+from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import read_yaml

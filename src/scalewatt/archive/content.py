@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.archive.manifest import Given
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 from scalewatt.reproduction.manifest import ALL_RUNS, MANIFEST, read_manifest
 from scalewatt.results.checked import RUN_KEY, read_checked
-from scalewatt.results.exclusions import exclusions_path
 from scalewatt.results.runs import RunFiles
 from scalewatt.results.schema import RUNS
 

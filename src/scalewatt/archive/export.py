@@ -13,10 +13,10 @@ from scalewatt.archive.crate import PAPER, Said, metadata, of_runs
 from scalewatt.archive.manifest import CAMPAIGN, METADATA, Given, Manifest, entries_of
 from scalewatt.archive.pack import write_archive
 from scalewatt.archive.private import check_private, not_looked_for, private_words
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices, load_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.imported import as_imported, imported_content
-from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.imported_campaign import as_imported, imported_content
+from scalewatt.campaign.load import load_campaign
 from scalewatt.common.files import read_json
 
 SUFFIX = ".crate.zip"

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from scalewatt import __version__
-from scalewatt.campaign.imported import NAME
+from scalewatt.campaign.imported_campaign import NAME
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import shown
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.archive.manifest import Given
-from scalewatt.campaign.model import Cluster
+from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Cluster, Device
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, read_yaml, schema
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Configuration
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign, Configuration
+from scalewatt.campaign.run_spec import run_spec
 
 _COLUMNS = (
     ("configuration", "<"),

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.claims.model import NotTestable
 from scalewatt.claims.modes import constant_of, modes_of
 from scalewatt.claims.origins import is_of_energy, look_at

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.expand import SIMULATED, load_campaign
-from scalewatt.campaign.imported import read_imported
-from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.imported_campaign import read_imported
+from scalewatt.campaign.load import SIMULATED, load_campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.claims.evidence import Evidence, Row, Trace, lines_of, with_points
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scalewatt.campaign.model import Campaign, Series
+from scalewatt.campaign.campaign_types import Campaign, Series
 
 
 def modes_of(campaign: Campaign) -> dict[str, str]:

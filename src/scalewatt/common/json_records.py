@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scalewatt.campaign.spec import spec_sha256
+from scalewatt.campaign.run_spec import spec_sha256
 
 Note = TypeVar("Note")
 _TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str}

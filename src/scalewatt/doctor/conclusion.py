@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.campaign.model import Device
+from scalewatt.campaign.campaign_types import Device
 from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check
 from scalewatt.energy.samples import DEVICE_KINDS, ESTIMATED, MEASURED
 

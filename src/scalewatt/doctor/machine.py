@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scalewatt.campaign.model import Cluster, Device
+from scalewatt.campaign.campaign_types import Cluster, Device
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
-from scalewatt.campaign.model import Cluster, Device
+from scalewatt.campaign.campaign_types import Cluster, Device
 from scalewatt.common.schema_validation import nearest
 from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import LIMITED, MISSING, OK, Check, unknown

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scalewatt.campaign.command import command_words
+from scalewatt.campaign.external_command import command_words
 from scalewatt.common.files import write_json
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.secret_names import without_secrets

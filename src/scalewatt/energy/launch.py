@@ -19,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from scalewatt.campaign.command import check_unchanged, command_words, is_command_spec
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.external_command import check_unchanged, command_words, is_command_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.disk_space import full_text, has_room
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json

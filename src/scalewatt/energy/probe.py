@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from scalewatt.campaign.model import Device
+from scalewatt.campaign.campaign_types import Device
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import read_json, write_json

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.command import is_command_spec
+from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.files import atomic_path, read_json, write_json, write_table
 from scalewatt.common.redaction import Redaction
 from scalewatt.energy.journal import last_sample_s

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from scalewatt.campaign.command import is_command_spec
+from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.disk_space import full_text
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
@@ -245,7 +245,7 @@ def _is_orphan(work: Path) -> bool:
 
 
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
-    from scalewatt.campaign.spec import read_spec, spec_sha256
+    from scalewatt.campaign.run_spec import read_spec, spec_sha256
     from scalewatt.energy.monitor import monitored
     from scalewatt.training.world import join_ranks
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.command import is_command_spec
-from scalewatt.campaign.spec import spec_sha256, spec_text
+from scalewatt.campaign.external_command import is_command_spec
+from scalewatt.campaign.run_spec import spec_sha256, spec_text
 from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.jobs.attempts import current_job, run_key
 from scalewatt.jobs.hold import held, hold_node, hold_run, require_held

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.model import Cluster
+from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import nearest
 from scalewatt.jobs.nodes import Demand, demand_of, misfit, read_partitions

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Cluster, Device
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 
 STARTUP_MIN = 15

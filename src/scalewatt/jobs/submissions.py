@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.json_records import read_content, run_key
 from scalewatt.jobs.attempts import note_given_up, note_submission, read_submission
 from scalewatt.jobs.holder import Holder, holder_is_alive, read_holder

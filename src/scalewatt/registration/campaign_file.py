@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from scalewatt.campaign.registered import configuration_id, extras, model_key, work_key
+from scalewatt.campaign.registered_campaign import configuration_id, extras, model_key, work_key
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.registration.descriptions import Description

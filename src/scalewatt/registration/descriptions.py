@@ -8,8 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.known_models import PHASES
-from scalewatt.campaign.registered import OTHER_PROTOCOL, Point
+from scalewatt.campaign.model_registry import PHASES
+from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, Point
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, read_yaml, schema
 from scalewatt.registration.tables import shared_rows, table_rows

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.expand import expand
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.registered import configuration_id
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import read_yaml
 from scalewatt.energy.samples import short_name

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import run_spec, spec_text, text_sha256
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.run_spec import run_spec, spec_text, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.common.errors import InputError
 
 

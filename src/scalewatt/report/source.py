@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.claims import listing
 from scalewatt.report.fonts import with_fonts
 from scalewatt.results import figure_schema, schema

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.command import is_command_spec
-from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.external_command import is_command_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.prepared import content_of_prepared
 from scalewatt.results.found import json_object, published_runs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.environment.lock import Difference, differences, locked_versions
 from scalewatt.reproduction.finding import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_text
 from scalewatt.reproduction.manifest import (

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.common.errors import InputError
 from scalewatt.reproduction.choose import Run, again_folder, run_folder
 from scalewatt.reproduction.energies import energy_findings
@@ -24,7 +25,6 @@ from scalewatt.reproduction.finding import (
 from scalewatt.reproduction.history import history_findings, other_circumstances, read_table
 from scalewatt.reproduction.provenance import commits_of
 from scalewatt.results.derived import Facility
-from scalewatt.results.exclusions import excluded_runs, read_exclusions
 from scalewatt.results.found import json_object, published_runs
 from scalewatt.results.runs import RunFiles, run_row
 

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scalewatt import __version__
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import given_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.campaign.imported import with_imported
-from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.imported_campaign import with_imported
+from scalewatt.campaign.load import load_campaign
 from scalewatt.common.files import write_json
 from scalewatt.reproduction.choose import again_folder, choose_run
 from scalewatt.reproduction.environment import environment_findings

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
 from scalewatt.energy.stages import STAGES, UNATTRIBUTED
 from scalewatt.energy.tables import ENERGY_SCHEMA

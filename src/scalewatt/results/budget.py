@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_types import Campaign, Device
 from scalewatt.campaign.cluster import powers
-from scalewatt.campaign.model import Campaign, Device
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.json_records import run_key
 from scalewatt.jobs.position import done_updates

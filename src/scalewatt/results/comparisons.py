@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.campaign.expansion import without_device
+from scalewatt.campaign.series_expansion import without_device
 from scalewatt.energy.samples import DEVICE_KINDS
 from scalewatt.results.statistics import CONFIDENCE
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.campaign.model import Cluster
+from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.schema import NET
 

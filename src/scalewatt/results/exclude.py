@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.expand import load_campaign
-from scalewatt.common.errors import InputError
-from scalewatt.results.exclusions import (
+from scalewatt.campaign.exclusions import (
     EXCLUDE,
     REMEASURE,
     Exclusion,
@@ -20,6 +18,8 @@ from scalewatt.results.exclusions import (
     read_exclusions,
     write_exclusions,
 )
+from scalewatt.campaign.load import load_campaign
+from scalewatt.common.errors import InputError
 from scalewatt.results.remeasure import Place, remeasure
 
 

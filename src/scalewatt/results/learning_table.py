@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.samples import J_PER_KWH
 from scalewatt.energy.tables import ENERGY_SCHEMA, EPOCHS_SCHEMA

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.expansion import configuration_id
-from scalewatt.campaign.known_models import PHASES, known_models, model_key
-from scalewatt.campaign.model import Configuration
+from scalewatt.campaign.campaign_types import Configuration
+from scalewatt.campaign.model_registry import PHASES, known_models, model_key
+from scalewatt.campaign.series_expansion import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, one_of
 from scalewatt.results.checked import PUBLISHED, read_checked

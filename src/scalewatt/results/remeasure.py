@@ -17,15 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import is_results_only
-from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.campaign.spec import run_spec, spec_sha256
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path, write_json
-from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
-from scalewatt.jobs.holder import holder_is_alive, read_holder
-from scalewatt.jobs.position import find_workdirs
-from scalewatt.results.exclusions import (
+from scalewatt.campaign.exclusions import (
     REMEASURE,
     changing,
     check_run,
@@ -36,6 +30,12 @@ from scalewatt.results.exclusions import (
     read_exclusions,
     write_exclusions,
 )
+from scalewatt.campaign.run_spec import run_spec, spec_sha256
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path, write_json
+from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
+from scalewatt.jobs.holder import holder_is_alive, read_holder
+from scalewatt.jobs.position import find_workdirs
 from scalewatt.results.found import RUN, SET_ASIDE, SUPERSEDED, published_run, work_folders
 from scalewatt.results.queue import ask_queue
 

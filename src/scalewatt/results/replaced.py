@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.exclusions import measurement_of
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import J_PER_KWH
 from scalewatt.energy.totals import EnergyTotals
-from scalewatt.results.exclusions import measurement_of
 from scalewatt.results.found import RUN, json_object, set_aside_notes
 from scalewatt.results.numbers import with_unit
 

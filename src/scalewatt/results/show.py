@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.expand import load_campaign
+from scalewatt.campaign.load import load_campaign
 from scalewatt.results.status import campaign_status
 from scalewatt.results.status_text import status_json, status_text
 

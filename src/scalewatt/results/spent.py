@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.provenance import joined_gpus
 from scalewatt.energy.run import Run

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import powers
-from scalewatt.campaign.model import Campaign, Cluster, Device
-from scalewatt.campaign.spec import read_spec, run_spec, spec_sha256
+from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
+from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.run import Run
 from scalewatt.energy.samples import short_name
@@ -25,7 +26,6 @@ from scalewatt.energy.so_far import last_power
 from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
 from scalewatt.jobs.holder import read_holder
 from scalewatt.jobs.position import Progress, read_progress, read_segments
-from scalewatt.results.exclusions import excluded_runs, read_exclusions
 from scalewatt.results.found import (
     Published,
     WorkFolder,

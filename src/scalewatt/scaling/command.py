@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
-from scalewatt.campaign.expand import check_devices, load_campaign
-from scalewatt.campaign.model import Campaign, Cluster
+from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv, write_text
 from scalewatt.scaling.calibrate import calibratable, calibrate_kind

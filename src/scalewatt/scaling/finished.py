@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import run_spec, spec_sha256
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.run_spec import run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energy.samples import DEVICE_KINDS

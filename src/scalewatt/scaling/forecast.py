@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.samples import J_PER_KWH

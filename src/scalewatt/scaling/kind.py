@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.campaign.known_models import known_models, model_key
+from scalewatt.campaign.model_registry import known_models, model_key
 
 LEARNING = frozenset(
     {

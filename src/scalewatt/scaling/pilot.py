@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
+from scalewatt.campaign.campaign_types import Campaign, Configuration, Device
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.command import is_command
-from scalewatt.campaign.expand import expand, load_campaign
-from scalewatt.campaign.known_models import model_key
-from scalewatt.campaign.model import Campaign, Configuration, Device
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.external_command import is_command
+from scalewatt.campaign.load import expand, load_campaign
+from scalewatt.campaign.model_registry import model_key
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import read_yaml

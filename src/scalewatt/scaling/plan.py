@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
 from scalewatt.jobs.request import segments, wall_time_min

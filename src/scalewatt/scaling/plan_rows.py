@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from scalewatt.campaign.model import Configuration
+from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.results.derived import Facility
 from scalewatt.scaling.plan import (
     FINISHED,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
-from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.campaign.spec import run_spec, spec_sha256, text_sha256
+from scalewatt.campaign.run_spec import run_spec, spec_sha256, text_sha256
 from scalewatt.results.derived import facility_of
 from scalewatt.results.metadata import with_metadata
 from scalewatt.results.schema import table

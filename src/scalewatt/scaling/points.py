@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.checked import CONFIGURATION_KEY, read_checked

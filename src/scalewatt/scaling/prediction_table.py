@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import J_PER_KWH, SIMULATED
 from scalewatt.results.checked import CONFIGURATION_KEY, read_checked

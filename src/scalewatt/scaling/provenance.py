@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.spec import text_sha256
+from scalewatt.campaign.run_spec import text_sha256
 from scalewatt.scaling.kind_model import Point
 from scalewatt.scaling.points import table_of
 from scalewatt.scaling.posterior import DRAWS, SEED

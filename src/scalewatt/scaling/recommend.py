@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.campaign.model import Series
+from scalewatt.campaign.campaign_types import Series
 from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import J_PER_KWH
 from scalewatt.scaling.plan import Planner

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.campaign.model import Device
+from scalewatt.campaign.campaign_types import Device
 
 SUBJECTS = {
     "device_shares": "how the energy divides among GPUs, CPUs and memory",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scalewatt.campaign.model import Campaign, Cluster
-from scalewatt.campaign.spec import run_spec
+from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.model_file import ScalingModel

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.campaign.model import Device
-from scalewatt.campaign.spec import spec_sha256
+from scalewatt.campaign.campaign_types import Device
+from scalewatt.campaign.run_spec import spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.scaling.kind_model import KindModel

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.campaign.model import Device
+from scalewatt.campaign.campaign_types import Device
 from scalewatt.energy.gpu_sensors import MEAN, MEAN_OVER_S, sample_of
 from scalewatt.energy.samples import Floats
 from scalewatt.scaling.simulate import by_hand

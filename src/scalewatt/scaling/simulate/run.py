@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.model import Cluster, Device
-from scalewatt.campaign.spec import read_spec, spec_sha256
+from scalewatt.campaign.campaign_types import Cluster, Device
+from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.campaign.model import Device
+from scalewatt.campaign.campaign_types import Device
 from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.draw import RunDraw

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Configuration, Series
+from scalewatt.campaign.campaign_types import Campaign, Configuration, Series
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 

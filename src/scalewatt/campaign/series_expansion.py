@@ -8,8 +8,8 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
-from scalewatt.campaign.known_models import known_models, model_key
-from scalewatt.campaign.model import Configuration, Device, Series
+from scalewatt.campaign.campaign_types import Configuration, Device, Series
+from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of
 

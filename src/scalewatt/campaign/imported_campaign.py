@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Cluster, Device, Imported
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Device, Imported
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import check, one_of, schema, shown

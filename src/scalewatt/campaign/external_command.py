@@ -12,10 +12,10 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from scalewatt.campaign.expansion import Expansion
-from scalewatt.campaign.known_models import COMMAND
-from scalewatt.campaign.model import Campaign
-from scalewatt.campaign.spec import read_spec
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.model_registry import COMMAND
+from scalewatt.campaign.run_spec import read_spec
+from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import nearest
 from scalewatt.common.secret_names import without_secrets

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Configuration
+from scalewatt.campaign.campaign_types import Campaign, Configuration
 from scalewatt.common.errors import InputError
 
 SPEC_VERSION = 1

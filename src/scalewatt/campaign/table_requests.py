@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Configuration
-from scalewatt.campaign.variants import variants_definition
+from scalewatt.campaign.campaign_types import Campaign, Configuration
+from scalewatt.campaign.variant_groups import variants_definition
 
 _CONTENT = ("series", "points", "baselines")
 """Keys of a figure's entry that say what it shows; the others say how."""

@@ -6,14 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_types import (
+    Campaign,
+    Cluster,
+    Configuration,
+    Device,
+    IdleProbe,
+    Series,
+)
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.command import CommandExpansion, is_command
-from scalewatt.campaign.expansion import Expansion
-from scalewatt.campaign.imported import read_imported
-from scalewatt.campaign.known_models import campaign_schema, known_models
-from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, IdleProbe, Series
-from scalewatt.campaign.registered import expand_registered
-from scalewatt.campaign.variants import check_variants
+from scalewatt.campaign.external_command import CommandExpansion, is_command
+from scalewatt.campaign.imported_campaign import read_imported
+from scalewatt.campaign.model_registry import campaign_schema, known_models
+from scalewatt.campaign.registered_campaign import expand_registered
+from scalewatt.campaign.series_expansion import Expansion
+from scalewatt.campaign.variant_groups import check_variants
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of, read_yaml
 

@@ -18,8 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.expand import SIMULATED
-from scalewatt.campaign.model import Campaign
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.load import SIMULATED
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import write_text

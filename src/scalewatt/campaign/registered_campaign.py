@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.model import Campaign, Cluster, Configuration, Device, Series
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device, Series
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, schema
 
