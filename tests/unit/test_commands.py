@@ -31,7 +31,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.energy.child import how_ended
 from scalewatt.energy.command import Place, child_environment
-from scalewatt.energy.provenance import Gpu, visible_gpu
+from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.training.job import Job
 
 ENTRY = {

@@ -29,7 +29,7 @@ from scalewatt.doctor.machine import Limits, Machine, Profile
 from scalewatt.doctor.mpi import ask_mpi, judge_mpi, launcher_here
 from scalewatt.doctor.slurm import judge_account, judge_energy, judge_pmi, slurm_questions
 from scalewatt.doctor.software import cgroup_cores, judge_packages
-from scalewatt.environment.lock import Difference
+from scalewatt.provenance.package_lock import Difference
 
 SHORT = Limits(command_s=0.5)
 LONG = Limits(command_s=60.0)

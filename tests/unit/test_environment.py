@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.secret_names import SECRET, without_secrets
-from scalewatt.energy import placement
-from scalewatt.energy.placement import gathered_placement
-from scalewatt.environment.lock import (
+from scalewatt.provenance import rank_placement as placement
+from scalewatt.provenance.environment_variables import is_written, variables
+from scalewatt.provenance.libraries import cudnn_version, flags, software
+from scalewatt.provenance.node_description import cpus, gpus, grouped, joined, node_description
+from scalewatt.provenance.package_lock import (
     LOCK,
     Difference,
     differences,
@@ -31,9 +33,7 @@ from scalewatt.environment.lock import (
     locked_versions,
     normalised,
 )
-from scalewatt.environment.node import cpus, gpus, grouped, joined, node_description
-from scalewatt.environment.software import cudnn_version, flags, software
-from scalewatt.environment.variables import is_written, variables
+from scalewatt.provenance.rank_placement import gathered_placement
 
 # --- the lock -----------------------------------------------------------------------------------
 

@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.energy.placement import (
+from scalewatt.energy.ranks_process import command_path
+from scalewatt.energy.run import Run
+from scalewatt.energy.samples import SensorSeries
+from scalewatt.provenance.rank_placement import (
     allowed_cpus,
     gpu_pci,
     kernels_pci,
@@ -24,10 +27,7 @@ from scalewatt.energy.placement import (
     rank_placement,
     slurm_allocation,
 )
-from scalewatt.energy.provenance import Gpu
-from scalewatt.energy.ranks_process import command_path
-from scalewatt.energy.run import Run
-from scalewatt.energy.samples import SensorSeries
+from scalewatt.provenance.versions import Gpu
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_cpus_are_those_that_the_process_was_bound_to() -> None:
     first = min(os.sched_getaffinity(0))
     code = (
         f"import os\nos.sched_setaffinity(0, {{{first}}})\n"
-        "from scalewatt.energy.placement import allowed_cpus\nprint(allowed_cpus())"
+        "from scalewatt.provenance.rank_placement import allowed_cpus\nprint(allowed_cpus())"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == f"{{{first}}}"
@@ -148,8 +148,8 @@ def test_an_allocation_is_what_slurm_says_and_none_outside() -> None:
 
 GATHER = """
 import json
-from scalewatt.energy.placement import gathered_placement
-from scalewatt.energy.provenance import Gpu
+from scalewatt.provenance.rank_placement import gathered_placement
+from scalewatt.provenance.versions import Gpu
 from scalewatt.training.world import join_ranks
 ranks = join_ranks({"configuration": "c", "gpus": 2, "nodes": 1})
 found = gathered_placement(ranks, Gpu(2 + ranks.rank, None))

@@ -22,7 +22,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.energy import probe
 from scalewatt.energy.probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
-from scalewatt.energy.provenance import Gpu
+from scalewatt.provenance.versions import Gpu
 from scalewatt.results.idle import (
     IDLE,
     device_rows,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from scalewatt.energy import provenance
-from scalewatt.energy.provenance import Gpu, gpu_identity, held_gpus, joined_gpus
+from scalewatt.provenance import versions as provenance
+from scalewatt.provenance.versions import Gpu, gpu_identity, held_gpus, joined_gpus
 
 UUIDS = ["aa", "bb", "cc", "dd"]
 

@@ -418,7 +418,7 @@ def test_another_minor_version_of_python_differs() -> None:
 
 
 def test_each_package_that_differs_has_a_row() -> None:
-    from scalewatt.environment.lock import differences
+    from scalewatt.provenance.package_lock import differences
 
     locked, installed = {"a": "1", "b": "2"}, {"a": "1", "b": "3"}
     (row,) = package_findings(differences(locked, installed, None), 2)

@@ -22,7 +22,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.energy.perun_file import read_perun_file
-from scalewatt.environment.lock import lock_sha256
+from scalewatt.provenance.package_lock import lock_sha256
 from scalewatt.results.published import REFERENCE, published_configurations
 from scalewatt.results.schema import RUNS
 from scalewatt.scaling.kind import kind_of_spec

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from workspace import PROJECT, Workspace
 
-from scalewatt.energy.provenance import is_clean
-from scalewatt.environment.lock import installed_versions, lock_sha256
+from scalewatt.provenance.package_lock import installed_versions, lock_sha256
+from scalewatt.provenance.versions import is_clean
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

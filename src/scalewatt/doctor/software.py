@@ -14,7 +14,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.doctor.check import LIMITED, OK, SET_UP, UNKNOWN, Check, Mend
 from scalewatt.doctor.machine import Machine
-from scalewatt.environment.lock import (
+from scalewatt.provenance.package_lock import (
     LOCK,
     Difference,
     differences,

@@ -26,7 +26,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
 from scalewatt.datasets.prepared import content_of_prepared, is_staged
-from scalewatt.energy.provenance import made_with
 from scalewatt.energy.publish import already_published, publish
 from scalewatt.energy.ranks_process import (
     CLOSING_MARGIN_S,
@@ -57,6 +56,7 @@ from scalewatt.energy.workdir import (
     segment_name,
 )
 from scalewatt.jobs.attempts import NO_ROOM, AttemptNote, current_job, one_line
+from scalewatt.provenance.versions import made_with
 from scalewatt.training.job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3

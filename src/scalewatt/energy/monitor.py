@@ -67,8 +67,8 @@ def monitored(
     from perun.core import Perun
 
     from scalewatt.energy import cpu_busy
-    from scalewatt.energy.provenance import cpu_name
     from scalewatt.energy.sampler import JournalWriter, describe_sensors
+    from scalewatt.provenance.versions import cpu_name
 
     # perun asks for the CPU's name three times a rank, which takes over a second each.
     cpuinfo.get_cpu_info = lambda: {"brand_raw": cpu_name(), "arch": platform.machine()}

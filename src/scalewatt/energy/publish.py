@@ -14,10 +14,10 @@ from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.files import atomic_path, read_json, write_json, write_table
 from scalewatt.common.redaction import Redaction
 from scalewatt.energy.journal import last_sample_s
-from scalewatt.energy.provenance import is_clean, joined_gpus, source_commit
 from scalewatt.energy.script_marks import joined_events
 from scalewatt.energy.workdir import COMPILED, WorkDir, description_path, made_with_path
-from scalewatt.environment.node import joined
+from scalewatt.provenance.node_description import joined
+from scalewatt.provenance.versions import is_clean, joined_gpus, source_commit
 from scalewatt.training.events import read_events
 from scalewatt.training.history import SUBSETS, history_table
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scalewatt import __version__
-from scalewatt.energy.provenance import source_commit
+from scalewatt.provenance.versions import source_commit
 from scalewatt.report.grids import Grid, grid, stored, texts
 from scalewatt.results.numbers import count, listed
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from scalewatt.environment.lock import (
+from scalewatt.provenance.package_lock import (
     LOCK,
     differences,
     environment_name,

@@ -11,8 +11,8 @@ from scalewatt import __version__
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json, write_json
 from scalewatt.common.schema_validation import check
-from scalewatt.energy.provenance import source_commit
-from scalewatt.environment.lock import LOCK, lock_sha256
+from scalewatt.provenance.package_lock import LOCK, lock_sha256
+from scalewatt.provenance.versions import source_commit
 
 MANIFEST = "manifest.json"
 VERSION = 1

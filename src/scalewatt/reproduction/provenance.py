@@ -9,7 +9,7 @@ from typing import Any
 
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.environment.lock import Difference, differences, locked_versions
+from scalewatt.provenance.package_lock import Difference, differences, locked_versions
 from scalewatt.reproduction.finding import (
     DIFFERS,
     PROVENANCE,

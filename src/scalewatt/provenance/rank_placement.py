@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.energy.provenance import Gpu, held_gpus
-from scalewatt.environment.node import grouped, node_description
+from scalewatt.provenance.node_description import grouped, node_description
+from scalewatt.provenance.versions import Gpu, held_gpus
 
 if TYPE_CHECKING:
     from scalewatt.training.world import Ranks

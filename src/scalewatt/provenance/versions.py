@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.environment.lock import installed_versions, lock_note
+from scalewatt.provenance.package_lock import installed_versions, lock_note
 
 PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "numpy", "h5py")
 
