@@ -47,7 +47,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from scalewatt.common.errors import InputError
-from scalewatt.jobs.slurm import NoAnswerError, accounted_states, queued_jobs
+from scalewatt.slurm.slurm_commands import NoAnswerError, accounted_states, queued_jobs
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 

@@ -22,7 +22,7 @@ from holder_records import (
 )
 
 from scalewatt.common.processes import process_started_s
-from scalewatt.jobs import hold, job_state
+from scalewatt.jobs import hold
 from scalewatt.jobs.hold import held, hold_node, hold_run
 from scalewatt.jobs.holder import (
     GONE_SILENT_S,
@@ -32,6 +32,7 @@ from scalewatt.jobs.holder import (
     read_holder,
     silence_s,
 )
+from scalewatt.slurm import job_state
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.jobs import nodes
-from scalewatt.jobs.nodes import (
+from scalewatt.slurm import partitions as nodes
+from scalewatt.slurm.partitions import (
     Demand,
     Node,
     Partition,

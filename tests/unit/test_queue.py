@@ -10,8 +10,8 @@ from status_files import (
     queue,
 )
 
-from scalewatt.jobs import slurm
-from scalewatt.results.queue import ask_queue
+from scalewatt.slurm import slurm_commands as slurm
+from scalewatt.slurm.job_queue import ask_queue
 
 
 def test_no_squeue_no_answer(made: Made) -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewatt.common.files import read_json, write_json
-from scalewatt.energy import slurm_energy
-from scalewatt.energy.slurm_energy import (
+from scalewatt.slurm import step_energy as slurm_energy
+from scalewatt.slurm.step_energy import (
     note_slurm_energies,
     parse_elapsed,
     parse_energy,

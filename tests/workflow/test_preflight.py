@@ -11,8 +11,9 @@ from workspace import Workspace
 
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
-from scalewatt.jobs import preflight, slurm
+from scalewatt.jobs import preflight
 from scalewatt.jobs.preflight import account_problems, check_before_submission, folder_problems
+from scalewatt.slurm import slurm_commands as slurm
 
 FITS = {
     **{"slurm_partition": "accelerated", "nodes": 2, "tasks_per_node": 4, "cpus_per_task": 2},

@@ -13,7 +13,7 @@ from scalewatt.common.schema_validation import nearest
 from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import LIMITED, MISSING, OK, Check, unknown
 from scalewatt.doctor.machine import Machine, Profile
-from scalewatt.jobs.nodes import (
+from scalewatt.slurm.partitions import (
     PARTITIONS_QUESTION,
     Demand,
     Partition,

@@ -42,7 +42,6 @@ from scalewatt.energy.reasons import (
     says_full,
 )
 from scalewatt.energy.record import MONITOR_LOST
-from scalewatt.energy.slurm_energy import note_slurm_energies
 from scalewatt.energy.watch import Limits
 from scalewatt.energy.workdir import (
     COMPILED,
@@ -57,6 +56,7 @@ from scalewatt.energy.workdir import (
 )
 from scalewatt.jobs.attempts import NO_ROOM, AttemptNote, current_job, one_line
 from scalewatt.provenance.versions import made_with
+from scalewatt.slurm.step_energy import note_slurm_energies
 from scalewatt.training.job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3

@@ -184,11 +184,11 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
 
     from scalewatt.common.redaction import Redaction
     from scalewatt.energy.monitor import settings_in_effect
-    from scalewatt.energy.slurm_energy import slurm_step
     from scalewatt.provenance.environment_variables import variables
     from scalewatt.provenance.libraries import flags, software
     from scalewatt.provenance.rank_placement import gathered_placement
     from scalewatt.provenance.versions import cpu_name, gpu_identity, package_versions
+    from scalewatt.slurm.step_energy import slurm_step
 
     on_gpu = device.type == "cuda"
     placement = gathered_placement(ranks, gpu_identity(device) if on_gpu else None)

@@ -17,8 +17,8 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import nearest
-from scalewatt.jobs.nodes import Demand, demand_of, misfit, read_partitions
-from scalewatt.jobs.slurm import NoAnswerError, own_accounts
+from scalewatt.slurm.partitions import Demand, demand_of, misfit, read_partitions
+from scalewatt.slurm.slurm_commands import NoAnswerError, own_accounts
 
 _TRIED_BYTES = 1 << 20
 _GIB = 1 << 30

@@ -19,10 +19,10 @@ from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.json_records import read_content, run_key
 from scalewatt.jobs.attempts import note_given_up, note_submission, read_submission
 from scalewatt.jobs.holder import Holder, holder_is_alive, read_holder
-from scalewatt.jobs.job_state import job_state, state_of
 from scalewatt.jobs.position import find_workdirs
-from scalewatt.jobs.slurm import NoAnswerError, QueuedJob, queued_jobs
 from scalewatt.jobs.verdict import Verdict, verdict
+from scalewatt.slurm.job_state import job_state, state_of
+from scalewatt.slurm.slurm_commands import NoAnswerError, QueuedJob, queued_jobs
 
 _ANSWER_AGE_S = 10.0
 """How long an answer of the queue, and the energy spent, are taken for current."""

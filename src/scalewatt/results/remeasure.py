@@ -37,7 +37,7 @@ from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
 from scalewatt.jobs.holder import holder_is_alive, read_holder
 from scalewatt.jobs.position import find_workdirs
 from scalewatt.results.found import RUN, SET_ASIDE, SUPERSEDED, published_run, work_folders
-from scalewatt.results.queue import ask_queue
+from scalewatt.slurm.job_queue import ask_queue
 
 WEIGHTS = "weights.pt"
 

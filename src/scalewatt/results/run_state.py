@@ -43,10 +43,10 @@ from scalewatt.jobs.holder import (
     read_holder,
     silence_s,
 )
-from scalewatt.jobs.job_state import JobState
 from scalewatt.jobs.position import read_position, read_segments
 from scalewatt.results.found import Published
-from scalewatt.results.queue import Queue
+from scalewatt.slurm.job_queue import Queue
+from scalewatt.slurm.job_state import JobState
 
 State = Literal[
     "done", "running", "queued", "stopped", "failed", "refused", "out_of_date", "not_started"

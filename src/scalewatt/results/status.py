@@ -34,7 +34,6 @@ from scalewatt.results.found import (
     work_folders,
 )
 from scalewatt.results.pace import TimeLeft, time_left
-from scalewatt.results.queue import Queue, ask_queue
 from scalewatt.results.run_state import (
     STATES,
     RunNotes,
@@ -51,6 +50,7 @@ from scalewatt.results.spent import (
     powers_or_none,
     spent_kwh,
 )
+from scalewatt.slurm.job_queue import Queue, ask_queue
 
 if TYPE_CHECKING:
     from scalewatt.energy.summary import Powers

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.common.schema_validation import one_of
-from scalewatt.jobs.slurm import ask
+from scalewatt.slurm.slurm_commands import ask
 
 _FIELDS = "%R|%l|%s|%N|%c|%m|%G"
 PARTITIONS_QUESTION = ("sinfo", "-a", "-h", "-N", "-o", _FIELDS)

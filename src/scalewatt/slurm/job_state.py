@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from scalewatt.jobs.slurm import NoAnswerError, ask
+from scalewatt.slurm.slurm_commands import NoAnswerError, ask
 
 CALL_S = 10.0
 """How long one call of squeue may take."""

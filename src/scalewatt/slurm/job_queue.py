@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scalewatt.jobs.job_state import JobState, is_unknown, state_of, unix_s
-from scalewatt.jobs.slurm import NoAnswerError, ask
+from scalewatt.slurm.job_state import JobState, is_unknown, state_of, unix_s
+from scalewatt.slurm.slurm_commands import NoAnswerError, ask
 
 _FIELDS = "%i|%T|%e|%N|%r"
 _NO_REASON = ("", "None")
