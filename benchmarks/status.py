@@ -33,8 +33,8 @@ from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.tables import ENERGY_SCHEMA
-from scalewatt.jobs.attempts import Attempt, attempt_path, run_key
-from scalewatt.jobs.position import Progress, note_position, note_progress
+from scalewatt.run_files.attempt_log import Attempt, attempt_path, run_key
+from scalewatt.run_files.progress_files import Progress, note_position, note_progress
 
 ROOT = Path(__file__).parents[1]
 SENSORS: dict[str, dict[str, Any]] = {

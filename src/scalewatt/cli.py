@@ -14,7 +14,7 @@ from scalewatt.command_line import command_line
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
-    from scalewatt.jobs.attempts import AttemptNote
+    from scalewatt.run_files.attempt_log import AttemptNote
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -86,7 +86,7 @@ def _prepare(arguments: argparse.Namespace) -> int:
 def _train(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.run_spec import read_spec
-    from scalewatt.jobs.attempts import noted_attempt
+    from scalewatt.run_files.attempt_log import noted_attempt
 
     spec = read_spec(arguments.spec)
     if arguments.work is None:

@@ -11,7 +11,7 @@ from holder_records import starter
 from imagenet_files import Official
 from status_files import Made
 
-from scalewatt.jobs import hold
+from scalewatt.run_files import run_lock as hold
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from scalewatt.common.processes import machine_id
-from scalewatt.jobs import hold
-from scalewatt.jobs.holder import Holder, read_holder
+from scalewatt.run_files import run_lock as hold
+from scalewatt.run_files.lock_holder import Holder, read_holder
 
 PATIENCE_S = 60
 DEAD_PID = 2**22 + 1  # above Linux's greatest
@@ -72,7 +72,7 @@ def sleep_by(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], None] | N
 HOLD = """
 import sys, time
 from pathlib import Path
-from scalewatt.jobs.hold import held, hold_run
+from scalewatt.run_files.run_lock import held, hold_run
 with held(hold_run(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(600)

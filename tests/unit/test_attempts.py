@@ -17,7 +17,7 @@ from scalewatt.campaign.run_spec import spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.json_records import read_note
-from scalewatt.jobs.attempts import (
+from scalewatt.run_files.attempt_log import (
     FAILED,
     HELD,
     REASON_CHARACTERS,
@@ -35,8 +35,7 @@ from scalewatt.jobs.attempts import (
     run_key,
     submission_path,
 )
-from scalewatt.jobs.hold import HeldError
-from scalewatt.jobs.position import (
+from scalewatt.run_files.progress_files import (
     Progress,
     done_updates,
     find_workdirs,
@@ -45,6 +44,7 @@ from scalewatt.jobs.position import (
     read_position,
     read_progress,
 )
+from scalewatt.run_files.run_lock import HeldError
 
 SPEC = make_spec()
 

@@ -15,10 +15,9 @@ import pytest
 from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record
 
 from scalewatt.common.errors import InputError
-from scalewatt.jobs import hold
-from scalewatt.jobs.attempts import FAILED, REFUSED, noted_attempt, read_attempt
-from scalewatt.jobs.hold import Beat, held, hold_run, require_held
-from scalewatt.jobs.holder import (
+from scalewatt.run_files import run_lock as hold
+from scalewatt.run_files.attempt_log import FAILED, REFUSED, noted_attempt, read_attempt
+from scalewatt.run_files.lock_holder import (
     SILENT_S,
     HeldError,
     holder_is_alive,
@@ -26,6 +25,7 @@ from scalewatt.jobs.holder import (
     read_record,
     silence_s,
 )
+from scalewatt.run_files.run_lock import Beat, held, hold_run, require_held
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 

@@ -22,9 +22,8 @@ from holder_records import (
 )
 
 from scalewatt.common.processes import process_started_s
-from scalewatt.jobs import hold
-from scalewatt.jobs.hold import held, hold_node, hold_run
-from scalewatt.jobs.holder import (
+from scalewatt.run_files import run_lock as hold
+from scalewatt.run_files.lock_holder import (
     GONE_SILENT_S,
     SILENT_S,
     HeldError,
@@ -32,6 +31,7 @@ from scalewatt.jobs.holder import (
     read_holder,
     silence_s,
 )
+from scalewatt.run_files.run_lock import held, hold_node, hold_run
 from scalewatt.slurm import job_state
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 WITH_RANK = """
 import subprocess, sys, time
 from pathlib import Path
-from scalewatt.jobs.hold import held, hold_run
+from scalewatt.run_files.run_lock import held, hold_run
 with held(hold_run(Path(sys.argv[1]))) as hold:
     rank = subprocess.Popen(["sleep", "600"], pass_fds=[hold.lock], stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL)
@@ -226,7 +226,7 @@ def test_a_dead_holder_whose_clock_was_ahead_is_seen_to_be_silent(
 ) -> None:
     squeue.write_text(GONE)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr("scalewatt.jobs.holder.GONE_SILENT_S", 0.5)
+    monkeypatch.setattr("scalewatt.run_files.lock_holder.GONE_SILENT_S", 0.5)
     put_record(tmp_path, -3600, job="123")
     began_s = time.monotonic()
     with held(hold_run(tmp_path)):

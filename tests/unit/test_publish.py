@@ -20,7 +20,7 @@ from scalewatt.energy.record import description_path, segment_name
 from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.run import read_provenance
 from scalewatt.energy.sampler import JOURNAL_VERSION
-from scalewatt.energy.workdir import WorkDir, made_with_path, open_workdir
+from scalewatt.run_files.work_directory import WorkDir, made_with_path, open_workdir
 from scalewatt.training.history import HISTORY_SCHEMA
 
 OUTPUTS = [

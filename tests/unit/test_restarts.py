@@ -18,8 +18,8 @@ from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED
 from scalewatt.energy import launch
 from scalewatt.energy.reasons import Failure, note_failure
 from scalewatt.energy.record import End, exit_code, note_loss, outcome_of, outcome_path
-from scalewatt.energy.workdir import WorkDir, failure_path, open_workdir
-from scalewatt.jobs.attempts import NO_ROOM, noted_attempt
+from scalewatt.run_files.attempt_log import NO_ROOM, noted_attempt
+from scalewatt.run_files.work_directory import WorkDir, failure_path, open_workdir
 
 
 def start(

@@ -17,12 +17,12 @@ from holder_records import (
 )
 
 from scalewatt.common.processes import process_started_s
-from scalewatt.jobs import hold
-from scalewatt.jobs.hold import held, hold_run
-from scalewatt.jobs.holder import (
+from scalewatt.run_files import run_lock as hold
+from scalewatt.run_files.lock_holder import (
     Holder,
     read_holder,
 )
+from scalewatt.run_files.run_lock import held, hold_run
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 

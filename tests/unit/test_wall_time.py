@@ -24,13 +24,13 @@ from request_files import (
 
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.jobs.position import done_updates, note_position
 from scalewatt.jobs.request import (
     segments,
     step_time_s,
     wall_time_min,
 )
 from scalewatt.results.published import published_configurations
+from scalewatt.run_files.progress_files import done_updates, note_position
 
 
 def test_the_wall_time_follows_the_stated_rule() -> None:
@@ -142,7 +142,7 @@ def test_the_updates_that_are_done_come_from_the_checkpoint(tmp_path: Any) -> No
     id_ = "resnet50-a100-n008-lbs0032-full"
     run = run_spec(paper(), id_, 1)
     assert done_updates(tmp_path, run) == 0
-    from scalewatt.jobs.attempts import run_key
+    from scalewatt.run_files.attempt_log import run_key
 
     folder = tmp_path / f"{run_key(run)}-01234567"
     folder.mkdir()

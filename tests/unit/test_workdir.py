@@ -15,11 +15,12 @@ from run_files import NAME, make_spec
 
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.files import write_json
-from scalewatt.energy import workdir
-from scalewatt.energy.workdir import node_lock, open_workdir, outcome_path
-from scalewatt.jobs import hold, holder
-from scalewatt.jobs.holder import HeldError, read_holder
-from scalewatt.jobs.position import note_position
+from scalewatt.run_files import lock_holder as holder
+from scalewatt.run_files import run_lock as hold
+from scalewatt.run_files import work_directory as workdir
+from scalewatt.run_files.lock_holder import HeldError, read_holder
+from scalewatt.run_files.progress_files import note_position
+from scalewatt.run_files.work_directory import node_lock, open_workdir, outcome_path
 
 SPEC = make_spec()
 DATA = "d" * 64
@@ -115,7 +116,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.workdir import open_workdir
+from scalewatt.run_files.work_directory import open_workdir
 with open_workdir(Path(sys.argv[1]), read_spec(sys.argv[2]), "d" * 64) as work:
     work.begin_segment()
     print(work.path, flush=True)
@@ -232,7 +233,7 @@ def test_a_segment_says_why_its_sampler_was_lost(tmp_path: Path) -> None:
 
 def test_a_training_waits_for_another_one_on_its_node(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom scalewatt.energy.workdir import node_lock\n"
+        "import sys\nfrom pathlib import Path\nfrom scalewatt.run_files.work_directory import node_lock\n"
         "with node_lock(Path(sys.argv[1])):\n    print('held', flush=True)\n"
     )
     with node_lock(tmp_path):

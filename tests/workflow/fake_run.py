@@ -13,8 +13,8 @@ from pathlib import Path
 
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.json_records import run_key
-from scalewatt.jobs.attempts import noted_attempt
-from scalewatt.jobs.position import read_segments
+from scalewatt.run_files.attempt_log import noted_attempt
+from scalewatt.run_files.progress_files import read_segments
 
 WORK = Path(os.environ.get("FAKE_WORK", "work"))
 

@@ -22,7 +22,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 import snakemake_executor_plugin_scalewatt_slurm as plugin
 from scalewatt.common.json_records import run_key
 from scalewatt.common.processes import machine_id, process_started_s
-from scalewatt.jobs.attempts import read_given_up, read_submission, submission_path
+from scalewatt.run_files.attempt_log import read_given_up, read_submission, submission_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

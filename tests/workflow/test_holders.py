@@ -15,8 +15,8 @@ import pytest
 from test_interruptions import PATIENCE_S, WAVES, checkpointed, long_run, wait_for
 from training import Training
 
-from scalewatt.jobs.hold import held, hold_run
 from scalewatt.provenance.rank_placement import ranges
+from scalewatt.run_files.run_lock import held, hold_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

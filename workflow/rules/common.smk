@@ -30,7 +30,7 @@ from scalewatt.campaign.exclusions import (
     read_exclusions,
     remeasured_runs,
 )
-from scalewatt.results.found import set_aside_notes
+from scalewatt.run_files.run_inventory import set_aside_notes
 
 
 def refuse(message):

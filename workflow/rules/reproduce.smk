@@ -9,7 +9,7 @@ import shlex
 import subprocess
 
 from scalewatt.campaign.external_command import is_command_spec
-from scalewatt.jobs.position import done_updates
+from scalewatt.run_files.progress_files import done_updates
 from scalewatt.jobs.request import training_request
 from scalewatt.jobs.submissions import Submissions
 from scalewatt.reproduction.choose import choose_run, weights_of

@@ -5,7 +5,7 @@
 # the profile's `retries`, which all other rules overrule (docs/slurm.md).
 import shlex
 
-from scalewatt.jobs.position import done_updates
+from scalewatt.run_files.progress_files import done_updates
 from scalewatt.jobs.preflight import check_before_submission
 from scalewatt.jobs.request import training_request
 from scalewatt.results.budget import budgeted_submissions

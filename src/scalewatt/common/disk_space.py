@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from scalewatt.jobs.attempts import NO_ROOM
+from scalewatt.run_files.attempt_log import NO_ROOM
 
 ROOM_BYTES = 1 << 16
 """A file system with less room than this is full: not even the notes of a segment fit."""

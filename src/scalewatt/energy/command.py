@@ -30,12 +30,12 @@ from scalewatt.energy.child import (
 from scalewatt.energy.monitor import settings_in_effect
 from scalewatt.energy.ranks_process import CALLERS_PATH
 from scalewatt.energy.script_marks import history_rows
-from scalewatt.energy.workdir import description_path, segment_name
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
 from scalewatt.provenance.environment_variables import variables
 from scalewatt.provenance.libraries import flags, software
 from scalewatt.provenance.rank_placement import gathered_placement
 from scalewatt.provenance.versions import Gpu, cpu_name, package_versions, visible_gpu
+from scalewatt.run_files.work_directory import description_path, segment_name
 from scalewatt.slurm.step_energy import slurm_step
 from scalewatt.training.events import EventLog
 from scalewatt.training.job import FINISHED, STOPPED, Job

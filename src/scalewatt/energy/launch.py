@@ -43,7 +43,9 @@ from scalewatt.energy.reasons import (
 )
 from scalewatt.energy.record import MONITOR_LOST
 from scalewatt.energy.watch import Limits
-from scalewatt.energy.workdir import (
+from scalewatt.provenance.versions import made_with
+from scalewatt.run_files.attempt_log import NO_ROOM, AttemptNote, current_job, one_line
+from scalewatt.run_files.work_directory import (
     COMPILED,
     WorkDir,
     description_path,
@@ -54,8 +56,6 @@ from scalewatt.energy.workdir import (
     outcome_path,
     segment_name,
 )
-from scalewatt.jobs.attempts import NO_ROOM, AttemptNote, current_job, one_line
-from scalewatt.provenance.versions import made_with
 from scalewatt.slurm.step_energy import note_slurm_energies
 from scalewatt.training.job import FINISHED, STOPPED
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scalewatt.common.json_records import read_note
-from scalewatt.jobs.attempts import one_line
+from scalewatt.run_files.attempt_log import one_line
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)

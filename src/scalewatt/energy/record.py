@@ -36,13 +36,13 @@ from scalewatt.energy.child import CommandFailed
 from scalewatt.energy.command import run_command
 from scalewatt.energy.reasons import Failure, is_full, note_failure
 from scalewatt.energy.watch import Limits, Watch, watch_rank
-from scalewatt.energy.workdir import (
+from scalewatt.run_files.attempt_log import one_line
+from scalewatt.run_files.work_directory import (
     description_path,
     failure_path,
     outcome_path,
     segment_name,
 )
-from scalewatt.jobs.attempts import one_line
 from scalewatt.training.job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def main(argv: list[str]) -> NoReturn:
 def _is_orphan(work: Path) -> bool:
     """Whether the launching process died before this rank could hear of it by a signal."""
     from scalewatt.common.processes import runs_still
-    from scalewatt.jobs.holder import read_holder
+    from scalewatt.run_files.lock_holder import read_holder
 
     holder = read_holder(work)
     if holder is None or not holder.is_here:

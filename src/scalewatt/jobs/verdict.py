@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.disk_space import full_text, has_room
-from scalewatt.jobs.attempts import (
+from scalewatt.run_files.attempt_log import (
     FAILED,
     FINISHED,
     HELD,
@@ -36,7 +36,7 @@ from scalewatt.jobs.attempts import (
     one_line,
     read_attempt,
 )
-from scalewatt.jobs.position import done_updates, read_run_segments
+from scalewatt.run_files.progress_files import done_updates, read_run_segments
 
 FRUITLESS_STOPS = 2
 """This many segments in a row that stopped without progress are the last."""

@@ -19,9 +19,9 @@ from scalewatt.reproduction.finding import (
     not_checked,
 )
 from scalewatt.reproduction.manifest import Manifest, current_lock_sha256
-from scalewatt.results.found import PROVENANCE as FILE
-from scalewatt.results.found import json_object
 from scalewatt.results.numbers import listed
+from scalewatt.run_files.run_inventory import PROVENANCE as FILE
+from scalewatt.run_files.run_inventory import json_object
 
 _MOST = 6
 _AS_LOCKED = "as locked"

@@ -33,10 +33,16 @@ from scalewatt.campaign.exclusions import (
 from scalewatt.campaign.run_spec import run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json
-from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
-from scalewatt.jobs.holder import holder_is_alive, read_holder
-from scalewatt.jobs.position import find_workdirs
-from scalewatt.results.found import RUN, SET_ASIDE, SUPERSEDED, published_run, work_folders
+from scalewatt.run_files.attempt_log import read_attempt, read_submission, run_key
+from scalewatt.run_files.lock_holder import holder_is_alive, read_holder
+from scalewatt.run_files.progress_files import find_workdirs
+from scalewatt.run_files.run_inventory import (
+    RUN,
+    SET_ASIDE,
+    SUPERSEDED,
+    published_run,
+    work_folders,
+)
 from scalewatt.slurm.job_queue import ask_queue
 
 WEIGHTS = "weights.pt"

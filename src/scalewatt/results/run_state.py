@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scalewatt.common.processes import process_started_s
-from scalewatt.jobs.attempts import (
+from scalewatt.run_files.attempt_log import (
     FAILED,
     FINISHED,
     HELD,
@@ -35,7 +35,7 @@ from scalewatt.jobs.attempts import (
     read_given_up,
     read_submission,
 )
-from scalewatt.jobs.holder import (
+from scalewatt.run_files.lock_holder import (
     GONE_SILENT_S,
     HOLDER,
     SILENT_S,
@@ -43,8 +43,8 @@ from scalewatt.jobs.holder import (
     read_holder,
     silence_s,
 )
-from scalewatt.jobs.position import read_position, read_segments
-from scalewatt.results.found import Published
+from scalewatt.run_files.progress_files import read_position, read_segments
+from scalewatt.run_files.run_inventory import Published
 from scalewatt.slurm.job_queue import Queue
 from scalewatt.slurm.job_state import JobState
 

@@ -31,9 +31,9 @@ from scalewatt.energy.samples import J_PER_KWH, short_name
 from scalewatt.energy.script_marks import json_lines
 from scalewatt.energy.so_far import JournalSum, KindSum, note_from_json, read_so_far
 from scalewatt.energy.totals import EnergyTotals
-from scalewatt.jobs.position import read_segments
 from scalewatt.provenance.versions import joined_gpus
-from scalewatt.results.found import (
+from scalewatt.run_files.progress_files import read_segments
+from scalewatt.run_files.run_inventory import (
     Published,
     WorkFolder,
     folders,

@@ -23,16 +23,6 @@ from scalewatt.energy.run import Run
 from scalewatt.energy.samples import short_name
 from scalewatt.energy.script_marks import json_lines
 from scalewatt.energy.so_far import last_power
-from scalewatt.jobs.attempts import read_attempt, read_submission, run_key
-from scalewatt.jobs.holder import read_holder
-from scalewatt.jobs.position import Progress, read_progress, read_segments
-from scalewatt.results.found import (
-    Published,
-    WorkFolder,
-    published_runs,
-    superseded_runs,
-    work_folders,
-)
 from scalewatt.results.pace import TimeLeft, time_left
 from scalewatt.results.run_state import (
     STATES,
@@ -49,6 +39,16 @@ from scalewatt.results.spent import (
     journals_of,
     powers_or_none,
     spent_kwh,
+)
+from scalewatt.run_files.attempt_log import read_attempt, read_submission, run_key
+from scalewatt.run_files.lock_holder import read_holder
+from scalewatt.run_files.progress_files import Progress, read_progress, read_segments
+from scalewatt.run_files.run_inventory import (
+    Published,
+    WorkFolder,
+    published_runs,
+    superseded_runs,
+    work_folders,
 )
 from scalewatt.slurm.job_queue import Queue, ask_queue
 

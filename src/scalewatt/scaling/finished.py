@@ -10,8 +10,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energy.samples import DEVICE_KINDS
 from scalewatt.results.derived import Facility
-from scalewatt.results.found import published_runs
 from scalewatt.results.runs import RunFiles, run_row
+from scalewatt.run_files.run_inventory import published_runs
 from scalewatt.scaling.plan import Used
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.jobs.hold import require_held
+from scalewatt.run_files.run_lock import require_held
 
 FINISHED, STOPPED = "finished", "stopped"
 """How a segment ends that does not fail."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from scalewatt.jobs.position import Progress, note_position, note_progress
+from scalewatt.run_files.progress_files import Progress, note_position, note_progress
 from scalewatt.training.job import Job
 
 INTERVAL_S = 5.0

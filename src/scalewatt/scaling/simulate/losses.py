@@ -11,7 +11,7 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.energy.records import read_header
 from scalewatt.energy.samples import Floats
-from scalewatt.energy.workdir import segment_name
+from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.simulate.faults import (
     JOURNALS,
     NOTHING,

@@ -17,7 +17,7 @@ from scalewatt.energy.counter import differences
 from scalewatt.energy.records import Field, missing, write_records
 from scalewatt.energy.sampler import JOURNAL_VERSION
 from scalewatt.energy.samples import SIMULATED_KEY
-from scalewatt.energy.workdir import segment_name
+from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.simulate.sensors import NodeSamples, Samples
 
 PERUN = "1.0.0"

@@ -21,8 +21,8 @@ from scalewatt.common.files import write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.publish import EVENTS_SCHEMA
-from scalewatt.energy.workdir import segment_name
 from scalewatt.provenance.versions import made_with
+from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.kind_model import KindModel
 from scalewatt.scaling.load import load_of_spec

@@ -19,8 +19,8 @@ from typing import TextIO
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.processes import machine_id, process_started_s
-from scalewatt.jobs.attempts import HELD, current_job
-from scalewatt.jobs.holder import (
+from scalewatt.run_files.attempt_log import HELD, current_job
+from scalewatt.run_files.lock_holder import (
     BEAT_S,
     HOLDER,
     LOCK,

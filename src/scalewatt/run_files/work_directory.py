@@ -16,9 +16,9 @@ from typing import Any
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import spec_sha256, spec_text
 from scalewatt.common.files import read_json, write_json, write_text
-from scalewatt.jobs.attempts import current_job, run_key
-from scalewatt.jobs.hold import held, hold_node, hold_run, require_held
-from scalewatt.jobs.position import read_position
+from scalewatt.run_files.attempt_log import current_job, run_key
+from scalewatt.run_files.progress_files import read_position
+from scalewatt.run_files.run_lock import held, hold_node, hold_run, require_held
 
 COMPILED = "compiled"
 """Folder of what torch.compile makes."""

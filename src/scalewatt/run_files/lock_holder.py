@@ -24,7 +24,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.processes import machine_id, runs_still
-from scalewatt.jobs.attempts import HELD, current_job
+from scalewatt.run_files.attempt_log import HELD, current_job
 from scalewatt.slurm.job_state import JobState, job_started_s, job_state
 
 HOLDER = "holder.json"
