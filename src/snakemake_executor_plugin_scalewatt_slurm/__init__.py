@@ -23,7 +23,7 @@ the prefix scalewatt-slurm. What differs, and why:
 - Ctrl-C also cancels jobs that are just being submitted or asked about. (`cancel`, `cancel_jobs`)
 
 What the trainings are is asked of the workflow's objects SUBMISSIONS and, of a run made again,
-SUBMISSIONS_AGAIN (scalewatt.jobs.submissions); without them all jobs are other jobs.
+SUBMISSIONS_AGAIN (scalewatt.scheduling.submissions); without them all jobs are other jobs.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.jobs.request import segments, wall_time_min
 from scalewatt.results.derived import Facility
 from scalewatt.results.published import published_configurations
 from scalewatt.scaling.assumed import SENTENCE
@@ -46,6 +45,7 @@ from scalewatt.scaling.plan import PlannedRun, Planner, Used, added
 from scalewatt.scaling.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.plan_text import plan_markdown, plan_text, short, step_sentences
 from scalewatt.scaling.predict import FAR, Predicted, estimate, warnings_of
+from scalewatt.scheduling.job_request import segments, wall_time_min
 
 HOREKA = str(ROOT / "profiles" / "horeka")
 

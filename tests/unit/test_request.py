@@ -22,7 +22,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.jobs.request import (
+from scalewatt.scheduling.job_request import (
     RESOURCES,
     Request,
     account_of,

@@ -16,9 +16,9 @@ from run_files import make_spec
 
 from scalewatt.campaign.run_spec import spec_sha256
 from scalewatt.common.files import write_json
-from scalewatt.jobs import submissions
-from scalewatt.jobs.submissions import Submissions
 from scalewatt.run_files.attempt_log import HELD, Attempt, attempt_path, run_key
+from scalewatt.scheduling import submissions
+from scalewatt.scheduling.submissions import Submissions
 
 SPEC = make_spec()
 COMMENT = "rule_train of /work"

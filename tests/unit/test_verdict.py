@@ -14,13 +14,13 @@ from run_files import make_spec
 
 from scalewatt.common import disk_space as room
 from scalewatt.common.files import write_json
-from scalewatt.jobs.verdict import Verdict, verdict
 from scalewatt.run_files.attempt_log import (
     Attempt,
     attempt_path,
     run_key,
 )
 from scalewatt.run_files.progress_files import note_position
+from scalewatt.scheduling.retry_policy import Verdict, verdict
 
 SPEC = make_spec()
 RETRIES = 3

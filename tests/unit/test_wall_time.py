@@ -24,13 +24,13 @@ from request_files import (
 
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.jobs.request import (
+from scalewatt.results.published import published_configurations
+from scalewatt.run_files.progress_files import done_updates, note_position
+from scalewatt.scheduling.job_request import (
     segments,
     step_time_s,
     wall_time_min,
 )
-from scalewatt.results.published import published_configurations
-from scalewatt.run_files.progress_files import done_updates, note_position
 
 
 def test_the_wall_time_follows_the_stated_rule() -> None:

@@ -11,8 +11,12 @@ from workspace import Workspace
 
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
-from scalewatt.jobs import preflight
-from scalewatt.jobs.preflight import account_problems, check_before_submission, folder_problems
+from scalewatt.scheduling import preflight
+from scalewatt.scheduling.preflight import (
+    account_problems,
+    check_before_submission,
+    folder_problems,
+)
 from scalewatt.slurm import slurm_commands as slurm
 
 FITS = {

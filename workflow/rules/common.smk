@@ -24,7 +24,7 @@ from scalewatt.campaign.imported_campaign import with_imported
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import read_spec, run_spec, spec_text
 from scalewatt.common.errors import InputError
-from scalewatt.jobs.request import RESOURCES, account_of, as_resources, check_requests
+from scalewatt.scheduling.job_request import RESOURCES, account_of, as_resources, check_requests
 from scalewatt.campaign.exclusions import (
     excluded_runs,
     read_exclusions,

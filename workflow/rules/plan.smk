@@ -63,7 +63,7 @@ if not CAMPAIGN.imported:
         input:
             lambda wildcards: scaling_model(),
             code_of("scaling"),
-            "src/scalewatt/jobs/request.py",  # segments and wall times
+            "src/scalewatt/scheduling/job_request.py",  # segments and wall times
         output:
             report(PLAN[0], caption="../report/plan.rst", category="Tables"),
             PLAN[1:],

@@ -2,7 +2,7 @@
 # Only where the campaign has the key idle_probe.
 #   in   the campaign's idle_probe and the cluster's devices
 #   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log), idle/<device>.json, tables/idle
-from scalewatt.jobs.request import probe_request
+from scalewatt.scheduling.job_request import probe_request
 
 PROBE = f"{RESULTS}/idle/{{device}}/{{repeat}}"
 

@@ -2,7 +2,7 @@
 #   in   spec.json (which alone says what the run is), the scaling model
 #   out  the run folder as a training leaves it, without weights: perun/ (one HDF5 per segment,
 #        journals), history, events, log, provenance; and truth.json, which only tests read
-from scalewatt.jobs.preflight import check_before_submission
+from scalewatt.scheduling.preflight import check_before_submission
 from scalewatt.scaling.simulate.check import check_simulations
 
 if not workflow.remote_exec:

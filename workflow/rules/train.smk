@@ -6,8 +6,8 @@
 import shlex
 
 from scalewatt.run_files.progress_files import done_updates
-from scalewatt.jobs.preflight import check_before_submission
-from scalewatt.jobs.request import training_request
+from scalewatt.scheduling.preflight import check_before_submission
+from scalewatt.scheduling.job_request import training_request
 from scalewatt.results.budget import budgeted_submissions
 from scalewatt.scaling.forecast import energy_by
 

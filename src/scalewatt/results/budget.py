@@ -12,8 +12,8 @@ from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.json_records import run_key
-from scalewatt.jobs.submissions import Submissions
 from scalewatt.run_files.progress_files import done_updates
+from scalewatt.scheduling.submissions import Submissions
 
 Predicted = Callable[[dict[str, Any]], float | None]
 """The energy of the whole run of a spec in kWh, by the scaling model; None where it is not known."""

@@ -15,11 +15,11 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, 
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
-from scalewatt.jobs.request import segments, wall_time_min
 from scalewatt.results.derived import Facility
 from scalewatt.scaling.forecast import Forecaster, check_any
 from scalewatt.scaling.predict import TOTAL, Predicted
 from scalewatt.scaling.terms import Array
+from scalewatt.scheduling.job_request import segments, wall_time_min
 
 Row = dict[str, Any]
 PREDICTED, FINISHED, MIXED = "predicted", "finished", "mixed"

@@ -17,10 +17,10 @@ from typing import Any, Generic, TypeVar
 
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.json_records import read_content, run_key
-from scalewatt.jobs.verdict import Verdict, verdict
 from scalewatt.run_files.attempt_log import note_given_up, note_submission, read_submission
 from scalewatt.run_files.lock_holder import Holder, holder_is_alive, read_holder
 from scalewatt.run_files.progress_files import find_workdirs
+from scalewatt.scheduling.retry_policy import Verdict, verdict
 from scalewatt.slurm.job_state import job_state, state_of
 from scalewatt.slurm.slurm_commands import NoAnswerError, QueuedJob, queued_jobs
 
