@@ -31,7 +31,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scalewatt.energy.neighbours import FOLDER_VARIABLE
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE
 
 STAND_INS = Path(__file__).parents[1] / "tests" / "workflow"
 TARGET_CPU, TARGET_BYTES = 0.005, 100
@@ -101,7 +101,7 @@ def sampled_training(seconds: float, pairs: int) -> dict[str, Any]:
 def inner(folder: Path, options: argparse.Namespace) -> None:
     """The monitored run, in a process of its own; prints JSON."""
     from scalewatt.energy.monitor import monitored
-    from scalewatt.energy.records import read_records
+    from scalewatt.recordings.record_file import read_records
 
     begin = time.monotonic()
     arguments = (options.seconds, options.pairs)

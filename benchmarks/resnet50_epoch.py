@@ -39,7 +39,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.imagenet import CHANNEL_MEAN, CHANNEL_SD
-from scalewatt.training.events import EventLog
+from scalewatt.recordings.stage_log import EventLog
 from scalewatt.training.job import Job
 from scalewatt.training.loop import Trainer
 from scalewatt.training.world import Ranks

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from scalewatt.training.events import STAGES
+from scalewatt.recordings.stage_log import STAGES
 
 FOLDER_VARIABLE = "SCALEWATT_MARKS"
 """Folder of the script's marks; in the environment of rank 0 alone."""

@@ -15,9 +15,9 @@ import pytest
 
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.account import account
-from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.run import Run
 from scalewatt.energy.traces import TraceWriter
+from scalewatt.recordings.record_file import Field, RecordWriter
 
 T0 = 1_795_000_000.0
 

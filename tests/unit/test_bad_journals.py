@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from energy_files import T0, codes, gpu, write_journal
 
-from scalewatt.energy.journal import is_journal, last_sample_s, read_journal
-from scalewatt.energy.samples import SensorSeries
 from scalewatt.energy.summary import describe
+from scalewatt.recordings.journal import is_journal, last_sample_s, read_journal
+from scalewatt.recordings.series import SensorSeries
 
 SENSOR = "CUDA:1_POWER"
 HUGE = "9" * 400

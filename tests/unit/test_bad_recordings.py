@@ -13,8 +13,8 @@ import pytest
 from energy_files import codes, gpu, recordings, write_perun
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.perun_file import list_runs, read_perun_file
 from scalewatt.energy.summary import describe
+from scalewatt.recordings.perun_file import list_runs, read_perun_file
 
 EXPECTED = "expected an HDF5 file written by perun"
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -169,7 +169,7 @@ def test_a_locked_file_that_cannot_be_read_is_said_to_be_written(tmp_path: Path)
     with h5py.File(path, "w", libver="latest", locking=True) as handle:
         handle["x"] = [1]
         handle.flush()
-        code = f"from scalewatt.energy.perun_file import *\nread_perun_file({str(path)!r})"
+        code = f"from scalewatt.recordings.perun_file import *\nread_perun_file({str(path)!r})"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     last = done.stderr.splitlines()[-1]
     assert f"{path}: is being written by another program" in last and EXPECTED in last

@@ -23,11 +23,11 @@ from energy_files import (
 
 from scalewatt.common.files import write_json
 from scalewatt.energy.account import write_energy
-from scalewatt.energy.conditions import QUANTITIES, ConditionSeries
 from scalewatt.energy.device_state import state_flags
-from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.second_opinions import MAX_DIFFERENCE
 from scalewatt.energy.tables import CONDITIONS_SCHEMA, EPOCHS_SCHEMA, SECOND_OPINIONS_SCHEMA
+from scalewatt.recordings.record_file import Field, RecordWriter
+from scalewatt.recordings.telemetry import QUANTITIES, ConditionSeries
 from scalewatt.results.runs import EnergyTotals
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}

@@ -27,7 +27,7 @@ from scalewatt.energy.counter import clean_counter, clean_means, judge_counter, 
 from scalewatt.energy.curve import Device
 from scalewatt.energy.integrate import DOUBTS, judge
 from scalewatt.energy.power import clean_power, judge_power
-from scalewatt.energy.samples import PLAUSIBLE_W, SensorSeries
+from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 
 @st.composite

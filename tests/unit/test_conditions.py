@@ -20,17 +20,17 @@ from energy_files import T0, codes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalewatt.energy import condition_sources as sources_module
-from scalewatt.energy import conditions as module
-from scalewatt.energy.condition_sources import (
+from scalewatt.recordings import telemetry as module
+from scalewatt.recordings import telemetry_sources as sources_module
+from scalewatt.recordings.record_file import Field, RecordWriter
+from scalewatt.recordings.telemetry import ConditionSeries, ConditionsWriter, read_conditions
+from scalewatt.recordings.telemetry_sources import (
     IpmiPower,
     Source,
     condition_sources,
     hwmon_sources,
     ipmi_sources,
 )
-from scalewatt.energy.conditions import ConditionSeries, ConditionsWriter, read_conditions
-from scalewatt.energy.records import Field, RecordWriter
 
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml" / "pynvml.py"
 FACTS = {"host": "n1", "sampling_period_s": 1.0}
@@ -281,7 +281,7 @@ def test_a_controller_that_hangs_is_not_waited_for_and_ended() -> None:
 # A sampler that ignores what stops a training, and asks one who never answers.
 ASKING = """
 import sys, time
-from scalewatt.energy.condition_sources import IpmiPower
+from scalewatt.recordings.telemetry_sources import IpmiPower
 from scalewatt.common.stop_request import ignore_stop_signals
 ignore_stop_signals()
 ipmi = IpmiPower([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"])

@@ -31,8 +31,8 @@ from scalewatt.doctor.machine import Limits, Machine
 from scalewatt.doctor.sampling import ask_perun, judge_sampling
 from scalewatt.doctor.sampling_child import mean_of
 from scalewatt.doctor.text import examination_text
-from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours
-from scalewatt.energy.samples import SensorSeries
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, Neighbours
+from scalewatt.recordings.series import SensorSeries
 
 STAND_IN_NVML = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
 LONG = Limits(whole_s=200.0, command_s=100.0, child_s=150.0)

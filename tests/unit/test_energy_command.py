@@ -291,7 +291,7 @@ def test_a_host_without_a_sample_makes_the_file_unknown(tmp_path: Path) -> None:
 def test_a_damaged_host_of_a_file_is_an_error_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from scalewatt.energy import perun_file
+    from scalewatt.recordings import perun_file
 
     write_perun(tmp_path / "a.hdf5", {"n1": NODE, "n2": NODE})
     whole = perun_file._read_host

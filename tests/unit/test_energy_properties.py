@@ -48,7 +48,7 @@ from scalewatt.energy.counter import LAG_S
 from scalewatt.energy.curve import BRIDGE_S
 from scalewatt.energy.integrate import DOUBTS, judge
 from scalewatt.energy.node import node_kinds, node_window
-from scalewatt.energy.samples import PLAUSIBLE_W, SensorSeries
+from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
 ROUNDING_J = 1e-3

@@ -13,7 +13,7 @@ from scalewatt.energy.estimate import (
     node_utilisation,
 )
 from scalewatt.energy.node import node_kinds
-from scalewatt.energy.samples import SensorSeries
+from scalewatt.recordings.series import SensorSeries
 
 CPU = {"sockets": 2, "idle_w": 60, "rated_w": 200}
 TIME = np.arange(11.0)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from scalewatt.training import events
-from scalewatt.training.events import EventLog, read_events
+from scalewatt.recordings import stage_log as events
+from scalewatt.recordings.stage_log import EventLog, read_events
 
 
 class Clock:

@@ -19,7 +19,7 @@ from run_files import make_spec
 
 from scalewatt import events
 from scalewatt.energy.script_marks import history_rows, joined_events, json_lines
-from scalewatt.training.events import STAGES, read_events
+from scalewatt.recordings.stage_log import STAGES, read_events
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.image_index import build_index
+from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.run_lock import HeldError
 from scalewatt.training import loop
 from scalewatt.training.checkpoint import save_to
-from scalewatt.training.events import EventLog
 from scalewatt.training.job import Job
 from scalewatt.training.loop import FINISHED, STOPPED, Trainer, batches_of
 from scalewatt.training.world import Ranks

@@ -21,7 +21,7 @@ from true_power import (
 
 from scalewatt.energy.curve import BRIDGE_S
 from scalewatt.energy.integrate import DOUBTS, judge
-from scalewatt.energy.samples import SensorSeries
+from scalewatt.recordings.series import SensorSeries
 
 steps = st.lists(st.floats(0.5, 1.5), min_size=2, max_size=40)
 powers = st.floats(1.0, 700.0)

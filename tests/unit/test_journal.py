@@ -23,9 +23,9 @@ from true_power import total_j
 
 from scalewatt.common.errors import InputError
 from scalewatt.energy.integrate import judge
-from scalewatt.energy.journal import last_sample_s, read_journal
-from scalewatt.energy.records import Field, RecordWriter
 from scalewatt.energy.summary import describe
+from scalewatt.recordings.journal import last_sample_s, read_journal
+from scalewatt.recordings.record_file import Field, RecordWriter
 
 SENSORS = {"CUDA:0_POWER": gpu(6, 120), "cpu_0_package-0": counter(6, 150), "CPU_BUSY": [40.0] * 6}
 

@@ -12,9 +12,9 @@ import pytest
 from perun.configuration import _default_config, sanitize_config
 from perun.util import filter_sensors
 
-from scalewatt.energy.journal import read_journal
 from scalewatt.energy.monitor import EXCLUDED_SENSORS, SETTINGS, pin
-from scalewatt.energy.perun_file import read_perun_file
+from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.perun_file import read_perun_file
 
 ENERGY = [
     "CUDA:0_POWER",

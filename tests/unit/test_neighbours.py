@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.energy import neighbours as module
-from scalewatt.energy.neighbours import (
+from scalewatt.recordings import concurrent_samplers as module
+from scalewatt.recordings.concurrent_samplers import (
     FOLDER_VARIABLE,
     Neighbours,
     note_neighbours,
@@ -29,7 +29,7 @@ from scalewatt.energy.neighbours import (
 NOBODY = 65534
 OTHER = """
 import os, sys
-from scalewatt.energy.neighbours import Neighbours
+from scalewatt.recordings.concurrent_samplers import Neighbours
 if sys.argv[3]:
     os.setuid(int(sys.argv[3]))
 one = Neighbours(sys.argv[1], sys.argv[2])

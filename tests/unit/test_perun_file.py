@@ -14,8 +14,8 @@ import pytest
 from energy_files import codes, counter, gpu, recordings, write_perun
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.perun_file import RunInfo, list_runs, open_perun_file, read_perun_file
 from scalewatt.energy.summary import describe
+from scalewatt.recordings.perun_file import RunInfo, list_runs, open_perun_file, read_perun_file
 
 J_PER_KWH = 3.6e6
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from energy_files import codes, counter, gpu, write_perun
 
-from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.energy.summary import describe
+from scalewatt.recordings.perun_file import read_perun_file
 
 J_PER_KWH = 3.6e6
 

@@ -18,9 +18,9 @@ from energy_files import codes
 from true_power import total_j
 
 from scalewatt.energy.integrate import judge
-from scalewatt.energy.perun_file import list_runs, open_perun_file, read_perun_file
-from scalewatt.energy.samples import SensorSeries
 from scalewatt.energy.summary import describe
+from scalewatt.recordings.perun_file import list_runs, open_perun_file, read_perun_file
+from scalewatt.recordings.series import SensorSeries
 
 MADE = Path(__file__).parent / "recordings"
 TRUTH: dict[str, Any] = json.loads((MADE / "truth.json").read_text())

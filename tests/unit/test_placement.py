@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from scalewatt.energy.ranks_process import command_path
 from scalewatt.energy.run import Run
-from scalewatt.energy.samples import SensorSeries
 from scalewatt.provenance.rank_placement import (
     allowed_cpus,
     gpu_pci,
@@ -28,6 +27,7 @@ from scalewatt.provenance.rank_placement import (
     slurm_allocation,
 )
 from scalewatt.provenance.versions import Gpu
+from scalewatt.recordings.series import SensorSeries
 
 
 @pytest.fixture

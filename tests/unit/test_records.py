@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy import records
-from scalewatt.energy.records import (
+from scalewatt.recordings import record_file as records
+from scalewatt.recordings.record_file import (
     Field,
     RecordWriter,
     last_record_s,

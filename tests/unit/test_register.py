@@ -27,11 +27,11 @@ from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.cli import main
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import schema
-from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.energy.publish import EVENTS_SCHEMA
-from scalewatt.energy.stage_files import STAGES_SCHEMA
 from scalewatt.energy.summary import describe
 from scalewatt.figures.words import metric_label
+from scalewatt.recordings.perun_file import read_perun_file
+from scalewatt.recordings.stage_files import STAGES_SCHEMA
 from scalewatt.registration.recordings import sha256_of
 from scalewatt.results.figure_schema import TABLE1
 from scalewatt.results.metadata import with_metadata

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scalewatt.energy import condition_sources
 from scalewatt.energy import sampler as module
-from scalewatt.energy.conditions import read_conditions
-from scalewatt.energy.journal import read_journal
-from scalewatt.energy.neighbours import FOLDER_VARIABLE, Neighbours, read_neighbours
 from scalewatt.energy.sampler import JournalWriter, describe_sensors
+from scalewatt.recordings import telemetry_sources as condition_sources
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, Neighbours, read_neighbours
+from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.telemetry import read_conditions
 
 HOST = socket.gethostname()
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"

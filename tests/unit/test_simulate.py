@@ -21,8 +21,8 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.energy.perun_file import read_perun_file
 from scalewatt.provenance.package_lock import lock_sha256
+from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.results.published import REFERENCE, published_configurations
 from scalewatt.results.schema import RUNS
 from scalewatt.scaling.kind import kind_of_spec

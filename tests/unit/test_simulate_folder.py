@@ -13,7 +13,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.energy.records import Field, write_records
+from scalewatt.recordings.record_file import Field, write_records
 from scalewatt.scaling.simulate.run import simulate_run
 
 RUN = "resnet50-a100-n001-lbs0256-s0005004"

@@ -25,8 +25,8 @@ from scalewatt.energy.account import account
 from scalewatt.energy.curve import BRIDGE_S, GAP_PERIODS
 from scalewatt.energy.node import MAX_UNCOVERED
 from scalewatt.energy.run import Run
-from scalewatt.energy.samples import PLAUSIBLE_W
 from scalewatt.energy.totals import EnergyTotals
+from scalewatt.recordings.series import PLAUSIBLE_W
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.simulate.by_hand import counter_range_uj

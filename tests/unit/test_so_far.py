@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from scalewatt.energy import so_far
 from scalewatt.energy.account import account
-from scalewatt.energy.conditions import ConditionsWriter
 from scalewatt.energy.run import Run
 from scalewatt.energy.so_far import JournalNote, last_power, note_from_json, read_so_far
 from scalewatt.energy.totals import EnergyTotals
+from scalewatt.recordings.telemetry import ConditionsWriter
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": {"power_w": 10}}
@@ -187,8 +187,8 @@ def test_a_gpus_power_is_estimated_from_the_load_recorded_beside(tmp_path: Path)
         writer._last_s = -np.inf
         with pytest.MonkeyPatch.context() as patch:
             now = next(clock)
-            patch.setattr("scalewatt.energy.conditions.time.time", lambda now=now: now)
-            patch.setattr("scalewatt.energy.conditions.time.monotonic", lambda now=now: now)
+            patch.setattr("scalewatt.recordings.telemetry.time.time", lambda now=now: now)
+            patch.setattr("scalewatt.recordings.telemetry.time.monotonic", lambda now=now: now)
             assert writer.sample()
     rated = {"cpu": None, "gpu": {"idle_w": 60, "rated_w": 400}, "ram": None}
     found = whole(read_so_far(path, run_of(tmp_path, rated, gpus={"n1": [0]}), None))

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.stage_files import STAGES_SCHEMA, read_stages
-from scalewatt.training.events import STAGES, EventLog
+from scalewatt.recordings.stage_files import STAGES_SCHEMA, read_stages
+from scalewatt.recordings.stage_log import STAGES, EventLog
 
 ROWS: list[dict[str, Any]] = [
     {"segment": 0, "stage": "startup", "epoch": None, "start_s": 10.0, "end_s": 12.5},

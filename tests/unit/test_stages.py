@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from true_power import estimated
 
 from scalewatt.energy.integrate import judge
-from scalewatt.energy.samples import Recording, SensorSeries, by_node
 from scalewatt.energy.stages import (
     STAGES,
     UNATTRIBUTED,
@@ -22,6 +21,7 @@ from scalewatt.energy.stages import (
     segment_events,
     tile_window,
 )
+from scalewatt.recordings.series import Recording, SensorSeries, by_node
 
 
 def events(*rows: tuple[str, float, float]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from scalewatt.energy.integrate import EnergyCurve, Judged
-from scalewatt.energy.samples import SensorSeries
+from scalewatt.recordings.series import SensorSeries
 
 UNIX = 1.795e9
 RANGE_J = 262_143.328850

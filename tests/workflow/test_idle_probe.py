@@ -19,7 +19,7 @@ from stand_in_rapl import WATTS
 from training import CLUSTER
 from workspace import Workspace, environment
 
-from scalewatt.energy.neighbours import FOLDER_VARIABLE
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE
 from scalewatt.results.idle import ProbePowers, probe_powers
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]

@@ -19,12 +19,12 @@ from training import CLUSTER, Training
 from workspace import environment
 
 from scalewatt.energy.account import write_energy
-from scalewatt.energy.conditions import ConditionSeries, read_conditions
 from scalewatt.energy.integrate import judge
-from scalewatt.energy.journal import read_journal
-from scalewatt.energy.neighbours import FOLDER_VARIABLE, read_neighbours
-from scalewatt.energy.perun_file import read_perun_file
-from scalewatt.energy.records import read_records
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, read_neighbours
+from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.perun_file import read_perun_file
+from scalewatt.recordings.record_file import read_records
+from scalewatt.recordings.telemetry import ConditionSeries, read_conditions
 from scalewatt.results.runs import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -114,7 +114,7 @@ def test_signals_to_every_process_of_a_job_stop_it_at_a_checkpoint(
 # A file of this name is run by each Python that finds it.
 SITE = """
 import os, signal
-from scalewatt.training.events import EventLog
+from scalewatt.recordings.stage_log import EventLog
 
 enter = EventLog.enter
 

@@ -23,7 +23,7 @@ from workspace import environment
 
 from scalewatt.common.files import read_json
 from scalewatt.energy.account import write_energy
-from scalewatt.energy.journal import last_sample_s, read_journal
+from scalewatt.recordings.journal import last_sample_s, read_journal
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 

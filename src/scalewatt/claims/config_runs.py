@@ -22,7 +22,7 @@ from scalewatt.claims.origins import look_at
 from scalewatt.claims.power_factors import SOCKETS, counted_sockets
 from scalewatt.claims.rules import all_of, attempt, decided
 from scalewatt.claims.specified import setting, specs_of
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 
 PERIOD = 0.05
 """Relative room of the median sampling period (claim B01)."""

@@ -10,7 +10,7 @@ from scalewatt.claims.lines import as_in_paper
 from scalewatt.claims.model import NotTestable, Outcome
 from scalewatt.claims.rules import all_of, attempt, band, combine
 from scalewatt.claims.uncertain import Number, basis, quantity
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 
 MODEL = "fourcastnet"
 UNITS = {"energy_kwh": "kWh", "runtime_h": "h", "gpu_hours": "GPUh"}

@@ -38,7 +38,7 @@ from scalewatt.claims.uncertain import (
     text,
     told,
 )
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.comparisons import MOST_REPEATS
 from scalewatt.results.statistics import summarise
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from scalewatt.claims.evidence import Evidence, Point, Row
 from scalewatt.claims.model import NOT_TESTABLE, SLIP, Claim, Verdict, verdict_of
-from scalewatt.energy.samples import SIMULATED
+from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.published import FULL_SAMPLES
 from scalewatt.results.schema import PARTS, QUANTITIES
 from scalewatt.scaling.simulate.by_hand import SUBJECTS

@@ -8,7 +8,7 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check
-from scalewatt.energy.samples import DEVICE_KINDS, ESTIMATED, MEASURED
+from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, MEASURED
 
 MIXED = "mixed"
 

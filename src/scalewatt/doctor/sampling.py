@@ -14,7 +14,7 @@ from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import MISSING, OK, SET_UP, UNKNOWN, Check, unknown
 from scalewatt.doctor.machine import Machine
 from scalewatt.energy.child import LAUNCHERS_VARIABLES
-from scalewatt.energy.neighbours import FOLDER_VARIABLE, samplers_of
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, samplers_of
 
 NAME = "perun"
 RESULT = "sampled.json"

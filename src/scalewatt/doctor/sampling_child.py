@@ -18,10 +18,10 @@ import numpy as np
 
 from scalewatt.common.files import write_json
 from scalewatt.doctor.sampling import RESULT
-from scalewatt.energy.journal import read_journal
 from scalewatt.energy.monitor import monitored
 from scalewatt.energy.node import KindEnergy, node_kinds
-from scalewatt.energy.samples import SensorSeries
+from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.series import SensorSeries
 
 PERIOD_S = 0.2
 _UNITS = {"power": "W", "mean_power": "W", "counter": "W", "utilisation": "%"}

@@ -31,13 +31,13 @@ from scalewatt.energy.node import (
 )
 from scalewatt.energy.rows import EnergyRows
 from scalewatt.energy.run import Run
-from scalewatt.energy.samples import Flag, flag, short_name
 from scalewatt.energy.second_opinions import node_opinions, opinion_flags, slurm_opinion
 from scalewatt.energy.segments import NodeRecording, Segment, open_segment, segment_numbers
 from scalewatt.energy.stages import StageIntervals, segment_events, tile_window
 from scalewatt.energy.tables import Accounts
 from scalewatt.energy.traces import TraceWriter
-from scalewatt.training.events import EVALUATIONS
+from scalewatt.recordings.series import Flag, flag, short_name
+from scalewatt.recordings.stage_log import EVALUATIONS
 
 # Sampling periods between the stages' first and last stamp that may lie outside of a node's
 # recording: a sampler's last sample is up to a period old when it is stopped.

@@ -35,9 +35,9 @@ from scalewatt.provenance.environment_variables import variables
 from scalewatt.provenance.libraries import flags, software
 from scalewatt.provenance.rank_placement import gathered_placement
 from scalewatt.provenance.versions import Gpu, cpu_name, package_versions, visible_gpu
+from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import description_path, segment_name
 from scalewatt.slurm.step_energy import slurm_step
-from scalewatt.training.events import EventLog
 from scalewatt.training.job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:

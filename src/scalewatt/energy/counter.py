@@ -21,7 +21,7 @@ from scalewatt.energy.doubts import (
     doubt_flags,
     forward,
 )
-from scalewatt.energy.samples import Floats
+from scalewatt.recordings.series import Floats
 
 # Seconds that a counter's content may be old: a shorter step may hold more energy than the limit.
 LAG_S = 0.1

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scalewatt.energy.doubts import GAP_PERIODS, Codes
-from scalewatt.energy.samples import Flag, Floats
+from scalewatt.recordings.series import Flag, Floats
 
 BRIDGE_S = 30.0
 

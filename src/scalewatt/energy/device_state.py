@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from scalewatt.energy.conditions import ConditionSeries
 from scalewatt.energy.estimate import node_utilisation
-from scalewatt.energy.samples import Flag, Floats, SensorSeries, flag
 from scalewatt.energy.segments import NodeRecording
 from scalewatt.energy.stages import seconds_where
 from scalewatt.energy.tables import CONDITIONS_SCHEMA
+from scalewatt.recordings.series import Flag, Floats, SensorSeries, flag
+from scalewatt.recordings.telemetry import ConditionSeries
 
 SLOWDOWNS = {
     0x08: "hardware slowdown",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.energy.samples import Flag, Floats, flag
+from scalewatt.recordings.series import Flag, Floats, flag
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.uint8]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.samples import Flag, SensorSeries, flag
+from scalewatt.recordings.series import Flag, SensorSeries, flag
 
 
 def node_utilisation(

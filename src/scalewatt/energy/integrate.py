@@ -42,7 +42,7 @@ from scalewatt.energy.counter import clean_counter, clean_means, judge_counter, 
 from scalewatt.energy.curve import Device, EnergyCurve, Judged
 from scalewatt.energy.doubts import DOUBTS
 from scalewatt.energy.power import clean_power, judge_power
-from scalewatt.energy.samples import ESTIMATED, PLAUSIBLE_W, SensorSeries
+from scalewatt.recordings.series import ESTIMATED, PLAUSIBLE_W, SensorSeries
 
 __all__ = ["DOUBTS", "EnergyCurve", "Judged", "judge"]
 

@@ -16,10 +16,10 @@ from scalewatt.energy.estimate import (
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energy.gpu_sensors import MEAN_OVER_S
 from scalewatt.energy.integrate import EnergyCurve, Judged, judge
-from scalewatt.energy.samples import DEVICE_KINDS, ESTIMATED, Flag, Floats, SensorSeries, flag
 from scalewatt.energy.stages import StageIntervals
+from scalewatt.recordings.gpu_power_semantics import MEAN_OVER_S
+from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, Flag, Floats, SensorSeries, flag
 
 UNUSED_GPU = "unused_gpu"
 # More of the window than this without a known power, and the kind's energy is null.

@@ -15,7 +15,7 @@ from scalewatt.energy.doubts import (
     forward,
     standing_still,
 )
-from scalewatt.energy.samples import Floats
+from scalewatt.recordings.series import Floats
 
 
 def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Judged | None:

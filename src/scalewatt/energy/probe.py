@@ -24,7 +24,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, abort, end_within, say
-from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.ranks_process import (
     CLOSING_MARGIN_S,
     RanksProcess,
@@ -34,6 +33,7 @@ from scalewatt.energy.ranks_process import (
 from scalewatt.energy.record import fail, leave, segment_name
 from scalewatt.energy.watch import Limits, Watch, watch_rank
 from scalewatt.provenance.versions import Gpu, cpu_name, gpu_identity, held_gpus, package_versions
+from scalewatt.recordings.journal import last_sample_s
 
 if TYPE_CHECKING:
     from scalewatt.training.world import Ranks

@@ -13,12 +13,12 @@ import pyarrow as pa
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.files import atomic_path, read_json, write_json, write_table
 from scalewatt.common.redaction import Redaction
-from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.script_marks import joined_events
 from scalewatt.provenance.node_description import joined
 from scalewatt.provenance.versions import is_clean, joined_gpus, source_commit
+from scalewatt.recordings.journal import last_sample_s
+from scalewatt.recordings.stage_log import read_events
 from scalewatt.run_files.work_directory import COMPILED, WorkDir, description_path, made_with_path
-from scalewatt.training.events import read_events
 from scalewatt.training.history import SUBSETS, history_table
 
 _BASELINES = ("metric_persistence", "metric_climatology")

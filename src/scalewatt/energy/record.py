@@ -88,7 +88,7 @@ def train(
         return run_command(job, ranks, torch_device, stop, started_s)
     import torch
 
-    from scalewatt.training.events import EventLog
+    from scalewatt.recordings.stage_log import EventLog
     from scalewatt.training.loop import Trainer
     from scalewatt.training.staging import staged
     from scalewatt.training.world import choose_device, start_process_group

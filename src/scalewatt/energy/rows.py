@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from scalewatt.energy.node import MAX_UNCOVERED, KindEnergy, Window
-from scalewatt.energy.samples import DEVICE_KINDS, Flag, Floats, flag
 from scalewatt.energy.stages import STAGES, StageIntervals
 from scalewatt.energy.tables import (
     CONDITIONS_SCHEMA,
@@ -20,6 +19,7 @@ from scalewatt.energy.tables import (
     SECOND_OPINIONS_SCHEMA,
     Accounts,
 )
+from scalewatt.recordings.series import DEVICE_KINDS, Flag, Floats, flag
 
 
 @dataclass(frozen=True, eq=False)

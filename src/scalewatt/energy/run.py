@@ -13,9 +13,9 @@ import pyarrow as pa
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import check
 from scalewatt.energy.node import Window
-from scalewatt.energy.samples import SensorSeries, short_name
-from scalewatt.energy.stage_files import read_stages
 from scalewatt.provenance.versions import Gpu, held_gpus
+from scalewatt.recordings.series import SensorSeries, short_name
+from scalewatt.recordings.stage_files import read_stages
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ import numpy as np
 
 from scalewatt.common.parent_death import die_with
 from scalewatt.common.stop_request import ignore_stop_signals
-from scalewatt.energy.condition_sources import condition_sources
-from scalewatt.energy.conditions import ConditionsWriter
-from scalewatt.energy.neighbours import Neighbours, note_neighbours
-from scalewatt.energy.records import Field, RecordWriter, is_packable
-from scalewatt.energy.samples import DEVICE_KINDS, NO_INDEX, QUANTITIES, index_in_name
+from scalewatt.recordings.concurrent_samplers import Neighbours, note_neighbours
+from scalewatt.recordings.record_file import Field, RecordWriter, is_packable
+from scalewatt.recordings.series import DEVICE_KINDS, NO_INDEX, QUANTITIES, index_in_name
+from scalewatt.recordings.telemetry import ConditionsWriter
+from scalewatt.recordings.telemetry_sources import condition_sources
 
 JOURNAL_VERSION = 2
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.conditions import ConditionSeries
 from scalewatt.energy.node import UNUSED_GPU, KindEnergy, Window
-from scalewatt.energy.samples import Flag, Floats, flag
 from scalewatt.energy.segments import NodeRecording
+from scalewatt.recordings.series import Flag, Floats, flag
+from scalewatt.recordings.telemetry import ConditionSeries
 
 MAX_DIFFERENCE = 0.03
 SIGMAS = 3.0

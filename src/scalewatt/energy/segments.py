@@ -17,12 +17,12 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.conditions import ConditionSeries, read_conditions
-from scalewatt.energy.journal import read_journal
-from scalewatt.energy.neighbours import read_neighbours
-from scalewatt.energy.perun_file import open_perun_file
-from scalewatt.energy.samples import Flag, Recording, SensorSeries, flag, short_name
 from scalewatt.energy.stages import on_wall_clock, seconds_where
+from scalewatt.recordings.concurrent_samplers import read_neighbours
+from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.perun_file import open_perun_file
+from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag, short_name
+from scalewatt.recordings.telemetry import ConditionSeries, read_conditions
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal)$")
 

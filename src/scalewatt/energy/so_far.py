@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.conditions import read_conditions
 from scalewatt.energy.device_state import gpu_utilisation
-from scalewatt.energy.journal import read_journal
 from scalewatt.energy.node import MAX_UNCOVERED, Window, node_kinds, node_window
-from scalewatt.energy.records import read_header
 from scalewatt.energy.run import Run
-from scalewatt.energy.samples import DEVICE_KINDS, Recording, SensorSeries
 from scalewatt.energy.segments import NodeRecording
+from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.record_file import read_header
+from scalewatt.recordings.series import DEVICE_KINDS, Recording, SensorSeries
+from scalewatt.recordings.telemetry import read_conditions
 
 PART = 1024
 """Records that are counted together, once as many follow."""

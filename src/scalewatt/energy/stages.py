@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scalewatt.energy.integrate import EnergyCurve
-from scalewatt.energy.samples import Flag, Floats, Recording, SensorSeries, flag
-from scalewatt.training import events
+from scalewatt.recordings import stage_log as events
+from scalewatt.recordings.series import Flag, Floats, Recording, SensorSeries, flag
 
 UNATTRIBUTED = "unattributed"
 LEAST_PERIODS = 5

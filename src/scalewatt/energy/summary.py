@@ -14,17 +14,17 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energy.account import Progress, account, account_segment
-from scalewatt.energy.conditions import read_conditions
-from scalewatt.energy.journal import is_journal, read_journal
 from scalewatt.energy.node import UNUSED_GPU, KindEnergy
-from scalewatt.energy.perun_file import list_runs, open_perun_file
 from scalewatt.energy.run import Run
-from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.energy.segments import Segment, segment_numbers
-from scalewatt.energy.stage_files import read_stages
 from scalewatt.energy.stages import STAGES, StageIntervals, segment_events
 from scalewatt.energy.tables import Accounts
 from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.recordings.journal import is_journal, read_journal
+from scalewatt.recordings.perun_file import list_runs, open_perun_file
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
+from scalewatt.recordings.stage_files import read_stages
+from scalewatt.recordings.telemetry import read_conditions
 
 Powers = Callable[[dict[str, Any]], dict[str, Any]]
 

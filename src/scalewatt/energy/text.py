@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scalewatt.energy.node import UNUSED_GPU
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 
 _WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", UNUSED_GPU: "GPUs not held"}
 MOST_DEVICES = 40

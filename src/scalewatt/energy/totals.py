@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.samples import DEVICE_KINDS, STAGE_SHORT, Flag
+from scalewatt.recordings.series import DEVICE_KINDS, STAGE_SHORT, Flag
 
 
 class EnergyTotals:

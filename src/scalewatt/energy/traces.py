@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from scalewatt.common.files import atomic_path
 from scalewatt.energy.integrate import DOUBTS, Judged
 from scalewatt.energy.node import UNUSED_GPU, KindEnergy
-from scalewatt.energy.samples import DEVICE_KINDS, Floats
 from scalewatt.energy.stages import STAGES, StageIntervals
 from scalewatt.energy.tables import METADATA_KEY, TRACES_SCHEMA
+from scalewatt.recordings.series import DEVICE_KINDS, Floats
 
 
 class TraceWriter:

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from scalewatt.energy.samples import SIMULATED
 from scalewatt.figures import style
 from scalewatt.figures.points import Row, gpu_word, metadata, options
 from scalewatt.figures.words import (
@@ -25,6 +24,7 @@ from scalewatt.figures.words import (
     origin_phrase,
     sensor_sentence,
 )
+from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figure_schema import panel_letter
 
 

@@ -15,10 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from scalewatt.energy.samples import SIMULATED
 from scalewatt.figures import style
 from scalewatt.figures.blocks import paler
 from scalewatt.figures.words import KIND_WORDS, counted, origin_phrase
+from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.flag_words import FLAG_WORDS, absent_kinds, counts_processes
 from scalewatt.results.notes import BY_HAND
 from scalewatt.results.numbers import percent, with_unit

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewatt.energy.gpu_sensors import MEAN, MOMENT, sample_of
-from scalewatt.energy.samples import MEASURED, SIMULATED
+from scalewatt.recordings.gpu_power_semantics import MEAN, MOMENT, sample_of
+from scalewatt.recordings.series import MEASURED, SIMULATED
 from scalewatt.results.metric_words import SEVERAL
 from scalewatt.results.metric_words import metric_label as metric_label
 from scalewatt.results.text_tables import UNEQUAL_SCOPES, shortened_ids

@@ -12,11 +12,11 @@ from pathlib import Path
 import h5py
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.journal import is_journal, read_journal
 from scalewatt.energy.node import node_window
-from scalewatt.energy.perun_file import RunInfo, holds_runs, list_runs, open_perun_file
-from scalewatt.energy.perun_layout import choose_run, run_names
-from scalewatt.energy.samples import Flag, SensorSeries
+from scalewatt.recordings.journal import is_journal, read_journal
+from scalewatt.recordings.perun_file import RunInfo, holds_runs, list_runs, open_perun_file
+from scalewatt.recordings.perun_layout import choose_run, run_names
+from scalewatt.recordings.series import Flag, SensorSeries
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
 _NAMES = "segment-000.hdf5, segment-000.<host>.journal, segment-001.hdf5, …"

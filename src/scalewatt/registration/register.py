@@ -22,7 +22,7 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import read_yaml
-from scalewatt.energy.samples import short_name
+from scalewatt.recordings.series import short_name
 from scalewatt.registration import campaign_file
 from scalewatt.registration.descriptions import Description, read_descriptions
 from scalewatt.registration.recordings import Recorded, open_recording, sha256_of

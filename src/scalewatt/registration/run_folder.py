@@ -17,7 +17,7 @@ from scalewatt.campaign.run_spec import run_spec, spec_text, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
-from scalewatt.energy.samples import short_name
+from scalewatt.recordings.series import short_name
 from scalewatt.registration.recordings import Recorded, Window, place
 from scalewatt.training.history import HISTORY_SCHEMA
 

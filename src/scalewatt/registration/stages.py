@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.energy.publish import EVENTS_SCHEMA
-from scalewatt.energy.stage_files import STAGES_SCHEMA, read_stages
+from scalewatt.recordings.stage_files import STAGES_SCHEMA, read_stages
 
 
 def stages_of(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scalewatt.energy.samples import SIMULATED
 from scalewatt.figures.words import counted, origin_phrase
+from scalewatt.recordings.series import SIMULATED
 from scalewatt.report.definition import Definition
 from scalewatt.results.comparisons import MOST_REPEATS
 from scalewatt.results.notes import BY_HAND

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.reproduction.finding import DIFFERS, ENERGY, SAME, Finding, not_checked
 from scalewatt.reproduction.interval import prediction_interval
 from scalewatt.results.numbers import number

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
 from scalewatt.energy.stages import STAGES, UNATTRIBUTED
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.checked import read_checked
 from scalewatt.results.figure_schema import COPIED
 from scalewatt.results.idle_baseline import idle_energies_j

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.campaign.series_expansion import without_device
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.statistics import CONFIDENCE
 
 Row = dict[str, Any]

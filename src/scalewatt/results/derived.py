@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Cluster
-from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.schema import NET
 
 

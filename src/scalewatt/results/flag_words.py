@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 
 FLAG_WORDS = {
     "absent": "no sensor of this kind on any node, and nothing to estimate from: out of scope",

@@ -29,8 +29,8 @@ from scalewatt.energy.node import (
     node_kinds,
     shared_kinds,
 )
-from scalewatt.energy.samples import Flag, SensorSeries, flag, short_name
 from scalewatt.energy.segments import NodeRecording, open_segment
+from scalewatt.recordings.series import Flag, SensorSeries, flag, short_name
 from scalewatt.results.schema import table
 from scalewatt.results.statistics import summarise
 from scalewatt.results.table_definition import check_idle_definition

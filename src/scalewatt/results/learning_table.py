@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.publish import EVENTS_SCHEMA
-from scalewatt.energy.samples import J_PER_KWH
 from scalewatt.energy.tables import ENERGY_SCHEMA, EPOCHS_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.breakdown_table import chosen_runs
 from scalewatt.results.checked import read_checked
 from scalewatt.results.figure_schema import COPIED

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scalewatt.energy.samples import SIMULATED
+from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figure_schema import PANELS
 from scalewatt.results.published import (
     is_overlaid,

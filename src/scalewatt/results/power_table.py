@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scalewatt.energy.curve import EnergyCurve, bridge_s, cumulate, sampling_period
-from scalewatt.energy.samples import ESTIMATED, Floats
+from scalewatt.recordings.series import ESTIMATED, Floats
 from scalewatt.results.checked import read_columns
 from scalewatt.results.figure_schema import POWER, panel_letter
 from scalewatt.results.runs import RunFiles

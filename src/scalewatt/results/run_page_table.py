@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from scalewatt.common.errors import InputError
 from scalewatt.energy.node import UNUSED_GPU
 from scalewatt.energy.publish import EVENTS_SCHEMA
-from scalewatt.energy.samples import DEVICE_KINDS, Floats
+from scalewatt.recordings.series import DEVICE_KINDS, Floats
 from scalewatt.results.checked import opened_parquet, read_checked
 from scalewatt.results.derived import Facility
 from scalewatt.results.replaced import Replaced, replaced_measurements

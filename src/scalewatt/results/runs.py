@@ -12,9 +12,9 @@ from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.node import UNUSED_GPU
 from scalewatt.energy.run import read_provenance
-from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.energy.tables import ENERGY_SCHEMA
 from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.results.checked import check_metric, read_checked
 from scalewatt.results.derived import (
     Facility,

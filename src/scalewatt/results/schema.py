@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.training.history import PHASES
 
 IDENTITY = (

@@ -27,11 +27,11 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.run import Run
-from scalewatt.energy.samples import J_PER_KWH, short_name
 from scalewatt.energy.script_marks import json_lines
 from scalewatt.energy.so_far import JournalSum, KindSum, note_from_json, read_so_far
 from scalewatt.energy.totals import EnergyTotals
 from scalewatt.provenance.versions import joined_gpus
+from scalewatt.recordings.series import J_PER_KWH, short_name
 from scalewatt.run_files.progress_files import read_segments
 from scalewatt.run_files.run_inventory import (
     Published,

@@ -20,9 +20,9 @@ from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.run import Run
-from scalewatt.energy.samples import short_name
 from scalewatt.energy.script_marks import json_lines
 from scalewatt.energy.so_far import last_power
+from scalewatt.recordings.series import short_name
 from scalewatt.results.pace import TimeLeft, time_left
 from scalewatt.results.run_state import (
     STATES,

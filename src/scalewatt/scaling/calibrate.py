@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.kind import Kind
 from scalewatt.scaling.kind_model import KindModel, Point, assumed_of
 from scalewatt.scaling.load import Load

@@ -8,7 +8,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.derived import Facility
 from scalewatt.results.runs import RunFiles, run_row
 from scalewatt.run_files.run_inventory import published_runs

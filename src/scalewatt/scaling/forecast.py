@@ -18,7 +18,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.kind import Kind, kind_of_spec
 from scalewatt.scaling.kind_model import WORLDS, KindModel, repeated
 from scalewatt.scaling.load import Load, load_of_spec

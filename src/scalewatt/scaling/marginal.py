@@ -10,7 +10,7 @@ import numpy as np
 from scalewatt.campaign.campaign_types import Series
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.plan import PREDICTED, Planner, Row
 from scalewatt.scaling.plan_rows import (
     MARGINALS,

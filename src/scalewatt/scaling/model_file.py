@@ -13,7 +13,7 @@ import numpy as np
 from scalewatt import __version__
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
-from scalewatt.energy.samples import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.assumed import assumed_finetuning, pretraining_of
 from scalewatt.scaling.kind import Kind, kind_from_json
 from scalewatt.scaling.kind_model import KindModel, Point, assumed_of

@@ -14,7 +14,7 @@ import numpy as np
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.derived import Facility
 from scalewatt.scaling.forecast import Forecaster, check_any
 from scalewatt.scaling.predict import TOTAL, Predicted

@@ -9,7 +9,7 @@ from typing import Any
 
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import DEVICE_KINDS, J_PER_KWH
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.checked import CONFIGURATION_KEY, read_checked
 from scalewatt.results.published import REFERENCE, published_configurations
 from scalewatt.results.schema import CONFIGURATIONS

@@ -12,7 +12,7 @@ import pyarrow as pa
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import J_PER_KWH, SIMULATED
+from scalewatt.recordings.series import J_PER_KWH, SIMULATED
 from scalewatt.results.checked import CONFIGURATION_KEY, read_checked
 from scalewatt.results.metadata import metadata, with_metadata
 from scalewatt.results.schema import CONFIGURATIONS, table

@@ -10,7 +10,7 @@ import numpy as np
 
 from scalewatt.campaign.campaign_types import Series
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import J_PER_KWH
+from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.plan import Planner
 from scalewatt.scaling.terms import Array
 

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json, write_table
 from scalewatt.common.stop_request import StopRequest, ignore_stop_signals
+from scalewatt.recordings.stage_log import EventLog
 from scalewatt.training.checkpoint import (
     load_checkpoint,
     random_state,
@@ -24,7 +25,6 @@ from scalewatt.training.checkpoint import (
     save_checkpoint,
     save_to,
 )
-from scalewatt.training.events import EventLog
 from scalewatt.training.history import SUBSETS, subsets_table
 from scalewatt.training.job import FINISHED, STOPPED, Job
 from scalewatt.training.network import Network

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scalewatt.datasets.image_index import SPLITS
 from scalewatt.datasets.prepared import is_staged
 from scalewatt.datasets.staging import remove_staged, stage_images
-from scalewatt.training.events import EventLog
+from scalewatt.recordings.stage_log import EventLog
 from scalewatt.training.job import Job
 from scalewatt.training.world import Ranks
 from scalewatt.workloads import workload_class

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.simulate.faults import NodeLoss
 from scalewatt.scaling.simulate.schedule import Segment, Stage
-from scalewatt.training.events import EVALUATIONS
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.campaign.run_spec import spec_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import DEVICE_KINDS, Floats
+from scalewatt.recordings.series import DEVICE_KINDS, Floats
 from scalewatt.scaling.kind_model import KindModel
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.predict import TOTAL

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.records import read_header
-from scalewatt.energy.samples import SIMULATED, origin_stated
+from scalewatt.recordings.record_file import read_header
+from scalewatt.recordings.series import SIMULATED, origin_stated
 
 
 def check_replaceable(folder: Path) -> None:

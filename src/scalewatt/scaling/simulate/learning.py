@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.energy.samples import Floats
+from scalewatt.recordings.series import Floats
 from scalewatt.results.published import FULL_SAMPLES, REFERENCE
 from scalewatt.scaling.simulate.draw import RunDraw, scatter_of
 

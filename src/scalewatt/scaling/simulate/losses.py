@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.records import read_header
-from scalewatt.energy.samples import Floats
+from scalewatt.recordings.record_file import read_header
+from scalewatt.recordings.series import Floats
 from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.simulate.faults import (
     JOURNALS,

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
-from scalewatt.energy.gpu_sensors import MEAN, MEAN_OVER_S, sample_of
-from scalewatt.energy.samples import Floats
+from scalewatt.recordings.gpu_power_semantics import MEAN, MEAN_OVER_S, sample_of
+from scalewatt.recordings.series import Floats
+from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.draw import RunDraw
 from scalewatt.scaling.simulate.schedule import Segment, Stage
-from scalewatt.training.events import EVALUATIONS
 
 WORKING = ("train", *EVALUATIONS)
 

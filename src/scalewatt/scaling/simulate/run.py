@@ -19,9 +19,10 @@ from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
-from scalewatt.energy.journal import last_sample_s
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.provenance.versions import made_with
+from scalewatt.recordings.journal import last_sample_s
+from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.kind_model import KindModel
@@ -46,7 +47,6 @@ from scalewatt.scaling.simulate.power import levels_of
 from scalewatt.scaling.simulate.recording import Recorder
 from scalewatt.scaling.simulate.schedule import Segment, segments_of
 from scalewatt.scaling.simulate.sensors import Nodes, NodeSamples, Periods
-from scalewatt.training.events import EVALUATIONS
 from scalewatt.training.history import history_table
 
 BEGUN_S = 946_684_800.0

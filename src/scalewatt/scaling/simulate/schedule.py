@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.simulate import by_hand
-from scalewatt.training.events import EVALUATIONS
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
-from scalewatt.energy.samples import DEVICE_KINDS, Floats
+from scalewatt.recordings.series import DEVICE_KINDS, Floats
 from scalewatt.scaling.simulate import by_hand
 from scalewatt.scaling.simulate.draw import RunDraw
 from scalewatt.scaling.simulate.power import (

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.condition_sources import Source
-from scalewatt.energy.records import Field, RecordWriter, even_clock, read_records
-from scalewatt.energy.samples import Flag, Floats, flag
+from scalewatt.recordings.record_file import Field, RecordWriter, even_clock, read_records
+from scalewatt.recordings.series import Flag, Floats, flag
+from scalewatt.recordings.telemetry_sources import Source
 
 CONDITIONS_PERIOD_S = 5.0
 CONDITIONS_PERIOD_LIMIT_S = 60.0

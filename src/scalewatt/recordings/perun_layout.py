@@ -15,7 +15,7 @@ from typing import TypeVar
 import h5py
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import Flag, flag
+from scalewatt.recordings.series import Flag, flag
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
 FAILED = "failed"

@@ -19,8 +19,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.energy.perun_layout import text
-from scalewatt.energy.samples import (
+from scalewatt.recordings.perun_layout import text
+from scalewatt.recordings.series import (
     NO_INDEX,
     QUANTITIES,
     Flag,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of, shown
 from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
-from scalewatt.training.events import STAGES, read_events
+from scalewatt.recordings.stage_log import STAGES, read_events
 
 STAGES_SCHEMA = pa.schema(
     [

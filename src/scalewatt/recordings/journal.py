@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.records import even_clock, last_record_s, read_records
-from scalewatt.energy.samples import (
+from scalewatt.recordings.record_file import even_clock, last_record_s, read_records
+from scalewatt.recordings.series import (
     DEVICE_KINDS,
     MEASURED,
     NO_INDEX,

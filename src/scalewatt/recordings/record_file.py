@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.samples import Floats
+from scalewatt.recordings.series import Floats
 
 _CODES = {"<u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"}
 _CODES |= {"|u1": "B", "<f4": "f", "<f8": "d"}

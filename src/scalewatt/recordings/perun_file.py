@@ -15,7 +15,7 @@ from typing import BinaryIO
 import h5py
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.perun_layout import (
+from scalewatt.recordings.perun_layout import (
     EXPECTED,
     RunInfo,
     children,
@@ -25,8 +25,8 @@ from scalewatt.energy.perun_layout import (
     runs_of,
     sampling_period_s,
 )
-from scalewatt.energy.perun_sensor import SensorReader
-from scalewatt.energy.samples import (
+from scalewatt.recordings.perun_sensor import SensorReader
+from scalewatt.recordings.series import (
     DEVICE_KINDS,
     MEASURED,
     Flag,
