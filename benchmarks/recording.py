@@ -100,7 +100,7 @@ def sampled_training(seconds: float, pairs: int) -> dict[str, Any]:
 
 def inner(folder: Path, options: argparse.Namespace) -> None:
     """The monitored run, in a process of its own; prints JSON."""
-    from scalewatt.energy.monitor import monitored
+    from scalewatt.monitoring.perun_session import monitored
     from scalewatt.recordings.record_file import read_records
 
     begin = time.monotonic()

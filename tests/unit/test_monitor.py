@@ -12,7 +12,7 @@ import pytest
 from perun.configuration import _default_config, sanitize_config
 from perun.util import filter_sensors
 
-from scalewatt.energy.monitor import EXCLUDED_SENSORS, SETTINGS, pin
+from scalewatt.monitoring.perun_session import EXCLUDED_SENSORS, SETTINGS, pin
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import read_perun_file
 
@@ -99,7 +99,7 @@ def test_perun_accepts_the_settings_as_they_are(
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from scalewatt.energy.monitor import monitored
+from scalewatt.monitoring.perun_session import monitored
 def work(calls): calls.write_text((calls.read_text() if calls.exists() else "") + "x"); time.sleep(1)
 folder = Path(sys.argv[1])
 monitored(work, (folder / "calls",), folder, "segment-000", 0.1, "a test")

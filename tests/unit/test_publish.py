@@ -18,7 +18,7 @@ from scalewatt.energy import publish as publish_module
 from scalewatt.energy.publish import EVENTS_SCHEMA, already_published, publish
 from scalewatt.energy.record import description_path, segment_name
 from scalewatt.energy.run import read_provenance
-from scalewatt.energy.sampler import JOURNAL_VERSION
+from scalewatt.monitoring.sampler import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.run_files.work_directory import WorkDir, made_with_path, open_workdir
 from scalewatt.training.history import HISTORY_SCHEMA

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scalewatt.energy import sampler as module
-from scalewatt.energy.sampler import JournalWriter, describe_sensors
+from scalewatt.monitoring import sampler as module
+from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
 from scalewatt.recordings import telemetry_sources as condition_sources
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, Neighbours, read_neighbours
 from scalewatt.recordings.journal import read_journal
@@ -32,7 +32,7 @@ RANK = """
 import os, sys, time
 from pathlib import Path
 import numpy as np
-from scalewatt.energy.sampler import JournalWriter
+from scalewatt.monitoring.sampler import JournalWriter
 folder, host, samples = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 rank = os.getpid()
 sensors = {

@@ -27,10 +27,10 @@ from scalewatt.energy.child import (
     start_child,
     wait_for_child,
 )
-from scalewatt.energy.monitor import settings_in_effect
 from scalewatt.energy.ranks_process import CALLERS_PATH
 from scalewatt.energy.script_marks import history_rows
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
+from scalewatt.monitoring.perun_session import settings_in_effect
 from scalewatt.provenance.environment_variables import variables
 from scalewatt.provenance.libraries import flags, software
 from scalewatt.provenance.rank_placement import gathered_placement

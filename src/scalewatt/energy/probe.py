@@ -257,7 +257,7 @@ def _sampler_lost(reason: str) -> None:
 
 def main(argv: list[str]) -> NoReturn:
     """Run one rank of the probe that the order file describes."""
-    from scalewatt.energy.monitor import monitored
+    from scalewatt.monitoring.perun_session import monitored
     from scalewatt.training.world import join_ranks
 
     try:

@@ -183,7 +183,7 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     from mpi4py import MPI
 
     from scalewatt.common.redaction import Redaction
-    from scalewatt.energy.monitor import settings_in_effect
+    from scalewatt.monitoring.perun_session import settings_in_effect
     from scalewatt.provenance.environment_variables import variables
     from scalewatt.provenance.libraries import flags, software
     from scalewatt.provenance.rank_placement import gathered_placement
@@ -246,7 +246,7 @@ def _is_orphan(work: Path) -> bool:
 
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
     from scalewatt.campaign.run_spec import read_spec, spec_sha256
-    from scalewatt.energy.monitor import monitored
+    from scalewatt.monitoring.perun_session import monitored
     from scalewatt.training.world import join_ranks
 
     work = Path(order["work"])

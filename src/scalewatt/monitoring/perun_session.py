@@ -66,8 +66,8 @@ def monitored(
     from perun.configuration import config
     from perun.core import Perun
 
-    from scalewatt.energy import cpu_busy
-    from scalewatt.energy.sampler import JournalWriter, describe_sensors
+    from scalewatt.monitoring import cpu_utilisation as cpu_busy
+    from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
     from scalewatt.provenance.versions import cpu_name
 
     # perun asks for the CPU's name three times a rank, which takes over a second each.
