@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, CHANNELS
-from scalewatt.datasets.era5_checks import PLAUSIBLE
-from scalewatt.datasets.era5_prepare import prepare_year
-from scalewatt.datasets.era5_times import year_times
+from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS
+from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5_preparation.field_checks import PLAUSIBLE
+from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 
 YEAR, LATITUDES, LONGITUDES = 1999, 721, 1440
 LEVELS = (50, 500, 850, 1000)

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from scalewatt.datasets.era5 import Era5Dataset
-from scalewatt.datasets.era5_times import year_times
-from scalewatt.datasets.lent_memory import LentMemory
+from scalewatt.datasets.era5.era5_dataset import Era5Dataset
+from scalewatt.datasets.era5.shared_buffers import LentMemory
+from scalewatt.datasets.era5.times import year_times
 
 YEAR, CHANNELS, LATITUDES, LONGITUDES = 1979, 20, 721, 1440
 SAMPLE_BYTES = 2 * CHANNELS * (LATITUDES - 1) * LONGITUDES * 4

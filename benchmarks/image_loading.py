@@ -27,8 +27,12 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
-from scalewatt.datasets.image_loaders import SyntheticImages, TorchvisionImages, normalised
-from scalewatt.datasets.imagenet import CHANNEL_MEAN, CHANNEL_SD, ImageNetDataset
+from scalewatt.datasets.imagenet.alternative_loaders import (
+    SyntheticImages,
+    TorchvisionImages,
+    normalised,
+)
+from scalewatt.datasets.imagenet.imagenet_dataset import CHANNEL_MEAN, CHANNEL_SD, ImageNetDataset
 
 BATCH, CLASSES = 64, 8
 

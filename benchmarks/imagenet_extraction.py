@@ -41,7 +41,7 @@ def make(folder: Path, classes: int, images: int, kilobytes: int) -> dict[str, A
     import numpy as np
     from imagenet_files import Official, tar_bytes
 
-    from scalewatt.datasets.image_tars import TARS
+    from scalewatt.datasets.imagenet.official_tars import TARS
 
     random = np.random.default_rng(0)
 
@@ -69,7 +69,7 @@ def make(folder: Path, classes: int, images: int, kilobytes: int) -> dict[str, A
 def ours(tars: Path, out: Path, definition: dict[str, Any], digests: bool) -> None:
     """The whole preparation, index included."""
     from scalewatt.common.files import write_json
-    from scalewatt.datasets.image_tars import EXTRACTING, RECORD, TARS
+    from scalewatt.datasets.imagenet.official_tars import EXTRACTING, RECORD, TARS
     from scalewatt.datasets.prepare import prepare_dataset
 
     if not digests:  # as after a kill, when they are known
@@ -84,7 +84,7 @@ def ours(tars: Path, out: Path, definition: dict[str, Any], digests: bool) -> No
 
 def twice(tars: Path, out: Path, at_once: int) -> None:
     """What one does by hand."""
-    from scalewatt.datasets.image_tars import TARS
+    from scalewatt.datasets.imagenet.official_tars import TARS
 
     subprocess.run(["tar", "-xf", str(tars / TARS["train"]), "-C", str(out)], check=True)
     script = 'd="${1%.tar}"; mkdir "$d"; tar -xf "$1" -C "$d"'

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from scalewatt.datasets.image_index import build_index
+from scalewatt.datasets.imagenet.index import build_index
 
 SIZE = (500, 375)
 """Width and height that ImageNet has most of."""

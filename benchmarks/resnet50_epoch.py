@@ -38,7 +38,7 @@ from torchvision.models import resnet50
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.stop_request import StopRequest
-from scalewatt.datasets.imagenet import CHANNEL_MEAN, CHANNEL_SD
+from scalewatt.datasets.imagenet.imagenet_dataset import CHANNEL_MEAN, CHANNEL_SD
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.training.job import Job
 from scalewatt.training.loop import Trainer

@@ -62,7 +62,7 @@ def _prepare(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import read_source
     from scalewatt.common.files import write_json
     from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
-    from scalewatt.datasets.prepared import definition_of_prepared
+    from scalewatt.datasets.prepared_check import definition_of_prepared
 
     definition = arguments.definition or definition_of_prepared(arguments.folder)
     if arguments.pack and definition["format"] != "imagenet":
@@ -75,7 +75,7 @@ def _prepare(arguments: argparse.Namespace) -> int:
     year = arguments.year
     marker = prepare_dataset(*given) if year is None else prepare_dataset_year(*given, year)
     if arguments.pack:
-        from scalewatt.datasets.packed import pack
+        from scalewatt.datasets.packed_tar import pack
 
         pack(arguments.folder)
     if arguments.out is not None:

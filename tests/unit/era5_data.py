@@ -9,10 +9,10 @@ import h5py
 import numpy as np
 import xarray as xr
 
-from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, CHANNELS, SHORT_NAMES
-from scalewatt.datasets.era5_checks import PLAUSIBLE
-from scalewatt.datasets.era5_times import year_times
-from scalewatt.datasets.waves import year_dataset
+from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS, SHORT_NAMES
+from scalewatt.datasets.era5.demo_waves import year_dataset
+from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5_preparation.field_checks import PLAUSIBLE
 
 DEFINITION = {
     "name": "era",

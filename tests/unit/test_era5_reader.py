@@ -15,9 +15,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5 import Era5Dataset, SyntheticEra5, check_years
-from scalewatt.datasets.era5_times import year_times
-from scalewatt.datasets.lent_memory import LentMemory
+from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5, check_years
+from scalewatt.datasets.era5.shared_buffers import LentMemory
+from scalewatt.datasets.era5.times import year_times
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
 

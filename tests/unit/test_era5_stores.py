@@ -14,7 +14,7 @@ import zarr
 from era5_data import TIMES, expected_fields, fields, marked_store, write
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_prepare import parse_source, prepare_year
+from scalewatt.datasets.era5_preparation.prepare_era5 import parse_source, prepare_year
 
 GRID = [4, 8]
 
@@ -119,7 +119,7 @@ def test_packed_numbers_are_unpacked(tmp_path, expected):
 
 
 def _variables():
-    from scalewatt.datasets.era5_channels import CHANNEL_SOURCES
+    from scalewatt.datasets.era5.channels import CHANNEL_SOURCES
 
     return [variable for variable, _ in CHANNEL_SOURCES.values()]
 

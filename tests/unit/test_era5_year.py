@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets import era5_year
-from scalewatt.datasets.era5_channels import CHANNELS
-from scalewatt.datasets.era5_moments import Moments, field_moments
-from scalewatt.datasets.era5_partial import Progress
-from scalewatt.datasets.era5_prepare import prepare_year
-from scalewatt.datasets.era5_statistics import (
+from scalewatt.datasets.era5.channels import CHANNELS
+from scalewatt.datasets.era5.moments import Moments, field_moments
+from scalewatt.datasets.era5.statistics import (
     load_climatology,
     load_statistics,
     read_moments,
     stored_moments,
 )
-from scalewatt.datasets.era5_times import year_times
+from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5_preparation import write_year as era5_year
+from scalewatt.datasets.era5_preparation.partial_file import Progress
+from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
 
 STEPS = 260  # to the beginning of March
@@ -39,8 +39,8 @@ SLOW = """
 import sys, time
 import numpy as np
 from scalewatt.datasets import era5_year
-from scalewatt.datasets.era5_prepare import prepare_year
-from scalewatt.datasets.era5_times import year_times
+from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
+from scalewatt.datasets.era5.times import year_times
 
 count = era5_year._count
 def slowly(*arguments):

@@ -24,11 +24,12 @@ from imagenet_files import (
 )
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets import image_pool, image_tars
-from scalewatt.datasets.image_extraction import ClassTask
-from scalewatt.datasets.image_pool import Work, run_tasks
-from scalewatt.datasets.image_tars import EXTRACTING, RECORD
-from scalewatt.datasets.tar_members import Part
+from scalewatt.datasets.imagenet.imagenet_dataset import official_tars as image_tars
+from scalewatt.datasets.imagenet.imagenet_dataset import worker_pool as image_pool
+from scalewatt.datasets.imagenet.official_tars import EXTRACTING, RECORD
+from scalewatt.datasets.imagenet.tar_extraction import ClassTask
+from scalewatt.datasets.imagenet.tar_members import Part
+from scalewatt.datasets.imagenet.worker_pool import Work, run_tasks
 
 
 @pytest.fixture

@@ -16,15 +16,15 @@ from sklearn.datasets import load_sample_images
 from torch.utils.data import DataLoader
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.image_index import build_index
-from scalewatt.datasets.image_loaders import (
+from scalewatt.datasets.imagenet.alternative_loaders import (
     RandomImages,
     SyntheticImages,
     TorchvisionImages,
     decode,
     normalised,
 )
-from scalewatt.datasets.imagenet import ImageNetDataset, open_image, to_tensor
+from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset, open_image, to_tensor
+from scalewatt.datasets.imagenet.index import build_index
 
 SIZE = 48
 CPU = torch.device("cpu")

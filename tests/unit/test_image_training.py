@@ -19,7 +19,7 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.stop_request import StopRequest
-from scalewatt.datasets.image_index import build_index
+from scalewatt.datasets.imagenet.index import build_index
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.run_lock import HeldError
 from scalewatt.training import loop

@@ -13,9 +13,9 @@ from imagenet_files import Official, prepare
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.image_tars import TARS
-from scalewatt.datasets.prepared import content_of_prepared, out_of_step
+from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
+from scalewatt.datasets.imagenet.official_tars import TARS
+from scalewatt.datasets.prepared_check import content_of_prepared, out_of_step
 
 
 def test_a_tree_elsewhere_is_never_written_to(

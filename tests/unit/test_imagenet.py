@@ -12,8 +12,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.image_index import ImageFolderIndex, build_index
-from scalewatt.datasets.imagenet import (
+from scalewatt.datasets.imagenet.imagenet_dataset import (
     CHANNEL_MEAN,
     CHANNEL_SD,
     ImageNetDataset,
@@ -22,6 +21,7 @@ from scalewatt.datasets.imagenet import (
     random_box,
     to_tensor,
 )
+from scalewatt.datasets.imagenet.index import ImageFolderIndex, build_index
 from scalewatt.datasets.prepare import prepare_dataset
 
 DEFINITION = {
@@ -188,5 +188,5 @@ def test_a_prepared_tree_is_refused_for_another_definition(folder):
 
 
 def test_importing_the_reader_does_not_import_torchvision():
-    code = "import scalewatt.datasets.imagenet, sys; sys.exit('torchvision' in sys.modules)"
+    code = "import scalewatt.datasets.imagenet.imagenet_dataset, sys; sys.exit('torchvision' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -20,10 +20,10 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
-from scalewatt.datasets.image_index import index_path
-from scalewatt.datasets.image_loaders import TorchvisionImages, normalised
-from scalewatt.datasets.imagenet import ImageNetDataset
-from scalewatt.datasets.subsets import indices_sha256, stratified_subset
+from scalewatt.datasets.imagenet.alternative_loaders import TorchvisionImages, normalised
+from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
+from scalewatt.datasets.imagenet.index import index_path
+from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
 from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
 from scalewatt.workloads import resnet50, workload_class
 from scalewatt.workloads.resnet50 import ResNet50, top_hits, top_hits_one_by_one

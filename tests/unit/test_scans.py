@@ -8,7 +8,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.image_index import ImageFolderIndex
+from scalewatt.datasets.imagenet.index import ImageFolderIndex
 from scalewatt.datasets.prepare import prepare_dataset
 
 DEFINITION = {
@@ -63,7 +63,7 @@ def test_the_same_definition_gives_the_same_marker_elsewhere(prepared, tmp_path)
 
 def test_a_second_call_reads_the_manifest_only(prepared, monkeypatch):
     folder, marker = prepared
-    monkeypatch.setattr("scalewatt.datasets.scans.write_scans", None)
+    monkeypatch.setattr("scalewatt.datasets.imagenet.demo_scans.write_scans", None)
     assert prepare_dataset(DEFINITION, folder, None) == marker
 
 

@@ -25,13 +25,13 @@ from imagenet_files import Official, contents
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.datasets import packed as packed_module
-from scalewatt.datasets import staging
-from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.imagenet import ImageNetDataset
-from scalewatt.datasets.packed import PACKED, PLACES, check_packed, pack
+from scalewatt.datasets import node_staging as staging
+from scalewatt.datasets import packed_tar as packed_module
+from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
+from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
+from scalewatt.datasets.node_staging import PREFIX, remove_staged, stage_images
+from scalewatt.datasets.packed_tar import PACKED, PLACES, check_packed, pack
 from scalewatt.datasets.prepare import prepare_dataset
-from scalewatt.datasets.staging import PREFIX, remove_staged, stage_images
 
 ALL = {"train": None, "val": None}
 
@@ -282,7 +282,7 @@ def test_what_staging_did_not_make_is_never_removed(tmp_path: Path, scratch: Pat
 
 HOLD = """
 import sys, time
-from scalewatt.datasets.staging import stage_images
+from scalewatt.datasets.node_staging import stage_images
 print(stage_images(sys.argv[1], sys.argv[2], {"train": None}), flush=True)
 time.sleep(100)
 """
@@ -320,7 +320,7 @@ def test_a_killed_process_leaves_nothing_to_the_next_and_a_living_one_keeps_its_
 
 FORK = """
 import os, sys, time
-from scalewatt.datasets.staging import stage_images
+from scalewatt.datasets.node_staging import stage_images
 folder = stage_images(sys.argv[1], sys.argv[2], {"train": None})
 child = os.fork()
 if child:
@@ -394,7 +394,7 @@ def test_a_killed_packing_leaves_no_packed_file(
 
 def test_a_second_packing_waits_for_the_first(own: Path) -> None:
     (own / PACKED).unlink()
-    code = "import sys; from scalewatt.datasets.packed import pack; pack(sys.argv[1])"
+    code = "import sys; from scalewatt.datasets.packed_tar import pack; pack(sys.argv[1])"
     with open(own / ".packed.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = subprocess.Popen(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalewatt.datasets.subsets import indices_sha256, stratified_subset
+from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
 
 
 @st.composite

@@ -12,7 +12,7 @@ import pytest
 from test_resume import IMAGES, assert_same_training
 from training import Training
 
-from scalewatt.datasets.packed import pack
+from scalewatt.datasets.packed_tar import pack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SUBSET = "resnet50-local-n001-lbs0032-s0000051"

@@ -3,8 +3,8 @@
 #   out  datasets/<name>.json: what the prepared dataset is, without any path, so that moving the
 #        data re-runs nothing; the data themselves are no outputs and are never deleted
 # ERA5 is prepared by one job a year (datasets/<name>/<year>.json), then its statistics are merged.
-from scalewatt.datasets.era5_times import all_years
-from scalewatt.datasets.prepared import is_staged, out_of_step
+from scalewatt.datasets.era5.times import all_years
+from scalewatt.datasets.prepared_check import is_staged, out_of_step
 
 
 def years_of(wildcards):
@@ -45,7 +45,7 @@ def pack_option(wildcards):
 
 def check_packed_images():
     """Refuse to begin trainings whose nodes would find nothing to unpack."""
-    from scalewatt.datasets.packed import check_packed
+    from scalewatt.datasets.packed_tar import check_packed
 
     jobs = list(workflow.dag.needrun_jobs())
     prepared_now = {job.wildcards.dataset for job in jobs if job.rule.name == "dataset"}

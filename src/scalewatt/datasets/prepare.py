@@ -17,13 +17,13 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json, write_json
-from scalewatt.datasets.image_source import (
+from scalewatt.datasets.imagenet.sources import (
     image_sizes,
     index_files,
     lies_elsewhere,
     prepare_images,
 )
-from scalewatt.datasets.prepared import MANIFEST, changed_index
+from scalewatt.datasets.prepared_check import MANIFEST, changed_index
 
 MANIFEST_VERSION = 2  # of the manifest and of what the embedded generators write
 Source = str | dict[str, Any] | None
@@ -94,7 +94,7 @@ def prepare_dataset_year(
 
     The result has neither path nor time. Years may be prepared at the same time.
     """
-    from scalewatt.datasets.era5_source import prepare_era5_year
+    from scalewatt.datasets.era5_preparation.select_source import prepare_era5_year
 
     if definition["format"] != "era5" or definition["source"] == "embedded":
         raise InputError(f"dataset {definition['name']} is not prepared year by year")
@@ -135,7 +135,7 @@ def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, A
 
 
 def _embedded_scans(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
-    from scalewatt.datasets.scans import write_scans
+    from scalewatt.datasets.imagenet.demo_scans import write_scans
 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as building:
         write_scans(building, definition)
@@ -153,9 +153,9 @@ def _images(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
 
 
 def _embedded_waves(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
-    from scalewatt.datasets.era5_prepare import prepare
-    from scalewatt.datasets.era5_source import count_samples
-    from scalewatt.datasets.waves import write_waves
+    from scalewatt.datasets.era5.demo_waves import write_waves
+    from scalewatt.datasets.era5_preparation.prepare_era5 import prepare
+    from scalewatt.datasets.era5_preparation.select_source import count_samples
 
     write_waves(folder / "waves.zarr", definition)
     prepare(str(folder / "waves.zarr"), folder, definition, source=WAVES_SOURCE)
@@ -163,14 +163,14 @@ def _embedded_waves(definition: dict, folder: Path, source: Source) -> tuple[int
 
 
 def _era5(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
-    from scalewatt.datasets.era5_source import prepare_era5
+    from scalewatt.datasets.era5_preparation.select_source import prepare_era5
 
     return prepare_era5(definition, folder, source)
 
 
 def _era5_content(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
     """What identifies the data wherever they lie; a year's file may name the path of another."""
-    from scalewatt.datasets.era5_source import content_of
+    from scalewatt.datasets.era5_preparation.select_source import content_of
 
     return {
         name: {"bytes": len(content), "sha256": content}

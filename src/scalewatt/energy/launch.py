@@ -25,7 +25,7 @@ from scalewatt.common.disk_space import full_text, has_room
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
-from scalewatt.datasets.prepared import content_of_prepared, is_staged
+from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
 from scalewatt.energy.publish import already_published, publish
 from scalewatt.energy.ranks_process import (
     CLOSING_MARGIN_S,
@@ -191,7 +191,7 @@ def _train(
 def _check_packed(spec: dict[str, Any], place: Place) -> None:
     """The file that nodes unpack must be there and fit before any rank starts."""
     if place.data_folder is not None and is_staged(spec, place.scratch):
-        from scalewatt.datasets.packed import check_packed  # with numpy and pyarrow
+        from scalewatt.datasets.packed_tar import check_packed  # with numpy and pyarrow
 
         check_packed(place.data_folder)
 

@@ -13,7 +13,7 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.prepared import content_of_prepared
+from scalewatt.datasets.prepared_check import content_of_prepared
 from scalewatt.run_files.run_inventory import json_object, published_runs
 
 KEY = "reproduce_run"

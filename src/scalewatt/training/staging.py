@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scalewatt.datasets.image_index import SPLITS
-from scalewatt.datasets.prepared import is_staged
-from scalewatt.datasets.staging import remove_staged, stage_images
+from scalewatt.datasets.imagenet.index import SPLITS
+from scalewatt.datasets.node_staging import remove_staged, stage_images
+from scalewatt.datasets.prepared_check import is_staged
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.training.job import Job
 from scalewatt.training.world import Ranks

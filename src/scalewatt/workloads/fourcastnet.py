@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from scalewatt.datasets.era5 import Era5Dataset, SyntheticEra5
-from scalewatt.datasets.era5_channels import CHANNELS, Z500
-from scalewatt.datasets.era5_statistics import load_climatology, load_statistics
-from scalewatt.datasets.era5_times import all_years, part_years
-from scalewatt.datasets.lent_memory import LentMemory
+from scalewatt.datasets.era5.channels import CHANNELS, Z500
+from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
+from scalewatt.datasets.era5.shared_buffers import LentMemory
+from scalewatt.datasets.era5.statistics import load_climatology, load_statistics
+from scalewatt.datasets.era5.times import all_years, part_years
 from scalewatt.workloads.afno import FourCastNet, Rollout
 from scalewatt.workloads.original_checkpoint import load_original_checkpoint
 from scalewatt.workloads.protocol import Batch, Evaluation

@@ -11,15 +11,15 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex, index_path
-from scalewatt.datasets.image_loaders import (
+from scalewatt.datasets.imagenet.alternative_loaders import (
     RandomImages,
     SyntheticImages,
     TorchvisionImages,
     normalised,
 )
-from scalewatt.datasets.imagenet import ImageNetDataset
-from scalewatt.datasets.subsets import indices_sha256, stratified_subset
+from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
+from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex, index_path
+from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
 from scalewatt.workloads.protocol import Batch, Evaluation
 
 READERS = {"pil": ImageNetDataset, "torchvision": TorchvisionImages}

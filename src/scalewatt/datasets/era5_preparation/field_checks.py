@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_channels import CHANNELS, describe_channel
+from scalewatt.datasets.era5.channels import CHANNELS, describe_channel
 
 GRAVITY = 9.80665  # m/s², the one that defines geopotential height
 

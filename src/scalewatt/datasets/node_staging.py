@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.image_files import write_file
-from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.packed import Packed, load_packed, make_again
+from scalewatt.datasets.imagenet.image_types import write_file
+from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
+from scalewatt.datasets.packed_tar import Packed, load_packed, make_again
 
 PREFIX, _NEW = "scalewatt-staged-", ".scalewatt-staging-"
 _OWNER = ".owner"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scalewatt.datasets.era5_channels import CHANNELS
+from scalewatt.datasets.era5.channels import CHANNELS
 
 PART = 2**15
 """Values at once: their float64 copy stays in a core's cache."""

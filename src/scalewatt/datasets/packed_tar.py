@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import atomic_path, write_table
-from scalewatt.datasets.image_index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.tar_members import BLOCK
+from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
+from scalewatt.datasets.imagenet.tar_members import BLOCK
 
 PACKED, PLACES = "packed.tar", "packed.parquet"
 _IMAGES_AT_ONCE = 500

@@ -21,10 +21,12 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import atomic_path
-from scalewatt.datasets.era5_channels import CHANNELS, Z500
-from scalewatt.datasets.era5_checks import check_field
-from scalewatt.datasets.era5_moments import Moments
-from scalewatt.datasets.era5_partial import (
+from scalewatt.datasets.era5.channels import CHANNELS, Z500
+from scalewatt.datasets.era5.moments import Moments
+from scalewatt.datasets.era5.statistics import store_moments
+from scalewatt.datasets.era5_preparation.field_checks import check_field
+from scalewatt.datasets.era5_preparation.labelled_fields import Block
+from scalewatt.datasets.era5_preparation.partial_file import (
     FieldWriter,
     Layout,
     Progress,
@@ -35,8 +37,6 @@ from scalewatt.datasets.era5_partial import (
     holds,
     store_at_offsets,
 )
-from scalewatt.datasets.era5_pieces import Block
-from scalewatt.datasets.era5_statistics import store_moments
 
 BLOCKS_AHEAD = 3
 

@@ -17,12 +17,12 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_channels import CHANNELS
-from scalewatt.datasets.era5_checks import check_field
-from scalewatt.datasets.era5_files import HUMIDITY
-from scalewatt.datasets.era5_layout import CHANNEL_COUNTS
-from scalewatt.datasets.era5_pieces import BLOCK_BYTES, Block, file_states
-from scalewatt.datasets.era5_times import year_times
+from scalewatt.datasets.era5.channels import CHANNELS
+from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.year_layout import CHANNEL_COUNTS
+from scalewatt.datasets.era5_preparation.cds_files import HUMIDITY
+from scalewatt.datasets.era5_preparation.field_checks import check_field
+from scalewatt.datasets.era5_preparation.labelled_fields import BLOCK_BYTES, Block, file_states
 
 TIBET, AMERICA = (33.0, 90.0), (33.0, 270.0)
 """Latitude and longitude: 5 km high, and near sea level half the globe away."""

@@ -18,8 +18,8 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import read_json, write_json
-from scalewatt.datasets.era5_channels import ALOFT, SHORT_NAMES
-from scalewatt.datasets.era5_pieces import OpenedFile
+from scalewatt.datasets.era5.channels import ALOFT, SHORT_NAMES
+from scalewatt.datasets.era5_preparation.labelled_fields import OpenedFile
 
 GRIB = b"GRIB"
 LIST_VERSION = 1

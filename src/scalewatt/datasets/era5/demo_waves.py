@@ -32,7 +32,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_times import TARGET_STEPS, all_years, year_times
+from scalewatt.datasets.era5.times import TARGET_STEPS, all_years, year_times
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -27,9 +27,9 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path
-from scalewatt.datasets.era5_channels import CHANNELS
-from scalewatt.datasets.era5_moments import Moments
-from scalewatt.datasets.era5_statistics import store_moments
+from scalewatt.datasets.era5.channels import CHANNELS
+from scalewatt.datasets.era5.moments import Moments
+from scalewatt.datasets.era5.statistics import store_moments
 
 FORMAT_VERSION = 2  # of a partial file and its progress
 SPARE_BYTES = 64 * 2**20

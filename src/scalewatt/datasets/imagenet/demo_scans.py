@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.subsets import stratified_subset
+from scalewatt.datasets.imagenet.subsets import stratified_subset
 
 SIZE = 40  # pixels; the model crops to its own size
 
@@ -25,7 +25,7 @@ def write_scans(folder: Path | str, definition: dict[str, Any]) -> None:
     from PIL import Image
     from sklearn.datasets import load_digits
 
-    from scalewatt.datasets.image_index import SPLITS, build_index
+    from scalewatt.datasets.imagenet.index import SPLITS, build_index
 
     digits = load_digits()
     chosen = _split(digits.target, definition)

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_layout import YearFile
-from scalewatt.datasets.era5_prepare import Source, counted_steps, make_year, prepare
-from scalewatt.datasets.era5_statistics import rounded_statistics, stored_moments
-from scalewatt.datasets.era5_times import all_years, part_years
+from scalewatt.datasets.era5.statistics import rounded_statistics, stored_moments
+from scalewatt.datasets.era5.times import all_years, part_years
+from scalewatt.datasets.era5.year_layout import YearFile
+from scalewatt.datasets.era5_preparation.prepare_era5 import (
+    Source,
+    counted_steps,
+    make_year,
+    prepare,
+)
 
 
 def prepare_era5(
@@ -56,7 +61,9 @@ def content_of(folder: Path, definition: dict[str, Any]) -> dict[str, str]:
 
 def count_samples(definition: dict[str, Any], folder: Path) -> tuple[int, int]:
     """Samples with a 6 h target; a training year that lacks one is refused here."""
-    from scalewatt.datasets.era5 import Era5Dataset  # and with it PyTorch, which the years need not
+    from scalewatt.datasets.era5.era5_dataset import (
+        Era5Dataset,  # and with it PyTorch, which the years need not
+    )
 
     train, validation = (
         len(

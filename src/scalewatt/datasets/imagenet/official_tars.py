@@ -20,10 +20,10 @@ from typing import Any
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import read_json, write_json
-from scalewatt.datasets.devkit import Devkit, read_devkit
-from scalewatt.datasets.image_extraction import ClassTask
-from scalewatt.datasets.image_pool import Work, run_tasks, say
-from scalewatt.datasets.tar_members import Member, Part, RangeReader, walk
+from scalewatt.datasets.imagenet.devkit import Devkit, read_devkit
+from scalewatt.datasets.imagenet.tar_extraction import ClassTask
+from scalewatt.datasets.imagenet.tar_members import Member, Part, RangeReader, walk
+from scalewatt.datasets.imagenet.worker_pool import Work, run_tasks, say
 
 TARS = {
     "train": "ILSVRC2012_img_train.tar",

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.image_files import SUFFIXES, is_image, write_file
-from scalewatt.datasets.tar_members import Member, Part, RangeReader, walk
+from scalewatt.datasets.imagenet.image_types import SUFFIXES, is_image, write_file
+from scalewatt.datasets.imagenet.tar_members import Member, Part, RangeReader, walk
 
 _DIGEST_READ = 1 << 22
 

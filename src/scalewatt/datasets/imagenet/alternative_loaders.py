@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 from torch.utils.data import Dataset
 
-from scalewatt.datasets.imagenet import (
+from scalewatt.datasets.imagenet.imagenet_dataset import (
     PIXEL_OFFSET,
     PIXEL_SCALE,
     ImageNetDataset,

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_channels import ALOFT, CHANNEL_SOURCES, SHORT_NAMES
-from scalewatt.datasets.era5_labels import (
+from scalewatt.datasets.era5.channels import ALOFT, CHANNEL_SOURCES, SHORT_NAMES
+from scalewatt.datasets.era5_preparation.labelled_fields import OpenedFile
+from scalewatt.datasets.era5_preparation.labels import (
     as_index,
     decode,
     decode_levels,
     decode_times,
     dimension_names,
 )
-from scalewatt.datasets.era5_pieces import OpenedFile
 
 if TYPE_CHECKING:
     import xarray as xr

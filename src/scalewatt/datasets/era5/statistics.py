@@ -11,8 +11,8 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, read_json, write_json
-from scalewatt.datasets.era5_channels import CHANNELS, Z500
-from scalewatt.datasets.era5_moments import Moments
+from scalewatt.datasets.era5.channels import CHANNELS, Z500
+from scalewatt.datasets.era5.moments import Moments
 
 STATISTICS = "statistics.json"
 CLIMATOLOGY = "climatology.h5"

@@ -11,8 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_channels import CHANNEL_SOURCES, channels_by_variable
-from scalewatt.datasets.era5_checks import Conversions, Orientation, orient, recognise
+from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, channels_by_variable
+from scalewatt.datasets.era5_preparation.field_checks import (
+    Conversions,
+    Orientation,
+    orient,
+    recognise,
+)
 
 BLOCK_BYTES = 16 * 2**20
 """Decoded at once. The C library keeps allocations up to this size, larger ones are cleared anew."""

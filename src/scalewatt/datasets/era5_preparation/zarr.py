@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_channels import CHANNEL_SOURCES
-from scalewatt.datasets.era5_labels import (
+from scalewatt.datasets.era5.channels import CHANNEL_SOURCES
+from scalewatt.datasets.era5_preparation.labelled_fields import (
+    BLOCK_BYTES,
+    WIDE_BLOCK_BYTES,
+    FieldSource,
+    Piece,
+)
+from scalewatt.datasets.era5_preparation.labels import (
     as_index,
     decode,
     decode_levels,
     decode_times,
     dimension_names,
-)
-from scalewatt.datasets.era5_pieces import (
-    BLOCK_BYTES,
-    WIDE_BLOCK_BYTES,
-    FieldSource,
-    Piece,
 )
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.devkit import Devkit, read_devkit
-from scalewatt.datasets.image_index import (
+from scalewatt.datasets.imagenet.devkit import Devkit, read_devkit
+from scalewatt.datasets.imagenet.index import (
     SPLITS,
     ImageFolderIndex,
     classes_are_there,
@@ -16,7 +16,7 @@ from scalewatt.datasets.image_index import (
     index_path,
     indexed_folder,
 )
-from scalewatt.datasets.image_tars import (
+from scalewatt.datasets.imagenet.official_tars import (
     EXTRACTING,
     RECORD,
     TARS,

@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_channels import CHANNELS
-from scalewatt.datasets.era5_times import STEP_H, all_years, year_times
+from scalewatt.datasets.era5.channels import CHANNELS
+from scalewatt.datasets.era5.times import STEP_H, all_years, year_times
 
 STEP_S = STEP_H * 3600
 CHANNEL_COUNTS = (len(CHANNELS), len(CHANNELS) + 1)

@@ -13,10 +13,10 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_channels import CHANNELS
-from scalewatt.datasets.era5_layout import StepReader, YearFile, check_years
-from scalewatt.datasets.era5_times import STEP_H
-from scalewatt.datasets.lent_memory import LentMemory, Loan
+from scalewatt.datasets.era5.channels import CHANNELS
+from scalewatt.datasets.era5.shared_buffers import LentMemory, Loan
+from scalewatt.datasets.era5.times import STEP_H
+from scalewatt.datasets.era5.year_layout import StepReader, YearFile, check_years
 
 __all__ = ["Era5Dataset", "SyntheticEra5", "YearFile", "check_years"]
 

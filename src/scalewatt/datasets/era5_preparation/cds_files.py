@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_grib import GRIB, open_grib
-from scalewatt.datasets.era5_netcdf import NETCDF3, NETCDF4, open_netcdf
-from scalewatt.datasets.era5_pieces import FieldSource, OpenedFile, Piece
+from scalewatt.datasets.era5_preparation.grib import GRIB, open_grib
+from scalewatt.datasets.era5_preparation.labelled_fields import FieldSource, OpenedFile, Piece
+from scalewatt.datasets.era5_preparation.netcdf import NETCDF3, NETCDF4, open_netcdf
 
 HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
 

@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.image_index import ImageFolderIndex
+from scalewatt.datasets.imagenet.index import ImageFolderIndex
 
 CHANNEL_MEAN = (0.485, 0.456, 0.406)
 CHANNEL_SD = (0.229, 0.224, 0.225)

@@ -17,14 +17,14 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5_files import open_files
-from scalewatt.datasets.era5_layout import YearFile, check_origins, check_years
-from scalewatt.datasets.era5_pieces import LabelledYear
-from scalewatt.datasets.era5_statistics import statistics_are_kept, stored_moments, write_statistics
-from scalewatt.datasets.era5_times import all_years, part_years, year_times
-from scalewatt.datasets.era5_year import YearReader, write_year
-from scalewatt.datasets.era5_yearly import OriginalYear
-from scalewatt.datasets.era5_zarr import open_zarr
+from scalewatt.datasets.era5.statistics import statistics_are_kept, stored_moments, write_statistics
+from scalewatt.datasets.era5.times import all_years, part_years, year_times
+from scalewatt.datasets.era5.year_layout import YearFile, check_origins, check_years
+from scalewatt.datasets.era5_preparation.cds_files import open_files
+from scalewatt.datasets.era5_preparation.labelled_fields import LabelledYear
+from scalewatt.datasets.era5_preparation.original_yearly import OriginalYear
+from scalewatt.datasets.era5_preparation.write_year import YearReader, write_year
+from scalewatt.datasets.era5_preparation.zarr import open_zarr
 
 LISTS = ".grib"
 SOURCE_KEYS = ("zarr", "files", "hdf5")

@@ -14,7 +14,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.parent_death import die_with
-from scalewatt.datasets.image_extraction import ClassTask, extract_class, md5_of, obey
+from scalewatt.datasets.imagenet.tar_extraction import ClassTask, extract_class, md5_of, obey
 
 _SHOWN = 3
 
