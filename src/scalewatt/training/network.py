@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from scalewatt.common.errors import InputError
-from scalewatt.workloads.protocol import Batch
+from scalewatt.workloads.interface import Batch
 
 _COMPILERS = ("g++", "clang++", "c++")
 

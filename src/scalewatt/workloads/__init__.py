@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scalewatt.workloads.protocol import Workload
+    from scalewatt.workloads.interface import Workload
 
 
 def workload_class(model: str) -> type[Workload]:

@@ -15,8 +15,8 @@ from scalewatt.datasets.era5.shared_buffers import LentMemory
 from scalewatt.datasets.era5.statistics import load_climatology, load_statistics
 from scalewatt.datasets.era5.times import all_years, part_years
 from scalewatt.workloads.afno import FourCastNet, Rollout
+from scalewatt.workloads.interface import Batch, Evaluation
 from scalewatt.workloads.original_checkpoint import load_original_checkpoint
-from scalewatt.workloads.protocol import Batch, Evaluation
 
 __all__ = ["FourCastNet", "FourCastNetWorkload", "Rollout", "load_original_checkpoint"]
 

@@ -20,7 +20,7 @@ from scalewatt.datasets.imagenet.alternative_loaders import (
 from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex, index_path
 from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
-from scalewatt.workloads.protocol import Batch, Evaluation
+from scalewatt.workloads.interface import Batch, Evaluation
 
 READERS = {"pil": ImageNetDataset, "torchvision": TorchvisionImages}
 
