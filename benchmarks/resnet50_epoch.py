@@ -40,9 +40,9 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.imagenet.imagenet_dataset import CHANNEL_MEAN, CHANNEL_SD
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.training.job import Job
-from scalewatt.training.loop import Trainer
-from scalewatt.training.world import Ranks
+from scalewatt.training.process_group import Ranks
+from scalewatt.training.segment_job import Job
+from scalewatt.training.trainer import Trainer
 
 CAMPAIGN = Path(__file__).parents[1] / "config.yaml"
 CLASSES, VALIDATION_SHARE = 8, 25

@@ -18,7 +18,7 @@ from scalewatt.training.checkpoint import (
     restore_random_state,
     save_checkpoint,
 )
-from scalewatt.training.world import Ranks
+from scalewatt.training.process_group import Ranks
 
 CPU = torch.device("cpu")
 SHA = "a" * 64

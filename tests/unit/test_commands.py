@@ -32,7 +32,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.energy.child import how_ended
 from scalewatt.energy.command import Place, child_environment
 from scalewatt.provenance.versions import Gpu, visible_gpu
-from scalewatt.training.job import Job
+from scalewatt.training.segment_job import Job
 
 ENTRY = {
     "workload": "command",

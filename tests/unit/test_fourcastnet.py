@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNELS
 from scalewatt.datasets.era5.times import year_times
-from scalewatt.training.sampling import EvaluationBatches
+from scalewatt.training.samplers import EvaluationBatches
 from scalewatt.workloads import workload_class
 from scalewatt.workloads.afno import Rollout
 from scalewatt.workloads.fourcastnet import FourCastNetWorkload

@@ -22,11 +22,11 @@ from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.imagenet.index import build_index
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.run_lock import HeldError
-from scalewatt.training import loop
+from scalewatt.training import trainer as loop
 from scalewatt.training.checkpoint import save_to
-from scalewatt.training.job import Job
-from scalewatt.training.loop import FINISHED, STOPPED, Trainer, batches_of
-from scalewatt.training.world import Ranks
+from scalewatt.training.process_group import Ranks
+from scalewatt.training.segment_job import Job
+from scalewatt.training.trainer import FINISHED, STOPPED, Trainer, batches_of
 from scalewatt.workloads.resnet50 import ResNet50
 
 CPU = torch.device("cpu")

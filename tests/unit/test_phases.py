@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from scalewatt.training.history import HISTORY_SCHEMA, PHASES, history_table
-from scalewatt.training.phases import PhaseTimer, mean_phases, peak_memory_bytes, timed
+from scalewatt.training.step_timer import PhaseTimer, mean_phases, peak_memory_bytes, timed
 
 CPU = torch.device("cpu")
 ROW = {"epoch": 0, "segment": 0, "samples": 8, "updates": 2}

@@ -150,7 +150,7 @@ GATHER = """
 import json
 from scalewatt.provenance.rank_placement import gathered_placement
 from scalewatt.provenance.versions import Gpu
-from scalewatt.training.world import join_ranks
+from scalewatt.training.process_group import join_ranks
 ranks = join_ranks({"configuration": "c", "gpus": 2, "nodes": 1})
 found = gathered_placement(ranks, Gpu(2 + ranks.rank, None))
 if found is not None:

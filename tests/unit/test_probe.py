@@ -30,7 +30,7 @@ from scalewatt.results.idle import (
     write_idle,
 )
 from scalewatt.results.idle_baseline import idle_energies_j, without_baseline
-from scalewatt.training.world import Ranks
+from scalewatt.training.process_group import Ranks
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}

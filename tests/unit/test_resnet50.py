@@ -24,7 +24,7 @@ from scalewatt.datasets.imagenet.alternative_loaders import TorchvisionImages, n
 from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
 from scalewatt.datasets.imagenet.index import index_path
 from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
-from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
+from scalewatt.training.samplers import EvaluationBatches, TrainingBatches
 from scalewatt.workloads import resnet50, workload_class
 from scalewatt.workloads.resnet50 import ResNet50, top_hits, top_hits_one_by_one
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.training.sampling import EvaluationBatches, TrainingBatches, epoch_order
+from scalewatt.training.samplers import EvaluationBatches, TrainingBatches, epoch_order
 
 SAMPLES = st.integers(1, 200)
 RANKS = st.integers(1, 9)

@@ -38,11 +38,11 @@ from scalewatt.provenance.versions import Gpu, cpu_name, package_versions, visib
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import description_path, segment_name
 from scalewatt.slurm.step_energy import slurm_step
-from scalewatt.training.job import FINISHED, STOPPED, Job
+from scalewatt.training.segment_job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:
     from scalewatt.common.stop_request import StopRequest
-    from scalewatt.training.world import Ranks
+    from scalewatt.training.process_group import Ranks
 
 _LOOK_S = 0.05
 

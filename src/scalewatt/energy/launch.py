@@ -57,7 +57,7 @@ from scalewatt.run_files.work_directory import (
     segment_name,
 )
 from scalewatt.slurm.step_energy import note_slurm_energies
-from scalewatt.training.job import FINISHED, STOPPED
+from scalewatt.training.segment_job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3
 """How often one call starts a training again because its energy was no longer recorded."""

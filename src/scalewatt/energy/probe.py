@@ -36,7 +36,7 @@ from scalewatt.provenance.versions import Gpu, cpu_name, gpu_identity, held_gpus
 from scalewatt.recordings.journal import last_sample_s
 
 if TYPE_CHECKING:
-    from scalewatt.training.world import Ranks
+    from scalewatt.training.process_group import Ranks
 
 SETTLE_S = 5.0
 """Left out of the window: clocks and fans calm down after the GPUs were opened."""
@@ -201,7 +201,7 @@ def _open_gpu(ranks: Ranks) -> tuple[Gpu, str]:
     """Make a CUDA context with a few bytes in it; what tells the GPU, and its name."""
     import torch
 
-    from scalewatt.training.world import choose_device
+    from scalewatt.training.process_group import choose_device
 
     device = choose_device("cuda", ranks)
     _HELD.append(torch.zeros(16, device=device))
@@ -258,7 +258,7 @@ def _sampler_lost(reason: str) -> None:
 def main(argv: list[str]) -> NoReturn:
     """Run one rank of the probe that the order file describes."""
     from scalewatt.monitoring.perun_session import monitored
-    from scalewatt.training.world import join_ranks
+    from scalewatt.training.process_group import join_ranks
 
     try:
         order = json.loads(Path(argv[0]).read_text(encoding="utf-8"))

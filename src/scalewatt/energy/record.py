@@ -43,10 +43,10 @@ from scalewatt.run_files.work_directory import (
     outcome_path,
     segment_name,
 )
-from scalewatt.training.job import FINISHED, STOPPED, Job
+from scalewatt.training.segment_job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:
-    from scalewatt.training.world import Ranks
+    from scalewatt.training.process_group import Ranks
 
 MONITOR_LOST = "monitor_lost"
 """An outcome that ranks give: stopped because the energy was no longer recorded."""
@@ -89,9 +89,9 @@ def train(
     import torch
 
     from scalewatt.recordings.stage_log import EventLog
-    from scalewatt.training.loop import Trainer
+    from scalewatt.training.process_group import choose_device, start_process_group
     from scalewatt.training.staging import staged
-    from scalewatt.training.world import choose_device, start_process_group
+    from scalewatt.training.trainer import Trainer
 
     events = EventLog(
         job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
@@ -247,7 +247,7 @@ def _is_orphan(work: Path) -> bool:
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
     from scalewatt.campaign.run_spec import read_spec, spec_sha256
     from scalewatt.monitoring.perun_session import monitored
-    from scalewatt.training.world import join_ranks
+    from scalewatt.training.process_group import join_ranks
 
     work = Path(order["work"])
     spec = read_spec(work / "spec.json")

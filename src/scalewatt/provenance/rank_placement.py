@@ -12,7 +12,7 @@ from scalewatt.provenance.node_description import grouped, node_description
 from scalewatt.provenance.versions import Gpu, held_gpus
 
 if TYPE_CHECKING:
-    from scalewatt.training.world import Ranks
+    from scalewatt.training.process_group import Ranks
 
 _SYS = Path("/sys")
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])")

@@ -12,7 +12,7 @@ import torch
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import Check, atomic_path
-from scalewatt.training.world import Ranks
+from scalewatt.training.process_group import Ranks
 
 _PROBE_BYTES = 1 << 22
 

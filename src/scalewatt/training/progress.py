@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from scalewatt.run_files.progress_files import Progress, note_position, note_progress
-from scalewatt.training.job import Job
+from scalewatt.training.segment_job import Job
 
 INTERVAL_S = 5.0
 """Steps are noted no more often; stages always."""

@@ -11,8 +11,8 @@ from scalewatt.datasets.imagenet.index import SPLITS
 from scalewatt.datasets.node_staging import remove_staged, stage_images
 from scalewatt.datasets.prepared_check import is_staged
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.training.job import Job
-from scalewatt.training.world import Ranks
+from scalewatt.training.process_group import Ranks
+from scalewatt.training.segment_job import Job
 from scalewatt.workloads import workload_class
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from scalewatt.training.checkpoint import (
     save_to,
 )
 from scalewatt.training.history import SUBSETS, subsets_table
-from scalewatt.training.job import FINISHED, STOPPED, Job
 from scalewatt.training.network import Network
-from scalewatt.training.phases import PhaseTimer, mean_phases, peak_memory_bytes, timed
 from scalewatt.training.precision import Precision
+from scalewatt.training.process_group import Ranks
 from scalewatt.training.progress import ProgressNotes
-from scalewatt.training.sampling import EvaluationBatches, TrainingBatches
-from scalewatt.training.world import Ranks
+from scalewatt.training.samplers import EvaluationBatches, TrainingBatches
+from scalewatt.training.segment_job import FINISHED, STOPPED, Job
+from scalewatt.training.step_timer import PhaseTimer, mean_phases, peak_memory_bytes, timed
 from scalewatt.workloads import workload_class
 
 _ENOUGH, _ASKED = 1, 2
