@@ -20,14 +20,14 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table, write_table_with_csv
-from scalewatt.energy.publish import EVENTS_SCHEMA
-from scalewatt.energy.tables import (
+from scalewatt.energy.accounting.energy_schema import (
     CONDITIONS_SCHEMA,
     ENERGY_SCHEMA,
     EPOCHS_SCHEMA,
     SECOND_OPINIONS_SCHEMA,
     TRACES_SCHEMA,
 )
+from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.results.idle import IDLE
 from scalewatt.training.history import history_table
 

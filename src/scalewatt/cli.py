@@ -192,8 +192,8 @@ def _idle(arguments: argparse.Namespace) -> int:
 def _energy(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.cluster import powers as rated_powers
-    from scalewatt.energy.summary import describe
-    from scalewatt.energy.text import energy_text
+    from scalewatt.energy.views.describe import describe
+    from scalewatt.energy.views.describe_text import energy_text
 
     def powers(spec: dict[str, Any]) -> dict[str, Any]:
         return rated_powers(cluster_of_run(str(arguments.cluster), spec)[1])
@@ -221,7 +221,7 @@ def _energy(arguments: argparse.Namespace) -> int:
 
 
 def _account(arguments: argparse.Namespace) -> int:
-    from scalewatt.energy.account import write_energy
+    from scalewatt.energy.accounting.account import write_energy
 
     counts = {name: len(getattr(arguments, name)) for name in ("folders", "traces", "energy")}
     if len(set(counts.values())) > 1:

@@ -20,7 +20,7 @@ from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import runs_definition, table_definition
-from scalewatt.energy.account import write_energy
+from scalewatt.energy.accounting.account import write_energy
 from scalewatt.results.build import write_tables
 
 ACCOUNT = "hk-project-secret"

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energy.account import account
-from scalewatt.energy.run import Run
-from scalewatt.energy.traces import TraceWriter
+from scalewatt.energy.accounting.account import account
+from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.trace_writer import TraceWriter
 from scalewatt.recordings.record_file import Field, RecordWriter
 
 T0 = 1_795_000_000.0

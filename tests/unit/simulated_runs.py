@@ -14,7 +14,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.energy.account import write_energy
+from scalewatt.energy.accounting.account import write_energy
 from scalewatt.results.derived import Facility
 from scalewatt.results.runs import RunFiles, run_row
 from scalewatt.scaling.simulate.faults import Fault

@@ -19,7 +19,7 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energy.tables import ENERGY_SCHEMA
+from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.results.spent import Spent, spent_kwh
 from scalewatt.results.status import CampaignStatus, RunStatus, campaign_status
 from scalewatt.run_files.attempt_log import Attempt, attempt_path, note_submission, run_key

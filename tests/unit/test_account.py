@@ -24,8 +24,8 @@ from energy_files import (
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
-from scalewatt.energy.account import write_energy
-from scalewatt.energy.tables import ENERGY_SCHEMA, TRACES_SCHEMA
+from scalewatt.energy.accounting.account import write_energy
+from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, TRACES_SCHEMA
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 CPU_POWERS = NO_POWERS | {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from energy_files import T0, codes, gpu, write_journal
 
-from scalewatt.energy.summary import describe
+from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.journal import is_journal, last_sample_s, read_journal
 from scalewatt.recordings.series import SensorSeries
 

@@ -13,7 +13,7 @@ import pytest
 from energy_files import codes, gpu, recordings, write_perun
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.summary import describe
+from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.perun_file import list_runs, read_perun_file
 
 EXPECTED = "expected an HDF5 file written by perun"

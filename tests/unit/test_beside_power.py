@@ -22,10 +22,14 @@ from energy_files import (
 )
 
 from scalewatt.common.files import write_json
-from scalewatt.energy.account import write_energy
-from scalewatt.energy.device_state import state_flags
-from scalewatt.energy.second_opinions import MAX_DIFFERENCE
-from scalewatt.energy.tables import CONDITIONS_SCHEMA, EPOCHS_SCHEMA, SECOND_OPINIONS_SCHEMA
+from scalewatt.energy.accounting.account import write_energy
+from scalewatt.energy.accounting.cross_checks import MAX_DIFFERENCE
+from scalewatt.energy.accounting.energy_schema import (
+    CONDITIONS_SCHEMA,
+    EPOCHS_SCHEMA,
+    SECOND_OPINIONS_SCHEMA,
+)
+from scalewatt.energy.accounting.throttling import state_flags
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.telemetry import QUANTITIES, ConditionSeries
 from scalewatt.results.runs import EnergyTotals

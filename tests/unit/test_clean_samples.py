@@ -23,10 +23,15 @@ from true_power import (
     true_powers,
 )
 
-from scalewatt.energy.counter import clean_counter, clean_means, judge_counter, judge_means
-from scalewatt.energy.curve import Device
-from scalewatt.energy.integrate import DOUBTS, judge
-from scalewatt.energy.power import clean_power, judge_power
+from scalewatt.energy.integration.counter_series import (
+    clean_counter,
+    clean_means,
+    judge_counter,
+    judge_means,
+)
+from scalewatt.energy.integration.curve import Device
+from scalewatt.energy.integration.integrate import DOUBTS, judge
+from scalewatt.energy.integration.power_series import clean_power, judge_power
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 

@@ -25,8 +25,8 @@ from energy_files import (
 
 from scalewatt.cli import main
 from scalewatt.common.files import write_json
-from scalewatt.energy.summary import describe
-from scalewatt.energy.totals import EnergyTotals
+from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energy.views.describe import describe
 
 N = 101
 NODE = {

@@ -44,10 +44,10 @@ from true_power import (
     true_powers,
 )
 
-from scalewatt.energy.counter import LAG_S
-from scalewatt.energy.curve import BRIDGE_S
-from scalewatt.energy.integrate import DOUBTS, judge
-from scalewatt.energy.node import node_kinds, node_window
+from scalewatt.energy.accounting.node_energy import node_kinds, node_window
+from scalewatt.energy.integration.counter_series import LAG_S
+from scalewatt.energy.integration.curve import BRIDGE_S
+from scalewatt.energy.integration.integrate import DOUBTS, judge
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 LIMIT_W = PLAUSIBLE_W["cpu"]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from energy_files import codes
 
-from scalewatt.energy.estimate import (
+from scalewatt.energy.accounting.node_energy import node_kinds
+from scalewatt.energy.integration.rated_power import (
     estimated_cpu,
     estimated_gpu,
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energy.node import node_kinds
 from scalewatt.recordings.series import SensorSeries
 
 CPU = {"sockets": 2, "idle_w": 60, "rated_w": 200}

@@ -22,7 +22,7 @@ from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli import main
 from scalewatt.common.files import write_table
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
-from scalewatt.energy.tables import ENERGY_SCHEMA
+from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figure_tables import overview, points

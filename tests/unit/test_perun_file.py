@@ -14,7 +14,7 @@ import pytest
 from energy_files import codes, counter, gpu, recordings, write_perun
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.summary import describe
+from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.perun_file import RunInfo, list_runs, open_perun_file, read_perun_file
 
 J_PER_KWH = 3.6e6

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from energy_files import codes, counter, gpu, write_perun
 
-from scalewatt.energy.summary import describe
+from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.perun_file import read_perun_file
 
 J_PER_KWH = 3.6e6

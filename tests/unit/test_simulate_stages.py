@@ -18,10 +18,10 @@ from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.account import account
-from scalewatt.energy.run import Run
-from scalewatt.energy.stages import LEAST_PERIODS
-from scalewatt.energy.totals import EnergyTotals
+from scalewatt.energy.accounting.account import account
+from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.simulate.run import Simulation, simulation

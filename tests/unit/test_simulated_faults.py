@@ -21,11 +21,11 @@ from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 from scalewatt.campaign.cluster import powers
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.account import account
-from scalewatt.energy.curve import BRIDGE_S, GAP_PERIODS
-from scalewatt.energy.node import MAX_UNCOVERED
-from scalewatt.energy.run import Run
-from scalewatt.energy.totals import EnergyTotals
+from scalewatt.energy.accounting.account import account
+from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED
+from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energy.integration.curve import BRIDGE_S, GAP_PERIODS
 from scalewatt.recordings.series import PLAUSIBLE_W
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.model_file import read_model

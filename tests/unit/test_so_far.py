@@ -12,11 +12,16 @@ from energy_files import T0, counter, gpu, make_spec, write_journal, write_recor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalewatt.energy import so_far
-from scalewatt.energy.account import account
-from scalewatt.energy.run import Run
-from scalewatt.energy.so_far import JournalNote, last_power, note_from_json, read_so_far
-from scalewatt.energy.totals import EnergyTotals
+from scalewatt.energy.accounting.account import account
+from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energy.views import running_total as so_far
+from scalewatt.energy.views.running_total import (
+    JournalNote,
+    last_power,
+    note_from_json,
+    read_so_far,
+)
 from scalewatt.recordings.telemetry import ConditionsWriter
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}

@@ -15,9 +15,9 @@ from run_files import make_run as made_run
 from run_files import make_spec as made_spec
 from run_files import part
 
-from scalewatt.energy.stages import LEAST_PERIODS, UNATTRIBUTED, tile_window
-from scalewatt.energy.summary import describe
-from scalewatt.energy.totals import EnergyTotals
+from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS, UNATTRIBUTED, tile_window
+from scalewatt.energy.views.describe import describe
 from scalewatt.figures.breakdown_words import note_sentences
 from scalewatt.results.breakdown_table import breakdown
 from scalewatt.results.derived import Facility

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from true_power import estimated
 
-from scalewatt.energy.integrate import judge
-from scalewatt.energy.stages import (
+from scalewatt.energy.integration.integrate import judge
+from scalewatt.energy.integration.stage_intervals import (
     STAGES,
     UNATTRIBUTED,
     StageIntervals,

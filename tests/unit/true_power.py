@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from scalewatt.energy.integrate import EnergyCurve, Judged
+from scalewatt.energy.integration.integrate import EnergyCurve, Judged
 from scalewatt.recordings.series import SensorSeries
 
 UNIX = 1.795e9

@@ -18,8 +18,8 @@ from test_resume import WAVES
 from training import CLUSTER, Training
 from workspace import environment
 
-from scalewatt.energy.account import write_energy
-from scalewatt.energy.integrate import judge
+from scalewatt.energy.accounting.account import write_energy
+from scalewatt.energy.integration.integrate import judge
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, read_neighbours
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import read_perun_file

@@ -22,7 +22,7 @@ from training import Training
 from workspace import environment
 
 from scalewatt.common.files import read_json
-from scalewatt.energy.account import write_energy
+from scalewatt.energy.accounting.account import write_energy
 from scalewatt.recordings.journal import last_sample_s, read_journal
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]

@@ -18,7 +18,7 @@ import numpy as np
 
 from scalewatt.common.files import write_json
 from scalewatt.doctor.sampling import RESULT
-from scalewatt.energy.node import KindEnergy, node_kinds
+from scalewatt.energy.accounting.node_energy import KindEnergy, node_kinds
 from scalewatt.monitoring.perun_session import monitored
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.series import SensorSeries

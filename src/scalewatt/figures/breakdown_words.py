@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scalewatt.energy.stages import LEAST_PERIODS
+from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures.points import Row, bar, is_single
 from scalewatt.figures.words import (
     KIND_WORDS,

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.node import node_window
+from scalewatt.energy.accounting.node_energy import node_window
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import RunInfo, holds_runs, list_runs, open_perun_file
 from scalewatt.recordings.perun_layout import choose_run, run_names

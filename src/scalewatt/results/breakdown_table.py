@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.stages import STAGES, UNATTRIBUTED
-from scalewatt.energy.tables import ENERGY_SCHEMA
-from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
+from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
+from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.checked import read_checked
 from scalewatt.results.figure_schema import COPIED

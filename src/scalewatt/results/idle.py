@@ -19,9 +19,7 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table_with_csv
-from scalewatt.energy.device_state import gpu_utilisation
-from scalewatt.energy.estimate import node_utilisation
-from scalewatt.energy.node import (
+from scalewatt.energy.accounting.node_energy import (
     JOURNAL_TOLERANCE,
     MAX_UNCOVERED,
     KindEnergy,
@@ -29,7 +27,9 @@ from scalewatt.energy.node import (
     node_kinds,
     shared_kinds,
 )
-from scalewatt.energy.segments import NodeRecording, open_segment
+from scalewatt.energy.accounting.segment_recordings import NodeRecording, open_segment
+from scalewatt.energy.accounting.throttling import gpu_utilisation
+from scalewatt.energy.integration.rated_power import node_utilisation
 from scalewatt.recordings.series import Flag, SensorSeries, flag, short_name
 from scalewatt.results.schema import table
 from scalewatt.results.statistics import summarise

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scalewatt.energy.curve import EnergyCurve, bridge_s, cumulate, sampling_period
+from scalewatt.energy.integration.curve import EnergyCurve, bridge_s, cumulate, sampling_period
 from scalewatt.recordings.series import ESTIMATED, Floats
 from scalewatt.results.checked import read_columns
 from scalewatt.results.figure_schema import POWER, panel_letter

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.node import UNUSED_GPU
+from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
 from scalewatt.results.checked import opened_parquet, read_checked

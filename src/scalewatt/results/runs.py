@@ -10,10 +10,10 @@ from typing import Any
 
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.energy.node import UNUSED_GPU
-from scalewatt.energy.run import read_provenance
-from scalewatt.energy.tables import ENERGY_SCHEMA
-from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
+from scalewatt.energy.accounting.node_energy import UNUSED_GPU
+from scalewatt.energy.accounting.run_inputs import read_provenance
+from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.results.checked import check_metric, read_checked
 from scalewatt.results.derived import (

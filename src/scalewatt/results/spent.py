@@ -26,10 +26,10 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.energy.run import Run
+from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.script_marks import json_lines
-from scalewatt.energy.so_far import JournalSum, KindSum, note_from_json, read_so_far
-from scalewatt.energy.totals import EnergyTotals
+from scalewatt.energy.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
 from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.series import J_PER_KWH, short_name
 from scalewatt.run_files.progress_files import read_segments
@@ -44,7 +44,7 @@ from scalewatt.run_files.run_inventory import (
 )
 
 if TYPE_CHECKING:
-    from scalewatt.energy.summary import Powers
+    from scalewatt.energy.views.describe import Powers
 
 NOTES = "spent.json"
 _VERSION = 1

@@ -19,9 +19,9 @@ from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.energy.run import Run
+from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.script_marks import json_lines
-from scalewatt.energy.so_far import last_power
+from scalewatt.energy.views.running_total import last_power
 from scalewatt.recordings.series import short_name
 from scalewatt.results.pace import TimeLeft, time_left
 from scalewatt.results.run_state import (
@@ -53,7 +53,7 @@ from scalewatt.run_files.run_inventory import (
 from scalewatt.slurm.job_queue import Queue, ask_queue
 
 if TYPE_CHECKING:
-    from scalewatt.energy.summary import Powers
+    from scalewatt.energy.views.describe import Powers
 
 POWER_RECORDS = 12
 """Samples that the power of now is the mean of."""

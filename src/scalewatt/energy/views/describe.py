@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.account import Progress, account, account_segment
-from scalewatt.energy.node import UNUSED_GPU, KindEnergy
-from scalewatt.energy.run import Run
-from scalewatt.energy.segments import Segment, segment_numbers
-from scalewatt.energy.stages import STAGES, StageIntervals, segment_events
-from scalewatt.energy.tables import Accounts
-from scalewatt.energy.totals import EnergyTotals, known_sum
+from scalewatt.energy.accounting.account import Progress, account, account_segment
+from scalewatt.energy.accounting.energy_schema import Accounts
+from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
+from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.segment_recordings import Segment, segment_numbers
+from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
+from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals, segment_events
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scalewatt.common.files import read_json, write_table
-from scalewatt.energy.device_state import gpu_utilisation, state_flags, state_table
-from scalewatt.energy.node import (
+from scalewatt.energy.accounting.cross_checks import node_opinions, opinion_flags, slurm_opinion
+from scalewatt.energy.accounting.energy_schema import Accounts
+from scalewatt.energy.accounting.node_energy import (
     JOURNAL_TOLERANCE,
     KindEnergy,
     Window,
@@ -29,13 +30,17 @@ from scalewatt.energy.node import (
     node_window,
     shared_kinds,
 )
-from scalewatt.energy.rows import EnergyRows
-from scalewatt.energy.run import Run
-from scalewatt.energy.second_opinions import node_opinions, opinion_flags, slurm_opinion
-from scalewatt.energy.segments import NodeRecording, Segment, open_segment, segment_numbers
-from scalewatt.energy.stages import StageIntervals, segment_events, tile_window
-from scalewatt.energy.tables import Accounts
-from scalewatt.energy.traces import TraceWriter
+from scalewatt.energy.accounting.rows import EnergyRows
+from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.segment_recordings import (
+    NodeRecording,
+    Segment,
+    open_segment,
+    segment_numbers,
+)
+from scalewatt.energy.accounting.throttling import gpu_utilisation, state_flags, state_table
+from scalewatt.energy.accounting.trace_writer import TraceWriter
+from scalewatt.energy.integration.stage_intervals import StageIntervals, segment_events, tile_window
 from scalewatt.recordings.series import Flag, flag, short_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scalewatt.energy.doubts import GAP_PERIODS, Codes
+from scalewatt.energy.integration.sample_checks import GAP_PERIODS, Codes
 from scalewatt.recordings.series import Flag, Floats
 
 BRIDGE_S = 30.0

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import check
-from scalewatt.energy.node import Window
+from scalewatt.energy.accounting.node_energy import Window
 from scalewatt.provenance.versions import Gpu, held_gpus
 from scalewatt.recordings.series import SensorSeries, short_name
 from scalewatt.recordings.stage_files import read_stages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scalewatt.energy.node import UNUSED_GPU
+from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.recordings.series import DEVICE_KINDS
 
 _WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", UNUSED_GPU: "GPUs not held"}

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.common.files import atomic_path
-from scalewatt.energy.integrate import DOUBTS, Judged
-from scalewatt.energy.node import UNUSED_GPU, KindEnergy
-from scalewatt.energy.stages import STAGES, StageIntervals
-from scalewatt.energy.tables import METADATA_KEY, TRACES_SCHEMA
+from scalewatt.energy.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
+from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
+from scalewatt.energy.integration.integrate import DOUBTS, Judged
+from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.stages import on_wall_clock, seconds_where
+from scalewatt.energy.integration.stage_intervals import on_wall_clock, seconds_where
 from scalewatt.recordings.concurrent_samplers import read_neighbours
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import open_perun_file

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.energy.curve import Device, Judged, bridge_s, cumulate, is_even, sampling_period
-from scalewatt.energy.doubts import (
+from scalewatt.energy.integration.curve import (
+    Device,
+    Judged,
+    bridge_s,
+    cumulate,
+    is_even,
+    sampling_period,
+)
+from scalewatt.energy.integration.sample_checks import (
     BRIDGED,
     EXACT,
     GAP_PERIODS,

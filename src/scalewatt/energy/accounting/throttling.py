@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from scalewatt.energy.estimate import node_utilisation
-from scalewatt.energy.segments import NodeRecording
-from scalewatt.energy.stages import seconds_where
-from scalewatt.energy.tables import CONDITIONS_SCHEMA
+from scalewatt.energy.accounting.energy_schema import CONDITIONS_SCHEMA
+from scalewatt.energy.accounting.segment_recordings import NodeRecording
+from scalewatt.energy.integration.rated_power import node_utilisation
+from scalewatt.energy.integration.stage_intervals import seconds_where
 from scalewatt.recordings.series import Flag, Floats, SensorSeries, flag
 from scalewatt.recordings.telemetry import ConditionSeries
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.node import UNUSED_GPU, KindEnergy, Window
-from scalewatt.energy.segments import NodeRecording
+from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy, Window
+from scalewatt.energy.accounting.segment_recordings import NodeRecording
 from scalewatt.recordings.series import Flag, Floats, flag
 from scalewatt.recordings.telemetry import ConditionSeries
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from scalewatt.energy.node import MAX_UNCOVERED, KindEnergy, Window
-from scalewatt.energy.stages import STAGES, StageIntervals
-from scalewatt.energy.tables import (
+from scalewatt.energy.accounting.energy_schema import (
     CONDITIONS_SCHEMA,
     ENERGY_SCHEMA,
     EPOCHS_SCHEMA,
     SECOND_OPINIONS_SCHEMA,
     Accounts,
 )
+from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED, KindEnergy, Window
+from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
 from scalewatt.recordings.series import DEVICE_KINDS, Flag, Floats, flag
 
 

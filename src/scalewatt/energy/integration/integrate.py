@@ -38,10 +38,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalewatt.energy.counter import clean_counter, clean_means, judge_counter, judge_means
-from scalewatt.energy.curve import Device, EnergyCurve, Judged
-from scalewatt.energy.doubts import DOUBTS
-from scalewatt.energy.power import clean_power, judge_power
+from scalewatt.energy.integration.counter_series import (
+    clean_counter,
+    clean_means,
+    judge_counter,
+    judge_means,
+)
+from scalewatt.energy.integration.curve import Device, EnergyCurve, Judged
+from scalewatt.energy.integration.power_series import clean_power, judge_power
+from scalewatt.energy.integration.sample_checks import DOUBTS
 from scalewatt.recordings.series import ESTIMATED, PLAUSIBLE_W, SensorSeries
 
 __all__ = ["DOUBTS", "EnergyCurve", "Judged", "judge"]

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.curve import sampling_period
-from scalewatt.energy.doubts import GAP_PERIODS, forward
-from scalewatt.energy.estimate import (
+from scalewatt.energy.integration.curve import sampling_period
+from scalewatt.energy.integration.integrate import EnergyCurve, Judged, judge
+from scalewatt.energy.integration.rated_power import (
     estimated_cpu,
     estimated_gpu,
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energy.integrate import EnergyCurve, Judged, judge
-from scalewatt.energy.stages import StageIntervals
+from scalewatt.energy.integration.sample_checks import GAP_PERIODS, forward
+from scalewatt.energy.integration.stage_intervals import StageIntervals
 from scalewatt.recordings.gpu_power_semantics import MEAN_OVER_S
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, Flag, Floats, SensorSeries, flag
 
