@@ -27,7 +27,7 @@ from scalewatt.energy.accounting.energy_schema import (
     SECOND_OPINIONS_SCHEMA,
     TRACES_SCHEMA,
 )
-from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.results.idle import IDLE
 from scalewatt.training.history import history_table
 

@@ -99,7 +99,7 @@ def _train(arguments: argparse.Namespace) -> int:
 def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: AttemptNote) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.external_command import is_command_spec
-    from scalewatt.energy.launch import Place, run_training
+    from scalewatt.execution.launch import Place, run_training
 
     cluster, device = cluster_of_run(arguments.cluster, spec)
     if arguments.budget_of is not None:
@@ -174,7 +174,7 @@ def _run_command(arguments: argparse.Namespace) -> int:
 
 def _probe(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
-    from scalewatt.energy.probe import Probe, run_probe
+    from scalewatt.execution.idle_probe import Probe, run_probe
 
     probe = Probe(arguments.device, arguments.repeat, arguments.seconds, arguments.sampling_period)
     wanted = {"configuration": probe.name, "device": probe.device}

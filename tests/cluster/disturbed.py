@@ -24,7 +24,7 @@ EPOCHS, UPDATES = 6, 200
 """Of a run: its epochs, and the updates of each. kills.yaml has them."""
 PATIENCE_S = 240.0
 """For a job to come to its first checkpoint, or to its end, on a machine with much to do."""
-RANK, PYTHON = "scalewatt.energy.record", "python"
+RANK, PYTHON = "scalewatt.execution.rank", "python"
 NOT_LEARNT = ("segment", "peak_memory_bytes", "throughput_samples_per_s")
 
 

@@ -29,8 +29,8 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec, spec_sha256
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.energy.child import how_ended
-from scalewatt.energy.command import Place, child_environment
+from scalewatt.execution.child_process import how_ended
+from scalewatt.execution.command_rank import Place, child_environment
 from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.training.segment_job import Job
 

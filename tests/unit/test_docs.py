@@ -25,9 +25,9 @@ from scalewatt.claims.slips import FURTHER, SLIPS
 from scalewatt.cli import COMMANDS, main
 from scalewatt.command_line import command_line
 from scalewatt.common.schema_validation import read_yaml, schema
-from scalewatt.energy import publish
 from scalewatt.energy.accounting import energy_schema as energy_tables
 from scalewatt.energy.integration.sample_checks import DOUBTS
+from scalewatt.execution import publish
 from scalewatt.results import (
     breakdown_table,
     figure_schema,

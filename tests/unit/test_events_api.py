@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt import events
-from scalewatt.energy.script_marks import history_rows, joined_events, json_lines
+from scalewatt.execution.script_events import history_rows, joined_events, json_lines
 from scalewatt.recordings.stage_log import STAGES, read_events
 
 

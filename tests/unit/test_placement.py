@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.ranks_process import command_path
+from scalewatt.execution.launcher_process import command_path
 from scalewatt.provenance.rank_placement import (
     allowed_cpus,
     gpu_pci,

@@ -20,8 +20,8 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
-from scalewatt.energy import probe
-from scalewatt.energy.probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
+from scalewatt.execution import idle_probe as probe
+from scalewatt.execution.idle_probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
 from scalewatt.provenance.versions import Gpu
 from scalewatt.results.idle import (
     IDLE,

@@ -14,10 +14,10 @@ import pytest
 from run_files import epochs, make_spec
 
 from scalewatt.common.files import read_json, write_json
-from scalewatt.energy import publish as publish_module
 from scalewatt.energy.accounting.run_inputs import read_provenance
-from scalewatt.energy.publish import EVENTS_SCHEMA, already_published, publish
-from scalewatt.energy.record import description_path, segment_name
+from scalewatt.execution import publish as publish_module
+from scalewatt.execution.publish import EVENTS_SCHEMA, already_published, publish
+from scalewatt.execution.rank import description_path, segment_name
 from scalewatt.monitoring.sampler import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.run_files.work_directory import WorkDir, made_with_path, open_workdir

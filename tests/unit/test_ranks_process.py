@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy import ranks_process
-from scalewatt.energy.ranks_process import RanksProcess, last_lines, require_launcher
+from scalewatt.execution import launcher_process as ranks_process
+from scalewatt.execution.launcher_process import RanksProcess, last_lines, require_launcher
 
 PATIENCE_S = 60
 SLEEP = "import time; time.sleep(600)"

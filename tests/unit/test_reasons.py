@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt.common import disk_space as room
-from scalewatt.energy.reasons import (
+from scalewatt.execution.failure_reason import (
     Failure,
     is_full,
     most_telling,

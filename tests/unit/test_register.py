@@ -27,8 +27,8 @@ from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.cli import main
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import schema
-from scalewatt.energy.publish import EVENTS_SCHEMA
 from scalewatt.energy.views.describe import describe
+from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.figures.words import metric_label
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import STAGES_SCHEMA

@@ -15,9 +15,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.stop_request import StopRequest
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED
-from scalewatt.energy import launch
-from scalewatt.energy.reasons import Failure, note_failure
-from scalewatt.energy.record import End, exit_code, note_loss, outcome_of, outcome_path
+from scalewatt.execution import launch
+from scalewatt.execution.failure_reason import Failure, note_failure
+from scalewatt.execution.rank import End, exit_code, note_loss, outcome_of, outcome_path
 from scalewatt.run_files.attempt_log import NO_ROOM, noted_attempt
 from scalewatt.run_files.work_directory import WorkDir, failure_path, open_workdir
 

@@ -16,7 +16,7 @@ from run_files import WHOLE, absent, make_run, make_spec, part, trace, write_tra
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table
-from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.figures import run_page as figure_module
 from scalewatt.results import run_page_table
 from scalewatt.results.run_page_table import BINS, RunPage, Span, _Bins, read_page, read_pages

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.energy import watch as watch_module
-from scalewatt.energy.heartbeat import Heartbeat
-from scalewatt.energy.watch import Limits, PeerWatch, SamplerWatch, Watch, watched_nodes
+from scalewatt.execution import watchdog as watch_module
+from scalewatt.execution.heartbeat import Heartbeat
+from scalewatt.execution.watchdog import Limits, PeerWatch, SamplerWatch, Watch, watched_nodes
 
 STEM = "segment-000"
 LIMITS = Limits(journal_start_s=60, journal_silence_s=30)

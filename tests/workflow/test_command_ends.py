@@ -61,7 +61,7 @@ def test_a_signal_reaches_all_ranks_commands(
             recorders = [
                 p
                 for p in psutil.Process(process.pid).children(recursive=True)
-                if "scalewatt.energy.record" in p.cmdline() and "sh" not in p.name()
+                if "scalewatt.execution.rank" in p.cmdline() and "sh" not in p.name()
             ]
             commands = [
                 p for p in recorders if any("listening.py" in c.cmdline() for c in p.children())
@@ -87,7 +87,7 @@ def test_a_command_whose_sampler_dies_is_stopped_and_goes_on_by_itself(
         recorders = {
             p.pid: p
             for p in psutil.Process(process.pid).children(recursive=True)
-            if "scalewatt.energy.record" in p.cmdline() and "python" in p.name()
+            if "scalewatt.execution.rank" in p.cmdline() and "python" in p.name()
         }
         (sampler,) = [p for p in recorders.values() if p.ppid() in recorders]
         sampler.kill()

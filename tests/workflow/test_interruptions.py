@@ -69,7 +69,7 @@ def assert_completes(training: Training, uninterrupted: Training) -> None:
     assert not list(training.out.rglob("*.tmp*"))
 
 
-@pytest.mark.parametrize("victim", ["scalewatt.energy.record", "mpiexec"], ids=["rank", "mpiexec"])
+@pytest.mark.parametrize("victim", ["scalewatt.execution.rank", "mpiexec"], ids=["rank", "mpiexec"])
 def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
     tmp_path: Path, data: Path, uninterrupted: Training, victim: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_the_schedulers_warning_signal_stops_all_ranks_at_a_checkpoint(
     training = long_run(tmp_path / "run", data)
     process = training.start()
     wait_for(lambda: checkpointed(training), "checkpoint")
-    family(process.pid, "scalewatt.energy.record")[-1].send_signal(signal.SIGUSR1)
+    family(process.pid, "scalewatt.execution.rank")[-1].send_signal(signal.SIGUSR1)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75, output
     assert_completes(training, uninterrupted)

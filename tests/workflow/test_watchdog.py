@@ -33,8 +33,8 @@ EPOCHS = 150
 DRIVER = """
 import json, sys
 from pathlib import Path
-from scalewatt.energy.launch import Place, run_training
-from scalewatt.energy.watch import Limits
+from scalewatt.execution.launch import Place, run_training
+from scalewatt.execution.watchdog import Limits
 spec, out, data, work, launcher, limits = sys.argv[1:]
 place = Place(Path(data), Path(work), launcher, "cpu", 1, Limits(**json.loads(limits)))
 sys.exit(run_training(Path(spec), Path(out), place))
@@ -84,7 +84,7 @@ class Watched:
         ranks, samplers = [], []
         for process in self.processes():
             command = process.cmdline()
-            if "scalewatt.energy.record" in command and command[0] == sys.executable:
+            if "scalewatt.execution.rank" in command and command[0] == sys.executable:
                 parent = process.parent()
                 forked = parent is not None and parent.cmdline() == command
                 (samplers if forked else ranks).append(process)
@@ -150,7 +150,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Train
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
     """Another program with the command line of a rank."""
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    process = subprocess.Popen([*command, "-m", "scalewatt.energy.record", "order.json"])
+    process = subprocess.Popen([*command, "-m", "scalewatt.execution.rank", "order.json"])
     yield process
     process.kill()
     process.wait()

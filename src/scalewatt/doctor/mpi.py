@@ -12,7 +12,7 @@ from typing import Any
 from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import MISSING, OK, SET_UP, UNKNOWN, Check, unknown
 from scalewatt.doctor.machine import Machine, Profile
-from scalewatt.energy.child import RANKS_VARIABLES
+from scalewatt.execution.child_process import RANKS_VARIABLES
 
 NAME = "mpi"
 _NO_ROOM = (

@@ -13,7 +13,7 @@ from typing import Any
 from scalewatt.doctor.ask import Answer, Children
 from scalewatt.doctor.check import MISSING, OK, SET_UP, UNKNOWN, Check, unknown
 from scalewatt.doctor.machine import Machine
-from scalewatt.energy.child import LAUNCHERS_VARIABLES
+from scalewatt.execution.child_process import LAUNCHERS_VARIABLES
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, samplers_of
 
 NAME = "perun"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.recordings.stage_files import STAGES_SCHEMA, read_stages
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, EPOCHS_SCHEMA
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
-from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.breakdown_table import chosen_runs
 from scalewatt.results.checked import read_checked

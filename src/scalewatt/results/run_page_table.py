@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
-from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
 from scalewatt.results.checked import opened_parquet, read_checked
 from scalewatt.results.derived import Facility

@@ -28,8 +28,8 @@ from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.accounting.totals import EnergyTotals
-from scalewatt.energy.script_marks import json_lines
 from scalewatt.energy.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
+from scalewatt.execution.script_events import json_lines
 from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.series import J_PER_KWH, short_name
 from scalewatt.run_files.progress_files import read_segments

@@ -20,8 +20,8 @@ from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.script_marks import json_lines
 from scalewatt.energy.views.running_total import last_power
+from scalewatt.execution.script_events import json_lines
 from scalewatt.recordings.series import short_name
 from scalewatt.results.pace import TimeLeft, time_left
 from scalewatt.results.run_state import (

@@ -19,7 +19,7 @@ from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
-from scalewatt.energy.publish import EVENTS_SCHEMA
+from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.provenance.versions import made_with
 from scalewatt.recordings.journal import last_sample_s
 from scalewatt.recordings.stage_log import EVALUATIONS

@@ -13,7 +13,7 @@ import pyarrow as pa
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.files import atomic_path, read_json, write_json, write_table
 from scalewatt.common.redaction import Redaction
-from scalewatt.energy.script_marks import joined_events
+from scalewatt.execution.script_events import joined_events
 from scalewatt.provenance.node_description import joined
 from scalewatt.provenance.versions import is_clean, joined_gpus, source_commit
 from scalewatt.recordings.journal import last_sample_s

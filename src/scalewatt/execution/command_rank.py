@@ -19,7 +19,8 @@ from scalewatt.common.files import write_json
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.secret_names import without_secrets
 from scalewatt.common.termination import EXIT_STOPPED
-from scalewatt.energy.child import (
+from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
+from scalewatt.execution.child_process import (
     LAUNCHERS_VARIABLES,
     CommandFailed,
     Signals,
@@ -27,9 +28,8 @@ from scalewatt.energy.child import (
     start_child,
     wait_for_child,
 )
-from scalewatt.energy.ranks_process import CALLERS_PATH
-from scalewatt.energy.script_marks import history_rows
-from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
+from scalewatt.execution.launcher_process import CALLERS_PATH
+from scalewatt.execution.script_events import history_rows
 from scalewatt.monitoring.perun_session import settings_in_effect
 from scalewatt.provenance.environment_variables import variables
 from scalewatt.provenance.libraries import flags, software

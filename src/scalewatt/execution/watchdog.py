@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from scalewatt.common.termination import EXIT_FAILURE, abort, say
-from scalewatt.energy.heartbeat import Heartbeat
+from scalewatt.execution.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from scalewatt.training.process_group import Ranks

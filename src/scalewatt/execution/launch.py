@@ -26,23 +26,23 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
 from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
-from scalewatt.energy.publish import already_published, publish
-from scalewatt.energy.ranks_process import (
-    CLOSING_MARGIN_S,
-    RanksProcess,
-    last_lines,
-    log_text,
-    require_launcher,
-)
-from scalewatt.energy.reasons import (
+from scalewatt.execution.failure_reason import (
     Failure,
     is_full,
     most_telling,
     read_failure,
     says_full,
 )
-from scalewatt.energy.record import MONITOR_LOST
-from scalewatt.energy.watch import Limits
+from scalewatt.execution.launcher_process import (
+    CLOSING_MARGIN_S,
+    RanksProcess,
+    last_lines,
+    log_text,
+    require_launcher,
+)
+from scalewatt.execution.publish import already_published, publish
+from scalewatt.execution.rank import MONITOR_LOST
+from scalewatt.execution.watchdog import Limits
 from scalewatt.provenance.versions import made_with
 from scalewatt.run_files.attempt_log import NO_ROOM, AttemptNote, current_job, one_line
 from scalewatt.run_files.work_directory import (
@@ -291,7 +291,7 @@ class _Segment:
         )
         # The signals are ignored until the rank has installed its own handlers.
         shell = ["sh", "-c", 'trap "" USR1 TERM; exec "$@"', "sh"]
-        rank = [sys.executable, "-m", "scalewatt.energy.record", str(self.order.resolve())]
+        rank = [sys.executable, "-m", "scalewatt.execution.rank", str(self.order.resolve())]
         return [*shlex.split(launcher), *shell, *rank]
 
     def _environment(self) -> dict[str, str]:

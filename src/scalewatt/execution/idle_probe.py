@@ -1,7 +1,7 @@
 """An idle probe: what a node draws while its GPUs are held and nothing else is done.
 
 `run_probe` starts one rank per GPU of a node (one rank on a CPU) through the cluster's launcher.
-Each rank (`python -m scalewatt.energy.probe ORDER`) opens its GPU, settles and waits, under the
+Each rank (`python -m scalewatt.execution.idle_probe ORDER`) opens its GPU, settles and waits, under the
 same perun, journal and watch over the sampler as a training. A probe whose sampler is lost, or whose
 journal does not reach the end of its window, fails.
 Nothing hangs: ranks that have not come to the end of the window START_LIMIT_S after the time that
@@ -24,14 +24,14 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, abort, end_within, say
-from scalewatt.energy.ranks_process import (
+from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
     RanksProcess,
     last_lines,
     require_launcher,
 )
-from scalewatt.energy.record import fail, leave, segment_name
-from scalewatt.energy.watch import Limits, Watch, watch_rank
+from scalewatt.execution.rank import fail, leave, segment_name
+from scalewatt.execution.watchdog import Limits, Watch, watch_rank
 from scalewatt.provenance.versions import Gpu, cpu_name, gpu_identity, held_gpus, package_versions
 from scalewatt.recordings.journal import last_sample_s
 
@@ -130,7 +130,7 @@ class _Attempt:
         placed = launcher.format(
             gpus=ranks, nodes=1, ranks_per_node=ranks, cpus_per_rank=device.cpus_per_rank
         )
-        rank = [sys.executable, "-m", "scalewatt.energy.probe", str(self.order.resolve())]
+        rank = [sys.executable, "-m", "scalewatt.execution.idle_probe", str(self.order.resolve())]
         self.command = [*shlex.split(placed), *rank]
         self._closing = False
         self._deadline_s = time.monotonic() + START_LIMIT_S + probe.settle_s + probe.seconds

@@ -1,6 +1,6 @@
 """One rank of a monitored training: perun around the training loop, with a crash-safe journal.
 
-Started once per GPU by the cluster's launcher (`python -m scalewatt.energy.record ORDER`).
+Started once per GPU by the cluster's launcher (`python -m scalewatt.execution.rank ORDER`).
 Exit codes: 0 finished, 75 stopped at a checkpoint, 64 wrong input, 70 failure.
 """
 
@@ -32,10 +32,10 @@ from scalewatt.common.termination import (
     end_within,
     say,
 )
-from scalewatt.energy.child import CommandFailed
-from scalewatt.energy.command import run_command
-from scalewatt.energy.reasons import Failure, is_full, note_failure
-from scalewatt.energy.watch import Limits, Watch, watch_rank
+from scalewatt.execution.child_process import CommandFailed
+from scalewatt.execution.command_rank import run_command
+from scalewatt.execution.failure_reason import Failure, is_full, note_failure
+from scalewatt.execution.watchdog import Limits, Watch, watch_rank
 from scalewatt.run_files.attempt_log import one_line
 from scalewatt.run_files.work_directory import (
     description_path,
