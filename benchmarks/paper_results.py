@@ -28,7 +28,7 @@ from scalewatt.energy.accounting.energy_schema import (
     TRACES_SCHEMA,
 )
 from scalewatt.execution.publish import EVENTS_SCHEMA
-from scalewatt.results.idle import IDLE
+from scalewatt.results.tables.idle import IDLE
 from scalewatt.training.history import history_table
 
 ROOT = Path(__file__).parents[1]

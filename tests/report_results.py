@@ -16,13 +16,13 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.claims.listing import TABLE as CLAIMS
 from scalewatt.claims.model import listed_claims
-from scalewatt.results.comparisons import comparison_rows
-from scalewatt.results.derived import with_model_energies
-from scalewatt.results.figure_tables import builder
-from scalewatt.results.metadata import with_metadata
-from scalewatt.results.scaling import scaling_rows
-from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
-from scalewatt.results.statistics import configuration_rows
+from scalewatt.results.figures.figure_tables import builder
+from scalewatt.results.tables.comparisons import comparison_rows
+from scalewatt.results.tables.derived_quantities import with_model_energies
+from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.tables.repeat_statistics import configuration_rows
+from scalewatt.results.tables.scaling import scaling_rows
+from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
 
 Row = dict[str, Any]
 Change = Callable[[Row], Row]

@@ -183,7 +183,7 @@ def _probe(arguments: argparse.Namespace) -> int:
 
 
 def _idle(arguments: argparse.Namespace) -> int:
-    from scalewatt.results.idle import write_idle
+    from scalewatt.results.tables.idle import write_idle
 
     write_idle(arguments.definition, arguments.results, arguments.out)
     return 0
@@ -251,7 +251,7 @@ def _figure(arguments: argparse.Namespace) -> int:
 
 def _run_pages(arguments: argparse.Namespace) -> int:
     from scalewatt.figures.run_page import save_pages
-    from scalewatt.results.run_page_table import read_pages
+    from scalewatt.results.figures.run_page_table import read_pages
 
     given = arguments.results, arguments.configuration, arguments.repeats
     save_pages(read_pages(*given, arguments.excluded), arguments.results)

@@ -11,8 +11,8 @@ from typing import Any
 from scipy.special import stdtrit
 
 from scalewatt.claims.evidence import EPOCHS, PRECISION, Evidence, Line, Point, with_points
-from scalewatt.results.published import FULL_SAMPLES
-from scalewatt.results.schema import CONFIGURATIONS
+from scalewatt.results.tables.published import FULL_SAMPLES
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 
 Values = Mapping[str, float | None]
 REPEATS = 5

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-from scalewatt.results.figure_schema import OVERVIEW, POINTS, POWER
+from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS, POWER
 
 PAPER = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 CURVES = {

@@ -16,10 +16,10 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.schema_validation import read_yaml
-from scalewatt.results.breakdown_table import BREAKDOWN, COPIED, chosen_runs
-from scalewatt.results.learning_table import LEARNING
-from scalewatt.results.pareto_table import pareto
-from scalewatt.results.schema import CONFIGURATIONS, PARTS, QUANTITIES
+from scalewatt.results.figures.breakdown_table import BREAKDOWN, COPIED, chosen_runs
+from scalewatt.results.figures.learning_table import LEARNING
+from scalewatt.results.figures.pareto_table import pareto
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES
 
 Row = dict[str, Any]
 HOREKA = PAPER.parent / "profiles" / "horeka" / "cluster.yaml"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, TRACES_SCHEMA
-from scalewatt.results.runs import Facility, RunFiles, run_row
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.training.history import history_table
 
 NAME = "resnet50-local-n002-lbs0064-full"

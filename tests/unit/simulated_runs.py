@@ -15,8 +15,8 @@ from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.accounting.account import write_energy
-from scalewatt.results.derived import Facility
-from scalewatt.results.runs import RunFiles, run_row
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.scaling.simulate.faults import Fault
 from scalewatt.scaling.simulate.run import simulate_run
 

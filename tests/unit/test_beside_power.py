@@ -32,7 +32,7 @@ from scalewatt.energy.accounting.energy_schema import (
 from scalewatt.energy.accounting.throttling import state_flags
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.telemetry import QUANTITIES, ConditionSeries
-from scalewatt.results.runs import EnergyTotals
+from scalewatt.results.tables.run_row import EnergyTotals
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 121

@@ -21,10 +21,10 @@ from scalewatt.common.files import write_table
 from scalewatt.energy.integration.stage_intervals import STAGES
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
-from scalewatt.results.breakdown_table import BREAKDOWN, breakdown, run_parts
-from scalewatt.results.idle import IDLE
-from scalewatt.results.runs import Facility, RunFiles, run_row
-from scalewatt.results.statistics import configuration_rows
+from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown, run_parts
+from scalewatt.results.tables.idle import IDLE
+from scalewatt.results.tables.repeat_statistics import configuration_rows
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 
 Row = dict[str, Any]
 

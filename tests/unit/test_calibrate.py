@@ -24,8 +24,8 @@ from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256, spec_t
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.results.published import published_configurations
-from scalewatt.results.schema import CONFIGURATIONS, table
+from scalewatt.results.tables.published import published_configurations
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling.assumed import HALF_WIDTH, assumed_finetuning, pretraining_of
 from scalewatt.scaling.calibrate import calibrate
 from scalewatt.scaling.command import calibrate_sources

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.results.checked import POINT_KEY, RUN_KEY, metric_range, read_checked
-from scalewatt.results.figure_schema import POINTS
+from scalewatt.results.figures.figure_schema import POINTS
+from scalewatt.results.tables.read_table import POINT_KEY, RUN_KEY, metric_range, read_checked
 
 Row = dict[str, Any]
 RUNS = pa.schema(

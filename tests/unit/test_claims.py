@@ -62,9 +62,9 @@ from scalewatt.claims.uncertain import Number
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
-from scalewatt.results.metadata import metadata
-from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, table
-from scalewatt.results.statistics import Summary, summarise
+from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.repeat_statistics import Summary, summarise
+from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, table
 
 CLAIMS = read_claims()
 LISTED = listed_claims()

@@ -28,8 +28,8 @@ from scalewatt.claims import fourcastnet_onsets, fourcastnet_results, fourcastne
 from scalewatt.claims.evidence import Evidence, Point, with_points
 from scalewatt.claims.gather import published_evidence
 from scalewatt.claims.model import CHECKED_KINDS, read_claims
-from scalewatt.results.comparisons import PUBLISHED_SPREAD, repeats_needed
-from scalewatt.results.schema import COMPARISONS
+from scalewatt.results.tables.comparisons import PUBLISHED_SPREAD, repeats_needed
+from scalewatt.results.tables.table_schema import COMPARISONS
 
 NET = select(model="fourcastnet")
 PRE = select(model="fourcastnet", phase="pretrain", mode="fd_lbs")

@@ -40,7 +40,7 @@ from scalewatt.claims.simulated import (
 )
 from scalewatt.cli import main
 from scalewatt.results.build import write_runs
-from scalewatt.results.schema import QUANTITIES
+from scalewatt.results.tables.table_schema import QUANTITIES
 from scalewatt.scaling.assumed import SENTENCE
 from scalewatt.scaling.simulate.by_hand import SUBJECTS
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from scalewatt.results.comparisons import (
+from scalewatt.results.tables.comparisons import (
     MARGIN,
     PUBLISHED_SPREAD,
     PUBLISHED_SPREADS,
@@ -19,8 +19,8 @@ from scalewatt.results.comparisons import (
     equivalence,
     repeats_needed,
 )
-from scalewatt.results.published import published_configurations
-from scalewatt.results.schema import COMPARISONS, table
+from scalewatt.results.tables.published import published_configurations
+from scalewatt.results.tables.table_schema import COMPARISONS, table
 
 VALUES = st.lists(st.floats(50.0, 150.0), min_size=2, max_size=8)
 

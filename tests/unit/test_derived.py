@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_runs
-from scalewatt.results.derived import (
+from scalewatt.results.tables.derived_quantities import (
     Facility,
     Work,
     energy_columns,
     net_columns,
     with_model_energies,
 )
-from scalewatt.results.runs import run_row
-from scalewatt.results.schema import ENERGY_QUANTITIES, NET
+from scalewatt.results.tables.run_row import run_row
+from scalewatt.results.tables.table_schema import ENERGY_QUANTITIES, NET
 
 ENERGY = st.floats(1.0, 1e9)
 WORK = Work(2.0, 1, 1000, 10, gpu_s=7200.0, socket_s=7200.0, node_s=3600.0)

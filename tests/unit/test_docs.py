@@ -28,15 +28,10 @@ from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.energy.accounting import energy_schema as energy_tables
 from scalewatt.energy.integration.sample_checks import DOUBTS
 from scalewatt.execution import publish
-from scalewatt.results import (
-    breakdown_table,
-    figure_schema,
-    idle,
-    learning_table,
-    more_tables,
-    pareto_table,
-)
-from scalewatt.results import schema as results_schema
+from scalewatt.results.figures import breakdown_table, figure_schema, learning_table, pareto_table
+from scalewatt.results.figures import extra_tables as more_tables
+from scalewatt.results.tables import idle
+from scalewatt.results.tables import table_schema as results_schema
 from scalewatt.scaling import plan_table, prediction_table
 from scalewatt.training.history import HISTORY_SCHEMA
 

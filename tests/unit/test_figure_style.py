@@ -24,8 +24,8 @@ from scalewatt.figures import style
 from scalewatt.figures.legends import LEGEND_EXTRA, legend_columns
 from scalewatt.figures.points import bar, drawn_origins, series_labels, series_origins
 from scalewatt.figures.words import Quantity, excluded_sentence, quantity, sensor_sentence
-from scalewatt.results.figure_schema import OVERVIEW, PANELS, POINTS, POWER
-from scalewatt.results.notes import notes
+from scalewatt.results.figures.figure_schema import OVERVIEW, PANELS, POINTS, POWER
+from scalewatt.results.figures.footnotes import notes
 
 WIDTHS = sorted(style.PRESETS)
 

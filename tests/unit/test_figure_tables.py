@@ -24,11 +24,11 @@ from scalewatt.common.files import write_table
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figure_schema import OVERVIEW, POINTS
-from scalewatt.results.figure_tables import overview, points
-from scalewatt.results.notes import notes
-from scalewatt.results.runs import RunFiles
-from scalewatt.results.schema import IDENTITY, QUANTITIES
+from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
+from scalewatt.results.figures.figure_tables import overview, points
+from scalewatt.results.figures.footnotes import notes
+from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.table_schema import IDENTITY, QUANTITIES
 
 Row = dict[str, Any]
 

@@ -20,9 +20,15 @@ from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.learning import Curve
-from scalewatt.results.learning_table import LEARNING, Spent, cumulated, learning, run_epochs
-from scalewatt.results.runs import Facility, RunFiles, run_row
-from scalewatt.results.statistics import configuration_rows
+from scalewatt.results.figures.learning_table import (
+    LEARNING,
+    Spent,
+    cumulated,
+    learning,
+    run_epochs,
+)
+from scalewatt.results.tables.repeat_statistics import configuration_rows
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 
 Row = dict[str, Any]
 KWH = 3.6e6

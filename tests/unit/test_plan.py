@@ -33,8 +33,8 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.results.derived import Facility
-from scalewatt.results.published import published_configurations
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.published import published_configurations
 from scalewatt.scaling.assumed import SENTENCE
 from scalewatt.scaling.calibrate import KindModel
 from scalewatt.scaling.forecast import Forecaster

@@ -16,8 +16,8 @@ from run_files import NAME, WHOLE, make_run, make_spec, trace, write_traces
 from scalewatt.common.errors import InputError
 from scalewatt.figures.figure5 import draw as draw_figure5
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figure_schema import POWER
-from scalewatt.results.power_table import power_curve, windows
+from scalewatt.results.figures.figure_schema import POWER
+from scalewatt.results.figures.power_trace import power_curve, windows
 
 Row = dict[str, Any]
 

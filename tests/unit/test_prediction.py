@@ -22,9 +22,9 @@ from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.words import judged_sentence
 from scalewatt.report import more_captions as captions
-from scalewatt.results.metadata import metadata, with_metadata
-from scalewatt.results.published import published_configurations
-from scalewatt.results.schema import CONFIGURATIONS, table
+from scalewatt.results.tables.metadata import metadata, with_metadata
+from scalewatt.results.tables.published import published_configurations
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling.forecast import Forecaster
 from scalewatt.scaling.prediction_table import PREDICTION, prediction_table
 

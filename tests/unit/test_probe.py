@@ -23,13 +23,13 @@ from scalewatt.common.files import write_json
 from scalewatt.execution import idle_probe as probe
 from scalewatt.execution.idle_probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
 from scalewatt.provenance.versions import Gpu
-from scalewatt.results.idle import (
+from scalewatt.results.tables.idle import (
     IDLE,
     device_rows,
     probe_powers,
     write_idle,
 )
-from scalewatt.results.idle_baseline import idle_energies_j, without_baseline
+from scalewatt.results.tables.idle_baseline import idle_energies_j, without_baseline
 from scalewatt.training.process_group import Ranks
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}

@@ -16,18 +16,18 @@ from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
-from scalewatt.results import published
-from scalewatt.results.figure_schema import PANELS
-from scalewatt.results.figure_tables import overview, points, table1
-from scalewatt.results.notes import notes
-from scalewatt.results.published import (
+from scalewatt.results.figures.figure_schema import PANELS
+from scalewatt.results.figures.figure_tables import overview, points, table1
+from scalewatt.results.figures.footnotes import notes
+from scalewatt.results.tables import published
+from scalewatt.results.tables.published import (
     REFERENCE,
     published_configurations,
     published_of,
     published_sources,
 )
-from scalewatt.results.schema import CONFIGURATIONS, QUANTITIES, table
-from scalewatt.results.text_tables import latex, markdown
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES, table
+from scalewatt.results.text.markdown_latex import latex, markdown
 
 Row = dict[str, Any]
 PAPER = PROJECT_ROOT / "config.yaml"
@@ -284,7 +284,7 @@ def test_a_source_without_words_is_named_by_its_code(
 ) -> None:
     code = "another_place"
     monkeypatch.setattr(
-        "scalewatt.results.notes.published_sources",
+        "scalewatt.results.figures.footnotes.published_sources",
         lambda: {
             row["configuration"]: f"{code}; paper_table1" for row in published_configurations()
         },

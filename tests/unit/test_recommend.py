@@ -7,7 +7,7 @@ from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small, without_en
 from request_files import horeka, paper
 
 from scalewatt.common.errors import InputError
-from scalewatt.results.derived import Facility
+from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.scaling.plan import Planner
 from scalewatt.scaling.plan_table import make_plan
 from scalewatt.scaling.plan_text import recommended_sentences

@@ -33,10 +33,10 @@ from scalewatt.figures.words import metric_label
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import STAGES_SCHEMA
 from scalewatt.registration.recordings import sha256_of
-from scalewatt.results.figure_schema import TABLE1
-from scalewatt.results.metadata import with_metadata
-from scalewatt.results.runs import Facility, RunFiles, run_row
-from scalewatt.results.text_tables import latex, markdown
+from scalewatt.results.figures.figure_schema import TABLE1
+from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
+from scalewatt.results.text.markdown_latex import latex, markdown
 
 NO_POWERS = '{"cpu": {}, "gpu": null, "ram": null}'
 SECONDS = 40

@@ -50,11 +50,11 @@ from scalewatt.report.summary import (
     missing_runs,
     scaling_sentences,
 )
-from scalewatt.results.breakdown_table import BREAKDOWN
-from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY
-from scalewatt.results.idle import IDLE
-from scalewatt.results.numbers import number, unit_for, with_interval, with_unit
-from scalewatt.results.pareto_table import PARETO
+from scalewatt.results.figures.breakdown_table import BREAKDOWN
+from scalewatt.results.figures.pareto_table import PARETO
+from scalewatt.results.tables.idle import IDLE
+from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY
+from scalewatt.results.text.number_format import number, unit_for, with_interval, with_unit
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = demo()

@@ -18,9 +18,16 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table
 from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.figures import run_page as figure_module
-from scalewatt.results import run_page_table
-from scalewatt.results.run_page_table import BINS, RunPage, Span, _Bins, read_page, read_pages
-from scalewatt.results.runs import RunFiles
+from scalewatt.results.figures import run_page_table
+from scalewatt.results.figures.run_page_table import (
+    BINS,
+    RunPage,
+    Span,
+    _Bins,
+    read_page,
+    read_pages,
+)
+from scalewatt.results.tables.run_row import RunFiles
 
 Row = dict[str, Any]
 CLOCK = 1_767_225_600.0

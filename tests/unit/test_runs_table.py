@@ -15,10 +15,10 @@ from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, ro
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table
 from scalewatt.results.build import write_runs
-from scalewatt.results.idle import IDLE
-from scalewatt.results.runs import Facility, RunFiles, run_row
-from scalewatt.results.schema import CONFIGURATIONS, RUNS, table
-from scalewatt.results.statistics import configuration_rows
+from scalewatt.results.tables.idle import IDLE
+from scalewatt.results.tables.repeat_statistics import configuration_rows
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS, table
 
 
 def test_energy_time_and_rates_of_a_measured_run(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scalewatt.results.scaling import scaling_rows
-from scalewatt.results.schema import SCALING, table
+from scalewatt.results.tables.scaling import scaling_rows
+from scalewatt.results.tables.table_schema import SCALING, table
 
 IDENTITY = {
     **{"campaign": "made", "model": "resnet50", "phase": "train", "device": "a100"},

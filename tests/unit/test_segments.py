@@ -24,7 +24,7 @@ from energy_files import (
 
 from scalewatt.common.files import write_json, write_table
 from scalewatt.recordings.stage_files import STAGES_SCHEMA
-from scalewatt.results.runs import EnergyTotals, Facility, run_row
+from scalewatt.results.tables.run_row import EnergyTotals, Facility, run_row
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 41

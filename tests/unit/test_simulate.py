@@ -23,8 +23,8 @@ from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.provenance.package_lock import lock_sha256
 from scalewatt.recordings.perun_file import read_perun_file
-from scalewatt.results.published import REFERENCE, published_configurations
-from scalewatt.results.schema import RUNS
+from scalewatt.results.tables.published import REFERENCE, published_configurations
+from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.load import load_of_spec
 from scalewatt.scaling.model_file import read_model, write_model

@@ -19,9 +19,9 @@ from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.figures.run_page import note_sentences
 from scalewatt.results.build import write_runs
-from scalewatt.results.metadata import metadata
-from scalewatt.results.notes import BY_HAND, notes
-from scalewatt.results.run_page_table import read_page
+from scalewatt.results.figures.footnotes import BY_HAND, notes
+from scalewatt.results.figures.run_page_table import read_page
+from scalewatt.results.tables.metadata import metadata
 from scalewatt.scaling.assumed import SENTENCE
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.simulate.check import check_simulations

@@ -9,7 +9,7 @@ import pytest
 from simulated_runs import MODEL, cluster, simulate, spec_of
 
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.results.published import REFERENCE
+from scalewatt.results.tables.published import REFERENCE
 from scalewatt.scaling.kind import kind_of_spec
 from scalewatt.scaling.model_file import read_model
 from scalewatt.scaling.simulate.draw import draw_run

@@ -19,10 +19,10 @@ from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS, UNATTRIBUTED, tile_window
 from scalewatt.energy.views.describe import describe
 from scalewatt.figures.breakdown_words import note_sentences
-from scalewatt.results.breakdown_table import breakdown
-from scalewatt.results.derived import Facility
-from scalewatt.results.runs import run_row
-from scalewatt.results.statistics import configuration_rows
+from scalewatt.results.figures.breakdown_table import breakdown
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.repeat_statistics import configuration_rows
+from scalewatt.results.tables.run_row import run_row
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 

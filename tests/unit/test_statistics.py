@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_spec, part, row_of
 
 from scalewatt.common.errors import InputError
-from scalewatt.results.schema import CONFIGURATIONS, NET, PARTS, QUANTITIES, table
-from scalewatt.results.statistics import Summary, configuration_rows, from_population_sd, summarise
+from scalewatt.results.tables.repeat_statistics import (
+    Summary,
+    configuration_rows,
+    from_population_sd,
+    summarise,
+)
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, NET, PARTS, QUANTITIES, table
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figure_schema import TABLE1, TABLE1_QUANTITIES
-from scalewatt.results.metadata import with_metadata
-from scalewatt.results.text_tables import latex, markdown, origin_sentence, shortened_ids
+from scalewatt.results.figures.figure_schema import TABLE1, TABLE1_QUANTITIES
+from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.text.markdown_latex import latex, markdown, origin_sentence, shortened_ids
 
 UNKNOWN = {f"{name}{end}": None for name in TABLE1_QUANTITIES for end in ("_sd", "_low", "_high")}
 

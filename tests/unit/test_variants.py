@@ -34,10 +34,10 @@ from scalewatt.figures.draw import draw_figure
 from scalewatt.report.definition import Definition
 from scalewatt.report.report import write_report
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figure_schema import VARIANTS as VARIANTS_SCHEMA
-from scalewatt.results.figure_schema import panel_letter
-from scalewatt.results.schema import table as schema_table
-from scalewatt.results.variants import markdown, ratio
+from scalewatt.results.figures.figure_schema import VARIANTS as VARIANTS_SCHEMA
+from scalewatt.results.figures.figure_schema import panel_letter
+from scalewatt.results.figures.variants_table import markdown, ratio
+from scalewatt.results.tables.table_schema import table as schema_table
 
 VARIANTS = ROOT / "campaigns" / "variants.yaml"
 

@@ -24,7 +24,7 @@ from request_files import (
 
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.results.published import published_configurations
+from scalewatt.results.tables.published import published_configurations
 from scalewatt.run_files.progress_files import done_updates, note_position
 from scalewatt.scheduling.job_request import (
     segments,

@@ -20,7 +20,7 @@ from training import CLUSTER
 from workspace import Workspace, environment
 
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE
-from scalewatt.results.idle import ProbePowers, probe_powers
+from scalewatt.results.tables.idle import ProbePowers, probe_powers
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 

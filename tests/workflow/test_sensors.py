@@ -25,7 +25,7 @@ from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.record_file import read_records
 from scalewatt.recordings.telemetry import ConditionSeries, read_conditions
-from scalewatt.results.runs import EnergyTotals
+from scalewatt.results.tables.run_row import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -265,7 +265,7 @@ ROW_FILES = (
 
 def facility():
     """PUE, carbon and price of the cluster, where it names them."""
-    from scalewatt.results.derived import facility_of  # with pyarrow
+    from scalewatt.results.tables.derived_quantities import facility_of  # with pyarrow
 
     given = asdict(facility_of(CLUSTER))
     return {name: value for name, value in given.items() if value is not None}

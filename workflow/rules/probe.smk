@@ -74,7 +74,7 @@ if PROBES:
                 for name in ("probe.json", "perun")
             ],
             code_of("energy"),
-            "src/scalewatt/results/idle.py",
+            "src/scalewatt/results/tables/idle.py",
         output:
             IDLE_TABLE,
             [f"{RESULTS}/idle/{device}.json" for device in PROBES],

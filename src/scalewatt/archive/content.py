@@ -13,9 +13,9 @@ from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 from scalewatt.reproduction.manifest import ALL_RUNS, MANIFEST, read_manifest
-from scalewatt.results.checked import RUN_KEY, read_checked
-from scalewatt.results.runs import RunFiles
-from scalewatt.results.schema import RUNS
+from scalewatt.results.tables.read_table import RUN_KEY, read_checked
+from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.table_schema import RUNS
 
 _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
 """Of a run folder; not its recordings (perun/), weights and log."""

@@ -26,9 +26,9 @@ from scalewatt.claims.model import NotTestable
 from scalewatt.claims.modes import constant_of, modes_of
 from scalewatt.claims.origins import is_of_energy, look_at
 from scalewatt.claims.spreads import Key, Spread, key_of, pooled
-from scalewatt.results.published import FULL_SAMPLES
-from scalewatt.results.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
-from scalewatt.results.statistics import Summary, summary_of
+from scalewatt.results.tables.published import FULL_SAMPLES
+from scalewatt.results.tables.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
+from scalewatt.results.tables.repeat_statistics import Summary, summary_of
 
 Row = Mapping[str, Any]
 PAPER_DEVICES = ("a100", "h100")

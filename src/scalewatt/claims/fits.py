@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scalewatt.claims.model import NotTestable, Unresolved
-from scalewatt.results.statistics import CONFIDENCE
+from scalewatt.results.tables.repeat_statistics import CONFIDENCE
 
 
 @dataclass(frozen=True)

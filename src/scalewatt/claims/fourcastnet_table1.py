@@ -28,7 +28,7 @@ from scalewatt.claims.uncertain import (
     repeats_text,
     text,
 )
-from scalewatt.results.comparisons import MARGIN, repeats_needed, same_training
+from scalewatt.results.tables.comparisons import MARGIN, repeats_needed, same_training
 
 _EXACT = Number(1.0, 0.0, 0.0)
 

@@ -16,12 +16,12 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.claims.evidence import Evidence, Row, Trace, lines_of, with_points
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
-from scalewatt.results.checked import CONFIGURATION_KEY, PUBLISHED, RUN_KEY, read_checked
-from scalewatt.results.figure_schema import POWER
-from scalewatt.results.metadata import metadata
-from scalewatt.results.published import published_configurations
-from scalewatt.results.runs import read_provenances
-from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS
+from scalewatt.results.figures.figure_schema import POWER
+from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.published import published_configurations
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY, PUBLISHED, RUN_KEY, read_checked
+from scalewatt.results.tables.run_row import read_provenances
+from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS
 
 PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
 

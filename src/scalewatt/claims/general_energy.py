@@ -39,8 +39,8 @@ from scalewatt.claims.uncertain import (
     told,
 )
 from scalewatt.recordings.series import DEVICE_KINDS
-from scalewatt.results.comparisons import MOST_REPEATS
-from scalewatt.results.statistics import summarise
+from scalewatt.results.tables.comparisons import MOST_REPEATS
+from scalewatt.results.tables.repeat_statistics import summarise
 
 RESNET = ("resnet50", "train", "a100")
 FACTOR = 1.2

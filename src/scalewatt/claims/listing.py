@@ -29,7 +29,7 @@ from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.claims.slips import FURTHER, SLIPS
 from scalewatt.claims.uncertain import shown
 from scalewatt.common.errors import InputError
-from scalewatt.results.metadata import with_metadata
+from scalewatt.results.tables.metadata import with_metadata
 
 TABLE = pa.schema(
     [

@@ -13,7 +13,7 @@ from scalewatt.claims.origins import look_at
 from scalewatt.claims.power_rules import BOUNDS, all_within
 from scalewatt.claims.rules import attempt, combine, decided, positive
 from scalewatt.claims.uncertain import Number, mean_of, minus, quantity, shown
-from scalewatt.results.published import SOCKETS_PER_NODE as SOCKETS
+from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
 
 POINTS = {
     "K01": ("fourcastnet", "a100", 0.18, 0.24, 1),

@@ -29,7 +29,7 @@ from scalewatt.claims.model import (
 from scalewatt.claims.rules import all_of, attempt, combine, decided
 from scalewatt.claims.rules import sign as above_one
 from scalewatt.claims.uncertain import Number, over, quantity, text
-from scalewatt.results.comparisons import same_training
+from scalewatt.results.tables.comparisons import same_training
 
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100

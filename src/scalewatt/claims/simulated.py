@@ -16,8 +16,8 @@ from typing import Any
 from scalewatt.claims.evidence import Evidence, Point, Row
 from scalewatt.claims.model import NOT_TESTABLE, SLIP, Claim, Verdict, verdict_of
 from scalewatt.recordings.series import SIMULATED
-from scalewatt.results.published import FULL_SAMPLES
-from scalewatt.results.schema import PARTS, QUANTITIES
+from scalewatt.results.tables.published import FULL_SAMPLES
+from scalewatt.results.tables.table_schema import PARTS, QUANTITIES
 from scalewatt.scaling.simulate.by_hand import SUBJECTS
 
 DOCUMENTED = "docs/simulate.md"

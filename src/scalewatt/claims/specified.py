@@ -17,7 +17,7 @@ from scalewatt.claims.model import (
     Outcome,
     check,
 )
-from scalewatt.results.published import FULL_SAMPLES
+from scalewatt.results.tables.published import FULL_SAMPLES
 
 
 def specs_of(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.claims.origins import is_of_energy
-from scalewatt.results.schema import QUANTITIES
-from scalewatt.results.statistics import summary_of
+from scalewatt.results.tables.repeat_statistics import summary_of
+from scalewatt.results.tables.table_schema import QUANTITIES
 
 Row = Mapping[str, Any]
 Key = tuple[str, str | None]

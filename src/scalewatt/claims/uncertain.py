@@ -11,8 +11,8 @@ from scalewatt.claims.model import NotTestable
 from scalewatt.claims.origins import is_of_power
 from scalewatt.claims.spreads import Spread, is_metric
 from scalewatt.claims.words import word
-from scalewatt.results.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
-from scalewatt.results.statistics import CONFIDENCE, Summary
+from scalewatt.results.tables.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
+from scalewatt.results.tables.repeat_statistics import CONFIDENCE, Summary
 
 ASSUMED_HALF = 2 * PUBLISHED_SPREAD
 BY_CAMPAIGN = "by the campaign's repeats"

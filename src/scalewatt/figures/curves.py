@@ -52,7 +52,7 @@ from scalewatt.figures.words import (
     origin_sentence,
     quantity,
 )
-from scalewatt.results.figure_schema import Panel
+from scalewatt.results.figures.figure_schema import Panel
 
 _INSTEAD = {
     "speedup": "No speed-up was measured: each series has a single point here.",

@@ -25,7 +25,7 @@ from scalewatt.figures.words import (
     sensor_sentence,
 )
 from scalewatt.recordings.series import SIMULATED
-from scalewatt.results.figure_schema import panel_letter
+from scalewatt.results.figures.figure_schema import panel_letter
 
 
 def draw(table: pa.Table) -> Figure:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from scalewatt.figures.curves import draw_curves
 from scalewatt.figures.points import plotted as plotted
-from scalewatt.results.figure_schema import PANELS
+from scalewatt.results.figures.figure_schema import PANELS
 
 
 def draw(table: pa.Table) -> Figure:

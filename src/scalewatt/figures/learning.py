@@ -46,7 +46,7 @@ from scalewatt.figures.words import (
     origin_sentence,
     quantity,
 )
-from scalewatt.results.figure_schema import panel_letter
+from scalewatt.results.figures.figure_schema import panel_letter
 
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
 """The table's columns on the horizontal axes, and the quantities that they are."""

@@ -51,7 +51,7 @@ from scalewatt.figures.words import (
     origin_sentence,
     quantity,
 )
-from scalewatt.results.figure_schema import panel_letter
+from scalewatt.results.figures.figure_schema import panel_letter
 
 COSTS = ("energy_kwh", "runtime_h")
 """On the horizontal axes of a block's panels."""

@@ -9,22 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.metadata import metadata as metadata
-from scalewatt.results.metric_words import SEVERAL
+from scalewatt.results.tables.metadata import metadata as metadata
+from scalewatt.results.text.metric_labels import SEVERAL
 
 Row = dict[str, Any]
 
 
 def _schema_of(figure: int | str) -> pa.Schema:
     """The columns that the table of a figure must have."""
-    from scalewatt.results import figure_schema
+    from scalewatt.results.figures import figure_schema
 
     if figure == "prediction":
         from scalewatt.scaling.prediction_table import PREDICTION
 
         return PREDICTION
     if isinstance(figure, str):
-        from scalewatt.results.more_tables import SCHEMAS
+        from scalewatt.results.figures.extra_tables import SCHEMAS
 
         return {**SCHEMAS, "variants": figure_schema.VARIANTS}[figure]
     by_number = {1: figure_schema.OVERVIEW, 5: figure_schema.POWER}
@@ -33,7 +33,7 @@ def _schema_of(figure: int | str) -> pa.Schema:
 
 def read_figure_table(figure: int | str, path: Path) -> pa.Table:
     """Read a figure's table; InputError, with the row, where it is not what such a table is."""
-    from scalewatt.results.checked import POINT_KEY, read_checked
+    from scalewatt.results.tables.read_table import POINT_KEY, read_checked
 
     curves = isinstance(figure, int) and figure not in (1, 5)
     return read_checked(path, _schema_of(figure), unique=POINT_KEY if curves else ())

@@ -19,10 +19,8 @@ from scalewatt.figures import style
 from scalewatt.figures.blocks import paler
 from scalewatt.figures.words import KIND_WORDS, counted, origin_phrase
 from scalewatt.recordings.series import SIMULATED
-from scalewatt.results.flag_words import FLAG_WORDS, absent_kinds, counts_processes
-from scalewatt.results.notes import BY_HAND
-from scalewatt.results.numbers import percent, with_unit
-from scalewatt.results.run_page_table import (
+from scalewatt.results.figures.footnotes import BY_HAND
+from scalewatt.results.figures.run_page_table import (
     BINS,
     Band,
     RunPage,
@@ -30,6 +28,8 @@ from scalewatt.results.run_page_table import (
     Span,
     Trace,
 )
+from scalewatt.results.text.flag_labels import FLAG_WORDS, absent_kinds, counts_processes
+from scalewatt.results.text.number_format import percent, with_unit
 
 PANEL_WORDS = KIND_WORDS | {"ram": "Memory", "unused_gpu": "GPUs not held"}
 STAGES: dict[str, tuple[str, str]] = {

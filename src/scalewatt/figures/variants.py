@@ -25,7 +25,7 @@ from scalewatt.figures.words import (
     nothing_sentence,
     origin_sentence,
 )
-from scalewatt.results.figure_schema import panel_letter
+from scalewatt.results.figures.figure_schema import panel_letter
 
 SLOT_MM, NARROW_SLOT_MM = 3.9, 4.8
 """Height of one line of a panel; at column width long ones are broken into two."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from scalewatt.recordings.gpu_power_semantics import MEAN, MOMENT, sample_of
 from scalewatt.recordings.series import MEASURED, SIMULATED
-from scalewatt.results.metric_words import SEVERAL
-from scalewatt.results.metric_words import metric_label as metric_label
-from scalewatt.results.text_tables import UNEQUAL_SCOPES, shortened_ids
-from scalewatt.results.text_tables import excluded_sentence as excluded_sentence
+from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, shortened_ids
+from scalewatt.results.text.markdown_latex import excluded_sentence as excluded_sentence
+from scalewatt.results.text.metric_labels import SEVERAL
+from scalewatt.results.text.metric_labels import metric_label as metric_label
 
 ORIGINS = ("measured", "estimated", "simulated", "published", "mixed")
 FILL_WORDS = {

@@ -12,8 +12,8 @@ from scalewatt.figures.points import gpu_word, has_value, metadata, series_label
 from scalewatt.figures.words import KIND_WORDS, counted, no_value_sentence, singular
 from scalewatt.report import more_captions
 from scalewatt.report.more_captions import by_kind, unequal
-from scalewatt.results.numbers import count, number, unit_for, with_unit
-from scalewatt.results.text_tables import left_out_sentences
+from scalewatt.results.text.markdown_latex import left_out_sentences
+from scalewatt.results.text.number_format import count, number, unit_for, with_unit
 
 Row = dict[str, Any]
 Captions = Callable[[Sequence[Row], str], list[str]]

@@ -12,8 +12,8 @@ from scalewatt.claims.listing import FURTHER_WORDS, WORDS
 from scalewatt.claims.model import CHECKED_KINDS, SPECIFIED_KINDS
 from scalewatt.claims.slips import FURTHER
 from scalewatt.report.grids import Cell, Grid, texts
-from scalewatt.results.metadata import metadata
-from scalewatt.results.numbers import count
+from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.text.number_format import count
 
 Row = dict[str, Any]
 _DECIDED_BY = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scalewatt.report.grids import Grid, texts
-from scalewatt.results.numbers import count, listed
+from scalewatt.results.text.number_format import count, listed
 
 Row = dict[str, Any]
 Provenance = Mapping[tuple[str, int], Row]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.numbers import MISSING, number, unit_for, with_interval
+from scalewatt.results.text.number_format import MISSING, number, unit_for, with_interval
 
 Row = dict[str, Any]
 _LONG, _LONGEST = 40, 160

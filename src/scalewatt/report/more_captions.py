@@ -7,8 +7,8 @@ from typing import Any
 
 from scalewatt.figures.words import KIND_WORDS, judged_sentence, metric_label
 from scalewatt.report.summary import model_words
-from scalewatt.results.numbers import count, number, with_unit
-from scalewatt.results.text_tables import UNEQUAL_SCOPES
+from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
+from scalewatt.results.text.number_format import count, number, with_unit
 
 Row = dict[str, Any]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from scalewatt.report.grids import Column, Grid, grid, said, stored
 from scalewatt.report.source import Results
-from scalewatt.results.numbers import MISSING, number
-from scalewatt.results.text_tables import UNEQUAL_SCOPES
+from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
+from scalewatt.results.text.number_format import MISSING, number
 
 Row = dict[str, Any]
 _SUM_LEVELS = ("device", "campaign")

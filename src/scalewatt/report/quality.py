@@ -11,9 +11,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.report.definition import Definition
 from scalewatt.report.grids import Cell, Grid, texts
 from scalewatt.report.summary import counting, missing_runs, scope_sentence
-from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY, absent_kinds
-from scalewatt.results.numbers import MISSING, count, listed, percent, with_unit
-from scalewatt.results.replaced import Replaced
+from scalewatt.results.figures.superseded import Replaced
+from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, absent_kinds
+from scalewatt.results.text.number_format import MISSING, count, listed, percent, with_unit
 
 Row = dict[str, Any]
 _SHOWN = 8

@@ -20,7 +20,7 @@ from scalewatt.report.quality import quality
 from scalewatt.report.source import Results, read_results
 from scalewatt.report.table_parts import TablePart, table_parts
 from scalewatt.report.templates import STYLE, templates
-from scalewatt.results.replaced import Replaced, replaced_measurements
+from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
 Row = dict[str, Any]
 _FOLDER = Path(__file__).parent

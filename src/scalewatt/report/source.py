@@ -12,13 +12,14 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.claims import listing
 from scalewatt.report.fonts import with_fonts
-from scalewatt.results import figure_schema, schema
-from scalewatt.results.checked import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
-from scalewatt.results.guessing import GUESSED, guessed_error
-from scalewatt.results.idle import IDLE
-from scalewatt.results.metadata import metadata
-from scalewatt.results.more_tables import SCHEMAS
-from scalewatt.results.runs import RunFiles, read_provenances
+from scalewatt.results.figures import figure_schema
+from scalewatt.results.figures.extra_tables import SCHEMAS
+from scalewatt.results.tables import table_schema as schema
+from scalewatt.results.tables.idle import IDLE
+from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
+from scalewatt.results.tables.run_row import RunFiles, read_provenances
+from scalewatt.results.text.chance_level import GUESSED, guessed_error
 from scalewatt.scaling.plan_table import PLAN
 from scalewatt.scaling.prediction_table import PREDICTION
 

@@ -8,10 +8,10 @@ from typing import Any
 from scalewatt.figures.words import counted, origin_phrase
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.report.definition import Definition
-from scalewatt.results.comparisons import MOST_REPEATS
-from scalewatt.results.notes import BY_HAND
-from scalewatt.results.numbers import count, listed, number, with_unit
-from scalewatt.results.text_tables import UNEQUAL_SCOPES
+from scalewatt.results.figures.footnotes import BY_HAND
+from scalewatt.results.tables.comparisons import MOST_REPEATS
+from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
+from scalewatt.results.text.number_format import count, listed, number, with_unit
 
 Row = dict[str, Any]
 Fact = tuple[str, str, str]

@@ -8,8 +8,8 @@ from scalewatt.figures.words import metric_label
 from scalewatt.report.grids import Column, Grid, grid, said, stored, summed_up
 from scalewatt.report.quality import flags_in_words
 from scalewatt.report.source import Results
-from scalewatt.results.comparisons import MOST_REPEATS
-from scalewatt.results.numbers import MISSING, number
+from scalewatt.results.tables.comparisons import MOST_REPEATS
+from scalewatt.results.text.number_format import MISSING, number
 
 Row = dict[str, Any]
 

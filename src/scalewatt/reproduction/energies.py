@@ -8,7 +8,7 @@ from typing import Any
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.reproduction.finding import DIFFERS, ENERGY, SAME, Finding, not_checked
 from scalewatt.reproduction.interval import prediction_interval
-from scalewatt.results.numbers import number
+from scalewatt.results.text.number_format import number
 
 QUANTITIES = ("energy_kwh", *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS))
 _AGAIN = "to measure once more, on a machine that does nothing else: -R run_again"

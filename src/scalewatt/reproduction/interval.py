@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scalewatt.results.statistics import CONFIDENCE, summarise
+from scalewatt.results.tables.repeat_statistics import CONFIDENCE, summarise
 
 
 @dataclass(frozen=True)

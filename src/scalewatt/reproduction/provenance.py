@@ -19,7 +19,7 @@ from scalewatt.reproduction.finding import (
     not_checked,
 )
 from scalewatt.reproduction.manifest import Manifest, current_lock_sha256
-from scalewatt.results.numbers import listed
+from scalewatt.results.text.number_format import listed
 from scalewatt.run_files.run_inventory import PROVENANCE as FILE
 from scalewatt.run_files.run_inventory import json_object
 

@@ -25,8 +25,8 @@ from scalewatt.reproduction.manifest import (
     TEXT,
     FileEntry,
 )
-from scalewatt.results.metadata import metadata
-from scalewatt.results.runs import RunFiles
+from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.run_row import RunFiles
 
 _ROW_FILES = ("spec.json", "history.parquet", "provenance.json")
 _NO_TRACES = (
@@ -126,8 +126,8 @@ def _text(place: Remaking, stem: str, out: Path) -> None:
     """What is beside a Parquet table: CSV, and Markdown and LaTeX where the table has them."""
     import pyarrow.csv as pc
 
-    from scalewatt.results import variants
-    from scalewatt.results.text_tables import latex, markdown
+    from scalewatt.results.figures import variants_table as variants
+    from scalewatt.results.text.markdown_latex import latex, markdown
 
     table = place.table(stem)
     out = out / stem
@@ -170,7 +170,7 @@ def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
 def _page(place: Remaking, stem: str, out: Path) -> None:
     """The page of one run."""
     from scalewatt.figures.run_page import save_pages
-    from scalewatt.results.run_page_table import read_page
+    from scalewatt.results.figures.run_page_table import read_page
 
     configuration, repeat = stem.split("/")[-2:]
     files = RunFiles(place.results, configuration, int(repeat))

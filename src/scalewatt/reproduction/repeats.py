@@ -24,8 +24,8 @@ from scalewatt.reproduction.finding import (
 )
 from scalewatt.reproduction.history import history_findings, other_circumstances, read_table
 from scalewatt.reproduction.provenance import commits_of
-from scalewatt.results.derived import Facility
-from scalewatt.results.runs import RunFiles, run_row
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.run_files.run_inventory import json_object, published_runs
 
 _OTHER = {

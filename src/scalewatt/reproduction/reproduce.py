@@ -35,7 +35,7 @@ from scalewatt.reproduction.page import shown, write_page
 from scalewatt.reproduction.provenance import run_findings
 from scalewatt.reproduction.remake import Remaking
 from scalewatt.reproduction.repeats import Repeat, found_repeats, repeat_findings
-from scalewatt.results.numbers import listed
+from scalewatt.results.text.number_format import listed
 
 REPORT_VERSION = 1
 JSON_NAME = "reproduction.json"

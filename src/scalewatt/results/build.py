@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.files import write_table_with_csv, write_text
-from scalewatt.results import variants
-from scalewatt.results.comparisons import comparison_rows
-from scalewatt.results.derived import Facility, with_model_energies
-from scalewatt.results.figure_tables import builder
-from scalewatt.results.flag_words import FLAG_WORDS, NULL_ENERGY, counts_processes
-from scalewatt.results.idle_baseline import without_baseline
-from scalewatt.results.metadata import METADATA_KEY as METADATA_KEY
-from scalewatt.results.metadata import with_metadata
-from scalewatt.results.notes import notes
-from scalewatt.results.power_table import panels
-from scalewatt.results.runs import RunFiles, run_row
-from scalewatt.results.scaling import scaling_rows
-from scalewatt.results.schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
-from scalewatt.results.statistics import configuration_rows
-from scalewatt.results.table_definition import check_definition
-from scalewatt.results.text_tables import latex, markdown
+from scalewatt.results.figures import variants_table as variants
+from scalewatt.results.figures.figure_tables import builder
+from scalewatt.results.figures.footnotes import notes
+from scalewatt.results.figures.power_trace import panels
+from scalewatt.results.request import check_definition
+from scalewatt.results.tables.comparisons import comparison_rows
+from scalewatt.results.tables.derived_quantities import Facility, with_model_energies
+from scalewatt.results.tables.idle_baseline import without_baseline
+from scalewatt.results.tables.metadata import METADATA_KEY as METADATA_KEY
+from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.tables.repeat_statistics import configuration_rows
+from scalewatt.results.tables.run_row import RunFiles, run_row
+from scalewatt.results.tables.scaling import scaling_rows
+from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
+from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, counts_processes
+from scalewatt.results.text.markdown_latex import latex, markdown
 
 
 def _rows(definition: dict[str, Any], results: Path) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from scalewatt.campaign.run_spec import run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.recordings.series import DEVICE_KINDS
-from scalewatt.results.derived import Facility
-from scalewatt.results.runs import RunFiles, run_row
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.run_files.run_inventory import published_runs
 from scalewatt.scaling.plan import Used
 

@@ -15,7 +15,7 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, 
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
-from scalewatt.results.derived import Facility
+from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.scaling.forecast import Forecaster, check_any
 from scalewatt.scaling.predict import TOTAL, Predicted
 from scalewatt.scaling.terms import Array

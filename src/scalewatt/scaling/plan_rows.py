@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from scalewatt.campaign.campaign_types import Configuration
-from scalewatt.results.derived import Facility
+from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.scaling.plan import (
     FINISHED,
     MIXED,

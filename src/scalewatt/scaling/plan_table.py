@@ -13,9 +13,9 @@ import pyarrow as pa
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.run_spec import run_spec, spec_sha256, text_sha256
-from scalewatt.results.derived import facility_of
-from scalewatt.results.metadata import with_metadata
-from scalewatt.results.schema import table
+from scalewatt.results.tables.derived_quantities import facility_of
+from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.tables.table_schema import table
 from scalewatt.scaling.forecast import Forecaster
 from scalewatt.scaling.marginal import point_rows, steps
 from scalewatt.scaling.plan import QUANTITIES, PlannedRun, Planner, Row, Used, added

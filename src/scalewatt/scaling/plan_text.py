@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scalewatt.results.numbers import MISSING
+from scalewatt.results.text.number_format import MISSING
 from scalewatt.scaling.plan import Row
 from scalewatt.scaling.plan_rows import CAMPAIGN, DEVICE, POINT
 from scalewatt.scaling.plan_table import Plan

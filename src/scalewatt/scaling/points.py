@@ -10,9 +10,9 @@ from typing import Any
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
-from scalewatt.results.checked import CONFIGURATION_KEY, read_checked
-from scalewatt.results.published import REFERENCE, published_configurations
-from scalewatt.results.schema import CONFIGURATIONS
+from scalewatt.results.tables.published import REFERENCE, published_configurations
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY, read_checked
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.kind import Kind, kind_of_row, kind_of_spec
 from scalewatt.scaling.kind_model import Point
 from scalewatt.scaling.load import Load, load_of, load_of_spec

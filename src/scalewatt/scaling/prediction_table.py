@@ -13,9 +13,9 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import J_PER_KWH, SIMULATED
-from scalewatt.results.checked import CONFIGURATION_KEY, read_checked
-from scalewatt.results.metadata import metadata, with_metadata
-from scalewatt.results.schema import CONFIGURATIONS, table
+from scalewatt.results.tables.metadata import metadata, with_metadata
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY, read_checked
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling.forecast import Forecaster
 from scalewatt.scaling.predict import estimate
 from scalewatt.scaling.terms import Array

@@ -18,7 +18,7 @@ import numpy as np
 
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.recordings.series import Floats
-from scalewatt.results.published import FULL_SAMPLES, REFERENCE
+from scalewatt.results.tables.published import FULL_SAMPLES, REFERENCE
 from scalewatt.scaling.simulate.draw import RunDraw, scatter_of
 
 PUBLISHED, IN_WORDS, INTERPOLATED, BY_HAND = "published", "in words", "interpolated", "by hand"

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.results.schema import CONFIGURATIONS, IDENTITY, PARTS, QUANTITIES, SUMMARY
+from scalewatt.results.tables.table_schema import (
+    CONFIGURATIONS,
+    IDENTITY,
+    PARTS,
+    QUANTITIES,
+    SUMMARY,
+)
 
 CONFIDENCE = 0.95
 

@@ -18,10 +18,10 @@ from scalewatt.campaign.model_registry import PHASES, known_models, model_key
 from scalewatt.campaign.series_expansion import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, one_of
-from scalewatt.results.checked import PUBLISHED, read_checked
-from scalewatt.results.derived import Facility, Work, energy_columns
-from scalewatt.results.schema import CONFIGURATIONS, PARTS, QUANTITIES
-from scalewatt.results.statistics import Summary, from_population_sd
+from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
+from scalewatt.results.tables.read_table import PUBLISHED, read_checked
+from scalewatt.results.tables.repeat_statistics import Summary, from_population_sd
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES
 
 Row = dict[str, Any]
 

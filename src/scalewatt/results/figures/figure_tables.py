@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.figure_schema import (
+from scalewatt.results.figures.extra_tables import BUILDERS
+from scalewatt.results.figures.figure_schema import (
     COPIED,
     OVERVIEW,
     PANELS,
@@ -17,17 +18,16 @@ from scalewatt.results.figure_schema import (
     TABLE1_QUANTITIES,
     Panel,
 )
-from scalewatt.results.more_tables import BUILDERS
-from scalewatt.results.power_table import power
-from scalewatt.results.published import (
+from scalewatt.results.figures.power_trace import power
+from scalewatt.results.figures.variants_table import variants
+from scalewatt.results.tables.published import (
     is_overlaid,
     published_of,
     published_of_series,
     timed_alike,
 )
-from scalewatt.results.scaling import speedup
-from scalewatt.results.schema import SUMMARY, table
-from scalewatt.results.variants import variants
+from scalewatt.results.tables.scaling import speedup
+from scalewatt.results.tables.table_schema import SUMMARY, table
 
 Row = dict[str, Any]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from scalewatt.campaign.series_expansion import without_device
 from scalewatt.recordings.series import DEVICE_KINDS
-from scalewatt.results.statistics import CONFIDENCE
+from scalewatt.results.tables.repeat_statistics import CONFIDENCE
 
 Row = dict[str, Any]
 MARGIN = 0.05

@@ -8,7 +8,7 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
-from scalewatt.results.schema import NET
+from scalewatt.results.tables.table_schema import NET
 
 
 @dataclass(frozen=True)

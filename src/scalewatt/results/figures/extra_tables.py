@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.breakdown_table import BREAKDOWN, breakdown
-from scalewatt.results.learning_table import LEARNING, learning
-from scalewatt.results.pareto_table import PARETO, pareto
+from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
+from scalewatt.results.figures.learning_table import LEARNING, learning
+from scalewatt.results.figures.pareto_table import PARETO, pareto
 
 Row = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scalewatt.results.schema import SCALING
-from scalewatt.results.statistics import Summary, quotient, summary_of
+from scalewatt.results.tables.repeat_statistics import Summary, quotient, summary_of
+from scalewatt.results.tables.table_schema import SCALING
 
 Row = dict[str, Any]
 _ENDS = (("", "mean"), ("_sd", "sd"), ("_low", "low"), ("_high", "high"))

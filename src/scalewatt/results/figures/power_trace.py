@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from scalewatt.energy.integration.curve import EnergyCurve, bridge_s, cumulate, sampling_period
 from scalewatt.recordings.series import ESTIMATED, Floats
-from scalewatt.results.checked import read_columns
-from scalewatt.results.figure_schema import POWER, panel_letter
-from scalewatt.results.runs import RunFiles
-from scalewatt.results.schema import table
+from scalewatt.results.figures.figure_schema import POWER, panel_letter
+from scalewatt.results.tables.read_table import read_columns
+from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.table_schema import table
 
 Row = dict[str, Any]
 

@@ -21,10 +21,10 @@ from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
-from scalewatt.results.checked import opened_parquet, read_checked
-from scalewatt.results.derived import Facility
-from scalewatt.results.replaced import Replaced, replaced_measurements
-from scalewatt.results.runs import RunFiles, run_row
+from scalewatt.results.figures.superseded import Replaced, replaced_measurements
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.read_table import opened_parquet, read_checked
+from scalewatt.results.tables.run_row import RunFiles, run_row
 
 BINS = 1200
 """About one for each dot of the picture's width."""

@@ -6,10 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.figure_schema import RATIOS, VARIANT_IDENTITY, VARIANT_QUANTITIES, VARIANTS
-from scalewatt.results.schema import SUMMARY, table
-from scalewatt.results.statistics import quotient, summary_of
-from scalewatt.results.text_tables import closing_sentences
+from scalewatt.results.figures.figure_schema import (
+    RATIOS,
+    VARIANT_IDENTITY,
+    VARIANT_QUANTITIES,
+    VARIANTS,
+)
+from scalewatt.results.tables.repeat_statistics import quotient, summary_of
+from scalewatt.results.tables.table_schema import SUMMARY, table
+from scalewatt.results.text.markdown_latex import closing_sentences
 
 Row = dict[str, Any]
 _NOTHING = {"ratio": None, "low": None, "high": None}

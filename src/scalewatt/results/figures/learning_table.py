@@ -20,11 +20,11 @@ from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, EPOCHS_SCHE
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
 from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.results.breakdown_table import chosen_runs
-from scalewatt.results.checked import read_checked
-from scalewatt.results.figure_schema import COPIED
-from scalewatt.results.runs import RunFiles, read_history
-from scalewatt.results.schema import CONFIGURATIONS, table
+from scalewatt.results.figures.breakdown_table import chosen_runs
+from scalewatt.results.figures.figure_schema import COPIED
+from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.tables.run_row import RunFiles, read_history
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 
 Row = dict[str, Any]
 

@@ -31,9 +31,9 @@ from scalewatt.energy.accounting.segment_recordings import NodeRecording, open_s
 from scalewatt.energy.accounting.throttling import gpu_utilisation
 from scalewatt.energy.integration.rated_power import node_utilisation
 from scalewatt.recordings.series import Flag, SensorSeries, flag, short_name
-from scalewatt.results.schema import table
-from scalewatt.results.statistics import summarise
-from scalewatt.results.table_definition import check_idle_definition
+from scalewatt.results.request import check_idle_definition
+from scalewatt.results.tables.repeat_statistics import summarise
+from scalewatt.results.tables.table_schema import table
 
 BIN_S = 10.0
 """Length of the means whose spread within a probe is told."""

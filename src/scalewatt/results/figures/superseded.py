@@ -15,7 +15,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.results.numbers import with_unit
+from scalewatt.results.text.number_format import with_unit
 from scalewatt.run_files.run_inventory import RUN, json_object, set_aside_notes
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scalewatt.recordings.series import SIMULATED
-from scalewatt.results.figure_schema import PANELS
-from scalewatt.results.published import (
+from scalewatt.results.figures.figure_schema import PANELS
+from scalewatt.results.tables.published import (
     is_overlaid,
     published_of,
     published_of_series,

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from scalewatt.results.checked import read_checked
-from scalewatt.results.idle import IDLE
+from scalewatt.results.tables.idle import IDLE
+from scalewatt.results.tables.read_table import read_checked
 
 
 def idle_energies_j(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.metadata import metadata
-from scalewatt.results.metric_words import SEVERAL, metric_label
+from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.text.metric_labels import SEVERAL, metric_label
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 
 import pyarrow as pa
 
-from scalewatt.results.schema import CONFIGURATIONS, SUMMARY
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, SUMMARY
 
 
 @dataclass(frozen=True)

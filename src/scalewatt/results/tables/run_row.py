@@ -15,8 +15,7 @@ from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.energy.accounting.run_inputs import read_provenance
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
-from scalewatt.results.checked import check_metric, read_checked
-from scalewatt.results.derived import (
+from scalewatt.results.tables.derived_quantities import (
     Facility,
     Work,
     energy_columns,
@@ -24,8 +23,9 @@ from scalewatt.results.derived import (
     ratio,
     with_model_energies,
 )
-from scalewatt.results.idle_baseline import idle_energies_j
-from scalewatt.results.schema import STEP_PHASES
+from scalewatt.results.tables.idle_baseline import idle_energies_j
+from scalewatt.results.tables.read_table import check_metric, read_checked
+from scalewatt.results.tables.table_schema import STEP_PHASES
 from scalewatt.training.history import HISTORY_SCHEMA
 
 GIB = 2**30

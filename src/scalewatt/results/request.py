@@ -10,8 +10,8 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check
-from scalewatt.results.figure_schema import OVERVIEW
-from scalewatt.results.published import is_overlaid
+from scalewatt.results.figures.figure_schema import OVERVIEW
+from scalewatt.results.tables.published import is_overlaid
 
 _TEXT = {"type": "string"}
 _REPEAT = {"type": "integer", "minimum": 1}

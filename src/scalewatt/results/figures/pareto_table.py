@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.breakdown_table import chosen_runs
-from scalewatt.results.checked import PUBLISHED
-from scalewatt.results.figure_schema import COPIED, panel_letter
-from scalewatt.results.published import is_overlaid, published_of_series
-from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
+from scalewatt.results.figures.breakdown_table import chosen_runs
+from scalewatt.results.figures.figure_schema import COPIED, panel_letter
+from scalewatt.results.tables.published import is_overlaid, published_of_series
+from scalewatt.results.tables.read_table import PUBLISHED
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, table
 
 Row = dict[str, Any]
 

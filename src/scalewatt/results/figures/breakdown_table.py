@@ -17,11 +17,11 @@ from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
 from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
-from scalewatt.results.checked import read_checked
-from scalewatt.results.figure_schema import COPIED
-from scalewatt.results.idle_baseline import idle_energies_j
-from scalewatt.results.runs import RunFiles
-from scalewatt.results.schema import CONFIGURATIONS, PARTS, table
+from scalewatt.results.figures.figure_schema import COPIED
+from scalewatt.results.tables.idle_baseline import idle_energies_j
+from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, table
 
 Row = dict[str, Any]
 Part = tuple[str, str]
