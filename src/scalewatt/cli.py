@@ -104,8 +104,8 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
     cluster, device = cluster_of_run(arguments.cluster, spec)
     if arguments.budget_of is not None:
         from scalewatt.campaign.load import load_campaign
-        from scalewatt.results.budget import check_budget
         from scalewatt.scaling.forecast import energy_by
+        from scalewatt.tracking.budget import check_budget
 
         campaign = load_campaign(arguments.budget_of, cluster)
         results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
@@ -153,7 +153,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from scalewatt.results.show import show_status
+    from scalewatt.tracking.watch import show_status
 
     if arguments.watch is not None and not 1 <= arguments.watch <= 86_400:
         raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
@@ -162,7 +162,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _run_command(arguments: argparse.Namespace) -> int:
-    from scalewatt.results.exclude import find_place, run_command
+    from scalewatt.tracking.exclude import find_place, run_command
 
     folders = arguments.campaign, arguments.results, arguments.work
     place = find_place(arguments.profile, *folders)

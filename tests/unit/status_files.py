@@ -20,10 +20,10 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
-from scalewatt.results.spent import Spent, spent_kwh
-from scalewatt.results.status import CampaignStatus, RunStatus, campaign_status
 from scalewatt.run_files.attempt_log import Attempt, attempt_path, note_submission, run_key
 from scalewatt.run_files.progress_files import Progress, note_position, note_progress, read_progress
+from scalewatt.tracking.energy_used import Spent, spent_kwh
+from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status
 
 ONE, TWO = "resnet50-a100-n001-lbs0016-full", "resnet50-a100-n002-lbs0016-full"
 CAMPAIGN = {

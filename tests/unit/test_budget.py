@@ -13,12 +13,12 @@ from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.json_records import run_key
-from scalewatt.results import spent
-from scalewatt.results.budget import budgeted_submissions, check_budget
-from scalewatt.results.spent import Spent
 from scalewatt.run_files.attempt_log import attempt_path
 from scalewatt.run_files.progress_files import note_position
 from scalewatt.scheduling.submissions import Submissions
+from scalewatt.tracking import energy_used as spent
+from scalewatt.tracking.budget import budgeted_submissions, check_budget
+from scalewatt.tracking.energy_used import Spent
 
 TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
 LOCAL = str(Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml")

@@ -28,12 +28,12 @@ from scalewatt.campaign.exclusions import (
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.results import remeasure as remeasuring
-from scalewatt.results.exclude import exclude, undo
-from scalewatt.results.remeasure import Place, remeasure
-from scalewatt.results.spent import spent_kwh
-from scalewatt.results.status_text import WIDTH, status_json, status_text
 from scalewatt.results.tables.derived_quantities import with_model_energies
+from scalewatt.tracking import remeasure as remeasuring
+from scalewatt.tracking.energy_used import spent_kwh
+from scalewatt.tracking.exclude import exclude, undo
+from scalewatt.tracking.remeasure import Place, remeasure
+from scalewatt.tracking.status_text import WIDTH, status_json, status_text
 
 HEAD = "configuration,repeat,action,reason,date,measurement\n"
 ROW = f"{ONE},1,exclude,a GPU was throttled,2026-01-31,0123456789ab\n"

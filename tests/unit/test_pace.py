@@ -22,10 +22,10 @@ from status_files import (
 )
 
 from scalewatt.common.files import write_json
-from scalewatt.results.pace import time_left
-from scalewatt.results.status import updates_of
-from scalewatt.results.status_text import status_text
 from scalewatt.run_files.progress_files import Progress
+from scalewatt.tracking.eta import time_left
+from scalewatt.tracking.status import updates_of
+from scalewatt.tracking.status_text import status_text
 
 
 def test_the_time_left_is_that_of_updates_and_of_what_lies_between_epochs(made: Made) -> None:

@@ -22,9 +22,9 @@ from status_files import (
 )
 
 from scalewatt.common.files import write_json
-from scalewatt.results.status_text import status_text
 from scalewatt.run_files.attempt_log import note_given_up, noted_attempt
 from scalewatt.run_files.lock_holder import SILENT_S, HeldError
+from scalewatt.tracking.status_text import status_text
 
 
 def test_a_finished_run_is_done(made: Made) -> None:

@@ -14,8 +14,8 @@ from run_files import WHOLE, absent, part
 from status_files import CAMPAIGN, ONE, TWO, Made, begin_segment, record
 
 from scalewatt.common.files import write_json
-from scalewatt.results import spent as module
-from scalewatt.results.spent import NOTES
+from scalewatt.tracking import energy_used as module
+from scalewatt.tracking.energy_used import NOTES
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from status_files import (
     submitted,
 )
 
-from scalewatt.results.status_text import WIDTH, status_json, status_text
+from scalewatt.tracking.status_text import WIDTH, status_json, status_text
 
 
 def test_the_queue_is_asked_once_and_only_about_jobs_of_unfinished_runs(
@@ -31,7 +31,7 @@ def test_the_queue_is_asked_once_and_only_about_jobs_of_unfinished_runs(
 ) -> None:
     asked = []
     monkeypatch.setattr(
-        "scalewatt.results.status.ask_queue", lambda jobs: asked.append(sorted(jobs))
+        "scalewatt.tracking.status.ask_queue", lambda jobs: asked.append(sorted(jobs))
     )
     running(made)
     submitted(made)
@@ -132,9 +132,7 @@ def test_files_that_come_and_go_meanwhile_do_no_harm(made: Made) -> None:
 
 
 def test_it_needs_neither_torch_nor_perun() -> None:
-    code = (
-        "import sys, scalewatt.results.show; print(sorted({m.split('.')[0] for m in sys.modules}))"
-    )
+    code = "import sys, scalewatt.tracking.watch; print(sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert "'pyarrow'" in loaded
     for package in ("torch", "perun", "mpi4py", "snakemake"):

@@ -16,7 +16,7 @@ from status_files import (
     everything,
 )
 
-from scalewatt.results.status_text import WIDTH, bar, clock, duration, status_json, status_text
+from scalewatt.tracking.status_text import WIDTH, bar, clock, duration, status_json, status_text
 
 
 def test_the_text_says_what_runs_and_what_failed_and_fits_the_width(made: Made) -> None:

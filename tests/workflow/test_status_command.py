@@ -23,8 +23,8 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.cli import main
 from scalewatt.energy.accounting.account import write_energy
-from scalewatt.results.status import campaign_status
-from scalewatt.results.status_text import status_json
+from scalewatt.tracking.status import campaign_status
+from scalewatt.tracking.status_text import status_json
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

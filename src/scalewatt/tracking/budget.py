@@ -33,7 +33,7 @@ def budgeted_submissions(
     """
 
     def spent() -> float:
-        from scalewatt.results.spent import spent_kwh  # with pyarrow
+        from scalewatt.tracking.energy_used import spent_kwh  # with pyarrow
 
         return spent_kwh(campaign, results, work, lambda spec: powers(devices[spec["device"]])).kwh
 

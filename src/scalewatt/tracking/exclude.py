@@ -20,7 +20,7 @@ from scalewatt.campaign.exclusions import (
 )
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.results.remeasure import Place, remeasure
+from scalewatt.tracking.remeasure import Place, remeasure
 
 
 def find_place(profile: Path, campaign: Path | None, results: Path, work: Path | None) -> Place:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.results.status import campaign_status
-from scalewatt.results.status_text import status_json, status_text
+from scalewatt.tracking.status import campaign_status
+from scalewatt.tracking.status_text import status_json, status_text
 
 _CLEAR = "\x1b[H\x1b[2J"
 

@@ -23,23 +23,6 @@ from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.views.running_total import last_power
 from scalewatt.execution.script_events import json_lines
 from scalewatt.recordings.series import short_name
-from scalewatt.results.pace import TimeLeft, time_left
-from scalewatt.results.run_state import (
-    STATES,
-    RunNotes,
-    RunState,
-    State,
-    checkpoint_updates,
-    number,
-    run_state,
-)
-from scalewatt.results.spent import (
-    Spent,
-    described_segment,
-    journals_of,
-    powers_or_none,
-    spent_kwh,
-)
 from scalewatt.run_files.attempt_log import read_attempt, read_submission, run_key
 from scalewatt.run_files.lock_holder import read_holder
 from scalewatt.run_files.progress_files import Progress, read_progress, read_segments
@@ -51,6 +34,23 @@ from scalewatt.run_files.run_inventory import (
     work_folders,
 )
 from scalewatt.slurm.job_queue import Queue, ask_queue
+from scalewatt.tracking.energy_used import (
+    Spent,
+    described_segment,
+    journals_of,
+    powers_or_none,
+    spent_kwh,
+)
+from scalewatt.tracking.eta import TimeLeft, time_left
+from scalewatt.tracking.run_state import (
+    STATES,
+    RunNotes,
+    RunState,
+    State,
+    checkpoint_updates,
+    number,
+    run_state,
+)
 
 if TYPE_CHECKING:
     from scalewatt.energy.views.describe import Powers

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scalewatt.results.run_state import STATES, State
-from scalewatt.results.status import CampaignStatus, RunStatus, updates_of
+from scalewatt.tracking.run_state import STATES, State
+from scalewatt.tracking.status import CampaignStatus, RunStatus, updates_of
 
 WIDTH = 100
 _BAR = 40
