@@ -22,9 +22,9 @@ from typing import Any
 from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec, spec_text
-from scalewatt.scaling.kind import kind_of_spec
-from scalewatt.scaling.model_file import read_model
-from scalewatt.scaling.simulate.draw import draw_run
+from scalewatt.scaling.model.model_file import read_model
+from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.simulation.run_sample import draw_run
 
 PROJECT = Path(__file__).parents[1]
 MODEL = PROJECT / "reference" / "scaling_model.json"

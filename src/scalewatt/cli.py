@@ -104,7 +104,7 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
     cluster, device = cluster_of_run(arguments.cluster, spec)
     if arguments.budget_of is not None:
         from scalewatt.campaign.load import load_campaign
-        from scalewatt.scaling.forecast import energy_by
+        from scalewatt.scaling.planning.forecast import energy_by
         from scalewatt.tracking.budget import check_budget
 
         campaign = load_campaign(arguments.budget_of, cluster)
@@ -132,8 +132,8 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
 def _simulate(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.run_spec import read_spec
-    from scalewatt.scaling.simulate.faults import parse_fault
-    from scalewatt.scaling.simulate.run import simulate_run
+    from scalewatt.scaling.simulation.faults import parse_fault
+    from scalewatt.scaling.simulation.simulate_run import simulate_run
 
     if arguments.out is not None and len(arguments.specs) > 1:
         raise InputError(
@@ -276,15 +276,15 @@ def _claims(arguments: argparse.Namespace) -> int:
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
-    from scalewatt.scaling.command import calibrate_sources
+    from scalewatt.scaling.commands import calibrate_sources
 
     print(calibrate_sources(arguments.sources, arguments.out))
     return 0
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from scalewatt.scaling.command import plan_campaign, write_plan
-    from scalewatt.scaling.plan_text import plan_text
+    from scalewatt.scaling.commands import plan_campaign, write_plan
+    from scalewatt.scaling.planning.plan_text import plan_text
 
     cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
     files = cluster, arguments.campaign, arguments.model, arguments.results
@@ -299,14 +299,14 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _pilot(arguments: argparse.Namespace) -> int:
-    from scalewatt.scaling.pilot import write_pilot
+    from scalewatt.scaling.planning.pilot import write_pilot
 
     print(write_pilot(arguments.campaign, arguments.out))
     return 0
 
 
 def _prediction(arguments: argparse.Namespace) -> int:
-    from scalewatt.scaling.command import write_prediction
+    from scalewatt.scaling.commands import write_prediction
 
     write_prediction(arguments.results, arguments.campaign, arguments.cluster, arguments.out)
     return 0

@@ -13,9 +13,9 @@ from request_files import horeka, paper
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
-from scalewatt.scaling.forecast import Forecaster
-from scalewatt.scaling.model_file import read_model
-from scalewatt.scaling.plan_table import Plan, make_plan
+from scalewatt.scaling.model.model_file import read_model
+from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.planning.plan_table import Plan, make_plan
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 FACILITY = {

@@ -17,8 +17,8 @@ from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.accounting.account import write_energy
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
-from scalewatt.scaling.simulate.faults import Fault
-from scalewatt.scaling.simulate.run import simulate_run
+from scalewatt.scaling.simulation.faults import Fault
+from scalewatt.scaling.simulation.simulate_run import simulate_run
 
 MODEL = PROJECT_ROOT / "reference" / "scaling_model.json"
 J_PER_KWH = 3.6e6

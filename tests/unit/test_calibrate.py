@@ -26,17 +26,17 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
-from scalewatt.scaling.assumed import HALF_WIDTH, assumed_finetuning, pretraining_of
-from scalewatt.scaling.calibrate import calibrate
-from scalewatt.scaling.command import calibrate_sources
-from scalewatt.scaling.forecast import Forecaster
-from scalewatt.scaling.kind import Kind
-from scalewatt.scaling.load import Load, load_of_spec
-from scalewatt.scaling.model_file import ScalingModel, read_model
-from scalewatt.scaling.points import points_of
-from scalewatt.scaling.posterior import DRAWS, SEED
-from scalewatt.scaling.predict import estimate, predict
-from scalewatt.scaling.terms import TimeTerms
+from scalewatt.scaling.commands import calibrate_sources
+from scalewatt.scaling.model.assumed import HALF_WIDTH, assumed_finetuning, pretraining_of
+from scalewatt.scaling.model.calibrate import calibrate
+from scalewatt.scaling.model.calibration_points import points_of
+from scalewatt.scaling.model.cost_terms import TimeTerms
+from scalewatt.scaling.model.model_file import ScalingModel, read_model
+from scalewatt.scaling.model.posterior import DRAWS, SEED
+from scalewatt.scaling.model.predict import estimate, predict
+from scalewatt.scaling.model.training_kind import Kind
+from scalewatt.scaling.model.workload_size import Load, load_of_spec
+from scalewatt.scaling.planning.forecast import Forecaster
 
 Row = dict[str, Any]
 MODEL = ROOT / "reference" / "scaling_model.json"
@@ -111,7 +111,7 @@ def test_a_run_of_a_batch_size_that_the_points_lack_has_no_forecast() -> None:
 @pytest.fixture
 def unvalidated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validating takes most of the time, and is another test's."""
-    monkeypatch.setattr("scalewatt.scaling.command.validate", lambda points: [])
+    monkeypatch.setattr("scalewatt.scaling.commands.validate", lambda points: [])
 
 
 @pytest.mark.usefixtures("unvalidated")
@@ -403,7 +403,7 @@ def test_a_damaged_file_is_refused_when_it_is_read(
 
 def test_reading_a_model_needs_no_reader_of_tables() -> None:
     """A login node parses the Snakefile with it."""
-    code = "import sys, scalewatt.scaling.forecast; print(*{'pyarrow', 'scipy', 'emcee'} & {*sys.modules})"
+    code = "import sys, scalewatt.scaling.planning.forecast; print(*{'pyarrow', 'scipy', 'emcee'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 

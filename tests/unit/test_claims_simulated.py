@@ -41,8 +41,8 @@ from scalewatt.claims.simulated import (
 from scalewatt.cli import main
 from scalewatt.results.build import write_runs
 from scalewatt.results.tables.table_schema import QUANTITIES
-from scalewatt.scaling.assumed import SENTENCE
-from scalewatt.scaling.simulate.by_hand import SUBJECTS
+from scalewatt.scaling.model.assumed import SENTENCE
+from scalewatt.scaling.simulation.assumptions import SUBJECTS
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
 CASES: Mapping[str, Cases] = {**CONFIG, **FOURCASTNET, **POWER}

@@ -32,7 +32,7 @@ from scalewatt.results.figures import breakdown_table, figure_schema, learning_t
 from scalewatt.results.figures import extra_tables as more_tables
 from scalewatt.results.tables import idle
 from scalewatt.results.tables import table_schema as results_schema
-from scalewatt.scaling import plan_table, prediction_table
+from scalewatt.scaling.planning import plan_table, prediction_table
 from scalewatt.training.history import HISTORY_SCHEMA
 
 README = ROOT / "README.md"

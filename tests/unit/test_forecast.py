@@ -16,8 +16,14 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec, spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.scaling.forecast import Forecaster, check_any, energy_by, forecaster_of, model_path
-from scalewatt.scaling.predict import estimate
+from scalewatt.scaling.model.predict import estimate
+from scalewatt.scaling.planning.forecast import (
+    Forecaster,
+    check_any,
+    energy_by,
+    forecaster_of,
+    model_path,
+)
 
 ID = "resnet50-a100-n016-lbs0016-full"
 

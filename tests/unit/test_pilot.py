@@ -18,12 +18,12 @@ from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.scaling.calibrate import calibrate
-from scalewatt.scaling.kind import Kind, kind_of_spec
-from scalewatt.scaling.kind_model import Point
-from scalewatt.scaling.load import load_of_spec
-from scalewatt.scaling.pilot import IMAGES, UPDATES, make_pilot, two_counts
-from scalewatt.scaling.predict import FAR, predict
+from scalewatt.scaling.model.calibrate import calibrate
+from scalewatt.scaling.model.kind_model import Point
+from scalewatt.scaling.model.predict import FAR, predict
+from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
+from scalewatt.scaling.model.workload_size import load_of_spec
+from scalewatt.scaling.planning.pilot import IMAGES, UPDATES, make_pilot, two_counts
 
 
 def loaded(path: Path, folder: Path) -> Campaign:

@@ -35,16 +35,16 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.scaling.assumed import SENTENCE
-from scalewatt.scaling.calibrate import KindModel
-from scalewatt.scaling.forecast import Forecaster
-from scalewatt.scaling.kind import kind_of_spec
-from scalewatt.scaling.load import load_of_spec
-from scalewatt.scaling.marginal import beside
-from scalewatt.scaling.plan import PlannedRun, Planner, Used, added
-from scalewatt.scaling.plan_table import PLAN, Plan, make_plan
-from scalewatt.scaling.plan_text import plan_markdown, plan_text, short, step_sentences
-from scalewatt.scaling.predict import FAR, Predicted, estimate, warnings_of
+from scalewatt.scaling.model.assumed import SENTENCE
+from scalewatt.scaling.model.calibrate import KindModel
+from scalewatt.scaling.model.predict import FAR, Predicted, estimate, warnings_of
+from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.model.workload_size import load_of_spec
+from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.planning.marginal import beside
+from scalewatt.scaling.planning.plan import PlannedRun, Planner, Used, added
+from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
+from scalewatt.scaling.planning.plan_text import plan_markdown, plan_text, short, step_sentences
 from scalewatt.scheduling.job_request import segments, wall_time_min
 
 HOREKA = str(ROOT / "profiles" / "horeka")

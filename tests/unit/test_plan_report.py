@@ -19,10 +19,10 @@ from scalewatt.report.definition import Definition
 from scalewatt.report.plan import points_grid, prediction_grid, sums_grid
 from scalewatt.report.report import write_report
 from scalewatt.report.source import read_results
-from scalewatt.scaling.assumed import SENTENCE
-from scalewatt.scaling.finished import used_by
-from scalewatt.scaling.plan_table import make_plan
-from scalewatt.scaling.prediction_table import prediction_table
+from scalewatt.scaling.model.assumed import SENTENCE
+from scalewatt.scaling.planning.finished_runs import used_by
+from scalewatt.scaling.planning.plan_table import make_plan
+from scalewatt.scaling.planning.prediction_table import prediction_table
 
 
 @pytest.fixture(scope="module")

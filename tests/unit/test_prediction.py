@@ -25,8 +25,8 @@ from scalewatt.report import more_captions as captions
 from scalewatt.results.tables.metadata import metadata, with_metadata
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
-from scalewatt.scaling.forecast import Forecaster
-from scalewatt.scaling.prediction_table import PREDICTION, prediction_table
+from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
 
 Row = dict[str, Any]
 ONE = "resnet50-a100-n064-lbs0128-s0320291"

@@ -8,10 +8,10 @@ from request_files import horeka, paper
 
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.scaling.plan import Planner
-from scalewatt.scaling.plan_table import make_plan
-from scalewatt.scaling.plan_text import recommended_sentences
-from scalewatt.scaling.recommend import Recommendation, recommendations
+from scalewatt.scaling.planning.plan import Planner
+from scalewatt.scaling.planning.plan_table import make_plan
+from scalewatt.scaling.planning.plan_text import recommended_sentences
+from scalewatt.scaling.planning.recommend import Recommendation, recommendations
 
 
 def recommended(

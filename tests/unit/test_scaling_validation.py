@@ -11,18 +11,12 @@ import numpy as np
 import pytest
 from campaign_files import ROOT
 
-from scalewatt.scaling import posterior
-from scalewatt.scaling import validate as validate_module
-from scalewatt.scaling.calibrate import calibrate_kind
-from scalewatt.scaling.kind import Kind
-from scalewatt.scaling.kind_model import KindModel, Point
-from scalewatt.scaling.load import load_of
-from scalewatt.scaling.model_file import ScalingModel, read_model
-from scalewatt.scaling.points import by_kind, points_of
-from scalewatt.scaling.posterior import MOST_SPREAD, MOST_UNSURE, Draws, draw, widened
-from scalewatt.scaling.predict import NEAR, UNSEEN, doublings_apart, estimate, predict, unseen
-from scalewatt.scaling.terms import EnergyTerms
-from scalewatt.scaling.validate import (
+from scalewatt.scaling.model import cross_validate as validate_module
+from scalewatt.scaling.model import posterior
+from scalewatt.scaling.model.calibrate import calibrate_kind
+from scalewatt.scaling.model.calibration_points import by_kind, points_of
+from scalewatt.scaling.model.cost_terms import EnergyTerms
+from scalewatt.scaling.model.cross_validate import (
     ENERGY,
     ENERGY_AT_TIME,
     LARGEST,
@@ -38,6 +32,12 @@ from scalewatt.scaling.validate import (
     scores,
     validate,
 )
+from scalewatt.scaling.model.kind_model import KindModel, Point
+from scalewatt.scaling.model.model_file import ScalingModel, read_model
+from scalewatt.scaling.model.posterior import MOST_SPREAD, MOST_UNSURE, Draws, draw, widened
+from scalewatt.scaling.model.predict import NEAR, UNSEEN, doublings_apart, estimate, predict, unseen
+from scalewatt.scaling.model.training_kind import Kind
+from scalewatt.scaling.model.workload_size import load_of
 
 Row = dict[str, Any]
 

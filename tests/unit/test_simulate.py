@@ -25,15 +25,15 @@ from scalewatt.provenance.package_lock import lock_sha256
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.results.tables.table_schema import RUNS
-from scalewatt.scaling.kind import kind_of_spec
-from scalewatt.scaling.load import load_of_spec
-from scalewatt.scaling.model_file import read_model, write_model
-from scalewatt.scaling.predict import TOTAL, estimate, predict
-from scalewatt.scaling.simulate.draw import bounded_pairs, draw_run
-from scalewatt.scaling.simulate.learning import (
+from scalewatt.scaling.model.model_file import read_model, write_model
+from scalewatt.scaling.model.predict import TOTAL, estimate, predict
+from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.model.workload_size import load_of_spec
+from scalewatt.scaling.simulation.learning_curves import (
     BY_HAND,
 )
-from scalewatt.scaling.simulate.run import simulation
+from scalewatt.scaling.simulation.run_sample import bounded_pairs, draw_run
+from scalewatt.scaling.simulation.simulate_run import simulation
 
 FULL_1, FULL_4 = "resnet50-a100-n001-lbs0256-full", "resnet50-a100-n004-lbs0256-full"
 SHORT = "resnet50-a100-n008-lbs0256-s0040036"

@@ -14,7 +14,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.recordings.record_file import Field, write_records
-from scalewatt.scaling.simulate.run import simulate_run
+from scalewatt.scaling.simulation.simulate_run import simulate_run
 
 RUN = "resnet50-a100-n001-lbs0256-s0005004"
 MEASURED = b"a recording of a real run"
@@ -117,7 +117,7 @@ def test_while_it_is_made_anew_a_simulation_is_not_finished(
     def broken(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("scalewatt.scaling.simulate.run.write_table", broken)
+    monkeypatch.setattr("scalewatt.scaling.simulation.simulate_run.write_table", broken)
     with pytest.raises(OSError, match="no space"):
         simulated_into(finished.folder)
     assert not (finished.folder / "provenance.json").exists()

@@ -10,10 +10,9 @@ from simulated_runs import MODEL, cluster, simulate, spec_of
 
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.results.tables.published import REFERENCE
-from scalewatt.scaling.kind import kind_of_spec
-from scalewatt.scaling.model_file import read_model
-from scalewatt.scaling.simulate.draw import draw_run
-from scalewatt.scaling.simulate.learning import (
+from scalewatt.scaling.model.model_file import read_model
+from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.simulation.learning_curves import (
     BY_HAND,
     IN_WORDS,
     INTERPOLATED,
@@ -22,6 +21,7 @@ from scalewatt.scaling.simulate.learning import (
     final_metric,
     published_errors,
 )
+from scalewatt.scaling.simulation.run_sample import draw_run
 
 FULL_1 = "resnet50-a100-n001-lbs0256-full"
 SHORT = "resnet50-a100-n008-lbs0256-s0040036"

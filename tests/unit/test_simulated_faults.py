@@ -27,10 +27,10 @@ from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.integration.curve import BRIDGE_S, GAP_PERIODS
 from scalewatt.recordings.series import PLAUSIBLE_W
-from scalewatt.scaling.kind import kind_of_spec
-from scalewatt.scaling.model_file import read_model
-from scalewatt.scaling.simulate.by_hand import counter_range_uj
-from scalewatt.scaling.simulate.faults import (
+from scalewatt.scaling.model.model_file import read_model
+from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.simulation.assumptions import counter_range_uj
+from scalewatt.scaling.simulation.faults import (
     CounterWrap,
     Fault,
     NodeLoss,
@@ -38,7 +38,7 @@ from scalewatt.scaling.simulate.faults import (
     TimeLimit,
     parse_fault,
 )
-from scalewatt.scaling.simulate.run import simulation
+from scalewatt.scaling.simulation.simulate_run import simulation
 
 EXACT = 2e-6
 ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"

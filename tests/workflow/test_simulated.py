@@ -157,8 +157,8 @@ def test_a_finished_simulation_is_done(played: Workspace) -> None:
     [
         "reference/scaling_model.json",
         "reference/published_results.csv",
-        "src/scalewatt/scaling/assumed.py",
-        "src/scalewatt/scaling/simulate/by_hand.py",
+        "src/scalewatt/scaling/model/assumed.py",
+        "src/scalewatt/scaling/simulation/assumptions.py",
     ],
 )
 def test_what_decides_the_numbers_makes_a_simulation_run_again(

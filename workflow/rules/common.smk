@@ -68,7 +68,7 @@ def forecaster():
     if CLUSTER.scaling_model is None:
         return None
     # Only here: what reads models is imported where one is named.
-    from scalewatt.scaling.forecast import forecaster_of
+    from scalewatt.scaling.planning.forecast import forecaster_of
 
     return checked(forecaster_of, CLUSTER.scaling_model)
 

@@ -11,7 +11,7 @@ PLAN = multiext(f"{RESULTS}/tables/plan", ".csv", ".parquet", ".md")
 @cache
 def not_planned():
     """Why no run of the campaign can be predicted; None where some can."""
-    from scalewatt.scaling.forecast import check_any, no_model
+    from scalewatt.scaling.planning.forecast import check_any, no_model
 
     try:
         if CLUSTER.scaling_model is None:
@@ -24,7 +24,7 @@ def not_planned():
 
 def plan_params():
     """All that a plan depends on, as one text."""
-    from scalewatt.scaling.plan_table import plan_definition  # with pyarrow
+    from scalewatt.scaling.planning.plan_table import plan_definition  # with pyarrow
 
     return canonical(plan_definition(CAMPAIGN, CLUSTER))
 

@@ -9,7 +9,7 @@ from scalewatt.run_files.progress_files import done_updates
 from scalewatt.scheduling.preflight import check_before_submission
 from scalewatt.scheduling.job_request import training_request
 from scalewatt.tracking.budget import budgeted_submissions
-from scalewatt.scaling.forecast import energy_by
+from scalewatt.scaling.planning.forecast import energy_by
 
 # The executor asks it whether a run may be submitted, and is worth another job.
 SUBMISSIONS = budgeted_submissions(

@@ -18,7 +18,7 @@ from scalewatt.claims.model import NOT_TESTABLE, SLIP, Claim, Verdict, verdict_o
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.table_schema import PARTS, QUANTITIES
-from scalewatt.scaling.simulate.by_hand import SUBJECTS
+from scalewatt.scaling.simulation.assumptions import SUBJECTS
 
 DOCUMENTED = "docs/simulate.md"
 SHARES, PROFILE, METRIC, SCATTER = "device_shares", "power_profile", "metric", "repeat_scatter"

@@ -20,7 +20,7 @@ def _schema_of(figure: int | str) -> pa.Schema:
     from scalewatt.results.figures import figure_schema
 
     if figure == "prediction":
-        from scalewatt.scaling.prediction_table import PREDICTION
+        from scalewatt.scaling.planning.prediction_table import PREDICTION
 
         return PREDICTION
     if isinstance(figure, str):

@@ -20,8 +20,8 @@ from scalewatt.results.tables.metadata import metadata
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
 from scalewatt.results.text.chance_level import GUESSED, guessed_error
-from scalewatt.scaling.plan_table import PLAN
-from scalewatt.scaling.prediction_table import PREDICTION
+from scalewatt.scaling.planning.plan_table import PLAN
+from scalewatt.scaling.planning.prediction_table import PREDICTION
 
 Row = dict[str, Any]
 _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {

@@ -193,8 +193,8 @@ def _claims(place: Remaking, stem: str, out: Path) -> None:
 
 
 def _plan(place: Remaking, stem: str, out: Path) -> None:
-    from scalewatt.scaling.command import plan_campaign, write_plan
-    from scalewatt.scaling.plan_table import plan_sha256
+    from scalewatt.scaling.commands import plan_campaign, write_plan
+    from scalewatt.scaling.planning.plan_table import plan_sha256
 
     said = metadata(place.table("tables/plan"))
     _check_model(place, said)
@@ -210,7 +210,7 @@ def _plan(place: Remaking, stem: str, out: Path) -> None:
 
 
 def _prediction(place: Remaking, stem: str, out: Path) -> None:
-    from scalewatt.scaling.command import write_prediction
+    from scalewatt.scaling.commands import write_prediction
 
     _check_model(place, metadata(place.table("tables/prediction")))
     place.needs([place.results / "tables" / "configurations.parquet"])

@@ -1,0 +1,94 @@
+"""The terms of the scaling model: sums of a few physical costs, none of them negative.
+
+Run time of a training, in s::
+
+    T = startup + epochs · (epoch + first_batch · LBS + straggler · log2 n)
+        + updates · (max(update + sample · LBS, input · LBS) + synchronisation · log2 n)
+
+`epoch` is what an epoch costs whatever its size (validation, checkpoint, barriers). `first_batch`: at
+the start of an epoch one loader worker makes the first batch alone, so the ranks wait in proportion
+to LBS. `input` beats `update + sample · LBS` from the LBS called `knee` on, where loading is slower
+than computing. In the columns here the maximum is `sample · LBS + input_excess · max(LBS, knee)`,
+which for a given knee is linear and the same.
+
+Energy, in J::
+
+    E = node · node hours + gpu · GPU hours + sample · samples + pass · passes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scalewatt.scaling.model.workload_size import Load
+
+Array = npt.NDArray[np.float64]
+
+TIME_UNITS = {
+    "startup": "s",
+    "epoch": "s per epoch",
+    "first_batch": "s per epoch and sample of the local batch",
+    "straggler": "s per epoch and doubling of n",
+    "sample": "s per sample of a GPU",
+    "update": "s per update",
+    "input_excess": "s per sample of a GPU, beyond `sample`",
+    "synchronisation": "s per update and doubling of n",
+}
+ENERGY_UNITS = {
+    "node": "J per node hour",
+    "gpu": "J per GPU hour",
+    "sample": "J per sample",
+    "pass": "J per pass",
+}
+
+
+@dataclass(frozen=True)
+class TimeTerms:
+    """Which terms a run time has, and where its knee is."""
+
+    names: tuple[str, ...]
+    knee: float | None = None
+    """The LBS from which on input is slower than computing; None where no such is seen."""
+
+    def columns(self, loads: Sequence[Load]) -> Array:
+        """One row per load, one column per term, all ≥ 0."""
+        return np.array([[self._column(name, load) for name in self.names] for load in loads])
+
+    def _column(self, name: str, load: Load) -> float:
+        doublings = math.log2(load.gpus)
+        lbs = load.local_batch_size
+        columns = {
+            "startup": 1.0,
+            "epoch": load.epochs,
+            "first_batch": load.epochs * lbs,
+            "straggler": load.epochs * doublings,
+            "sample": load.samples / load.gpus,
+            "update": load.updates,
+            "input_excess": load.samples / load.gpus / lbs * max(lbs, self.knee or 0.0),
+            "synchronisation": load.updates * doublings,
+        }
+        return columns[name]
+
+
+@dataclass(frozen=True)
+class EnergyTerms:
+    """Which terms an energy has."""
+
+    names: tuple[str, ...] = tuple(ENERGY_UNITS)
+
+    def columns(self, loads: Sequence[Load], runtimes_s: Array) -> Array:
+        """Columns (..., loads, terms) for run times (..., loads): each draw of a time has its own."""
+        hours = np.asarray(runtimes_s, dtype=float) / 3600
+        ones = np.ones_like(hours)
+        columns = {
+            "node": hours * [load.nodes for load in loads],
+            "gpu": hours * [load.gpus for load in loads],
+            "sample": ones * [load.samples for load in loads],
+            "pass": ones * [load.passes for load in loads],
+        }
+        return np.stack([columns[name] for name in self.names], axis=-1)

@@ -1,0 +1,97 @@
+"""One kind of training as the scaling model has it: its points, and draws of what its terms cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from scalewatt.common.errors import InputError
+from scalewatt.scaling.model.cost_terms import EnergyTerms, TimeTerms
+from scalewatt.scaling.model.posterior import Draws
+from scalewatt.scaling.model.training_kind import Kind
+from scalewatt.scaling.model.workload_size import Load
+
+WORLDS = 4
+"""Deviations of its own that a run has for each draw of the costs: quantiles become smoother."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one configuration took: means over its repeats, energies in J, null where not known."""
+
+    source: str
+    campaign: str
+    configuration: str
+    kind: Kind
+    load: Load
+    runtime_s: float
+    energy_j: float | None
+    joules: Mapping[str, float | None]
+    """By device kind."""
+    origin: str | None
+    scope: str | None
+    n_repeats: int
+    spec_sha256: str | None = None
+    assumed_settings: bool = False
+    """Whether its spec was not there, so that settings are taken to be the model's defaults."""
+
+
+@dataclass(frozen=True)
+class KindModel:
+    """Time and energy of one kind of training."""
+
+    kind: Kind
+    points: tuple[Point, ...]
+    time_terms: TimeTerms
+    time: Draws
+    energy_terms: EnergyTerms
+    energy: Mapping[str, Draws]
+    """By device kind where every point has them, else `total` alone; empty where no energy is known."""
+    origin: str | None
+    scope: str | None
+    assumed: str | None = None
+    """What it rests on where it was not calibrated itself: a sentence that goes with all it says."""
+    no_energy: str | None = None
+    """Why it has no energies."""
+
+    @property
+    def largest_gpus(self) -> int:
+        """The largest n it was calibrated on."""
+        return max(point.load.gpus for point in self.points)
+
+    @property
+    def local_batch_sizes(self) -> tuple[int, ...]:
+        """The LBS it was calibrated on, ascending."""
+        return tuple(sorted({point.load.local_batch_size for point in self.points}))
+
+    def check(self, load: Load) -> None:
+        """InputError where it cannot say anything of a load: its points are of one other LBS."""
+        sizes = self.local_batch_sizes
+        if len(sizes) == 1 and load.local_batch_size != sizes[0]:
+            raise InputError(
+                f"{self.kind.name}: is calibrated on local batch size {sizes[0]} alone, so "
+                f"{load.local_batch_size} cannot be predicted; calibrate on runs of another one as well"
+            )
+
+
+def repeated(model: KindModel, times: int) -> KindModel:
+    """The same model with each draw several times, in order: terms of time and energy stay together."""
+
+    def more(draws: Draws) -> Draws:
+        return Draws(np.repeat(draws.terms, times, axis=0), np.repeat(draws.spread, times))
+
+    energy = {name: more(draws) for name, draws in model.energy.items()}
+    return replace(model, time=more(model.time), energy=energy)
+
+
+def assumed_of(points: Sequence[Point]) -> str | None:
+    """What is assumed of points without their specs; None where all have one."""
+    without = sum(point.assumed_settings for point in points)
+    if not without:
+        return None
+    return (
+        f"{without} of the {len(points)} configurations it was calibrated on came without their "
+        "spec.json: their settings are taken to be the model's defaults, on official data"
+    )

@@ -1,0 +1,294 @@
+"""The scaling model as one file: what a person reads first, the draws that predictions need last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalewatt import __version__
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_text
+from scalewatt.recordings.series import DEVICE_KINDS
+from scalewatt.scaling.model.assumed import assumed_finetuning, pretraining_of
+from scalewatt.scaling.model.cost_terms import ENERGY_UNITS, TIME_UNITS, EnergyTerms, TimeTerms
+from scalewatt.scaling.model.kind_model import KindModel, Point, assumed_of
+from scalewatt.scaling.model.posterior import Draws
+from scalewatt.scaling.model.predict import INTERVAL, TOTAL, estimate
+from scalewatt.scaling.model.training_kind import Kind, kind_from_json
+from scalewatt.scaling.model.workload_size import Load
+
+if TYPE_CHECKING:  # reading needs no readers of tables
+    from scalewatt.scaling.model.cross_validate import Score
+
+VERSION = 2
+_DIGITS = 5
+
+
+@dataclass(frozen=True)
+class ScalingModel:
+    """All kinds of training that were calibrated together."""
+
+    kinds: tuple[KindModel, ...]
+    sources: tuple[str, ...]
+    path: str | None = None
+    """Where it was read from."""
+    left_out: tuple[str, ...] = ()
+    """Kinds of which the sources had too few points, each with what is missing."""
+
+    def of(self, kind: Kind) -> KindModel:
+        """The model of a kind; InputError, which says what would make it possible, where it has none.
+
+        A fine-tuning that was not calibrated is assumed to be like its pre-training.
+        """
+        calibrated = {one.kind: one for one in self.kinds}
+        if kind in calibrated:
+            return calibrated[kind]
+        before = pretraining_of(kind)
+        if before in calibrated:
+            return assumed_finetuning(kind, calibrated[before])
+        near = [
+            one.kind
+            for one in self.kinds
+            if (one.kind.key, one.kind.device) == (kind.key, kind.device)
+        ]
+        has = ", ".join(one.kind.name for one in self.kinds)
+        lacks = "".join(f"; {one}" for one in self.left_out if one.startswith(f"{kind.name}: "))
+        differs = f"; it differs in {', '.join(_differences(near[0], kind))}" if near else ""
+        raise InputError(
+            f"{self.path or 'scaling model'}: is not calibrated for {kind.name}{differs}{lacks} (it has: "
+            f"{has}); to make it possible run what `scalewatt pilot CAMPAIGN` writes, then "
+            "`scalewatt calibrate` on the results"
+        )
+
+
+def write_model(
+    path: Path,
+    model: ScalingModel,
+    scores: Mapping[Kind, Sequence[Score]],
+    provenance: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model, with the scores of its validation by kind, and what it was made from."""
+    content = {
+        "version": VERSION,
+        "what": "scalewatt's scaling model of time and energy; docs/scaling.md explains it",
+        "scalewatt": __version__,
+        "sources": list(model.sources),
+        "provenance": dict(provenance or {}),
+        "left_out": list(model.left_out),
+        "interval": list(INTERVAL),
+        "kinds": [_described(one, scores.get(one.kind, ())) for one in model.kinds],
+    }
+    text = json.dumps(content, indent=1, allow_nan=False)
+    draws = {str(n): _draws(one) for n, one in enumerate(model.kinds)}
+    lines = ",\n".join(f'  "{n}": {json.dumps(own, allow_nan=False)}' for n, own in draws.items())
+    write_text(path, f'{text[:-2]},\n "draws": {{\n{lines}\n }}\n}}\n')
+
+
+def read_model(path: Path) -> ScalingModel:
+    """Read a model; InputError where the file is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: is no scaling model ({error})") from error
+    version = content.get("version") if isinstance(content, dict) else None
+    if version != VERSION:
+        raise InputError(f"{path}: version is {version!r}; this scalewatt reads {VERSION}")
+    try:
+        kinds = [
+            _kind_model(one, content["draws"][str(n)]) for n, one in enumerate(content["kinds"])
+        ]
+        sources, left_out = (tuple(map(str, content[name])) for name in ("sources", "left_out"))
+        return ScalingModel(tuple(kinds), sources, str(path), left_out)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path}: is no scaling model ({type(error).__name__}: {error}); expected what "
+            "scalewatt calibrate writes"
+        ) from error
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _described(model: KindModel, scores: Iterable[Score]) -> dict[str, Any]:
+    return {
+        "name": model.kind.name,
+        **model.kind.as_json(),
+        "energy_origin": model.origin,
+        "energy_scope": model.scope,
+        "no_energy": model.no_energy,
+        "assumed": model.assumed,
+        "largest_gpus": model.largest_gpus,
+        "time": {
+            "spread": _numbers(model.time.spread),
+            "knee_local_batch_size": model.time_terms.knee,
+            "terms": _terms(model.time_terms.names, model.time, TIME_UNITS),
+        },
+        "energy": {
+            name: {
+                "spread": _numbers(draws.spread),
+                "terms": _terms(model.energy_terms.names, draws, ENERGY_UNITS),
+            }
+            for name, draws in model.energy.items()
+        },
+        "validation": [_score(score) for score in scores],
+        "points": [_point(point) for point in model.points],
+    }
+
+
+def _terms(names: Sequence[str], draws: Draws, units: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: {**_numbers(draws.terms[:, number]), "unit": units[name]}
+        for number, name in enumerate(names)
+    }
+
+
+def _numbers(values: np.ndarray[Any, Any]) -> dict[str, float]:
+    found = estimate(values)
+    return {name: _short(getattr(found, name)) for name in ("median", "low", "high")}
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {
+        "left_out": score.scheme,
+        "quantity": score.quantity,
+        "points": score.points,
+        "mean_error": _short(score.mean_error),
+        "largest_error": _short(score.largest_error),
+        "covered": _short(score.covered),
+        "half_width": _short(score.half_width),
+        "baseline_errors": {name: _short(value) for name, value in score.baseline_errors.items()},
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "source": point.source,
+        "campaign": point.campaign,
+        "configuration": point.configuration,
+        **asdict(point.load),
+        "runtime_s": point.runtime_s,
+        "energy_j": point.energy_j,
+        "joules": dict(point.joules),
+        "origin": point.origin,
+        "scope": point.scope,
+        "n_repeats": point.n_repeats,
+        "spec_sha256": point.spec_sha256,
+        "assumed_settings": point.assumed_settings,
+    }
+
+
+def _draws(model: KindModel) -> dict[str, Any]:
+    return {
+        "time": _matrix(model.time),
+        "energy": {name: _matrix(draws) for name, draws in model.energy.items()},
+    }
+
+
+def _matrix(draws: Draws) -> list[list[float]]:
+    """One row a draw: its costs, then its spread."""
+    table = np.column_stack([draws.terms, draws.spread])
+    return [[_short(value) for value in row] for row in table]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _kind_model(content: Mapping[str, Any], draws: Mapping[str, Any]) -> KindModel:
+    kind = kind_from_json(content)
+    points = tuple(_read_point(kind, one) for one in content["points"])
+    time, energy = content["time"], content["energy"]
+    time_names = _read_names(time["terms"], TIME_UNITS)
+    energy_names = {_read_names(one["terms"], ENERGY_UNITS) for one in energy.values()}
+    _expect(points != (), "points: expected some")
+    _expect(len(energy_names) <= 1, "energy: expected the same terms of each device kind")
+    _expect(
+        set(energy) <= set(DEVICE_KINDS) or set(energy) == {TOTAL}, "energy: of unknown devices"
+    )
+    _expect(
+        not energy or _is_text(content["energy_scope"]), "energy_scope: expected what was measured"
+    )
+    (terms,) = energy_names or {EnergyTerms().names}
+    found = KindModel(
+        kind=kind,
+        points=points,
+        time_terms=TimeTerms(time_names, _read_knee(time["knee_local_batch_size"], time_names)),
+        time=_read_draws(draws["time"], len(time_names)),
+        energy_terms=EnergyTerms(terms),
+        energy={name: _read_draws(draws["energy"][name], len(terms)) for name in energy},
+        origin=content["energy_origin"],
+        scope=content["energy_scope"],
+        assumed=assumed_of(points),
+        no_energy=content["no_energy"],
+    )
+    counts = {len(one.spread) for one in (found.time, *found.energy.values())}
+    _expect(len(counts) == 1, "draws: expected as many of each energy as of the time")
+    return found
+
+
+def _expect(right: bool, said: str) -> None:
+    """ValueError with what was expected where something is not right."""
+    if not right:
+        raise ValueError(said)
+
+
+def _read_names(terms: Mapping[str, Any], units: Mapping[str, str]) -> tuple[str, ...]:
+    names = tuple(terms)
+    _expect(len(names) > 0 and set(names) <= set(units), f"terms: expected some of {list(units)}")
+    return names
+
+
+def _read_knee(knee: Any, names: Sequence[str]) -> float | None:
+    needed = "input_excess" in names
+    _expect(_is_number(knee) if needed else knee is None, "knee_local_batch_size: unlike the terms")
+    return float(knee) if needed else None
+
+
+def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
+    table = np.array(rows, dtype=float)
+    if table.ndim != 2 or table.shape[1] != terms + 1 or not np.isfinite(table).all():
+        raise ValueError(f"draws: expected rows of {terms + 1} numbers")
+    if (table < 0).any():
+        raise ValueError("draws: expected no negative number")
+    return Draws(table[:, :-1], table[:, -1])
+
+
+def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:
+    names = [one.name for one in fields(Load)]
+    for name in (*names, "runtime_s"):
+        _expect(_is_number(content[name]), f"points: {name}: expected a number above 0")
+    own = (
+        *("source", "campaign", "configuration", "runtime_s", "energy_j", "joules", "origin"),
+        *("scope", "n_repeats", "spec_sha256", "assumed_settings"),
+    )
+    return Point(
+        kind=kind,
+        load=Load(**{name: content[name] for name in names}),
+        **{name: content[name] for name in own},
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _differences(one: Kind, other: Kind) -> list[str]:
+    first, second = one.as_json(), other.as_json()
+    named = {**first.pop("settings"), **first}, {**second.pop("settings"), **second}
+    return [
+        f"{name} ({named[0].get(name)}, not {named[1].get(name)})"
+        for name in dict.fromkeys([*named[0], *named[1]])
+        if named[0].get(name) != named[1].get(name)
+    ]

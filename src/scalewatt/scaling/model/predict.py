@@ -1,0 +1,126 @@
+"""Time and energy of a load by the scaling model, with what is not known of them."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalewatt.scaling.model.cost_terms import Array
+from scalewatt.scaling.model.kind_model import KindModel
+from scalewatt.scaling.model.posterior import Draws
+from scalewatt.scaling.model.workload_size import Load
+
+INTERVAL = (0.05, 0.95)
+"""Quantiles of the 90 % intervals."""
+FAR = 4
+"""Beyond so many times the calibrated n a prediction carries a warning."""
+NEAR = 1.0
+"""Doublings of n or LBS within which a calibrated point says how sure a time is."""
+UNSEEN = 0.05
+"""Relative standard deviation of a time that each doubling beyond these adds; put in by hand."""
+TOTAL = "total"
+_SEED = 2
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median with its 90 % interval."""
+
+    median: float
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        """Whether a value lies in the interval."""
+        return self.low <= value <= self.high
+
+
+def estimate(draws: Array) -> Estimate:
+    """Median and 90 % interval of draws (draws,)."""
+    low, median, high = np.quantile(draws, [INTERVAL[0], 0.5, INTERVAL[1]])
+    return Estimate(float(median), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Draws of single runs: their spread around the model is in them."""
+
+    runtime_s: Array
+    """(draws, loads)."""
+    energy_j: dict[str, Array]
+    """(draws, loads) by device kind, or `total` alone; empty where no energy was known."""
+
+    @property
+    def total_j(self) -> Array | None:
+        """Draws of the whole energy; None where it is not known."""
+        return sum(self.energy_j.values()) if self.energy_j else None  # type: ignore[return-value]
+
+
+def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predicted:
+    """Draws of the run times and energies of `loads`, each a run of its own."""
+    random = np.random.default_rng(seed)
+    runtimes = scattered(model.time, model.time_terms.columns(loads), random)
+    runtimes = runtimes * unseen(model, loads)
+    return Predicted(runtimes, energies_at(model, loads, runtimes, random))
+
+
+def energies_at(
+    model: KindModel, loads: Sequence[Load], runtimes_s: Array, random: np.random.Generator
+) -> dict[str, Array]:
+    """Draws of energies at known run times, (loads,) or (draws, loads).
+
+    The kinds of device deviate together from the model: one factor for all of a run.
+    """
+    columns = model.energy_terms.columns(loads, runtimes_s)
+    factors = random.standard_normal((len(model.time.spread), len(loads)))
+    return {
+        name: draws.means(columns) * _above_zero(1 + draws.spread[:, None] * factors)
+        for name, draws in model.energy.items()
+    }
+
+
+def unseen(model: KindModel, loads: Sequence[Load]) -> Array:
+    """Factors, (draws, loads), on times of loads unlike all points: 1 of those that are near one.
+
+    What the terms lack grows with the distance, the same way for all loads of a draw.
+    """
+    random = np.random.default_rng(zlib.crc32(model.kind.name.encode()))
+    deviations = random.standard_normal(len(model.time.spread))
+    beyond = [max(0.0, doublings_apart(model, load) - NEAR) for load in loads]
+    return np.exp(UNSEEN * np.outer(deviations, beyond))
+
+
+def doublings_apart(model: KindModel, load: Load) -> float:
+    """Doublings of n or LBS, of the two the more, between a load and the nearest calibrated point."""
+    return min(
+        max(
+            abs(math.log2(load.gpus / point.load.gpus)),
+            abs(math.log2(load.local_batch_size / point.load.local_batch_size)),
+        )
+        for point in model.points
+    )
+
+
+def scattered(draws: Draws, columns: Array, random: np.random.Generator) -> Array:
+    """Draws of single runs around the model."""
+    means = draws.means(columns)
+    factors = 1 + draws.spread[:, None] * random.standard_normal(means.shape)
+    return means * _above_zero(factors)
+
+
+def warnings_of(model: KindModel, load: Load) -> list[str]:
+    """What to be careful about in a prediction."""
+    if load.gpus > FAR * model.largest_gpus:
+        return [
+            f"n = {load.gpus} is more than {FAR} times the largest calibrated "
+            f"({model.largest_gpus}): extrapolated"
+        ]
+    return []
+
+
+def _above_zero(factors: Array) -> Array:
+    return np.maximum(factors, 0.0)

@@ -1,0 +1,147 @@
+"""What the scaling model says of a campaign's runs, as draws that can be added up.
+
+One draw is one world: all runs of it share what the terms cost, each has a deviation of its own. So a
+sum of runs is the sum within each draw; adding up ends of intervals would overstate what is unknown.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.recordings.series import J_PER_KWH
+from scalewatt.scaling.model.cost_terms import Array
+from scalewatt.scaling.model.kind_model import WORLDS, KindModel, repeated
+from scalewatt.scaling.model.model_file import ScalingModel, read_model
+from scalewatt.scaling.model.predict import Predicted, energies_at, estimate, predict, warnings_of
+from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
+from scalewatt.scaling.model.workload_size import Load, load_of_spec
+
+_SEED = 5
+
+Spec = Mapping[str, Any]
+
+
+@dataclass
+class Forecaster:
+    """Forecasts of runs by one scaling model; what was asked once is kept."""
+
+    model: ScalingModel
+    _kinds: dict[Kind, KindModel] = field(default_factory=dict, init=False)
+    _upper_s: dict[tuple[str, Kind, Load], float] = field(default_factory=dict, init=False)
+    """By configuration too: what deviates is drawn for each by itself, whoever asks first."""
+
+    def of_kind(self, spec: Spec) -> KindModel:
+        """The model of a spec's kind, its draws repeated; InputError where it has none."""
+        load = load_of_spec(spec)  # a command need not say its samples
+        kind = kind_of_spec(spec)
+        if kind not in self._kinds:
+            self._kinds[kind] = repeated(self.model.of(kind), WORLDS)
+        self._kinds[kind].check(load)
+        return self._kinds[kind]
+
+    def runs(self, spec: Spec, repeats: int = 1) -> Predicted:
+        """Draws, (draws, repeats), of runs of one configuration; InputError where it has no model."""
+        seed = _seed_of(spec["configuration"])
+        return predict(self.of_kind(spec), [load_of_spec(spec)] * repeats, seed)
+
+    def energy_at(self, spec: Spec, runtime_s: float) -> dict[str, Array]:
+        """Draws, (draws,), of the energy in J of a run whose time is known."""
+        found = self.energies_at(spec, [runtime_s])
+        return {name: joules[:, 0] for name, joules in found.items()}
+
+    def energies_at(self, spec: Spec, runtimes_s: Sequence[float]) -> dict[str, Array]:
+        """Draws, (draws, runs), of the energies in J of one configuration's runs whose times are known."""
+        random = np.random.default_rng(_seed_of(spec["configuration"]))
+        loads = [load_of_spec(spec)] * len(runtimes_s)
+        return energies_at(self.of_kind(spec), loads, np.array(runtimes_s), random)
+
+    def upper_runtime_s(self, spec: Spec) -> float | None:
+        """The upper end of the run time's interval, in s; None where nothing is known of the run."""
+        try:
+            key = spec["configuration"], kind_of_spec(spec), load_of_spec(spec)
+            if key not in self._upper_s:
+                self._upper_s[key] = estimate(self.runs(spec).runtime_s[:, 0]).high
+            return self._upper_s[key]
+        except InputError:
+            return None
+
+    def energy_kwh(self, spec: Spec) -> float | None:
+        """The median of a run's energy; None where nothing is known of it."""
+        try:
+            total = self.runs(spec).total_j
+        except InputError:
+            return None
+        return None if total is None else float(np.median(total)) / J_PER_KWH
+
+    def warnings(self, spec: Spec) -> list[str]:
+        """What to be careful about in a forecast of a spec's runs."""
+        model = self.of_kind(spec)
+        assumed = [model.assumed] if model.assumed else []
+        return [*warnings_of(model, load_of_spec(spec)), *assumed]
+
+
+def check_any(campaign: Campaign, forecaster: Forecaster) -> None:
+    """InputError, which says what would make it possible, where no run of a campaign can be predicted."""
+    reasons = []
+    for id_ in campaign.configurations:
+        try:
+            forecaster.of_kind(run_spec(campaign, id_, 1))
+            return
+        except InputError as error:
+            reasons.append(str(error))
+    different = len(set(reasons))
+    more = f" (and {different - 1} reasons more)" if different > 1 else ""
+    raise InputError(f"{campaign.path}: no run can be predicted: {reasons[0]}{more}")
+
+
+def model_path(path: str | Path | None) -> Path | None:
+    """Where a cluster's `scaling_model` lies; None without one.
+
+    A relative path counts from where the command is run, or else from the project's folder.
+    """
+    if path is None:
+        return None
+    found = Path(path)
+    return PROJECT_ROOT / found if not found.exists() and (PROJECT_ROOT / found).exists() else found
+
+
+def forecaster_of(path: str | Path | None) -> Forecaster | None:
+    """The forecaster of a cluster's `scaling_model`; None without one, InputError where it is none."""
+    found = model_path(path)
+    return None if found is None else Forecaster(read_model(found))
+
+
+def no_model(where: str, campaign: Campaign) -> InputError:
+    """That the cluster file `where` names no scaling model, and what would make one."""
+    return InputError(
+        f"{where}: has no key 'scaling_model', so nothing can be predicted; to make it possible run "
+        f"what `scalewatt pilot {campaign.path}` writes, then `scalewatt calibrate results/<its name> "
+        "--out FILE`, and name FILE there, or by `scalewatt plan --model FILE`"
+    )
+
+
+def energy_by(path: str | Path | None) -> Callable[[Spec], float | None]:
+    """The predicted energy of a spec's run in kWh, by a cluster's `scaling_model`, read when it is asked."""
+    found: list[Forecaster | None] = []
+
+    def energy_kwh(spec: Spec) -> float | None:
+        if not found:
+            found.append(forecaster_of(path))
+        return None if found[0] is None else found[0].energy_kwh(spec)
+
+    return energy_kwh
+
+
+def _seed_of(configuration: str) -> int:
+    """Another stream of deviations for each configuration, the same each time."""
+    return _SEED + zlib.crc32(configuration.encode())

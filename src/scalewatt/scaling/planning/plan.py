@@ -1,0 +1,289 @@
+"""A campaign's time, energy and cost before it is submitted: by the scaling model, with intervals.
+
+Runs that have finished count with what they used; of the others draws are added up (`forecast`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.common.errors import InputError
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.scaling.model.cost_terms import Array
+from scalewatt.scaling.model.predict import TOTAL, Predicted
+from scalewatt.scaling.planning.forecast import Forecaster, check_any
+from scalewatt.scheduling.job_request import segments, wall_time_min
+
+Row = dict[str, Any]
+PREDICTED, FINISHED, MIXED = "predicted", "finished", "mixed"
+QUANTITIES = (
+    *("runtime_h", "gpu_hours", "energy_kwh"),
+    *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS),
+    *("facility_energy_kwh", "carbon_kg", "cost"),
+)
+"""What a plan says, each with the ends of its 90 % interval."""
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a finished run took; null where it is not known."""
+
+    runtime_h: float
+    energy_kwh: float | None
+    kinds_kwh: Mapping[str, float | None]
+    """By device kind."""
+    scope: str | None
+    origin: str | None
+    """Of the energy; both null without one."""
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Draws, (draws,), of what one or several runs take; None where it is not known."""
+
+    runtime_h: Array | None
+    gpu_hours: Array
+    energy_kwh: Array | None
+    kinds_kwh: Mapping[str, Array | None]
+    segments: Array | None
+
+    def quantities(self, facility: Facility) -> dict[str, Array | None]:
+        """By name of QUANTITIES."""
+        facility_kwh = _times(self.energy_kwh, facility.pue)
+        carbon = None if facility.carbon_g_per_kwh is None else facility.carbon_g_per_kwh / 1000
+        return {
+            "runtime_h": self.runtime_h,
+            "gpu_hours": self.gpu_hours,
+            "energy_kwh": self.energy_kwh,
+            **{f"{kind}_energy_kwh": self.kinds_kwh[kind] for kind in DEVICE_KINDS},
+            "facility_energy_kwh": facility_kwh,
+            "carbon_kg": _times(facility_kwh, carbon),
+            "cost": _times(facility_kwh, facility.price_per_kwh),
+        }
+
+
+def _times(draws: Array | None, factor: float | None) -> Array | None:
+    return None if draws is None or factor is None else draws * factor
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of the plan."""
+
+    configuration: Configuration
+    repeat: int
+    amounts: Amounts | None
+    """None where the model does not know it, and it has not finished."""
+    reason: str | None
+    """Why it is not known, and what would make it possible."""
+    basis: str | None
+    scope: str | None
+    """Of the energy; null without one."""
+    warnings: tuple[str, ...] = ()
+    origin: str | None = PREDICTED
+    """Of the energy, where it is known."""
+    stuck: str | None = None
+    """Why the run cannot be trained under its device's wall-time limit."""
+
+    @property
+    def energy_is_known(self) -> bool:
+        """Whether its energy is in the sums."""
+        return self.amounts is not None and self.amounts.energy_kwh is not None
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What plans are made with."""
+
+    campaign: Campaign
+    cluster: Cluster
+    forecaster: Forecaster
+    facility: Facility
+    used: Mapping[tuple[str, int], Used] = field(default_factory=dict)
+    """Of finished runs, by configuration and repeat."""
+    _jobs: dict[str, tuple[int | None, str | None]] = field(default_factory=dict, init=False)
+
+    def runs(self) -> list[PlannedRun]:
+        """All runs of the campaign, in order.
+
+        InputError where nothing of it has finished or can be predicted, and what would make it so.
+        """
+        found = [
+            run for configuration in self.campaign.configurations for run in self._of(configuration)
+        ]
+        if all(run.amounts is None for run in found):
+            check_any(self.campaign, self.forecaster)
+        return found
+
+    def point(self, configuration: str) -> Predicted | None:
+        """Draws of one run of a configuration, whatever has finished; None where it is not known."""
+        try:
+            return self.forecaster.runs(run_spec(self.campaign, configuration, 1))
+        except InputError:
+            return None
+
+    def amounts(self, configuration: str, predicted: Predicted, run: int = 0) -> Amounts:
+        """What one of the runs of `predicted` takes."""
+        return self._amounts(
+            self.campaign.configurations[configuration],
+            predicted.runtime_s[:, run],
+            {name: joules[:, run] for name, joules in predicted.energy_j.items()},
+        )
+
+    def jobs_of(self, configuration: str) -> tuple[int | None, str | None]:
+        """Wall time in min that a run's first job asks for, None without a limit or where none is
+        enough; and why none is enough."""
+        if configuration not in self._jobs:
+            self._jobs[configuration] = self._asked(configuration)
+        return self._jobs[configuration]
+
+    def _asked(self, configuration: str) -> tuple[int | None, str | None]:
+        spec = run_spec(self.campaign, configuration, 1)
+        device = self._device(spec["device"])
+        if device is None or device.time_limit_min is None:
+            return None, None
+        warning_s = self.cluster.stop_warning_s
+        try:
+            asked = wall_time_min(spec, device, 0, warning_s, self.forecaster.upper_runtime_s(spec))
+            segments(0, device, warning_s)
+        except InputError as error:
+            return None, str(error)
+        return asked, None
+
+    def _device(self, name: str) -> Device | None:
+        return self.cluster.devices.get(name)
+
+    def _of(self, id_: str) -> Iterable[PlannedRun]:
+        configuration = self.campaign.configurations[id_]
+        repeats = self.campaign.repeats[id_]
+        spec = run_spec(self.campaign, id_, 1)
+        predicted, reason, scope = None, None, None
+        warnings: tuple[str, ...] = ()
+        try:
+            predicted = self.forecaster.runs(spec, repeats)
+            warnings = tuple(self.forecaster.warnings(spec))
+            scope = self.forecaster.of_kind(spec).scope if predicted.energy_j else None
+        except InputError as error:
+            reason = str(error)
+        stuck = self.jobs_of(id_)[1]
+        found_later = self._found_later(id_, spec if predicted else None)
+        for repeat in range(1, repeats + 1):
+            used = self.used.get((id_, repeat))
+            if used is not None and used.energy_kwh is None:
+                energy = found_later.get(repeat, {})
+                yield self._without_energy(configuration, repeat, used, energy, scope)
+            elif used is not None:
+                yield self._finished(configuration, repeat, used)
+            elif predicted is None:
+                yield PlannedRun(configuration, repeat, None, reason, None, None, stuck=stuck)
+            else:
+                amounts = self.amounts(id_, predicted, repeat - 1)
+                yield PlannedRun(
+                    configuration, repeat, amounts, None, PREDICTED, scope, warnings, stuck=stuck
+                )
+
+    def _found_later(self, id_: str, spec: Row | None) -> dict[int, dict[str, Array]]:
+        """Draws of the energies in J, by repeat, of finished runs of which only the time is known.
+
+        Each deviates for itself. Empty where the model does not know them.
+        """
+        times_s = {
+            repeat: used.runtime_h * 3600
+            for (configuration, repeat), used in sorted(self.used.items())
+            if configuration == id_ and used.energy_kwh is None
+        }
+        if spec is None or not times_s:
+            return {}
+        found = self.forecaster.energies_at(spec, list(times_s.values()))
+        return {
+            repeat: {name: joules[:, number] for name, joules in found.items()}
+            for number, repeat in enumerate(times_s)
+        }
+
+    def _finished(self, configuration: Configuration, repeat: int, used: Used) -> PlannedRun:
+        """A finished run whose energy is known."""
+        energy = {TOTAL: np.array([(used.energy_kwh or 0.0) * J_PER_KWH])}
+        amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy)
+        kinds = {k: None if v is None else np.array([v]) for k, v in used.kinds_kwh.items()}
+        amounts = replace(amounts, kinds_kwh=kinds)
+        return PlannedRun(
+            configuration, repeat, amounts, None, FINISHED, used.scope, origin=used.origin
+        )
+
+    def _without_energy(
+        self,
+        configuration: Configuration,
+        repeat: int,
+        used: Used,
+        energy_j: Mapping[str, Array],
+        scope: str | None,
+    ) -> PlannedRun:
+        """A finished run of which only the time is known, with its energy as predicted for that."""
+        said = "it has finished, but its energy is not known" + ("; predicted" if energy_j else "")
+        amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy_j)
+        basis = MIXED if energy_j else FINISHED
+        return PlannedRun(configuration, repeat, amounts, None, basis, scope, (said,))
+
+    def _amounts(
+        self, configuration: Configuration, runtime_s: Array, energy_j: Mapping[str, Array]
+    ) -> Amounts:
+        runtime_h = runtime_s / 3600
+        kwh = {name: joules / J_PER_KWH for name, joules in energy_j.items()}
+        return Amounts(
+            runtime_h=runtime_h,
+            gpu_hours=runtime_h * configuration.gpus,
+            energy_kwh=sum(kwh.values()) if kwh else None,  # type: ignore[arg-type]
+            kinds_kwh={kind: kwh.get(kind) for kind in DEVICE_KINDS},
+            segments=self._segments(configuration, runtime_s),
+        )
+
+    def _segments(self, configuration: Configuration, runtime_s: Array) -> Array | None:
+        device = self._device(configuration.device)
+        if device is None or device.time_limit_min is None:
+            return None
+        warning_s = self.cluster.stop_warning_s
+        if self.jobs_of(configuration.id)[1] is not None:
+            return None
+        return np.array([segments(one, device, warning_s) for one in runtime_s.tolist()], float)
+
+
+def added(runs: Sequence[PlannedRun]) -> Amounts | None:
+    """The sum over the runs that are known, within each draw; None where none is.
+
+    An energy that is not known is left out; a device kind's is null where one energy lacks it.
+    """
+    known = [run.amounts for run in runs if run.amounts is not None]
+    with_energy = [one for one in known if one.energy_kwh is not None]
+    if not known:
+        return None
+    jobs = [one.segments for one in known]
+    return Amounts(
+        runtime_h=None,
+        gpu_hours=_sum([one.gpu_hours for one in known]),
+        energy_kwh=_sum([one.energy_kwh for one in with_energy]) if with_energy else None,
+        kinds_kwh={
+            kind: _sum_or_none([one.kinds_kwh[kind] for one in with_energy])
+            for kind in DEVICE_KINDS
+        },
+        segments=_sum_or_none(jobs),
+    )
+
+
+def _sum(draws: Iterable[Any]) -> Array:
+    """Draws and single values added up."""
+    total = np.zeros(1)
+    for one in draws:
+        total = total + one
+    return total
+
+
+def _sum_or_none(draws: Sequence[Array | None]) -> Array | None:
+    known = [one for one in draws if one is not None]
+    return _sum(known) if known and len(known) == len(draws) else None

@@ -1,0 +1,190 @@
+"""The table `plan`: its columns, and the whole plan of a campaign as rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.cluster import basis
+from scalewatt.campaign.run_spec import run_spec, spec_sha256, text_sha256
+from scalewatt.results.tables.derived_quantities import facility_of
+from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.tables.table_schema import table
+from scalewatt.scaling.model.predict import estimate
+from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.planning.marginal import point_rows, steps
+from scalewatt.scaling.planning.plan import QUANTITIES, PlannedRun, Planner, Row, Used, added
+from scalewatt.scaling.planning.plan_rows import (
+    CAMPAIGN,
+    DEVICE,
+    MARGINALS,
+    POINT,
+    RUN,
+    run_rows,
+    sum_rows,
+)
+from scalewatt.scaling.planning.recommend import Recommendation, recommendations
+
+_ENDS = ("", "_low", "_high")
+
+PLAN = pa.schema(
+    [
+        *((name, pa.string()) for name in ("campaign", "level", "series", "configuration")),
+        *((name, pa.string()) for name in ("model", "phase", "device")),
+        *(
+            (name, pa.int32())
+            for name in ("gpus", "nodes", "local_batch_size", "global_batch_size")
+        ),
+        ("dataset_samples", pa.int64()),
+        *((name, pa.int32()) for name in ("epochs", "repeat")),
+        *((name, pa.int32()) for name in ("runs", "finished_runs", "unknown_runs")),
+        *((f"{name}{end}", pa.float64()) for name in QUANTITIES for end in _ENDS),
+        *((f"segments{end}", pa.int32()) for end in _ENDS),
+        ("wall_time_min", pa.int32()),
+        ("smaller_gpus", pa.int32()),
+        *((f"{name}{end}", pa.float64()) for name in MARGINALS for end in _ENDS),
+        *((name, pa.string()) for name in ("basis", "energy_origin", "energy_scope")),
+        *((name, pa.string()) for name in ("reason", "warnings")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A campaign's plan: rows by level, what is recommended, and what it rests on."""
+
+    rows: tuple[Row, ...]
+    recommended: tuple[Recommendation, ...]
+    notes: tuple[str, ...]
+    said: Mapping[str, Any]
+    """For the table's metadata."""
+    steps: tuple[Row, ...] = ()
+    """What going from one chosen n to another buys and costs, by series."""
+
+    def of_level(self, level: str) -> list[Row]:
+        """The rows of one level."""
+        return [row for row in self.rows if row["level"] == level]
+
+    def as_table(self) -> pa.Table:
+        """The table `plan`."""
+        return with_metadata(table(self.rows, PLAN), dict(self.said))
+
+    def as_json(self) -> dict[str, Any]:
+        """As `scalewatt plan --json` prints it."""
+        return {
+            **self.said,
+            "points": [_without_nulls(row) for row in self.of_level(POINT)],
+            "runs": [_without_nulls(row) for row in self.of_level(RUN)],
+            "sums": [
+                _without_nulls(row) for row in self.rows if row["level"] in (DEVICE, CAMPAIGN)
+            ],
+            "steps": [_without_nulls(row) for row in self.steps],
+            "recommended": [one.as_json() for one in self.recommended],
+        }
+
+
+def _without_nulls(row: Row) -> Row:
+    """What a row says; `reason` and `warnings` always, so that their absence is no news."""
+    return {k: v for k, v in row.items() if v is not None or k in ("reason", "warnings")}
+
+
+def make_plan(
+    campaign: Campaign,
+    cluster: Cluster,
+    forecaster: Forecaster,
+    used: Mapping[tuple[str, int], Used] | None = None,
+    deadline_h: float | None = None,
+    energy_kwh: float | None = None,
+    step: tuple[int, int] | None = None,
+) -> Plan:
+    """Plan a campaign on a cluster; `step`: two n to set beside each other, the smaller first.
+
+    InputError where nothing of it can be predicted, or no series has both n.
+    """
+    planner = Planner(campaign, cluster, forecaster, facility_of(cluster), used or {})
+    runs = planner.runs()
+    rows = [*point_rows(planner), *run_rows(planner, runs), *sum_rows(planner, runs)]
+    notes = _notes(planner, runs)
+    return Plan(
+        tuple(rows),
+        tuple(recommendations(planner, deadline_h, energy_kwh)),
+        tuple(notes),
+        {
+            "campaign": campaign.name,
+            "scaling_model": forecaster.model.path,
+            "sources": list(forecaster.model.sources),
+            "currency": (cluster.price or {}).get("currency", ""),
+            "notes": notes,
+            "definition_sha256": plan_sha256(campaign, cluster),
+        },
+        tuple(steps(planner, *step)) if step else (),
+    )
+
+
+def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
+    """All of a campaign and a cluster that a plan depends on, as JSON-ready values."""
+    return {
+        "specs": {id_: spec_sha256(run_spec(campaign, id_, 1)) for id_ in campaign.configurations},
+        "repeats": dict(campaign.repeats),
+        "series": {name: list(one.points.values()) for name, one in campaign.series.items()},
+        "budget": campaign.energy_budget_kwh,
+        "idle_probe": campaign.idle_probe is not None,
+        "facility": [cluster.pue, cluster.carbon_intensity, cluster.price],
+        "stop_warning_s": cluster.stop_warning_s,
+        "devices": {
+            name: [one.time_limit_min, one.step_time] for name, one in cluster.devices.items()
+        },
+    }
+
+
+def plan_sha256(campaign: Campaign, cluster: Cluster) -> str:
+    """SHA-256 of the plan's definition: of another one it is another plan."""
+    text = json.dumps(plan_definition(campaign, cluster), sort_keys=True)
+    return text_sha256(text)
+
+
+def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
+    """What the numbers rest on, and what is not in them."""
+    model = planner.forecaster.model
+    origins = sorted({one.origin for one in model.kinds if one.origin})
+    origin = f", energies {' and '.join(origins)}" if origins else ""
+    notes = [
+        f"Predicted by the scaling model {model.path} (calibrated on {', '.join(model.sources)}"
+        f"{origin}): medians and 90 % intervals. Waiting in a queue and preparing data are not in it."
+    ]
+    # What rated powers would estimate has no part in a prediction.
+    notes += basis(planner.cluster, [])
+    if planner.campaign.idle_probe is not None:
+        notes.append("The campaign's idle probes are not in it.")
+    if planner.campaign.energy_budget_kwh is not None:
+        notes.append(_of_budget(planner.campaign.energy_budget_kwh, runs))
+    return notes
+
+
+def _of_budget(budget: float, runs: Sequence[PlannedRun]) -> str:
+    """Whether a campaign's energy budget is enough, as far as its energies are known."""
+    known, whole = sum(run.energy_is_known for run in runs), added(runs)
+    given = f"the campaign's energy_budget_kwh of {budget:g}"
+    if whole is None or whole.energy_kwh is None:
+        return f"Whether {given} is enough is not known: the energy of no run is."
+    found, kept = estimate(whole.energy_kwh), float(np.mean(whole.energy_kwh <= budget))
+    lack = f"the energy of {len(runs) - known} of {len(runs)} runs is not known, so not in it"
+    sum_kwh = f"{found.median:.6g} kWh ({found.low:.6g} to {found.high:.6g})"
+    if found.low == found.high:
+        sum_kwh = f"{found.median:.6g} kWh"
+    if found.low > budget:
+        end = f" (and {lack})" if known < len(runs) else ""
+        return f"{sum_kwh} are above {given}{end}."
+    if known < len(runs):
+        return (
+            f"At least {sum_kwh} of {given} are needed: {lack}; nobody knows whether it is enough."
+        )
+    if found.high <= budget:
+        return f"{sum_kwh} are within {given}."
+    return f"{sum_kwh} are perhaps above {given}: it is enough with {100 * kept:.0f} % probability."

@@ -1,0 +1,240 @@
+"""The plan for people: as a table of at most 100 columns for a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from scalewatt.results.text.number_format import MISSING
+from scalewatt.scaling.planning.plan import Row
+from scalewatt.scaling.planning.plan_rows import CAMPAIGN, DEVICE, POINT
+from scalewatt.scaling.planning.plan_table import Plan
+from scalewatt.scaling.planning.recommend import BY_GPU_HOURS, DEADLINE, Recommendation
+
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class _Column:
+    head: str
+    width: int
+    of: str
+    interval: bool = False
+
+
+_COLUMNS = (
+    _Column("n", 5, "gpus"),
+    _Column("LBS", 6, "local_batch_size"),
+    _Column("hours", 8, "runtime_h"),
+    _Column("90 %", 14, "runtime_h", interval=True),
+    _Column("GPUh", 8, "gpu_hours"),
+    _Column("kWh", 8, "energy_kwh"),
+    _Column("90 %", 14, "energy_kwh", interval=True),
+    _Column("jobs", 6, "segments"),
+    _Column("faster", 8, "speedup"),
+    _Column("+GPUh", 8, "extra_gpu_hours"),
+    _Column("+kWh", 8, "extra_energy_kwh"),
+    _Column("kWh/h", 7, "extra_kwh_per_hour_saved"),
+)
+_SUM_COLUMNS = (
+    ("hours of all GPUs", "gpu_hours", "GPUh"),
+    ("energy", "energy_kwh", "kWh"),
+    ("energy of GPUs", "gpu_energy_kwh", "kWh"),
+    ("energy of CPUs", "cpu_energy_kwh", "kWh"),
+    ("energy of memory", "ram_energy_kwh", "kWh"),
+    ("energy with PUE", "facility_energy_kwh", "kWh"),
+    ("CO2e", "carbon_kg", "kg"),
+    ("cost", "cost", ""),
+    ("jobs", "segments", ""),
+)
+
+
+def plan_text(plan: Plan) -> str:
+    """For a terminal."""
+    points = plan.of_level(POINT)
+    blocks = [
+        _wrapped(
+            f"{plan.said['campaign']}: one run of each point; beside the next smaller n: times as "
+            "fast, more GPU hours, more energy, and kWh for each hour saved"
+        )
+    ]
+    for series in dict.fromkeys(row["series"] for row in points):
+        own = [row for row in points if row["series"] == series]
+        blocks.append("\n".join([_title(own), _heads(), *(_line(row) for row in own)]))
+    blocks.append("\n".join(_sum_lines(plan)))
+    if plan.steps:
+        blocks.append("\n".join(_wrapped(one, "  ") for one in step_sentences(plan)))
+    if plan.recommended:
+        blocks.append("\n".join(_wrapped(one, "  ") for one in recommended_sentences(plan)))
+    blocks.append("\n".join(_wrapped(one) for one in [*plan.notes, *point_sentences(points)]))
+    return "\n\n".join(blocks)
+
+
+def plan_markdown(plan: Plan) -> str:
+    """The same as Markdown."""
+    points = plan.of_level(POINT)
+    heads = ["series", *(c.head for c in _COLUMNS if not c.interval)]
+    rules = ["---", *("--:" for c in _COLUMNS if not c.interval)]
+    lines = [heads, rules]
+    for row in points:
+        cells = [_with_interval(row, c.of) for c in _COLUMNS if not c.interval]
+        lines.append([row["series"], *cells])
+    table = ["| " + " | ".join(cells) + " |" for cells in lines]
+    sums = ["| | runs | " + " | ".join(words for words, _, _ in _SUM_COLUMNS) + " |"]
+    sums.append("| --- |" + " --: |" * (len(_SUM_COLUMNS) + 1))
+    for row in _sums(plan):
+        cells = [_with_interval(row, name, unit) for _, name, unit in _SUM_COLUMNS]
+        sums.append("| " + " | ".join([_sum_name(row), str(row["runs"]), *cells]) + " |")
+    said = [
+        *step_sentences(plan),
+        *recommended_sentences(plan),
+        *plan.notes,
+        *_warnings(_sums(plan)),
+        *point_sentences(points),
+    ]
+    paragraphs = [
+        f"# Plan of {plan.said['campaign']}",
+        "One run of each point, with 90 % intervals. `faster`, `+GPUh`, `+kWh` and `kWh/h` (kWh for "
+        "each hour saved) are beside the next smaller n of the series.",
+        "\n".join(table),
+        "## In sum",
+        "\n".join(sums),
+        *said,
+    ]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def step_sentences(plan: Plan) -> list[str]:
+    """One sentence for each series that has the two chosen n."""
+    return [_step(row) for row in plan.steps]
+
+
+def _step(row: Row) -> str:
+    head = f"{row['series']}: from {row['smaller_gpus']} to {row['gpus']} GPUs"
+    if row["reason"]:
+        return f"{head}: not known ({row['reason']})."
+    energy = _with_interval(row, "extra_energy_kwh", "kWh")
+    hour = _with_interval(row, "extra_kwh_per_hour_saved", "kWh")
+    return (
+        f"{head}: {_with_interval(row, 'smaller_runtime_h', 'h')} become "
+        f"{_with_interval(row, 'runtime_h', 'h')}, {_with_interval(row, 'speedup')} times as fast; "
+        f"more: {_with_interval(row, 'extra_gpu_hours', 'GPUh')}, {energy}; for each hour saved {hour}."
+    )
+
+
+def recommended_sentences(plan: Plan) -> list[str]:
+    """One sentence for each series and limit."""
+    return [_recommended(one) for one in plan.recommended]
+
+
+def _recommended(one: Recommendation) -> str:
+    limit = (
+        f"within {one.value:g} h, the cheapest n"
+        if one.limit == DEADLINE
+        else f"within {one.value:g} kWh, the fastest n"
+    )
+    if one.likely is None:
+        return f"{one.series}: {limit}: none ({one.reason})."
+    sure = f"{one.sure} with 95 % probability" if one.sure else "none with 95 % probability"
+    by = " (by GPU hours: no energy is known)" if one.by == BY_GPU_HOURS else ""
+    return f"{one.series}: {limit}{by}: {sure}, {one.likely} by the median."
+
+
+def point_sentences(points: Iterable[Row]) -> list[str]:
+    """Warnings and reasons of points, each once, with the points that it is of."""
+    found: dict[str, list[str]] = {}
+    for row in points:
+        for said in filter(None, (row["warnings"], row["reason"])):
+            found.setdefault(said, []).append(f"{row['series']} n = {row['gpus']}")
+    return [f"{_named(names)}: {said}." for said, names in found.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    few = list(dict.fromkeys(names))
+    return ", ".join(few) if len(few) < 5 else f"{', '.join(few[:3])} and {len(few) - 3} more"
+
+
+def _title(rows: Sequence[Row]) -> str:
+    first = rows[0]
+    model = first["model"] if first["phase"] == "train" else f"{first['model']} {first['phase']}"
+    runs = f"{first['runs']} runs each" if first["runs"] > 1 else "1 run each"
+    return f"{first['series']} ({model} on {first['device']}, {runs})"
+
+
+def _heads() -> str:
+    return "".join(f"{column.head:>{column.width}}" for column in _COLUMNS)
+
+
+def _line(row: Row) -> str:
+    return "".join(f"{_cell(row, column):>{column.width}}" for column in _COLUMNS)
+
+
+def _cell(row: Row, column: _Column) -> str:
+    if not column.interval:
+        return short(row[column.of])
+    low, high = row[f"{column.of}_low"], row[f"{column.of}_high"]
+    return MISSING if low is None else f"{short(low)}–{short(high)}"
+
+
+def _with_interval(row: Row, name: str, unit: str = "") -> str:
+    value, low, high = row[name], row.get(f"{name}_low"), row.get(f"{name}_high")
+    words = f"{short(value)} {unit}".strip() if value is not None else MISSING
+    if low is None or low == high:
+        return words
+    if high is None:
+        return f"{words} ({short(low)} or more)"
+    between = " to " if low < 0 else "–"
+    return f"{words} ({short(low)}{between}{short(high)})"
+
+
+def short(value: float | None) -> str:
+    """A number in at most six characters (seven below zero), to three digits or all before the point."""
+    if value is None:
+        return MISSING
+    for limit, factor, letter in ((99_999.5, 1.0, ""), (999_500, 1e-3, "k"), (999.5e6, 1e-6, "M")):
+        if abs(value) < limit:
+            scaled = value * factor
+            if not letter and (isinstance(value, int) or abs(value) >= 99.95):
+                return f"{value:.0f}"
+            return f"{scaled:.3g}{letter}" if abs(scaled) >= 0.01 or not scaled else f"{scaled:.1g}"
+    return f"{value:.1g}"
+
+
+def _sums(plan: Plan) -> list[Row]:
+    """The devices, where there are several, and the campaign."""
+    devices = plan.of_level(DEVICE)
+    return [*(devices if len(devices) > 1 else []), *plan.of_level(CAMPAIGN)]
+
+
+def _sum_name(row: Row) -> str:
+    return row["device"] if row["level"] == DEVICE else "all"
+
+
+def _sum_lines(plan: Plan) -> list[str]:
+    lines = []
+    for row in _sums(plan):
+        finished = f", {row['finished_runs']} finished" if row["finished_runs"] else ""
+        lines.append(f"{_sum_name(row)} ({row['runs']} runs{finished})")
+        parts = [
+            f"{words} {_with_interval(row, name, _unit(plan, name, unit))}"
+            for words, name, unit in _SUM_COLUMNS
+            if row[name] is not None
+        ]
+        lines.append(_wrapped("; ".join(parts) or MISSING, "  "))
+        lines += [_wrapped(one, "  ") for one in _warnings([row])]
+    return lines
+
+
+def _unit(plan: Plan, name: str, unit: str) -> str:
+    return str(plan.said["currency"]) if name == "cost" else unit
+
+
+def _warnings(rows: Iterable[Row]) -> list[str]:
+    return [f"{_sum_name(row)}: {row['warnings']}." for row in rows if row["warnings"]]
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )

@@ -1,0 +1,117 @@
+"""How many GPUs of a series to take: for a deadline the cheapest n, for an energy the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scalewatt.campaign.campaign_types import Series
+from scalewatt.common.errors import InputError
+from scalewatt.recordings.series import J_PER_KWH
+from scalewatt.scaling.model.cost_terms import Array
+from scalewatt.scaling.planning.plan import Planner
+
+DEADLINE, ENERGY = "deadline_h", "energy_kwh"
+BY_ENERGY, BY_TIME, BY_GPU_HOURS = "energy_kwh", "runtime_h", "gpu_hours"
+"""What is least: the energy, for a limit on it the time; GPU hours where no energy is known."""
+SURE = 0.95
+"""How probably a recommended n keeps the limit; beside it the n whose median does."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What is recommended of one series for one limit on one run."""
+
+    series: str
+    limit: str
+    """deadline_h or energy_kwh."""
+    value: float
+    sure: int | None
+    """The best n that keeps the limit with 95 % probability; None where none does."""
+    likely: int | None
+    """The best n whose median keeps it; None where none does."""
+    reason: str | None = None
+    """Why nothing is recommended."""
+    by: str | None = None
+    """What is least among the n that keep the limit."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As `scalewatt plan --json` prints it."""
+        return {
+            "series": self.series,
+            "limit": self.limit,
+            "value": self.value,
+            "gpus_with_95_percent": self.sure,
+            "gpus_with_median": self.likely,
+            "least": self.by,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class _Choice:
+    gpus: int
+    hours: Array
+    kwh: Array | None
+
+    def draws(self, what: str) -> Array:
+        """Of what may be least or limited; of an energy that is not known none."""
+        if what == BY_GPU_HOURS:
+            return self.gpus * self.hours
+        found = self.hours if what == BY_TIME else self.kwh
+        return np.empty(0) if found is None else found
+
+
+def recommendations(
+    planner: Planner, deadline_h: float | None, energy_kwh: float | None
+) -> list[Recommendation]:
+    """For each series, and each limit that is given. InputError where a limit is no positive number."""
+    limits = [(DEADLINE, deadline_h), (ENERGY, energy_kwh)]
+    found = []
+    for name, value in limits:
+        if value is None:
+            continue
+        if not (np.isfinite(value) and value > 0):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option}: {value:g}; expected a number above 0")
+        found += [_of(planner, series, name, value) for series in planner.campaign.series.values()]
+    return found
+
+
+def _of(planner: Planner, series: Series, limit: str, value: float) -> Recommendation:
+    configurations = [planner.campaign.configurations[id_] for id_ in series.points.values()]
+    if len({one.dataset_samples for one in configurations}) > 1:
+        reason = "its dataset grows with n: its points are not the same training"
+        return Recommendation(series.name, limit, value, None, None, reason)
+    choices = list(_choices(planner, series))
+    with_energy = [one for one in choices if one.kwh is not None]
+    by = BY_TIME if limit == ENERGY else BY_ENERGY if with_energy else BY_GPU_HOURS
+    judged = choices if by == BY_GPU_HOURS else with_energy
+    if not judged:
+        reason = "the energy of none of its points is known"
+        if not choices:
+            reason = "none of its points can be predicted"
+        return Recommendation(series.name, limit, value, None, None, reason)
+    sure, likely = (_best(judged, limit, value, share, by) for share in (SURE, 0.5))
+    what = "is as fast" if limit == DEADLINE else "takes as little"
+    none = f"none of its points {what}" if likely is None else None
+    return Recommendation(series.name, limit, value, sure, likely, none, by)
+
+
+def _choices(planner: Planner, series: Series) -> Iterator[_Choice]:
+    for gpus, id_ in series.points.items():
+        predicted = planner.point(id_)
+        if predicted is not None:
+            total = predicted.total_j
+            kwh = None if total is None else total[:, 0] / J_PER_KWH
+            yield _Choice(gpus, predicted.runtime_s[:, 0] / 3600, kwh)
+
+
+def _best(choices: list[_Choice], limit: str, value: float, share: float, by: str) -> int | None:
+    """The n with the smallest median of `by`, among those that keep the limit."""
+    limited = BY_TIME if limit == DEADLINE else BY_ENERGY
+    kept = [one for one in choices if np.quantile(one.draws(limited), share) <= value]
+    return min(kept, key=lambda one: float(np.median(one.draws(by)))).gpus if kept else None

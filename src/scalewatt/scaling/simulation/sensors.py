@@ -1,0 +1,234 @@
+"""What perun would have sampled on one node of a simulated run: raw values of its sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalewatt.campaign.campaign_types import Device
+from scalewatt.recordings.series import DEVICE_KINDS, Floats
+from scalewatt.scaling.simulation import assumptions as by_hand
+from scalewatt.scaling.simulation.power_profile import (
+    Course,
+    Level,
+    Levels,
+    counted,
+    gpu_sensor,
+    noise,
+    scaled,
+)
+from scalewatt.scaling.simulation.run_sample import RunDraw
+from scalewatt.scaling.simulation.stage_schedule import Segment
+
+_JITTER_S = 0.002
+_LEAST_STEP = 0.25
+"""Of a period: the last sample but one is left out where the last would follow sooner."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The samples of one sensor: `raw` (n,) whole numbers, mW of a GPU, µJ of a counter."""
+
+    name: str
+    device_kind: str
+    device_index: int
+    raw: NDArray[Any]
+    valid_max: int
+    uuid: str | None = None
+    kept: NDArray[np.bool_] | None = None
+    """Which of the samples there are, (n,); None: all."""
+    counted_uj: NDArray[np.uint64] | None = None
+    """What a counter has counted since its first sample, (n,), however often it wraps; None: no counter."""
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether its values are a counter's."""
+        return self.counted_uj is not None
+
+    def with_range(self, range_uj: int, first: int) -> Samples:
+        """The same counter, which begins at `first` and wraps at `range_uj`."""
+        if self.counted_uj is None:
+            raise ValueError(f"{self.name} is no counter")
+        raw = (self.counted_uj + np.uint64(first)) % np.uint64(range_uj)
+        # A counter is never 0 but for a failed read.
+        return replace(self, raw=np.maximum(raw, 1), valid_max=range_uj)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSamples:
+    """What the sampler of one node took in one segment. `time_s` (n,) from the segment's start."""
+
+    host: str
+    time_s: Floats
+    sensors: tuple[Samples, ...]
+    joules: Mapping[str, float] = field(default_factory=dict)
+    """The true energy by device kind, with `unused_gpu`: what tests hold the accounting against."""
+    stage_joules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The same by stage of each device kind that the run holds."""
+
+
+@dataclass(frozen=True)
+class Periods:
+    """How often the sampler samples: every `usual_s`, and every `fine_s` until `until_s`."""
+
+    usual_s: float
+    fine_s: float
+    until_s: float = 0.0
+
+    def times(self, seconds: float, random: np.random.Generator) -> Floats:
+        """Times of all samples of a recording of a length, from 0 to its end.
+
+        float32, as perun writes them: every reader sees the same.
+        """
+        until = min(self.until_s, seconds)
+        fine = np.arange(0.0, until, self.fine_s)
+        usual = np.arange(until, seconds, self.usual_s)
+        inner = np.concatenate((fine, usual))[1:]
+        inner += random.uniform(-_JITTER_S, _JITTER_S, inner.size)
+        last_step = self.usual_s if seconds > until else self.fine_s
+        inner = inner[inner < seconds - _LEAST_STEP * last_step]
+        times = np.concatenate(([0.0], inner, [seconds]))
+        return times.astype(np.float32).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """What each device of a kind does in a segment."""
+
+    idle_w: float
+    watts: Course
+    stages: Mapping[str, float]
+    """Energy of one device by stage in J, in the mean."""
+
+    @classmethod
+    def of(cls, level: Level, segment: Segment) -> _Course:
+        """The course of devices at a level."""
+        joules = dict.fromkeys((one.name for one in segment.stages), 0.0)
+        for one in segment.stages:
+            joules[one.name] += level.joules([one])
+        return cls(level.idle_w, Course.of(level, segment.stages), joules)
+
+    @property
+    def joules(self) -> float:
+        """Energy of one device, in the mean."""
+        return sum(self.stages.values())
+
+    def of_stages(self, devices: float) -> dict[str, float]:
+        """The energy of so many devices by stage."""
+        return {stage: devices * joules for stage, joules in self.stages.items()}
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A simulated run's nodes."""
+
+    spec: Mapping[str, Any]
+    device: Device
+    draw: RunDraw
+    levels: Levels
+    periods: Periods
+    is_scaled: bool = True
+    """Whether the integral over a GPU's samples is its true energy; else it is as near as sampling is."""
+
+    @property
+    def hosts(self) -> list[str]:
+        """Their names."""
+        return [f"sim-{self.device.name}-{n:04d}" for n in range(1, self.spec["nodes"] + 1)]
+
+    @property
+    def held_gpus(self) -> int:
+        """GPUs of a node that the run holds; 0 without GPUs."""
+        return 0 if self.levels.gpu is None else int(self.spec["ranks_per_node"])
+
+    def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
+        """What was sampled in a segment, node by node."""
+        courses = {
+            kind: _Course.of(level, segment)
+            for kind in DEVICE_KINDS
+            if (level := getattr(self.levels, kind)) is not None
+        }
+        shares = self._shares()
+        for number, host in enumerate(self.hosts):
+            yield self._node(segment, courses, shares, number, host)
+
+    def uuids(self, host: str) -> list[str]:
+        """Of all GPUs of a node."""
+        return [f"GPU-{host}-{index}" for index in range(self.device.gpus_per_node)]
+
+    def _node(
+        self,
+        segment: Segment,
+        courses: Mapping[str, _Course],
+        shares: Floats,
+        number: int,
+        host: str,
+    ) -> NodeSamples:
+        random = self.draw.random(1, segment.number, number)
+        time_s = self.periods.times(segment.seconds, random)
+        sensors: list[Samples] = []
+        joules: dict[str, float] = {}
+        stages: dict[str, dict[str, float]] = {}
+        for kind, course in courses.items():
+            if kind == "gpu":
+                held = self.held_gpus
+                own = shares[number * held : (number + 1) * held]
+                sensors += self._gpus(host, course, own, time_s, random, joules)
+                devices = float(own.sum())
+            else:
+                devices = float(self.device.cpu["sockets"])
+                sensors += self._counters(kind, course, time_s, random)
+            joules[kind] = course.joules * devices
+            stages[kind] = course.of_stages(devices)
+        return NodeSamples(host, time_s, tuple(sensors), joules, stages)
+
+    def _gpus(
+        self,
+        host: str,
+        course: _Course,
+        shares: Floats,
+        time_s: Floats,
+        random: np.random.Generator,
+        joules: dict[str, float],
+    ) -> Iterator[Samples]:
+        """The GPUs of a node: those that the run holds, and the others, idle."""
+        sensor = gpu_sensor(self.spec)
+        read = sensor.read(course.watts, course.idle_w, time_s, shares.size, random)
+        watts = read * shares[:, None]
+        if self.is_scaled:
+            watts = scaled(read, time_s, course.joules * shares)
+        idle = self.device.gpus_per_node - shares.size
+        if idle:
+            constant = np.full(idle, self._idle_w(course) * time_s[-1])
+            steady = noise((idle, time_s.size), by_hand.UNUSED_NOISE, random)
+            watts = np.concatenate((watts, scaled(steady, time_s, constant)))
+            joules["unused_gpu"] = float(constant.sum())
+        limit_w = max((self.device.gpu or {"rated_w": 0.0})["rated_w"], float(watts.max()))
+        milliwatts = np.rint(watts * 1000).astype(np.uint32)
+        for index, uuid in enumerate(self.uuids(host)):
+            name = f"CUDA:{index}_POWER"
+            yield Samples(name, "gpu", index, milliwatts[index], round(1000 * limit_w), uuid)
+
+    def _shares(self) -> Floats:
+        """Energy of each held GPU of the run as part of their mean; the same in all segments."""
+        shares = 1 + by_hand.DEVICE_SPREAD * self.draw.random(2).standard_normal(self.spec["gpus"])
+        return shares / shares.mean()
+
+    def _idle_w(self, course: _Course) -> float:
+        return self.device.gpu["idle_w"] if self.device.gpu else course.idle_w
+
+    def _counters(
+        self, kind: str, course: _Course, time_s: Floats, random: np.random.Generator
+    ) -> Iterator[Samples]:
+        """One counter a socket; it began somewhere in its range, and wraps."""
+        sockets, top = int(self.device.cpu["sockets"]), by_hand.counter_range_uj(kind, self.device)
+        joules = counted(course.watts, time_s, sockets, random)
+        counts = np.rint(joules * 1e6).astype(np.uint64)
+        name = "cpu_{0}_package-{0}" if kind == "cpu" else "ram_{0}_dram"
+        for socket, begin in enumerate(random.integers(1, top, sockets)):
+            own = counts[socket]
+            one = Samples(name.format(socket), kind, socket, own, top, counted_uj=own)
+            yield one.with_range(top, int(begin))
