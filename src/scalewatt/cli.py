@@ -267,7 +267,7 @@ def _register(arguments: argparse.Namespace) -> int:
 
 
 def _claims(arguments: argparse.Namespace) -> int:
-    from scalewatt.claims.command import check_claims
+    from scalewatt.claims.check_claims import check_claims
 
     given = arguments.results, arguments.campaign, arguments.cluster, arguments.out
     text, as_json = check_claims(*given)

@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from scalewatt.claims.evidence import EPOCHS, PRECISION, Evidence, Line, Point, with_points
+from scalewatt.claims.evidence.evidence import EPOCHS, PRECISION, Evidence, Line, Point, with_points
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 

@@ -10,9 +10,7 @@ from typing import Any
 
 from claims_made import changed, evidence, line
 
-from scalewatt.claims.evidence import Evidence, Line, Point, Trace, with_points
-from scalewatt.claims.listing import load_checks
-from scalewatt.claims.model import (
+from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
     UNRESOLVED,
@@ -20,6 +18,8 @@ from scalewatt.claims.model import (
     read_claims,
     verdict_of,
 )
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace, with_points
+from scalewatt.claims.output import load_checks
 
 Case = Callable[[], Evidence]
 

@@ -24,25 +24,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims import (
-    fits,
-    rules,
-    uncertain,
-)
-from scalewatt.claims.bands import around
-from scalewatt.claims.evidence import Evidence, lines_of, unlike_paper, with_points
-from scalewatt.claims.gather import find_campaign, published_evidence
-from scalewatt.claims.lines import as_in_paper
-from scalewatt.claims.listing import (
-    as_json,
-    as_markdown,
-    as_table,
-    as_text,
-    basis,
-    load_checks,
-    verdicts,
-)
-from scalewatt.claims.model import (
+from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
     CHECKS,
     SPECIFIED_KINDS,
@@ -57,8 +39,24 @@ from scalewatt.claims.model import (
     read_claims,
     verdict_of,
 )
-from scalewatt.claims.modes import modes_of
-from scalewatt.claims.uncertain import Number
+from scalewatt.claims.evidence.evidence import Evidence, lines_of, unlike_paper, with_points
+from scalewatt.claims.evidence.scaling_modes import modes_of
+from scalewatt.claims.load_evidence import find_campaign, published_evidence
+from scalewatt.claims.output import (
+    as_json,
+    as_markdown,
+    as_table,
+    as_text,
+    basis,
+    load_checks,
+    verdicts,
+)
+from scalewatt.claims.rules.series_queries import as_in_paper
+from scalewatt.claims.rules.tolerance import fits
+from scalewatt.claims.rules.tolerance import tolerance as rules
+from scalewatt.claims.rules.tolerance import uncertain_number as uncertain
+from scalewatt.claims.rules.tolerance_bands import around
+from scalewatt.claims.rules.uncertain_number import Number
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table

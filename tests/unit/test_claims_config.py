@@ -16,10 +16,10 @@ from claims_study import Case, Cases, ids, judged, study, trace
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.evidence import Evidence, Line, Point, lines_of
-from scalewatt.claims.gather import published_evidence, specs_of
-from scalewatt.claims.model import SPECIFIED_KINDS
-from scalewatt.claims.slips import FURTHER, SLIPS
+from scalewatt.claims.evidence.claim_types import SPECIFIED_KINDS
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, lines_of
+from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS
+from scalewatt.claims.load_evidence import published_evidence, specs_of
 
 Spec = dict[str, Any]
 

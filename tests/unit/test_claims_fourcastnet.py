@@ -24,10 +24,10 @@ from claims_study import (
     times,
 )
 
-from scalewatt.claims import fourcastnet_onsets, fourcastnet_results, fourcastnet_table1
-from scalewatt.claims.evidence import Evidence, Point, with_points
-from scalewatt.claims.gather import published_evidence
-from scalewatt.claims.model import CHECKED_KINDS, read_claims
+from scalewatt.claims.checks import fourcastnet_onsets, fourcastnet_results, fourcastnet_table1
+from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, read_claims
+from scalewatt.claims.evidence.evidence import Evidence, Point, with_points
+from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.results.tables.comparisons import PUBLISHED_SPREAD, repeats_needed
 from scalewatt.results.tables.table_schema import COMPARISONS
 

@@ -27,11 +27,12 @@ from claims_study import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.claims import power_factors, power_profiles, power_rates, power_rules
-from scalewatt.claims.evidence import Evidence, Line, Point, Trace, with_points
-from scalewatt.claims.gather import published_evidence
-from scalewatt.claims.model import CHECKED_KINDS, Unresolved, read_claims
-from scalewatt.claims.power_profiles import fifth, fluctuation, windows
+from scalewatt.claims.checks import power_factors, power_profiles, power_rates
+from scalewatt.claims.checks.power_profiles import fifth, fluctuation, windows
+from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, Unresolved, read_claims
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace, with_points
+from scalewatt.claims.load_evidence import published_evidence
+from scalewatt.claims.rules.tolerance import power_rules
 
 NET_A100 = select(model="fourcastnet", device="a100")
 NET_H100 = select(model="fourcastnet", device="h100")

@@ -20,10 +20,10 @@ from claims_resnet_made import (
     times,
 )
 
-from scalewatt.claims import general_energy, resnet_fixed, resnet_scaled
-from scalewatt.claims.evidence import Evidence, Point
-from scalewatt.claims.listing import load_checks
-from scalewatt.claims.model import CHECKS, read_claims, verdict_of
+from scalewatt.claims.checks import general_energy, resnet_fixed, resnet_scaled
+from scalewatt.claims.evidence.claim_types import CHECKS, read_claims, verdict_of
+from scalewatt.claims.evidence.evidence import Evidence, Point
+from scalewatt.claims.output import load_checks
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
 NON_LINEAR = {4: 10.0, 8: 40.0, 16: 12.0, 32: 60.0, 64: 14.0, 128: 50.0, 256: 20.0}

@@ -20,10 +20,10 @@ from test_claims_fourcastnet import CASES as FOURCASTNET
 from test_claims_power import CASES as POWER
 
 from scalewatt.campaign.table_requests import runs_definition
-from scalewatt.claims.evidence import Evidence, Point, Row
-from scalewatt.claims.gather import find_campaign, published_evidence
-from scalewatt.claims.listing import basis, load_checks, verdicts
-from scalewatt.claims.model import CHECKED_KINDS, CHECKS, Verdict, read_claims
+from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, CHECKS, Verdict, read_claims
+from scalewatt.claims.evidence.evidence import Evidence, Point, Row
+from scalewatt.claims.load_evidence import find_campaign, published_evidence
+from scalewatt.claims.output import basis, load_checks, verdicts
 from scalewatt.claims.simulated import (
     ALWAYS,
     ASSUMED,

@@ -20,8 +20,8 @@ from scalewatt import __version__
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.load import expand, load_campaign
-from scalewatt.claims import listing
-from scalewatt.claims.slips import FURTHER, SLIPS
+from scalewatt.claims import output as listing
+from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS
 from scalewatt.cli import COMMANDS, main
 from scalewatt.command_line import command_line
 from scalewatt.common.schema_validation import read_yaml, schema

@@ -31,8 +31,8 @@ from report_results import (
 )
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.claims.gather import campaign_evidence
-from scalewatt.claims.slips import FURTHER
+from scalewatt.claims.evidence.inconsistencies import FURTHER
+from scalewatt.claims.load_evidence import campaign_evidence
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.report import departures

@@ -15,7 +15,7 @@ from report_results import SVG, made_runs, paper, write_claims, write_results
 from workspace import Workspace
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.claims.model import listed_claims
+from scalewatt.claims.evidence.claim_types import listed_claims
 from scalewatt.report.definition import parse_definition, report_definition
 from scalewatt.report.fonts import with_fonts
 from scalewatt.report.report import write_report

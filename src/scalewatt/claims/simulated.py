@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewatt.claims.evidence import Evidence, Point, Row
-from scalewatt.claims.model import NOT_TESTABLE, SLIP, Claim, Verdict, verdict_of
+from scalewatt.claims.evidence.claim_types import NOT_TESTABLE, SLIP, Claim, Verdict, verdict_of
+from scalewatt.claims.evidence.evidence import Evidence, Point, Row
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.table_schema import PARTS, QUANTITIES

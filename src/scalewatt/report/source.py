@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.claims import listing
+from scalewatt.claims import output as listing
 from scalewatt.report.fonts import with_fonts
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.figures.extra_tables import SCHEMAS

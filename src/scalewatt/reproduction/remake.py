@@ -182,8 +182,8 @@ def _page(place: Remaking, stem: str, out: Path) -> None:
 
 
 def _claims(place: Remaking, stem: str, out: Path) -> None:
-    from scalewatt.claims.command import write_claims
-    from scalewatt.claims.gather import campaign_evidence
+    from scalewatt.claims.check_claims import write_claims
+    from scalewatt.claims.load_evidence import campaign_evidence
 
     tables = place.results / "tables"
     place.needs(tables / f"{name}.parquet" for name in ALL_RUNS)

@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from scalewatt.claims.evidence import Evidence, Point, Row
-from scalewatt.claims.fourcastnet_points import energies_alike, near, pretrained
-from scalewatt.claims.model import (
+from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
     UNRESOLVED,
@@ -16,9 +14,11 @@ from scalewatt.claims.model import (
     Outcome,
     check,
 )
-from scalewatt.claims.origins import look_at
-from scalewatt.claims.rules import attempt, band, combine
-from scalewatt.claims.uncertain import (
+from scalewatt.claims.evidence.evidence import Evidence, Point, Row
+from scalewatt.claims.evidence.origin_tracking import look_at
+from scalewatt.claims.rules.fourcastnet_points import energies_alike, near, pretrained
+from scalewatt.claims.rules.tolerance import attempt, band, combine
+from scalewatt.claims.rules.uncertain_number import (
     Number,
     minus,
     needed,

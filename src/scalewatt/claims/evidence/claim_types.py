@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.claims.origins import origins_looked_at
-from scalewatt.claims.slips import FURTHER, SLIPS, Slip
+from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS, Slip
+from scalewatt.claims.evidence.origin_tracking import origins_looked_at
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 
 if TYPE_CHECKING:
-    from scalewatt.claims.evidence import Evidence
+    from scalewatt.claims.evidence.evidence import Evidence
 
 REPRODUCED = "reproduced"
 NOT_REPRODUCED = "not_reproduced"

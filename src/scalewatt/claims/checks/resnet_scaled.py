@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from math import log, log2
 
-from scalewatt.claims.bands import band_of
-from scalewatt.claims.evidence import Evidence, Line, Point, is_full_size
-from scalewatt.claims.general_energy import linear_in_gpu_hours
-from scalewatt.claims.lines import (
+from scalewatt.claims.checks.general_energy import linear_in_gpu_hours
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, Unresolved, check
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
+from scalewatt.claims.rules.series_queries import (
     each,
     known,
     numbers,
@@ -20,8 +20,7 @@ from scalewatt.claims.lines import (
     together,
     whole_nodes,
 )
-from scalewatt.claims.model import NotTestable, Outcome, Unresolved, check
-from scalewatt.claims.rules import (
+from scalewatt.claims.rules.tolerance import (
     all_of,
     band,
     constant,
@@ -33,7 +32,8 @@ from scalewatt.claims.rules import (
     slope,
     steady,
 )
-from scalewatt.claims.uncertain import Number, mean_of, minus, over, quantity, shown
+from scalewatt.claims.rules.tolerance_bands import band_of
+from scalewatt.claims.rules.uncertain_number import Number, mean_of, minus, over, quantity, shown
 
 RESNET = ("resnet50", "train", "a100")
 PAPER_UPDATES = 20

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.claims.model import NotTestable
-from scalewatt.claims.modes import constant_of, modes_of
-from scalewatt.claims.origins import is_of_energy, look_at
-from scalewatt.claims.spreads import Key, Spread, key_of, pooled
+from scalewatt.claims.evidence.claim_types import NotTestable
+from scalewatt.claims.evidence.origin_tracking import is_of_energy, look_at
+from scalewatt.claims.evidence.pooled_spread import Key, Spread, key_of, pooled
+from scalewatt.claims.evidence.scaling_modes import constant_of, modes_of
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
 from scalewatt.results.tables.repeat_statistics import Summary, summary_of

@@ -17,8 +17,7 @@ from itertools import product
 from statistics import median, variance
 from typing import Any
 
-from scalewatt.claims.evidence import Evidence, Point, Trace
-from scalewatt.claims.model import (
+from scalewatt.claims.evidence.claim_types import (
     CHECKS,
     UNRESOLVED,
     NotTestable,
@@ -26,9 +25,10 @@ from scalewatt.claims.model import (
     Unresolved,
     check,
 )
-from scalewatt.claims.rules import all_of, attempt, combine, decided
-from scalewatt.claims.rules import sign as above_one
-from scalewatt.claims.uncertain import Number, over, quantity, text
+from scalewatt.claims.evidence.evidence import Evidence, Point, Trace
+from scalewatt.claims.rules.tolerance import all_of, attempt, combine, decided
+from scalewatt.claims.rules.tolerance import sign as above_one
+from scalewatt.claims.rules.uncertain_number import Number, over, quantity, text
 from scalewatt.results.tables.comparisons import same_training
 
 WINDOW_S = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from scalewatt.claims.model import Claim, read_claims
+from scalewatt.claims.evidence.claim_types import Claim, read_claims
 from scalewatt.common.errors import InputError
 
 _TOLERANCE = re.compile(r"\+-\s*([0-9.]+)\s*(%|pp)?")

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from scalewatt.campaign.cluster import given_cluster
-from scalewatt.claims.evidence import Evidence
-from scalewatt.claims.gather import campaign_evidence, find_campaign, published_evidence
-from scalewatt.claims.listing import as_json, as_markdown, as_table, as_text, verdicts
-from scalewatt.claims.model import REFERENCE, listed_claims
+from scalewatt.claims.evidence.claim_types import REFERENCE, listed_claims
+from scalewatt.claims.evidence.evidence import Evidence
+from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
+from scalewatt.claims.output import as_json, as_markdown, as_table, as_text, verdicts
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table_with_csv, write_text
 

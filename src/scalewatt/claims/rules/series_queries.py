@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log2
 
-from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.model import NOT_TESTABLE, NotTestable, Outcome, Unresolved
-from scalewatt.claims.origins import is_of_energy, is_of_power
-from scalewatt.claims.rules import all_of, attempt, combine, enough
-from scalewatt.claims.uncertain import Number, over, quantity, refuse_estimates
-from scalewatt.claims.words import word
+from scalewatt.claims.evidence.claim_types import NOT_TESTABLE, NotTestable, Outcome, Unresolved
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
+from scalewatt.claims.evidence.origin_tracking import is_of_energy, is_of_power
+from scalewatt.claims.rules.quantity_labels import word
+from scalewatt.claims.rules.tolerance import all_of, attempt, combine, enough
+from scalewatt.claims.rules.uncertain_number import Number, over, quantity, refuse_estimates
 
 SENSED = ("measured", "published")
 """Origins of energy that say something of RAM."""

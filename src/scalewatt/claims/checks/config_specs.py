@@ -8,9 +8,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from scalewatt.claims.evidence import Evidence, Row
-from scalewatt.claims.model import NOT_REPRODUCED, REPRODUCED, NotTestable, Outcome
-from scalewatt.claims.specified import begun, has_mode, setting, specs_of, training_samples
+from scalewatt.claims.evidence.claim_types import NOT_REPRODUCED, REPRODUCED, NotTestable, Outcome
+from scalewatt.claims.evidence.evidence import Evidence, Row
+from scalewatt.claims.rules.spec_checks import begun, has_mode, setting, specs_of, training_samples
 
 Read = Callable[[Row], Any]
 ALL_COUNTS = [2**k for k in range(9)]

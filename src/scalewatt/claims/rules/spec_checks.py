@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from scalewatt.claims.evidence import PAPER_DEVICES, Evidence, Line, Row
-from scalewatt.claims.model import (
+from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
     Check,
@@ -17,6 +16,7 @@ from scalewatt.claims.model import (
     Outcome,
     check,
 )
+from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, Line, Row
 from scalewatt.results.tables.published import FULL_SAMPLES
 
 

@@ -18,9 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise, takewhile
 
-from scalewatt.claims.evidence import Point
-from scalewatt.claims.fits import line_fit, ranks, spearman, variation
-from scalewatt.claims.model import (
+from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
     REPRODUCED,
@@ -29,7 +27,9 @@ from scalewatt.claims.model import (
     Outcome,
     Unresolved,
 )
-from scalewatt.claims.uncertain import (
+from scalewatt.claims.evidence.evidence import Point
+from scalewatt.claims.rules.fits import line_fit, ranks, spearman, variation
+from scalewatt.claims.rules.uncertain_number import (
     Number,
     basis,
     minus,

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.fourcastnet_points import in_paper
-from scalewatt.claims.model import CHECKS, NotTestable, Outcome, check
-from scalewatt.claims.power_rules import each_line, efficiency_within, named, numbers_of
-from scalewatt.claims.rules import all_of, attempt, combine, enough, monotone, ranked, sign, steady
-from scalewatt.claims.uncertain import over
+from scalewatt.claims.evidence.claim_types import CHECKS, NotTestable, Outcome, check
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.rules.fourcastnet_points import in_paper
+from scalewatt.claims.rules.power_rules import each_line, efficiency_within, named, numbers_of
+from scalewatt.claims.rules.tolerance import (
+    all_of,
+    attempt,
+    combine,
+    enough,
+    monotone,
+    ranked,
+    sign,
+    steady,
+)
+from scalewatt.claims.rules.uncertain_number import over
 
 RESNET = ("resnet50", "train", "a100")
 SAMPLES, PASSES, POWER = "samples_per_gpuh", "passes_per_gpuh", "mean_gpu_power_w"

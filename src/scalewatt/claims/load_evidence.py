@@ -13,7 +13,7 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.claims.evidence import Evidence, Row, Trace, lines_of, with_points
+from scalewatt.claims.evidence.evidence import Evidence, Row, Trace, lines_of, with_points
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.results.figures.figure_schema import POWER

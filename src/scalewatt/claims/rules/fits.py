@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scalewatt.claims.model import NotTestable, Unresolved
+from scalewatt.claims.evidence.claim_types import NotTestable, Unresolved
 from scalewatt.results.tables.repeat_statistics import CONFIDENCE
 
 

@@ -14,11 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.fourcastnet_points import MODEL, in_paper
-from scalewatt.claims.model import UNRESOLVED, Outcome, check
-from scalewatt.claims.rules import all_of, attempt, band, combine, decided, enough, onset, positive
-from scalewatt.claims.uncertain import Number, basis, quantity
+from scalewatt.claims.evidence.claim_types import UNRESOLVED, Outcome, check
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.rules.fourcastnet_points import MODEL, in_paper
+from scalewatt.claims.rules.tolerance import (
+    all_of,
+    attempt,
+    band,
+    combine,
+    decided,
+    enough,
+    onset,
+    positive,
+)
+from scalewatt.claims.rules.uncertain_number import Number, basis, quantity
 
 LEAVES = 0.05
 KNEE_POINTS = 5

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.fourcastnet_points import (
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, check
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
+from scalewatt.claims.rules.fourcastnet_points import (
     MODEL,
     NAMES,
     PROBE_EPOCHS,
@@ -15,10 +16,9 @@ from scalewatt.claims.fourcastnet_points import (
     energies_alike,
     in_paper,
 )
-from scalewatt.claims.lines import as_in_paper, doublings, like, numbers
-from scalewatt.claims.model import NotTestable, Outcome, check
-from scalewatt.claims.power_rules import each_line, efficiency_within
-from scalewatt.claims.rules import (
+from scalewatt.claims.rules.power_rules import each_line, efficiency_within
+from scalewatt.claims.rules.series_queries import as_in_paper, doublings, like, numbers
+from scalewatt.claims.rules.tolerance import (
     LINEAR_R2,
     MINIMUM_POINTS,
     all_of,
@@ -31,7 +31,7 @@ from scalewatt.claims.rules import (
     sign,
     slope,
 )
-from scalewatt.claims.uncertain import (
+from scalewatt.claims.rules.uncertain_number import (
     Number,
     basis,
     mean_of,

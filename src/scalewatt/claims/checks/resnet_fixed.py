@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from scalewatt.claims.bands import band_of
-from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.lines import (
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, Unresolved, check
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.rules.quantity_labels import word
+from scalewatt.claims.rules.series_queries import (
     as_in_paper,
     doublings,
     each,
@@ -18,8 +19,7 @@ from scalewatt.claims.lines import (
     together,
     whole_nodes,
 )
-from scalewatt.claims.model import NotTestable, Outcome, Unresolved, check
-from scalewatt.claims.rules import (
+from scalewatt.claims.rules.tolerance import (
     all_of,
     band,
     enough,
@@ -31,8 +31,15 @@ from scalewatt.claims.rules import (
     slope,
     span,
 )
-from scalewatt.claims.uncertain import mean_of, minus, over, quantity, refuse_estimates, shown
-from scalewatt.claims.words import word
+from scalewatt.claims.rules.tolerance_bands import band_of
+from scalewatt.claims.rules.uncertain_number import (
+    mean_of,
+    minus,
+    over,
+    quantity,
+    refuse_estimates,
+    shown,
+)
 
 RESNET = ("resnet50", "train", "a100")
 NEAR_OPTIMAL_TO = 32

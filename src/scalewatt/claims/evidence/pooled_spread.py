@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalewatt.claims.origins import is_of_energy
+from scalewatt.claims.evidence.origin_tracking import is_of_energy
 from scalewatt.results.tables.repeat_statistics import summary_of
 from scalewatt.results.tables.table_schema import QUANTITIES
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from scalewatt.claims.evidence import PAPER_DEVICES, Evidence, Point, Row, unlike_paper
-from scalewatt.claims.fourcastnet_points import PROBE_EPOCHS
-from scalewatt.claims.lines import like, with_ram
-from scalewatt.claims.model import NotTestable, Outcome, check
-from scalewatt.claims.origins import look_at
-from scalewatt.claims.power_rules import BOUNDS, all_within
-from scalewatt.claims.rules import attempt, combine, decided, positive
-from scalewatt.claims.uncertain import Number, mean_of, minus, quantity, shown
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, check
+from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, Point, Row, unlike_paper
+from scalewatt.claims.evidence.origin_tracking import look_at
+from scalewatt.claims.rules.fourcastnet_points import PROBE_EPOCHS
+from scalewatt.claims.rules.power_rules import BOUNDS, all_within
+from scalewatt.claims.rules.series_queries import like, with_ram
+from scalewatt.claims.rules.tolerance import attempt, combine, decided, positive
+from scalewatt.claims.rules.uncertain_number import Number, mean_of, minus, quantity, shown
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
 
 POINTS = {

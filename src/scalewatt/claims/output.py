@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import scalewatt.claims
-from scalewatt.claims.evidence import Evidence
-from scalewatt.claims.model import (
+from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
     CHECKS,
     SLIP,
@@ -25,9 +24,10 @@ from scalewatt.claims.model import (
     Verdict,
     listed_claims,
 )
+from scalewatt.claims.evidence.evidence import Evidence
+from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS
+from scalewatt.claims.rules.uncertain_number import shown
 from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
-from scalewatt.claims.slips import FURTHER, SLIPS
-from scalewatt.claims.uncertain import shown
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.metadata import with_metadata
 

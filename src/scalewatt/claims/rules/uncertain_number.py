@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scalewatt.claims.evidence import Point, unlike_paper
-from scalewatt.claims.model import NotTestable
-from scalewatt.claims.origins import is_of_power
-from scalewatt.claims.spreads import Spread, is_metric
-from scalewatt.claims.words import word
+from scalewatt.claims.evidence.claim_types import NotTestable
+from scalewatt.claims.evidence.evidence import Point, unlike_paper
+from scalewatt.claims.evidence.origin_tracking import is_of_power
+from scalewatt.claims.evidence.pooled_spread import Spread, is_metric
+from scalewatt.claims.rules.quantity_labels import word
 from scalewatt.results.tables.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
 from scalewatt.results.tables.repeat_statistics import CONFIDENCE, Summary
 

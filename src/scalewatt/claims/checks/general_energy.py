@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise, permutations
 
-from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.lines import each, known, numbers, whole_nodes, with_ram
-from scalewatt.claims.model import (
+from scalewatt.claims.evidence.claim_types import (
     UNRESOLVED,
     NotTestable,
     Outcome,
     Unresolved,
     check,
 )
-from scalewatt.claims.rules import (
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.rules.series_queries import each, known, numbers, whole_nodes, with_ram
+from scalewatt.claims.rules.tolerance import (
     MINIMUM_POINTS,
     all_of,
     attempt,
@@ -26,7 +26,7 @@ from scalewatt.claims.rules import (
     positive,
     within_noise,
 )
-from scalewatt.claims.uncertain import (
+from scalewatt.claims.rules.uncertain_number import (
     Number,
     mean_of,
     minus,

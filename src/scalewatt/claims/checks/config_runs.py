@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from scalewatt.claims.config_specs import exactly, sampling_period
-from scalewatt.claims.evidence import PAPER_DEVICES, PAPER_GPUS_PER_NODE, Evidence, Row, Trace
-from scalewatt.claims.model import (
+from scalewatt.claims.checks.config_specs import exactly, sampling_period
+from scalewatt.claims.checks.power_factors import SOCKETS, counted_sockets
+from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
     REPRODUCED,
@@ -18,10 +18,16 @@ from scalewatt.claims.model import (
     Outcome,
     check,
 )
-from scalewatt.claims.origins import look_at
-from scalewatt.claims.power_factors import SOCKETS, counted_sockets
-from scalewatt.claims.rules import all_of, attempt, decided
-from scalewatt.claims.specified import setting, specs_of
+from scalewatt.claims.evidence.evidence import (
+    PAPER_DEVICES,
+    PAPER_GPUS_PER_NODE,
+    Evidence,
+    Row,
+    Trace,
+)
+from scalewatt.claims.evidence.origin_tracking import look_at
+from scalewatt.claims.rules.spec_checks import setting, specs_of
+from scalewatt.claims.rules.tolerance import all_of, attempt, decided
 from scalewatt.recordings.series import DEVICE_KINDS
 
 PERIOD = 0.05

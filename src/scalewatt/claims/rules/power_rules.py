@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from scalewatt.claims.evidence import Line, Point
-from scalewatt.claims.lines import efficiency, like
-from scalewatt.claims.model import REPRODUCED, NotTestable, Outcome
-from scalewatt.claims.origins import is_of_energy, is_of_power
-from scalewatt.claims.rules import MINIMUM_POINTS, attempt, band, combine, enough
-from scalewatt.claims.uncertain import Number, quantity, refuse_estimates, shown
-from scalewatt.claims.words import word
+from scalewatt.claims.evidence.claim_types import REPRODUCED, NotTestable, Outcome
+from scalewatt.claims.evidence.evidence import Line, Point
+from scalewatt.claims.evidence.origin_tracking import is_of_energy, is_of_power
+from scalewatt.claims.rules.quantity_labels import word
+from scalewatt.claims.rules.series_queries import efficiency, like
+from scalewatt.claims.rules.tolerance import MINIMUM_POINTS, attempt, band, combine, enough
+from scalewatt.claims.rules.uncertain_number import Number, quantity, refuse_estimates, shown
 
 OfLine = Callable[[Line, Sequence[Point]], Outcome]
 BOUNDS = 0.05

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.lines import as_in_paper
-from scalewatt.claims.model import NotTestable, Outcome
-from scalewatt.claims.rules import all_of, attempt, band, combine
-from scalewatt.claims.uncertain import Number, basis, quantity
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
+from scalewatt.claims.rules.series_queries import as_in_paper
+from scalewatt.claims.rules.tolerance import all_of, attempt, band, combine
+from scalewatt.claims.rules.uncertain_number import Number, basis, quantity
 from scalewatt.recordings.series import DEVICE_KINDS
 
 MODEL = "fourcastnet"
