@@ -242,7 +242,7 @@ def _table(arguments: argparse.Namespace) -> int:
 
 
 def _figure(arguments: argparse.Namespace) -> int:
-    from scalewatt.figures.draw import draw_figure
+    from scalewatt.figures.draw_figure import draw_figure
 
     figure = int(arguments.figure) if arguments.figure.isdigit() else arguments.figure
     draw_figure(figure, arguments.table, arguments.out)

@@ -16,7 +16,7 @@ from scalewatt.cli import COMMANDS
 from scalewatt.command_line import command_line
 from scalewatt.command_line.completion import SHELLS, commands_of, completion_script
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.figures.draw import NAMED
+from scalewatt.figures.draw_figure import NAMED
 
 ASK_BASH = """
 source "$1"; shift

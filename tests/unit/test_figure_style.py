@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
+from scalewatt.figures.figure_data import bar, drawn_origins, series_labels, series_origins
+from scalewatt.figures.footnote_text import Quantity, excluded_sentence, quantity, sensor_sentence
 from scalewatt.figures.legends import LEGEND_EXTRA, legend_columns
-from scalewatt.figures.points import bar, drawn_origins, series_labels, series_origins
-from scalewatt.figures.words import Quantity, excluded_sentence, quantity, sensor_sentence
 from scalewatt.results.figures.figure_schema import OVERVIEW, PANELS, POINTS, POWER
 from scalewatt.results.figures.footnotes import notes
 
@@ -353,7 +353,7 @@ def test_a_bar_that_ends_in_the_room_around_the_points_is_not_said_to_be_cut() -
 
 
 def test_one_rule_says_how_far_bars_may_widen_an_axis() -> None:
-    from scalewatt.figures.points import is_beyond, room_for
+    from scalewatt.figures.figure_data import is_beyond, room_for
 
     assert room_for([10.0, 12.0], [3.0, 12.5], log=False) == [10.0, 12.0, 8.0, 12.5]
     assert room_for([10.0, 40.0], [1.0, 170.0], log=True) == [10.0, 40.0, 2.5, 160.0]

@@ -18,9 +18,9 @@ from figure_tables import any_table, curve_table, power_table, procedure_table
 
 from scalewatt.common.errors import InputError
 from scalewatt.figures import style
-from scalewatt.figures.draw import draw_figure
-from scalewatt.figures.points import metadata, plotted
-from scalewatt.figures.words import (
+from scalewatt.figures.draw_figure import draw_figure
+from scalewatt.figures.figure_data import metadata, plotted
+from scalewatt.figures.footnote_text import (
     abbreviated,
     missing_sentence,
     named,
@@ -381,7 +381,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
 
 
 def test_importing_the_figures_entry_does_not_import_matplotlib() -> None:
-    code = "import sys, scalewatt.figures.draw; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, scalewatt.figures.draw_figure; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -18,7 +18,7 @@ from paper_rows import configurations, definition, pareto_table, with_metadata
 
 from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.blocks import LABEL_SIZE
+from scalewatt.figures.panel_blocks import LABEL_SIZE
 from scalewatt.results.figures.pareto_table import PARETO, pareto, with_front
 
 Row = dict[str, Any]

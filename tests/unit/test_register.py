@@ -29,7 +29,7 @@ from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import schema
 from scalewatt.energy.views.describe import describe
 from scalewatt.execution.publish import EVENTS_SCHEMA
-from scalewatt.figures.words import metric_label
+from scalewatt.figures.footnote_text import metric_label
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import STAGES_SCHEMA
 from scalewatt.registration.recordings import sha256_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_runs import MODEL, cluster, spec_of, with_device
 
-from scalewatt.figures.words import sensor_sentence
+from scalewatt.figures.footnote_text import sensor_sentence
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation import assumptions as by_hand

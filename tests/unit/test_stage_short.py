@@ -18,7 +18,7 @@ from run_files import part
 from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS, UNATTRIBUTED, tile_window
 from scalewatt.energy.views.describe import describe
-from scalewatt.figures.breakdown_words import note_sentences
+from scalewatt.figures.breakdown_text import note_sentences
 from scalewatt.results.figures.breakdown_table import breakdown
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.repeat_statistics import configuration_rows

@@ -30,7 +30,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.figures import style
 from scalewatt.figures import variants as figure_module
-from scalewatt.figures.draw import draw_figure
+from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.report.definition import Definition
 from scalewatt.report.report import write_report
 from scalewatt.results.build import write_figure_table

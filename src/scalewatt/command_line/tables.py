@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from scalewatt.command_line.parts import Commands, add_cluster, command
-from scalewatt.figures.draw import FIGURES, NAMED
+from scalewatt.figures.draw_figure import FIGURES, NAMED
 
 
 def add(commands: Commands) -> None:

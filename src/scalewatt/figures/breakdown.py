@@ -18,8 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.blocks import TALLEST_MM, paler
-from scalewatt.figures.breakdown_words import (
+from scalewatt.figures.breakdown_text import (
     KINDS,
     STAGES,
     idle_kwh,
@@ -27,20 +26,21 @@ from scalewatt.figures.breakdown_words import (
     sum_of,
     total_bar,
 )
-from scalewatt.figures.legends import legend_above, legend_columns
-from scalewatt.figures.points import (
+from scalewatt.figures.figure_data import (
     Row,
     is_beyond,
     metadata,
     options,
     series_labels,
 )
-from scalewatt.figures.words import (
+from scalewatt.figures.footnote_text import (
     KIND_WORDS,
     Quantity,
     nothing_sentence,
     quantity,
 )
+from scalewatt.figures.legends import legend_above, legend_columns
+from scalewatt.figures.panel_blocks import TALLEST_MM, paler
 
 SLOT_MM = (2.3, 3.5)
 """Least and greatest height of one line: a series' heading, or one bar."""

@@ -14,15 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
-from scalewatt.figures.legends import (
-    LEGEND_EXTRA,
-    entry,
-    legend_above,
-    legend_columns,
-    origin_entries,
-    series_entry,
-)
-from scalewatt.figures.points import (
+from scalewatt.figures.figure_data import (
     Options,
     Row,
     bar,
@@ -38,7 +30,7 @@ from scalewatt.figures.points import (
     series_labels,
     unlike_metrics,
 )
-from scalewatt.figures.words import (
+from scalewatt.figures.footnote_text import (
     ORIGINS,
     Quantity,
     bar_sentence,
@@ -51,6 +43,14 @@ from scalewatt.figures.words import (
     null_sentence,
     origin_sentence,
     quantity,
+)
+from scalewatt.figures.legends import (
+    LEGEND_EXTRA,
+    entry,
+    legend_above,
+    legend_columns,
+    origin_entries,
+    series_entry,
 )
 from scalewatt.results.figures.figure_schema import Panel
 

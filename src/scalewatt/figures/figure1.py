@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from scalewatt.figures import style
-from scalewatt.figures.points import Row, gpu_word, options
-from scalewatt.figures.words import abbreviated, singular, trend
+from scalewatt.figures.figure_data import Row, gpu_word, options
+from scalewatt.figures.footnote_text import abbreviated, singular, trend
 
 DATASET_RULES = ("fixed", "scaled")
 BATCH_RULES = ("constant LBS", "constant GBS")

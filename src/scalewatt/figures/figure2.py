@@ -6,7 +6,7 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 
 from scalewatt.figures.curves import draw_curves
-from scalewatt.figures.points import plotted as plotted
+from scalewatt.figures.figure_data import plotted as plotted
 from scalewatt.results.figures.figure_schema import PANELS
 
 

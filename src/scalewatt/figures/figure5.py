@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.points import Row, gpu_word, metadata, options
-from scalewatt.figures.words import (
+from scalewatt.figures.figure_data import Row, gpu_word, metadata, options
+from scalewatt.figures.footnote_text import (
     KIND_WORDS,
     counted,
     device_sentence,

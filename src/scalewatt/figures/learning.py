@@ -14,17 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
-from scalewatt.figures.blocks import (
-    Block,
-    Label,
-    Panels,
-    draw_blocks,
-    legible,
-    paler,
-    write_labels,
-)
-from scalewatt.figures.legends import entry, origin_entries, series_entry
-from scalewatt.figures.points import (
+from scalewatt.figures.figure_data import (
     Row,
     blocks_of,
     drawn_origins,
@@ -33,7 +23,7 @@ from scalewatt.figures.points import (
     options,
     series_labels,
 )
-from scalewatt.figures.words import (
+from scalewatt.figures.footnote_text import (
     Quantity,
     device_sentence,
     excluded_sentence,
@@ -45,6 +35,16 @@ from scalewatt.figures.words import (
     nothing_sentence,
     origin_sentence,
     quantity,
+)
+from scalewatt.figures.legends import entry, origin_entries, series_entry
+from scalewatt.figures.panel_blocks import (
+    Block,
+    Label,
+    Panels,
+    draw_blocks,
+    legible,
+    paler,
+    write_labels,
 )
 from scalewatt.results.figures.figure_schema import panel_letter
 

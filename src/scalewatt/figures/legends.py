@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
-from scalewatt.figures.points import Row, drawn_origins, series_origins
-from scalewatt.figures.words import FILL_WORDS, ORIGINS
+from scalewatt.figures.figure_data import Row, drawn_origins, series_origins
+from scalewatt.figures.footnote_text import FILL_WORDS, ORIGINS
 
 LEGEND_EXTRA = 12
 """Characters that an entry takes besides its words: its line, and the gaps."""

@@ -12,15 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
-from scalewatt.figures.blocks import (
-    Block,
-    Label,
-    Panels,
-    draw_blocks,
-    write_labels,
-)
-from scalewatt.figures.legends import entry, origin_entries, series_entry
-from scalewatt.figures.points import (
+from scalewatt.figures.figure_data import (
     Row,
     bar,
     blocks_of,
@@ -34,8 +26,8 @@ from scalewatt.figures.points import (
     room_for,
     series_labels,
 )
-from scalewatt.figures.points import plotted as plotted
-from scalewatt.figures.words import (
+from scalewatt.figures.figure_data import plotted as plotted
+from scalewatt.figures.footnote_text import (
     Quantity,
     bar_sentence,
     device_sentence,
@@ -50,6 +42,14 @@ from scalewatt.figures.words import (
     null_sentence,
     origin_sentence,
     quantity,
+)
+from scalewatt.figures.legends import entry, origin_entries, series_entry
+from scalewatt.figures.panel_blocks import (
+    Block,
+    Label,
+    Panels,
+    draw_blocks,
+    write_labels,
 )
 from scalewatt.results.figures.figure_schema import panel_letter
 

@@ -12,15 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
-from scalewatt.figures.blocks import paler
-from scalewatt.figures.legends import (
-    entry,
-    legend_above,
-    legend_columns,
-    origin_entries,
-    series_entry,
-)
-from scalewatt.figures.points import (
+from scalewatt.figures.figure_data import (
     Row,
     drawn_origins,
     gpu_word,
@@ -28,7 +20,7 @@ from scalewatt.figures.points import (
     options,
     series_labels,
 )
-from scalewatt.figures.words import (
+from scalewatt.figures.footnote_text import (
     device_sentence,
     excluded_sentence,
     judged_sentence,
@@ -37,6 +29,14 @@ from scalewatt.figures.words import (
     origin_sentence,
     quantity,
 )
+from scalewatt.figures.legends import (
+    entry,
+    legend_above,
+    legend_columns,
+    origin_entries,
+    series_entry,
+)
+from scalewatt.figures.panel_blocks import paler
 
 PANEL_HEIGHT_MM = 62.0
 PANELS = {"runtime_h": "run time", "energy_kwh": "energy"}

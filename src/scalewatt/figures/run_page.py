@@ -16,8 +16,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.blocks import paler
-from scalewatt.figures.words import KIND_WORDS, counted, origin_phrase
+from scalewatt.figures.footnote_text import KIND_WORDS, counted, origin_phrase
+from scalewatt.figures.panel_blocks import paler
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figures.footnotes import BY_HAND
 from scalewatt.results.figures.run_page_table import (

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.points import Row, blocks_of, gpu_word, metadata, options
-from scalewatt.figures.words import (
+from scalewatt.figures.figure_data import Row, blocks_of, gpu_word, metadata, options
+from scalewatt.figures.footnote_text import (
     counted,
     device_sentence,
     excluded_sentence,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.figures.points import gpu_word, has_value, metadata, series_labels
-from scalewatt.figures.words import KIND_WORDS, counted, no_value_sentence, singular
+from scalewatt.figures.figure_data import gpu_word, has_value, metadata, series_labels
+from scalewatt.figures.footnote_text import KIND_WORDS, counted, no_value_sentence, singular
 from scalewatt.report import more_captions
 from scalewatt.report.more_captions import by_kind, unequal
 from scalewatt.results.text.markdown_latex import left_out_sentences

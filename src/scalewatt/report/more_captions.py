@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scalewatt.figures.words import KIND_WORDS, judged_sentence, metric_label
+from scalewatt.figures.footnote_text import KIND_WORDS, judged_sentence, metric_label
 from scalewatt.report.summary import model_words
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import count, number, with_unit

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.files import write_text
-from scalewatt.figures.points import gpu_word
+from scalewatt.figures.figure_data import gpu_word
 from scalewatt.report import departures, provenance, summary, tables
 from scalewatt.report.captions import caption, label, title
 from scalewatt.report.claims import claims_of

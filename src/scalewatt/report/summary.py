@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scalewatt.figures.words import counted, origin_phrase
+from scalewatt.figures.footnote_text import counted, origin_phrase
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.report.definition import Definition
 from scalewatt.results.figures.footnotes import BY_HAND

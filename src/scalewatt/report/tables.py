@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scalewatt.figures.words import metric_label
+from scalewatt.figures.footnote_text import metric_label
 from scalewatt.report.grids import Column, Grid, grid, said, stored, summed_up
 from scalewatt.report.quality import flags_in_words
 from scalewatt.report.source import Results

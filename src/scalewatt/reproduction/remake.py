@@ -113,7 +113,7 @@ class Remaking:
 
 
 def _figure(place: Remaking, stem: str, out: Path) -> None:
-    from scalewatt.figures.draw import draw_figure
+    from scalewatt.figures.draw_figure import draw_figure
 
     name = stem.rpartition("/")[2]
     number = name.removeprefix("figure")

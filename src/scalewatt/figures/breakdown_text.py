@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
-from scalewatt.figures.points import Row, bar, is_single
-from scalewatt.figures.words import (
+from scalewatt.figures.figure_data import Row, bar, is_single
+from scalewatt.figures.footnote_text import (
     KIND_WORDS,
     bar_sentence,
     device_sentence,

@@ -13,8 +13,8 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure, SubFigure
 
 from scalewatt.figures import style
+from scalewatt.figures.figure_data import Row
 from scalewatt.figures.legends import legend_columns
-from scalewatt.figures.points import Row
 
 TALLEST_MM = 240.0
 """Of a figure: what fits onto a page of A4 with margins and a caption."""

@@ -20,7 +20,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     """
     import pyarrow.csv as pc
 
-    from scalewatt.figures.points import read_figure_table
+    from scalewatt.figures.figure_data import read_figure_table
 
     if figure not in NAMED and figure not in FIGURES:
         raise InputError(
