@@ -313,8 +313,8 @@ def _prediction(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from scalewatt.report.definition import parse_definition
-    from scalewatt.report.report import write_report
+    from scalewatt.report.build_report import write_report
+    from scalewatt.report.report_request import parse_definition
 
     write_report(arguments.results, arguments.out, parse_definition(arguments.definition))
     return 0

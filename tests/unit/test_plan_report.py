@@ -15,10 +15,10 @@ from test_prediction import knows, measured
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.report.definition import Definition
-from scalewatt.report.plan import points_grid, prediction_grid, sums_grid
-from scalewatt.report.report import write_report
-from scalewatt.report.source import read_results
+from scalewatt.report.build_report import write_report
+from scalewatt.report.plan_section import points_grid, prediction_grid, sums_grid
+from scalewatt.report.report_inputs import read_results
+from scalewatt.report.report_request import Definition
 from scalewatt.scaling.model.assumed import SENTENCE
 from scalewatt.scaling.planning.finished_runs import used_by
 from scalewatt.scaling.planning.plan_table import make_plan

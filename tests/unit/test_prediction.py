@@ -21,7 +21,7 @@ from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.footnote_text import judged_sentence
-from scalewatt.report import more_captions as captions
+from scalewatt.report import captions_extra as captions
 from scalewatt.results.tables.metadata import metadata, with_metadata
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table

@@ -35,16 +35,16 @@ from scalewatt.claims.evidence.inconsistencies import FURTHER
 from scalewatt.claims.load_evidence import campaign_evidence
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.report import departures
+from scalewatt.report import environment_differences as departures
+from scalewatt.report.build_report import write_report
 from scalewatt.report.captions import caption
-from scalewatt.report.claims import claims_of
-from scalewatt.report.definition import Definition, parse_definition, report_definition
-from scalewatt.report.fonts import with_fonts
-from scalewatt.report.grids import Cell, Column, grid, said, stored, texts
-from scalewatt.report.quality import quality
-from scalewatt.report.report import write_report
-from scalewatt.report.source import MOST_SVG_BYTES, Results
-from scalewatt.report.summary import (
+from scalewatt.report.claims_section import claims_of
+from scalewatt.report.embed_fonts import with_fonts
+from scalewatt.report.html_tables import Cell, Column, grid, said, stored, texts
+from scalewatt.report.quality_section import quality
+from scalewatt.report.report_inputs import MOST_SVG_BYTES, Results
+from scalewatt.report.report_request import Definition, parse_definition, report_definition
+from scalewatt.report.summary_section import (
     comparison_sentences,
     facts,
     missing_runs,

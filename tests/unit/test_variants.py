@@ -31,8 +31,8 @@ from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.figures import style
 from scalewatt.figures import variants as figure_module
 from scalewatt.figures.draw_figure import draw_figure
-from scalewatt.report.definition import Definition
-from scalewatt.report.report import write_report
+from scalewatt.report.build_report import write_report
+from scalewatt.report.report_request import Definition
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import VARIANTS as VARIANTS_SCHEMA
 from scalewatt.results.figures.figure_schema import panel_letter

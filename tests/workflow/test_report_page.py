@@ -16,9 +16,9 @@ from workspace import Workspace
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.evidence.claim_types import listed_claims
-from scalewatt.report.definition import parse_definition, report_definition
-from scalewatt.report.fonts import with_fonts
-from scalewatt.report.report import write_report
+from scalewatt.report.build_report import write_report
+from scalewatt.report.embed_fonts import with_fonts
+from scalewatt.report.report_request import parse_definition, report_definition
 
 pytestmark = [
     pytest.mark.slow,

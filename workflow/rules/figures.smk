@@ -1,7 +1,7 @@
 # Figures, each from its own table and its own module, and the report.
 #   in   tables/figureN.parquet, src/scalewatt/figures/figureN.py and what all figures share
 #   out  figures/figureN.{pdf,svg,png} and .csv (exactly the plotted points); report.html
-from scalewatt.report.definition import report_definition
+from scalewatt.report.report_request import report_definition
 
 NUMBERS = [n for n in range(1, 8) if f"figure{n}" in FIGURES]
 

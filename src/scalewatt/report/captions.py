@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from scalewatt.figures.figure_data import gpu_word, has_value, metadata, series_labels
 from scalewatt.figures.footnote_text import KIND_WORDS, counted, no_value_sentence, singular
-from scalewatt.report import more_captions
-from scalewatt.report.more_captions import by_kind, unequal
+from scalewatt.report import captions_extra as more_captions
+from scalewatt.report.captions_extra import by_kind, unequal
 from scalewatt.results.text.markdown_latex import left_out_sentences
 from scalewatt.results.text.number_format import count, number, unit_for, with_unit
 

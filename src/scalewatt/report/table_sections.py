@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scalewatt.report import plan, tables
-from scalewatt.report.definition import Definition
-from scalewatt.report.grids import Grid
-from scalewatt.report.source import Results
+from scalewatt.report import plan_section as plan
+from scalewatt.report import table_formats as tables
+from scalewatt.report.html_tables import Grid
+from scalewatt.report.report_inputs import Results
+from scalewatt.report.report_request import Definition
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.report.definition import Definition
-from scalewatt.report.grids import Cell, Grid, texts
-from scalewatt.report.summary import counting, missing_runs, scope_sentence
+from scalewatt.report.html_tables import Cell, Grid, texts
+from scalewatt.report.report_request import Definition
+from scalewatt.report.summary_section import counting, missing_runs, scope_sentence
 from scalewatt.results.figures.superseded import Replaced
 from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, absent_kinds
 from scalewatt.results.text.number_format import MISSING, count, listed, percent, with_unit

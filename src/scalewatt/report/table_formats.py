@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from scalewatt.figures.footnote_text import metric_label
-from scalewatt.report.grids import Column, Grid, grid, said, stored, summed_up
-from scalewatt.report.quality import flags_in_words
-from scalewatt.report.source import Results
+from scalewatt.report.html_tables import Column, Grid, grid, said, stored, summed_up
+from scalewatt.report.quality_section import flags_in_words
+from scalewatt.report.report_inputs import Results
 from scalewatt.results.tables.comparisons import MOST_REPEATS
 from scalewatt.results.text.number_format import MISSING, number
 

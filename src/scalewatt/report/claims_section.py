@@ -11,7 +11,7 @@ import pyarrow as pa
 from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, SPECIFIED_KINDS
 from scalewatt.claims.evidence.inconsistencies import FURTHER
 from scalewatt.claims.output import FURTHER_WORDS, WORDS
-from scalewatt.report.grids import Cell, Grid, texts
+from scalewatt.report.html_tables import Cell, Grid, texts
 from scalewatt.results.tables.metadata import metadata
 from scalewatt.results.text.number_format import count
 

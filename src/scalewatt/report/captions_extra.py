@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from scalewatt.figures.footnote_text import KIND_WORDS, judged_sentence, metric_label
-from scalewatt.report.summary import model_words
+from scalewatt.report.summary_section import model_words
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import count, number, with_unit
 

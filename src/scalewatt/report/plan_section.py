@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scalewatt.report.grids import Column, Grid, grid, said, stored
-from scalewatt.report.source import Results
+from scalewatt.report.html_tables import Column, Grid, grid, said, stored
+from scalewatt.report.report_inputs import Results
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import MISSING, number
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scalewatt.report.grids import Grid, texts
+from scalewatt.report.html_tables import Grid, texts
 from scalewatt.results.text.number_format import count, listed
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 from scalewatt.figures.footnote_text import counted, origin_phrase
 from scalewatt.recordings.series import SIMULATED
-from scalewatt.report.definition import Definition
+from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.footnotes import BY_HAND
 from scalewatt.results.tables.comparisons import MOST_REPEATS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES

@@ -8,7 +8,7 @@ from typing import Any
 
 from scalewatt import __version__
 from scalewatt.provenance.versions import source_commit
-from scalewatt.report.grids import Grid, grid, stored, texts
+from scalewatt.report.html_tables import Grid, grid, stored, texts
 from scalewatt.results.text.number_format import count, listed
 
 Row = dict[str, Any]

@@ -11,15 +11,18 @@ from typing import Any
 
 from scalewatt.common.files import write_text
 from scalewatt.figures.figure_data import gpu_word
-from scalewatt.report import departures, provenance, summary, tables
+from scalewatt.report import environment_differences as departures
+from scalewatt.report import provenance_section as provenance
+from scalewatt.report import summary_section as summary
+from scalewatt.report import table_formats as tables
 from scalewatt.report.captions import caption, label, title
-from scalewatt.report.claims import claims_of
-from scalewatt.report.definition import Definition
-from scalewatt.report.grids import csv_uri
-from scalewatt.report.quality import quality
-from scalewatt.report.source import Results, read_results
-from scalewatt.report.table_parts import TablePart, table_parts
-from scalewatt.report.templates import STYLE, templates
+from scalewatt.report.claims_section import claims_of
+from scalewatt.report.html_tables import csv_uri
+from scalewatt.report.html_templates import STYLE, templates
+from scalewatt.report.quality_section import quality
+from scalewatt.report.report_inputs import Results, read_results
+from scalewatt.report.report_request import Definition
+from scalewatt.report.table_sections import TablePart, table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.claims import output as listing
-from scalewatt.report.fonts import with_fonts
+from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.figures.extra_tables import SCHEMAS
 from scalewatt.results.tables import table_schema as schema
