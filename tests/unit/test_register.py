@@ -32,7 +32,7 @@ from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.figures.footnote_text import metric_label
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import STAGES_SCHEMA
-from scalewatt.registration.recordings import sha256_of
+from scalewatt.registration.recording_discovery import sha256_of
 from scalewatt.results.figures.figure_schema import TABLE1
 from scalewatt.results.tables.metadata import with_metadata
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row

@@ -11,7 +11,7 @@ import yaml
 from scalewatt.campaign.registered_campaign import configuration_id, extras, model_key, work_key
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
-from scalewatt.registration.descriptions import Description
+from scalewatt.registration.run_descriptions import Description
 
 Content = dict[str, Any]
 

@@ -24,10 +24,10 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import read_yaml
 from scalewatt.recordings.series import short_name
 from scalewatt.registration import campaign_file
-from scalewatt.registration.descriptions import Description, read_descriptions
-from scalewatt.registration.recordings import Recorded, open_recording, sha256_of
+from scalewatt.registration.external_stages import stages_of
+from scalewatt.registration.recording_discovery import Recorded, open_recording, sha256_of
+from scalewatt.registration.run_descriptions import Description, read_descriptions
 from scalewatt.registration.run_folder import Registered, known_runs, write_neighbours, write_run
-from scalewatt.registration.stages import stages_of
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 

@@ -18,7 +18,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.recordings.series import short_name
-from scalewatt.registration.recordings import Recorded, Window, place
+from scalewatt.registration.recording_discovery import Recorded, Window, place
 from scalewatt.training.history import HISTORY_SCHEMA
 
 

@@ -12,7 +12,7 @@ from scalewatt.campaign.model_registry import PHASES
 from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, Point
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, read_yaml, schema
-from scalewatt.registration.tables import shared_rows, table_rows
+from scalewatt.registration.description_tables import shared_rows, table_rows
 from scalewatt.results.tables.read_table import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 
