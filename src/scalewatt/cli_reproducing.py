@@ -48,7 +48,7 @@ def import_(arguments: argparse.Namespace) -> int:
 
 def manifest(arguments: argparse.Namespace) -> int:
     """`scalewatt manifest`."""
-    from scalewatt.reproduction.manifest import write_manifest
+    from scalewatt.reproduction.results_manifest import write_manifest
 
     print(write_manifest(arguments.results))
     return 0

@@ -17,7 +17,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.reproduction.manifest import write_manifest
+from scalewatt.reproduction.results_manifest import write_manifest
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 

@@ -24,15 +24,7 @@ from scalewatt.campaign.load import expand
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.reproduction.choose import choose_run, gpu_hours
-from scalewatt.reproduction.differing import difference
-from scalewatt.reproduction.energies import energy_findings
-from scalewatt.reproduction.environment import (
-    lock_findings,
-    package_findings,
-    python_findings,
-)
-from scalewatt.reproduction.finding import (
+from scalewatt.reproduction.check_result import (
     DIFFERS,
     HISTORY,
     NOT_CHECKED,
@@ -43,15 +35,29 @@ from scalewatt.reproduction.finding import (
     exit_code,
     verdict,
 )
-from scalewatt.reproduction.history import (
+from scalewatt.reproduction.energy_check import energy_findings
+from scalewatt.reproduction.environment_check import (
+    lock_findings,
+    package_findings,
+    python_findings,
+)
+from scalewatt.reproduction.file_diff import difference
+from scalewatt.reproduction.history_check import (
     GPU_RELATIVE,
     exactness,
     history_findings,
     is_timing,
     other_circumstances,
 )
-from scalewatt.reproduction.interval import prediction_interval
-from scalewatt.reproduction.manifest import Manifest, made, read_manifest, record, write_manifest
+from scalewatt.reproduction.prediction_interval import prediction_interval
+from scalewatt.reproduction.results_manifest import (
+    Manifest,
+    made,
+    read_manifest,
+    record,
+    write_manifest,
+)
+from scalewatt.reproduction.run_selection import choose_run, gpu_hours
 from scalewatt.training.history import history_table
 
 RUN = f"{NAME}/1"

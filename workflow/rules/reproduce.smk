@@ -12,7 +12,7 @@ from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.run_files.progress_files import done_updates
 from scalewatt.scheduling.job_request import training_request
 from scalewatt.scheduling.submissions import Submissions
-from scalewatt.reproduction.choose import choose_run, weights_of
+from scalewatt.reproduction.run_selection import choose_run, weights_of
 
 MANIFEST = f"{RESULTS}/manifest.json"
 AGAIN = f"{RESULTS}/reproduction"

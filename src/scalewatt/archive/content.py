@@ -12,7 +12,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
-from scalewatt.reproduction.manifest import ALL_RUNS, MANIFEST, read_manifest
+from scalewatt.reproduction.results_manifest import ALL_RUNS, MANIFEST, read_manifest
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import RUNS

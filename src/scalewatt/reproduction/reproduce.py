@@ -13,10 +13,7 @@ from scalewatt.campaign.cluster import given_cluster
 from scalewatt.campaign.imported_campaign import with_imported
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.files import write_json
-from scalewatt.reproduction.choose import again_folder, choose_run
-from scalewatt.reproduction.environment import environment_findings
-from scalewatt.reproduction.files import file_findings
-from scalewatt.reproduction.finding import (
+from scalewatt.reproduction.check_result import (
     CHECKS,
     DIFFERS,
     ENERGY,
@@ -30,11 +27,14 @@ from scalewatt.reproduction.finding import (
     not_checked,
     verdict,
 )
-from scalewatt.reproduction.manifest import Manifest, read_manifest
-from scalewatt.reproduction.page import shown, write_page
-from scalewatt.reproduction.provenance import run_findings
-from scalewatt.reproduction.remake import Remaking
-from scalewatt.reproduction.repeats import Repeat, found_repeats, repeat_findings
+from scalewatt.reproduction.environment_check import environment_findings
+from scalewatt.reproduction.file_check import file_findings
+from scalewatt.reproduction.html_page import shown, write_page
+from scalewatt.reproduction.provenance_check import run_findings
+from scalewatt.reproduction.regenerate import Remaking
+from scalewatt.reproduction.rerun_check import Repeat, found_repeats, repeat_findings
+from scalewatt.reproduction.results_manifest import Manifest, read_manifest
+from scalewatt.reproduction.run_selection import again_folder, choose_run
 from scalewatt.results.text.number_format import listed
 
 REPORT_VERSION = 1

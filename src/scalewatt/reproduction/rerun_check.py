@@ -11,9 +11,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.common.errors import InputError
-from scalewatt.reproduction.choose import Run, again_folder, run_folder
-from scalewatt.reproduction.energies import energy_findings
-from scalewatt.reproduction.finding import (
+from scalewatt.reproduction.check_result import (
     DIFFERS,
     ENERGY,
     HISTORY,
@@ -22,8 +20,10 @@ from scalewatt.reproduction.finding import (
     compared,
     not_checked,
 )
-from scalewatt.reproduction.history import history_findings, other_circumstances, read_table
-from scalewatt.reproduction.provenance import commits_of
+from scalewatt.reproduction.energy_check import energy_findings
+from scalewatt.reproduction.history_check import history_findings, other_circumstances, read_table
+from scalewatt.reproduction.provenance_check import commits_of
+from scalewatt.reproduction.run_selection import Run, again_folder, run_folder
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.run_files.run_inventory import json_object, published_runs

@@ -14,7 +14,7 @@ from scalewatt.provenance.package_lock import (
     installed_versions,
     locked_versions,
 )
-from scalewatt.reproduction.finding import (
+from scalewatt.reproduction.check_result import (
     DIFFERS,
     ENVIRONMENT,
     SAME,
@@ -22,7 +22,7 @@ from scalewatt.reproduction.finding import (
     compared,
     not_checked,
 )
-from scalewatt.reproduction.manifest import Manifest, current_lock_sha256
+from scalewatt.reproduction.results_manifest import Manifest, current_lock_sha256
 
 LOCK_FILE = "list of packages (envs/lock.txt)"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from scalewatt.common.files import write_text
 from scalewatt.report.html_templates import STYLE, templates
-from scalewatt.reproduction.finding import (
+from scalewatt.reproduction.check_result import (
     CHECKS,
     DIFFERS,
     ENERGY,
@@ -23,7 +23,7 @@ from scalewatt.reproduction.finding import (
     Finding,
     verdict,
 )
-from scalewatt.reproduction.history import OF_THE_MACHINE, TOLERANCE
+from scalewatt.reproduction.history_check import OF_THE_MACHINE, TOLERANCE
 
 _FOLDER = Path(__file__).parent
 TITLES = {

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scalewatt.common.files import file_sha256
-from scalewatt.reproduction.differing import difference
-from scalewatt.reproduction.finding import (
+from scalewatt.reproduction.check_result import (
     DIFFERS,
     REGENERATED,
     SAME,
@@ -15,13 +14,14 @@ from scalewatt.reproduction.finding import (
     Finding,
     not_checked,
 )
-from scalewatt.reproduction.manifest import (
+from scalewatt.reproduction.file_diff import difference
+from scalewatt.reproduction.regenerate import NotRemadeError, Remaking, said_of
+from scalewatt.reproduction.results_manifest import (
     FOLDERS,
     FileEntry,
     Manifest,
     files_below,
 )
-from scalewatt.reproduction.remake import NotRemadeError, Remaking, said_of
 
 
 def file_findings(manifest: Manifest, place: Remaking) -> list[Finding]:

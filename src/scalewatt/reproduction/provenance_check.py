@@ -10,7 +10,7 @@ from typing import Any
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.provenance.package_lock import Difference, differences, locked_versions
-from scalewatt.reproduction.finding import (
+from scalewatt.reproduction.check_result import (
     DIFFERS,
     PROVENANCE,
     SAME,
@@ -18,7 +18,7 @@ from scalewatt.reproduction.finding import (
     compared,
     not_checked,
 )
-from scalewatt.reproduction.manifest import Manifest, current_lock_sha256
+from scalewatt.reproduction.results_manifest import Manifest, current_lock_sha256
 from scalewatt.results.text.number_format import listed
 from scalewatt.run_files.run_inventory import PROVENANCE as FILE
 from scalewatt.run_files.run_inventory import json_object

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scalewatt.recordings.series import DEVICE_KINDS
-from scalewatt.reproduction.finding import DIFFERS, ENERGY, SAME, Finding, not_checked
-from scalewatt.reproduction.interval import prediction_interval
+from scalewatt.reproduction.check_result import DIFFERS, ENERGY, SAME, Finding, not_checked
+from scalewatt.reproduction.prediction_interval import prediction_interval
 from scalewatt.results.text.number_format import number
 
 QUANTITIES = ("energy_kwh", *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS))

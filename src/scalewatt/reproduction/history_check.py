@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.reproduction.differing import same_value
-from scalewatt.reproduction.finding import DIFFERS, HISTORY, SAME, Finding, not_checked
+from scalewatt.reproduction.check_result import DIFFERS, HISTORY, SAME, Finding, not_checked
+from scalewatt.reproduction.file_diff import same_value
 
 GPU_RELATIVE = 0.05
 GPU_POINTS = 1.0
