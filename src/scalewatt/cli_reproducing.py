@@ -19,7 +19,7 @@ def keys(arguments: argparse.Namespace) -> int:
 
 def export(arguments: argparse.Namespace) -> int:
     """`scalewatt export`."""
-    from scalewatt.archive.export import Wanted, export_campaign
+    from scalewatt.archive.export_archive import Wanted, export_campaign
 
     wanted = Wanted(
         arguments.traces,
@@ -35,7 +35,7 @@ def export(arguments: argparse.Namespace) -> int:
 
 def import_(arguments: argparse.Namespace) -> int:
     """`scalewatt import`."""
-    from scalewatt.archive.bring_in import check_archive, import_archive
+    from scalewatt.archive.import_archive import check_archive, import_archive
 
     if arguments.check:
         lines = check_archive(arguments.archive)

@@ -13,9 +13,9 @@ from typing import Any
 
 from simulated_runs import simulate
 
-from scalewatt.archive.bring_in import import_archive
-from scalewatt.archive.export import Wanted, export_campaign
-from scalewatt.archive.manifest import MANIFEST
+from scalewatt.archive.archive_manifest import MANIFEST
+from scalewatt.archive.export_archive import Wanted, export_campaign
+from scalewatt.archive.import_archive import import_archive
 from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec

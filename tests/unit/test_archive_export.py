@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 from archived import ACCOUNT, Project, content, make_project, manifest
 
-from scalewatt.archive.manifest import MANIFEST, METADATA
+from scalewatt.archive.archive_manifest import MANIFEST, METADATA
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import own_paths

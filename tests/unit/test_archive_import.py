@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from archived import Project, below, changed, content, make_project
 
-from scalewatt.archive.bring_in import check_archive
-from scalewatt.archive.crate import Said, metadata
-from scalewatt.archive.manifest import MANIFEST, METADATA, Manifest, entries_of
-from scalewatt.archive.pack import write_archive
-from scalewatt.archive.reference import FOLDER, reference_texts
+from scalewatt.archive.archive_manifest import MANIFEST, METADATA, Manifest, entries_of
+from scalewatt.archive.import_archive import check_archive
+from scalewatt.archive.package_reference import FOLDER, reference_texts
+from scalewatt.archive.ro_crate import Said, metadata
+from scalewatt.archive.zip_writer import write_archive
 from scalewatt.campaign.cluster import is_results_only, load_cluster
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.campaign.imported_campaign import parse_imported
@@ -324,7 +324,7 @@ def test_keys_of_a_cluster_that_are_nobodys_business_are_refused(archive: Path) 
 def test_the_reference_is_in_step_with_its_manifest() -> None:
     for name, text in reference_texts().items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, (
-            "make it again: python -m scalewatt.archive.reference"
+            "make it again: python -m scalewatt.archive.package_reference"
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.archive.manifest import Given
+from scalewatt.archive.archive_manifest import Given
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.common.errors import InputError

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scalewatt.archive.manifest import Given
+from scalewatt.archive.archive_manifest import Given
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import own_paths

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scalewatt.archive.content import Content, campaign_files, results_content
-from scalewatt.archive.crate import PAPER, Said, metadata, of_runs
-from scalewatt.archive.manifest import CAMPAIGN, METADATA, Given, Manifest, entries_of
-from scalewatt.archive.pack import write_archive
-from scalewatt.archive.private import check_private, not_looked_for, private_words
+from scalewatt.archive.archive_manifest import CAMPAIGN, METADATA, Given, Manifest, entries_of
+from scalewatt.archive.file_selection import Content, campaign_files, results_content
+from scalewatt.archive.private_data_scan import check_private, not_looked_for, private_words
+from scalewatt.archive.ro_crate import PAPER, Said, metadata, of_runs
+from scalewatt.archive.zip_writer import write_archive
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.imported_campaign import as_imported, imported_content

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from scalewatt.archive.manifest import (
+from scalewatt.archive.archive_manifest import (
     BLOCK,
     MANIFEST,
     METADATA,

@@ -1,4 +1,4 @@
-"""The published rows in `reference/` as the content of an archive: `python -m scalewatt.archive.reference`.
+"""The published rows in `reference/` as the content of an archive: `python -m scalewatt.archive.package_reference`.
 
 Writes ro-crate-metadata.json and manifest.json over its files, the same for the same files.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.archive.crate import PAPER, Said, metadata
-from scalewatt.archive.manifest import MANIFEST, METADATA, REFERENCE, Manifest, entries_of
+from scalewatt.archive.archive_manifest import MANIFEST, METADATA, REFERENCE, Manifest, entries_of
+from scalewatt.archive.ro_crate import PAPER, Said, metadata
 from scalewatt.common.files import read_json, write_text
 from scalewatt.common.schema_validation import PROJECT_ROOT
 

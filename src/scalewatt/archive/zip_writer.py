@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO
 
-from scalewatt.archive.manifest import BLOCK, MANIFEST, METADATA, Given, Manifest, entry_of
+from scalewatt.archive.archive_manifest import BLOCK, MANIFEST, METADATA, Given, Manifest, entry_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path
 

@@ -13,15 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalewatt import __version__
-from scalewatt.archive.crate import check_metadata
-from scalewatt.archive.manifest import METADATA, REFERENCE, Manifest
-from scalewatt.archive.unpack import (
+from scalewatt.archive.archive_manifest import METADATA, REFERENCE, Manifest
+from scalewatt.archive.archive_reader import (
     Opened,
     check_content,
     opened,
     read_manifest,
     write_content,
 )
+from scalewatt.archive.ro_crate import check_metadata
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.imported_campaign import NAME, SUFFIX, imported_content, read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from scalewatt.archive.manifest import MANIFEST, METADATA, Entry
+from scalewatt.archive.archive_manifest import MANIFEST, METADATA, Entry
 from scalewatt.common.errors import InputError
 
 CONFORMS_TO = "https://w3id.org/ro/crate/1.1"
