@@ -68,7 +68,7 @@ def reproduce(arguments: argparse.Namespace) -> int:
 def doctor(arguments: argparse.Namespace) -> int:
     """`scalewatt doctor`."""
     from scalewatt.doctor.examine import examine
-    from scalewatt.doctor.text import examination_text
+    from scalewatt.doctor.text_output import examination_text
 
     found = examine(arguments.profile)
     if arguments.json:

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.doctor.check import Check
-from scalewatt.doctor.machine import Profile
+from scalewatt.doctor.host import Profile
+from scalewatt.doctor.host_check import Check
 
 
 def program(folder: Path, name: str, script: str) -> None:

@@ -21,16 +21,16 @@ from doctor_files import counters, one_of, profile
 
 from scalewatt.cli import main
 from scalewatt.doctor import examine as module
-from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check
 from scalewatt.doctor.conclusion import conclude
-from scalewatt.doctor.counters import check_counters, find_counters, judge_counters
 from scalewatt.doctor.examine import Examination, answers
-from scalewatt.doctor.gpus import judge_gpus, judge_torch, object_of, pci_devices
-from scalewatt.doctor.machine import Limits, Machine
-from scalewatt.doctor.sampling import ask_perun, judge_sampling
+from scalewatt.doctor.gpu_checks import judge_gpus, judge_torch, object_of, pci_devices
+from scalewatt.doctor.host import Limits, Machine
+from scalewatt.doctor.host_check import LIMITED, MISSING, OK, UNKNOWN, Check
+from scalewatt.doctor.perun_checks import ask_perun, judge_sampling
+from scalewatt.doctor.rapl import check_counters, find_counters, judge_counters
 from scalewatt.doctor.sampling_child import mean_of
-from scalewatt.doctor.text import examination_text
+from scalewatt.doctor.subprocess_runner import Answer, Children
+from scalewatt.doctor.text_output import examination_text
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, Neighbours
 from scalewatt.recordings.series import SensorSeries
 

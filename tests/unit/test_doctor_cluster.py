@@ -19,16 +19,16 @@ from doctor_files import profile, program
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check
 from scalewatt.doctor.conclusion import conclude
 from scalewatt.doctor.examine import questions_of
+from scalewatt.doctor.folder_checks import Folder, judge_folder, read_mounts, type_of
 from scalewatt.doctor.folder_child import try_folder
-from scalewatt.doctor.folders import Folder, judge_folder, read_mounts, type_of
-from scalewatt.doctor.machine import Limits, Machine, Profile
-from scalewatt.doctor.mpi import ask_mpi, judge_mpi, launcher_here
-from scalewatt.doctor.slurm import judge_account, judge_energy, judge_pmi, slurm_questions
-from scalewatt.doctor.software import cgroup_cores, judge_packages
+from scalewatt.doctor.host import Limits, Machine, Profile
+from scalewatt.doctor.host_check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check
+from scalewatt.doctor.mpi_checks import ask_mpi, judge_mpi, launcher_here
+from scalewatt.doctor.slurm_checks import judge_account, judge_energy, judge_pmi, slurm_questions
+from scalewatt.doctor.software_checks import cgroup_cores, judge_packages
+from scalewatt.doctor.subprocess_runner import Answer, Children
 from scalewatt.provenance.package_lock import Difference
 
 SHORT = Limits(command_s=0.5)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Device
-from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check
+from scalewatt.doctor.host_check import LIMITED, MISSING, OK, UNKNOWN, Check
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, MEASURED
 
 MIXED = "mixed"

@@ -12,17 +12,17 @@ from typing import Any
 
 from scalewatt import __version__
 from scalewatt.campaign.cluster import load_cluster, powers
-from scalewatt.doctor.ask import Children
-from scalewatt.doctor.check import Check, unknown
 from scalewatt.doctor.conclusion import Conclusion, conclude
-from scalewatt.doctor.counters import check_counters
-from scalewatt.doctor.folders import folder_questions
-from scalewatt.doctor.gpus import ask_gpus
-from scalewatt.doctor.machine import Machine, Profile
-from scalewatt.doctor.mpi import ask_mpi
-from scalewatt.doctor.sampling import ask_perun
-from scalewatt.doctor.slurm import slurm_questions
-from scalewatt.doctor.software import check_cores, check_packages, check_python
+from scalewatt.doctor.folder_checks import folder_questions
+from scalewatt.doctor.gpu_checks import ask_gpus
+from scalewatt.doctor.host import Machine, Profile
+from scalewatt.doctor.host_check import Check, unknown
+from scalewatt.doctor.mpi_checks import ask_mpi
+from scalewatt.doctor.perun_checks import ask_perun
+from scalewatt.doctor.rapl import check_counters
+from scalewatt.doctor.slurm_checks import slurm_questions
+from scalewatt.doctor.software_checks import check_cores, check_packages, check_python
+from scalewatt.doctor.subprocess_runner import Children
 
 Questions = dict[tuple[str, ...], Callable[[], list[Check]]]
 """What is asked, by the names of the checks that answer it."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.files import write_json
-from scalewatt.doctor.sampling import RESULT
+from scalewatt.doctor.perun_checks import RESULT
 from scalewatt.energy.accounting.node_energy import KindEnergy, node_kinds
 from scalewatt.monitoring.perun_session import monitored
 from scalewatt.recordings.journal import read_journal

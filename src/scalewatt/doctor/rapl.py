@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalewatt.doctor.check import LIMITED, MISSING, OK, Check, Mend
-from scalewatt.doctor.machine import Machine
+from scalewatt.doctor.host import Machine
+from scalewatt.doctor.host_check import LIMITED, MISSING, OK, Check, Mend
 
 POWERCAP = "sys/class/powercap"
 HWMON = "sys/class/hwmon"

@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import MISSING, OK, SET_UP, UNKNOWN, Check, unknown
-from scalewatt.doctor.machine import Machine, Profile
+from scalewatt.doctor.host import Machine, Profile
+from scalewatt.doctor.host_check import MISSING, OK, SET_UP, UNKNOWN, Check, unknown
+from scalewatt.doctor.subprocess_runner import Answer, Children
 from scalewatt.execution.child_process import RANKS_VARIABLES
 
 NAME = "mpi"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scalewatt.campaign.campaign_types import Cluster, Device
 from scalewatt.common.schema_validation import nearest
-from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import LIMITED, MISSING, OK, Check, unknown
-from scalewatt.doctor.machine import Machine, Profile
+from scalewatt.doctor.host import Machine, Profile
+from scalewatt.doctor.host_check import LIMITED, MISSING, OK, Check, unknown
+from scalewatt.doctor.subprocess_runner import Answer, Children
 from scalewatt.slurm.partitions import (
     PARTITIONS_QUESTION,
     Demand,

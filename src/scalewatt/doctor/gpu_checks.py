@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check, unknown
-from scalewatt.doctor.machine import Machine
+from scalewatt.doctor.host import Machine
+from scalewatt.doctor.host_check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check, unknown
+from scalewatt.doctor.subprocess_runner import Answer, Children
 
 NVIDIA, AMD = "0x10de", "0x1002"
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.doctor.check import LIMITED, OK, SET_UP, UNKNOWN, Check, Mend
-from scalewatt.doctor.machine import Machine
+from scalewatt.doctor.host import Machine
+from scalewatt.doctor.host_check import LIMITED, OK, SET_UP, UNKNOWN, Check, Mend
 from scalewatt.provenance.package_lock import (
     LOCK,
     Difference,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.doctor.ask import Answer, Children
-from scalewatt.doctor.check import LIMITED, MISSING, OK, UNKNOWN, Check, Mend, unknown
-from scalewatt.doctor.machine import Machine, Profile
+from scalewatt.doctor.host import Machine, Profile
+from scalewatt.doctor.host_check import LIMITED, MISSING, OK, UNKNOWN, Check, Mend, unknown
+from scalewatt.doctor.subprocess_runner import Answer, Children
 
 _SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|ceph|afs|cifs|smb|wekafs|pvfs|orangefs|9p|glusterfs")
 _ESCAPED = re.compile(r"\\(\d{3})")

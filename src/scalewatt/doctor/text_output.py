@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from scalewatt.doctor.check import OK, Check
 from scalewatt.doctor.conclusion import Conclusion
 from scalewatt.doctor.examine import Examination
+from scalewatt.doctor.host_check import OK, Check
 
 _WIDTH = 110
 _KINDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
