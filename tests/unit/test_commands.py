@@ -24,10 +24,10 @@ from scalewatt.campaign.external_command import (
     command_words,
     is_command_spec,
 )
-from scalewatt.campaign.listing import campaign_table
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec, spec_sha256
 from scalewatt.cli import main
+from scalewatt.cli.campaign_listing import campaign_table
 from scalewatt.common.errors import InputError
 from scalewatt.execution.child_process import how_ended
 from scalewatt.execution.command_rank import Place, child_environment

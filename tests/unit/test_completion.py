@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from scalewatt.cli import COMMANDS
-from scalewatt.command_line import command_line
-from scalewatt.command_line.completion import SHELLS, commands_of, completion_script
+from scalewatt.cli.completion import SHELLS, commands_of, completion_script
+from scalewatt.cli.parser import command_line
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.figures.draw_figure import NAMED
 

@@ -15,7 +15,7 @@ import pytest
 
 from scalewatt import __version__
 from scalewatt.cli import COMMANDS, main
-from scalewatt.command_line import command_line
+from scalewatt.cli.parser import command_line
 
 ROOT = Path(__file__).parents[2]
 LINKED = ("config.yaml", "profiles", "reference")

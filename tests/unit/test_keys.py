@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from campaign_files import ROOT
 
-from scalewatt.campaign.keys import KINDS, keys_text, sections
 from scalewatt.cli import main
+from scalewatt.cli.key_reference import KINDS, keys_text, sections
 from scalewatt.common.schema_validation import read_yaml
 
 DOCUMENTS = {

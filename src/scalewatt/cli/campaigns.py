@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.command_line.parts import Commands, add_campaign, add_place, add_run_command, command
+from scalewatt.cli.shared_arguments import (
+    Commands,
+    add_campaign,
+    add_place,
+    add_run_command,
+    command,
+)
 
 
 def add(commands: Commands) -> None:

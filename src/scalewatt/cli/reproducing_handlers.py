@@ -8,7 +8,7 @@ import json
 
 def keys(arguments: argparse.Namespace) -> int:
     """`scalewatt keys`."""
-    from scalewatt.campaign.keys import keys_text, write_keys
+    from scalewatt.cli.key_reference import keys_text, write_keys
 
     if arguments.write is not None:
         write_keys(arguments.kind, arguments.write)
@@ -80,8 +80,8 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def completion(arguments: argparse.Namespace) -> int:
     """`scalewatt completion`."""
-    from scalewatt.command_line import command_line
-    from scalewatt.command_line.completion import completion_script
+    from scalewatt.cli.completion import completion_script
+    from scalewatt.cli.parser import command_line
 
     print(completion_script(arguments.shell, command_line()))
     return 0

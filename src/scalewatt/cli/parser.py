@@ -7,7 +7,7 @@ import re
 from typing import NoReturn
 
 from scalewatt import __version__
-from scalewatt.command_line import campaigns, reproducing, tables, training
+from scalewatt.cli import campaigns, reproducing, tables, training
 from scalewatt.common.schema_validation import one_of
 
 

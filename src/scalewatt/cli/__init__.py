@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt import cli_reproducing
-from scalewatt.command_line import command_line
+from scalewatt.cli import reproducing_handlers as cli_reproducing
+from scalewatt.cli.parser import command_line
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def main(argv: list[str] | None = None) -> int:
 def _campaign(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import load_cluster
     from scalewatt.campaign.external_command import check_commands, told_secrets
-    from scalewatt.campaign.listing import campaign_table, runs_json
     from scalewatt.campaign.load import check_devices, load_campaign
+    from scalewatt.cli.campaign_listing import campaign_table, runs_json
 
     cluster = load_cluster(arguments.cluster) if arguments.cluster else None
     campaigns = [load_campaign(path, cluster) for path in arguments.files]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scalewatt.command_line.completion import SHELLS
-from scalewatt.command_line.parts import Commands, add_campaign, command
+from scalewatt.cli.completion import SHELLS
+from scalewatt.cli.shared_arguments import Commands, add_campaign, command
 
 
 def add(commands: Commands) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from scalewatt.command_line.parts import Commands, add_cluster, command
+from scalewatt.cli.shared_arguments import Commands, add_cluster, command
 from scalewatt.figures.draw_figure import FIGURES, NAMED
 
 
