@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from scalewatt.datasets.imagenet.imagenet_dataset import worker_pool as image_pool
+from scalewatt.datasets.imagenet import worker_pool as image_pool
 from scalewatt.datasets.imagenet.official_tars import TARS
 from scalewatt.datasets.prepare import prepare_dataset
 

@@ -51,10 +51,10 @@ from scalewatt.claims.output import (
     load_checks,
     verdicts,
 )
+from scalewatt.claims.rules import fits
+from scalewatt.claims.rules import tolerance as rules
+from scalewatt.claims.rules import uncertain_number as uncertain
 from scalewatt.claims.rules.series_queries import as_in_paper
-from scalewatt.claims.rules.tolerance import fits
-from scalewatt.claims.rules.tolerance import tolerance as rules
-from scalewatt.claims.rules.tolerance import uncertain_number as uncertain
 from scalewatt.claims.rules.tolerance_bands import around
 from scalewatt.claims.rules.uncertain_number import Number
 from scalewatt.cli import main

@@ -32,7 +32,7 @@ from scalewatt.claims.checks.power_profiles import fifth, fluctuation, windows
 from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, Unresolved, read_claims
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace, with_points
 from scalewatt.claims.load_evidence import published_evidence
-from scalewatt.claims.rules.tolerance import power_rules
+from scalewatt.claims.rules import power_rules
 
 NET_A100 = select(model="fourcastnet", device="a100")
 NET_H100 = select(model="fourcastnet", device="h100")

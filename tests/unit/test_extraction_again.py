@@ -24,8 +24,8 @@ from imagenet_files import (
 )
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.imagenet.imagenet_dataset import official_tars as image_tars
-from scalewatt.datasets.imagenet.imagenet_dataset import worker_pool as image_pool
+from scalewatt.datasets.imagenet import official_tars as image_tars
+from scalewatt.datasets.imagenet import worker_pool as image_pool
 from scalewatt.datasets.imagenet.official_tars import EXTRACTING, RECORD
 from scalewatt.datasets.imagenet.tar_extraction import ClassTask
 from scalewatt.datasets.imagenet.tar_members import Part

@@ -309,7 +309,7 @@ def test_a_holder_renews_its_record_and_writes_it_again_if_it_was_deleted(tmp_pa
 
 
 BEATING = HOLD.replace(
-    "import sys, time", "import sys, time\nfrom scalewatt.jobs import hold"
+    "import sys, time", "import sys, time\nfrom scalewatt.run_files import run_lock as hold"
 ).replace("with held", "hold.Beat.__init__.__defaults__ = (0.05,)\nwith held")
 
 

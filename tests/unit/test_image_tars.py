@@ -23,9 +23,9 @@ from imagenet_files import (
 )
 
 from scalewatt.common.errors import InputError
+from scalewatt.datasets.imagenet import official_tars as image_tars
+from scalewatt.datasets.imagenet import tar_extraction as image_extraction
 from scalewatt.datasets.imagenet.devkit import read_devkit
-from scalewatt.datasets.imagenet.imagenet_dataset import official_tars as image_tars
-from scalewatt.datasets.imagenet.imagenet_dataset import tar_extraction as image_extraction
 from scalewatt.datasets.imagenet.index import ImageFolderIndex
 from scalewatt.datasets.imagenet.official_tars import EXTRACTING, OFFICIAL_MD5, RECORD, TARS, Tars
 from scalewatt.datasets.imagenet.sources import find_source

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 TAKERS = """
 import errno, fcntl, os, random, signal, sys, time
 from pathlib import Path
-from scalewatt.jobs import hold
+from scalewatt.run_files import run_lock as hold
 def none(descriptor, operation):
     raise OSError(errno.ENOLCK, "no locks")
 fcntl.flock = none

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.era5_dataset import demo_waves as waves
+from scalewatt.datasets.era5 import demo_waves as waves
 from scalewatt.datasets.era5.times import year_times
 
 DEFINITION = {

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 SNAKEFILE = """
 from pathlib import Path
-from scalewatt.jobs import submissions
+from scalewatt.scheduling import submissions
 submissions._ANSWER_AGE_S = config.get("answer_age_s", submissions._ANSWER_AGE_S)
 def spent():
     with open("asked", "a") as asked:

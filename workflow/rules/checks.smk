@@ -5,6 +5,11 @@
 
 CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
 
+CHECKS = sorted(Path("src/scalewatt/claims/checks").glob("[a-z]*.py"))
+CLAIMS_CODE = code_of(
+    "claims.check_claims", *(f"claims.checks.{path.stem}" for path in CHECKS)
+)
+
 
 rule claims_table:
     input:
@@ -15,7 +20,7 @@ rule claims_table:
             "runs/{configuration}/{repeat}/provenance.json",
         ),
         "reference/claims.csv",
-        code_of("claims"),
+        CLAIMS_CODE,
     output:
         report(CLAIMS[0], caption="../report/claims.rst", category="Tables"),
         CLAIMS[1:],

@@ -24,7 +24,13 @@ from scalewatt.campaign.imported_campaign import with_imported
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import read_spec, run_spec, spec_text
 from scalewatt.common.errors import InputError
-from scalewatt.scheduling.job_request import RESOURCES, account_of, as_resources, check_requests
+from scalewatt.common.imported_modules import modules_behind
+from scalewatt.scheduling.job_request import (
+    RESOURCES,
+    account_of,
+    as_resources,
+    check_requests,
+)
 from scalewatt.campaign.exclusions import (
     excluded_runs,
     read_exclusions,
@@ -246,13 +252,9 @@ def came_with(files):
     return files if all(Path(path).exists() for path in files) else []
 
 
-def code_of(*packages):
+def code_of(*modules):
     """Modules of the package that a rule's numbers come from: a change of them makes it run again."""
-    return [
-        str(path)
-        for name in packages
-        for path in sorted(Path(f"src/scalewatt/{name}").glob("*.*"))
-    ]
+    return [os.path.relpath(path) for path in modules_behind(*modules)]
 
 
 ROW_FILES = (

@@ -23,7 +23,7 @@ if not (CLUSTER.simulates or CAMPAIGN.imported):
             events=f"{RUN}/events.parquet",
             perun=f"{RUN}/perun",
             provenance=f"{RUN}/provenance.json",
-            code=code_of("energy"),
+            code=code_of("energy.accounting.account"),
         output:
             traces=TRACES,
             energy=f"{ENERGY}.parquet",
@@ -50,7 +50,7 @@ for name, repeats, configurations in repeats_together():
             f"energy_{name}"
         input:
             of_repeats(repeats, *(f"{RUN}/{file}" for file in ENERGY_INPUT)),
-            code=code_of("energy"),
+            code=code_of("energy.accounting.account"),
         output:
             traces=of_repeats(repeats, TRACES),
             energy=of_repeats(repeats, f"{ENERGY}.parquet"),

@@ -6,13 +6,6 @@ from scalewatt.report.report_request import report_definition
 NUMBERS = [n for n in range(1, 8) if f"figure{n}" in FIGURES]
 
 
-# What all figures share; a change of it redraws them all.
-DRAWING = [
-    f"src/scalewatt/figures/{name}.py"
-    for name in ("style", "curves", "legends", "points", "words")
-]
-
-
 def figure_files(number):
     return multiext(f"{RESULTS}/figures/figure{number}", ".pdf", ".svg", ".png", ".csv")
 
@@ -24,8 +17,7 @@ for number in NUMBERS:
             f"draw_figure{number}"
         input:
             table=f"{RESULTS}/tables/figure{number}.parquet",
-            module=f"src/scalewatt/figures/figure{number}.py",
-            shared=DRAWING,
+            code=code_of("figures.draw_figure", f"figures.figure{number}"),
         output:
             report(
                 f"{RESULTS}/figures/figure{number}.svg",
@@ -66,6 +58,13 @@ rule figures:
         VARIANTS_FIGURE if VARIANTS else [],
 
 
+REPORT_CODE = code_of("report.build_report") + [
+    str(path)
+    for path in sorted(Path("src/scalewatt/report").iterdir())
+    if path.suffix in (".css", ".js", ".j2")
+]
+
+
 rule report:
     input:
         provenance=files_of(
@@ -79,7 +78,7 @@ rule report:
         claims=CLAIMS,
         plan=planned(PLAN),
         prediction=predicted([*PREDICTION_TABLE, *PREDICTION]),
-        code=code_of("report"),
+        code=REPORT_CODE,
     output:
         f"{RESULTS}/report.html",
     retries: 0

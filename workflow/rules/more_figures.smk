@@ -10,15 +10,6 @@ MORE = [
 ]
 
 
-def drawn_with(name):
-    """The modules that draw a figure besides its own."""
-    own = ["breakdown_words"] if name == "breakdown" else []
-    return [
-        f"src/scalewatt/figures/{module}.py"
-        for module in ("style", "points", "legends", "words", "blocks", *own)
-    ]
-
-
 def more_files(name):
     return multiext(f"{RESULTS}/figures/{name}", ".svg", ".pdf", ".png", ".csv")
 
@@ -43,7 +34,7 @@ for name in MORE:
             f"{name}_table"
         input:
             more_table_inputs(name),
-            code_of("results"),
+            code_of("results.build"),
         output:
             multiext(f"{RESULTS}/tables/{name}", ".parquet", ".csv"),
         priority: 60
@@ -64,8 +55,7 @@ for name in MORE:
             f"draw_{name}"
         input:
             table=f"{RESULTS}/tables/{name}.parquet",
-            module=f"src/scalewatt/figures/{name}.py",
-            shared=drawn_with(name),
+            code=code_of("figures.draw_figure", f"figures.{name}"),
         output:
             report(
                 more_files(name)[0],
@@ -156,25 +146,7 @@ for numbers, repeats in PAGE_RULES.items():
             lambda wildcards, repeats=repeats: files_of(
                 [[wildcards.configuration, repeat] for repeat in repeats], *PAGE_FILES
             ),
-            module="src/scalewatt/figures/run_page.py",
-            shared=[
-                f"src/scalewatt/figures/{module}.py"
-                for module in ("style", "words", "blocks")
-            ],
-            # Power and stages, and what the title says of the run.
-            code=[
-                f"src/scalewatt/{module}.py"
-                for module in (
-                    "energy/totals",
-                    "results/derived",
-                    "results/flag_words",
-                    "results/notes",
-                    "results/numbers",
-                    "results/replaced",
-                    "results/run_page_table",
-                    "results/runs",
-                )
-            ],
+            code=code_of("figures.run_page", "results.figures.run_page_table"),
         output:
             page_files("{configuration}", repeats),
         wildcard_constraints:

@@ -62,8 +62,7 @@ if not CAMPAIGN.imported:
     rule plan_table:
         input:
             lambda wildcards: scaling_model(),
-            code_of("scaling"),
-            "src/scalewatt/scheduling/job_request.py",  # segments and wall times
+            code_of("scaling.commands"),
         output:
             report(PLAN[0], caption="../report/plan.rst", category="Tables"),
             PLAN[1:],
@@ -107,7 +106,7 @@ if not CAMPAIGN.imported:
         input:
             configurations=f"{RESULTS}/tables/configurations.parquet",
             model=lambda wildcards: scaling_model(),
-            code=code_of("scaling"),
+            code=code_of("scaling.commands"),
         output:
             PREDICTION_TABLE,
         priority: 60
@@ -128,8 +127,7 @@ if not CAMPAIGN.imported:
 rule draw_prediction:
     input:
         table=PREDICTION_TABLE[0],
-        module="src/scalewatt/figures/prediction.py",
-        shared=drawn_with("prediction"),
+        code=code_of("figures.draw_figure", "figures.prediction"),
     output:
         report(
             PREDICTION[0],

@@ -73,8 +73,7 @@ if PROBES:
                 for repeat in numbers
                 for name in ("probe.json", "perun")
             ],
-            code_of("energy"),
-            "src/scalewatt/results/tables/idle.py",
+            code_of("results.tables.idle"),
         output:
             IDLE_TABLE,
             [f"{RESULTS}/idle/{device}.json" for device in PROBES],

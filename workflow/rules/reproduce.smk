@@ -109,7 +109,7 @@ if CLUSTER.simulates:
             spec=f"{RUN_AGAIN}/spec.json",
             model=lambda wildcards: scaling_model(),
             published="reference/published_results.csv",
-            code=code_of("scaling", "scaling/simulate"),
+            code=code_of("scaling.simulation.simulate_run"),
         output:
             multiext(f"{RUN_AGAIN}/", "history.parquet", "events.parquet", "train.log"),
             truth=f"{RUN_AGAIN}/truth.json",
@@ -162,7 +162,7 @@ rule energy_again:
         events=f"{RUN_AGAIN}/events.parquet",
         perun=f"{RUN_AGAIN}/perun",
         provenance=f"{RUN_AGAIN}/provenance.json",
-        code=code_of("energy"),
+        code=code_of("energy.accounting.account"),
     output:
         traces=TRACES_AGAIN,
         energy=f"{ENERGY_AGAIN}.parquet",

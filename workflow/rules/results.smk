@@ -91,7 +91,7 @@ rule runs_table:
     input:
         files_of(runs_of(CAMPAIGN.configurations), *ROW_FILES),
         IDLE_TABLE[:1],
-        code_of("results"),
+        code_of("results.build"),
     output:
         [multiext(f"{RESULTS}/tables/{name}", ".parquet", ".csv") for name in TABLES],
     retries: 0
@@ -118,7 +118,7 @@ rule runs_table:
 rule figure_table:
     input:
         lambda wildcards: table_inputs(f"figure{wildcards.number}"),
-        code_of("results"),
+        code_of("results.build"),
     output:
         multiext(f"{RESULTS}/tables/figure{{number}}", ".parquet", ".csv"),
     priority: 60
@@ -142,7 +142,7 @@ if "table1" in CAMPAIGN.figures:
     rule table1_files:
         input:
             table_inputs("table1"),
-            code_of("results"),
+            code_of("results.build"),
         output:
             report(TABLE1[1], caption="../report/table1.rst", category="Tables"),
             TABLE1[0],

@@ -45,7 +45,7 @@ for name, repeats, configurations in repeats_together():
             specs=of_repeats(repeats, f"{RUN}/spec.json"),
             model=lambda wildcards: scaling_model(),
             published="reference/published_results.csv",
-            code=code_of("scaling", "scaling/simulate"),
+            code=code_of("scaling.simulation.simulate_run"),
         output:
             of_repeats(repeats, *(f"{RUN}/{file}" for file in SIMULATED)),
             perun=[directory(path) for path in of_repeats(repeats, f"{RUN}/perun")],

@@ -15,7 +15,7 @@ if VARIANTS:
     rule variants_table:
         input:
             table_inputs("variants"),
-            code_of("results"),
+            code_of("results.build"),
         output:
             report(
                 VARIANTS_TABLE[1], caption="../report/variants.rst", category="Tables"
@@ -38,10 +38,7 @@ if VARIANTS:
     rule draw_variants:
         input:
             table=VARIANTS_TABLE[0],
-            module="src/scalewatt/figures/variants.py",
-            shared=[
-                f"src/scalewatt/figures/{n}.py" for n in ("style", "points", "words")
-            ],
+            code=code_of("figures.draw_figure", "figures.variants"),
         output:
             report(
                 VARIANTS_FIGURE[0],

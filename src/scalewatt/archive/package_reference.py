@@ -1,4 +1,6 @@
-"""The published rows in `reference/` as the content of an archive: `python -m scalewatt.archive.package_reference`.
+"""The published rows in `reference/` as the content of an archive.
+
+Run it by `python -m scalewatt.archive.package_reference`.
 
 Writes ro-crate-metadata.json and manifest.json over its files, the same for the same files.
 """

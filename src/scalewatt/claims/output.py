@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import pyarrow as pa
@@ -51,8 +51,8 @@ _WIDTH = 100
 
 def load_checks() -> None:
     """Import all modules of checks, which fills `model.CHECKS`."""
-    for module in iter_modules(scalewatt.claims.__path__):
-        import_module(f"scalewatt.claims.{module.name}")
+    for module in walk_packages(scalewatt.claims.__path__, "scalewatt.claims."):
+        import_module(module.name)
 
 
 def check_complete(claims: Sequence[Claim]) -> None:

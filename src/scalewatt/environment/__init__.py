@@ -1,1 +1,0 @@
-"""What surrounds a run: packages against the lock, nodes, software, flags, variables; nothing personal."""

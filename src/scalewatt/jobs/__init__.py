@@ -1,1 +1,0 @@
-"""From a spec to the scheduler's jobs."""

@@ -1,1 +1,0 @@
-"""Runs from the scaling model: the files that a training would leave, written without one."""
