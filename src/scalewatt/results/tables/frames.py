@@ -1,0 +1,65 @@
+"""Tables as pandas DataFrames with Arrow-backed columns, in which null, NaN and 0 are three things.
+
+The Arrow schema is the contract where a table is read and where it is written; what the table says of
+itself (docs/tables.md) is in `DataFrame.attrs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from scalewatt.common.files import write_table_with_csv
+from scalewatt.results.tables.metadata import metadata, with_metadata
+from scalewatt.results.tables.read_table import read_checked
+
+
+def read_frame(
+    path: Path | str,
+    schema: pa.Schema,
+    *,
+    unique: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    empty: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Read a table that has the columns of `schema`; InputError as of `read_checked`."""
+    return to_frame(read_checked(path, schema, unique=unique, optional=optional, empty=empty))
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """Return an Arrow table as a DataFrame, its metadata as `attrs`."""
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    frame.attrs = metadata(table)
+    return frame
+
+
+def frame_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pd.DataFrame:
+    """Return rows as a DataFrame of exactly `schema`; a row with other columns is a mistake (ValueError)."""
+    rows = list(rows)
+    for row in rows:
+        _check_columns(row, schema)
+    return to_frame(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+
+
+def to_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
+    """Return a DataFrame as an Arrow table of exactly `schema`; other columns are a mistake (ValueError)."""
+    _check_columns(frame.columns, schema)
+    return pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
+
+
+def write_frame(
+    frame: pd.DataFrame, path: Path | str, schema: pa.Schema, said: Mapping[str, Any] | None = None
+) -> None:
+    """Write a table as Parquet, and as CSV beside it; `said` is its metadata, else the frame's `attrs`."""
+    stored = dict(frame.attrs if said is None else said)
+    write_table_with_csv(with_metadata(to_table(frame, schema), stored), path)
+
+
+def _check_columns(found: Iterable[str], schema: pa.Schema) -> None:
+    odd = sorted(set(found) ^ set(schema.names))
+    if odd:
+        raise ValueError(f"columns missing or not in the schema: {odd}")
