@@ -55,7 +55,7 @@ def write_frame(
     frame: pd.DataFrame, path: Path | str, schema: pa.Schema, said: Mapping[str, Any] | None = None
 ) -> None:
     """Write a table as Parquet, and as CSV beside it; `said` is its metadata, else the frame's `attrs`."""
-    stored = dict(frame.attrs if said is None else said)
+    stored = {str(key): value for key, value in (frame.attrs if said is None else said).items()}
     write_table_with_csv(with_metadata(to_table(frame, schema), stored), path)
 
 
