@@ -33,7 +33,7 @@ def read_frame(
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """Return an Arrow table as a DataFrame, its metadata as `attrs`."""
     frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    frame.attrs = metadata(table)
+    frame.attrs.update(metadata(table))
     return frame
 
 
