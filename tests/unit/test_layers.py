@@ -1,0 +1,88 @@
+"""The tree of the package: one direction of imports, small folders, one name for one module."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+
+from package_layers import HEIGHT, MODULES, PACKAGE, folder_of, imported_modules, imported_names
+
+MOST_MODULES = 14
+MOST_LINES = 400
+
+KNOWN_IMPORTS: set[tuple[str, str]] = {
+    ("common.disk_space", "run_files.attempt_log"),
+    ("common.json_records", "campaign.run_spec"),
+    ("provenance.rank_placement", "training.process_group"),
+    ("results.figures.learning_table", "execution.publish"),
+    ("results.figures.run_page_table", "execution.publish"),
+}
+"""Imports against the layers that are still to be mended."""
+
+KNOWN_FOLDERS = {"doctor", "figures", "report"}
+"""Folders with more modules than MOST_MODULES that are still to be divided."""
+
+
+def agree(found: set, known: set, what: str) -> None:
+    """Fail on what is new, and on known exceptions that are gone."""
+    assert not found - known, f"{what}: {sorted(found - known)}"
+    assert not known - found, f"mended, so delete it from the list: {sorted(known - found)}"
+
+
+def test_every_folder_has_its_layer() -> None:
+    assert {folder_of(name) for name in MODULES if name} == set(HEIGHT)
+
+
+def test_folders_import_from_lower_layers_only() -> None:
+    against = {
+        (name, other)
+        for name in MODULES
+        if name
+        for other in imported_modules(name)
+        if folder_of(name) != folder_of(other)
+        and HEIGHT[folder_of(name)] <= HEIGHT[folder_of(other)]
+    }
+    agree(against, KNOWN_IMPORTS, "imports from the same or a higher layer")
+
+
+def test_energy_knows_nothing_of_campaigns_and_trainings() -> None:
+    unwanted = {"campaign", "execution", "training"}
+    found = {
+        (name, other)
+        for name in MODULES
+        if folder_of(name) == "energy"
+        for other in imported_modules(name)
+        if folder_of(other) in unwanted
+    }
+    assert not found
+
+
+def test_the_package_knows_nothing_of_snakemake() -> None:
+    found = {
+        name
+        for name, path in MODULES.items()
+        for other in imported_names(path)
+        if other.startswith("snakemake")
+    }
+    assert not found
+
+
+def test_a_folder_has_few_modules() -> None:
+    sizes: Counter[str] = Counter()
+    for path in MODULES.values():
+        if path.name != "__init__.py" or len(ast.parse(path.read_text(encoding="utf-8")).body) > 1:
+            sizes[str(path.parent.relative_to(PACKAGE))] += 1
+    agree({f for f, n in sizes.items() if n > MOST_MODULES}, KNOWN_FOLDERS, "too many modules")
+
+
+def test_a_name_stands_for_one_module() -> None:
+    places = defaultdict(list)
+    for name, path in MODULES.items():
+        if path.name != "__init__.py":
+            places[path.stem].append(name)
+    assert not {stem: names for stem, names in places.items() if len(names) > 1}
+
+
+def test_a_module_can_be_read_in_one_sitting() -> None:
+    lines = {n: path.read_text(encoding="utf-8").count("\n") for n, path in MODULES.items()}
+    assert not {name: number for name, number in lines.items() if number > MOST_LINES}
