@@ -10,7 +10,7 @@ import psutil
 import pytest
 from commands import PATIENCE_S, Direct, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_a_failing_rank_ends_the_run_with_its_exit_code_and_its_words(

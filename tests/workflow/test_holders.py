@@ -18,7 +18,7 @@ from training import Training
 from scalewatt.provenance.rank_placement import ranges
 from scalewatt.run_files.run_lock import held, hold_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 def put_holder_elsewhere(work: Path) -> bytes:

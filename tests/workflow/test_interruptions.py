@@ -17,7 +17,7 @@ from test_resume import WAVES, assert_same_training
 from training import Training
 from workspace import Workspace
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 PATIENCE_S = 120
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from training import Training
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 IMAGES = "resnet50-local-n002-lbs0016-full"
 WAVES = "fourcastnet.pretrain-local-n002-lbs0002-full"
@@ -46,13 +46,12 @@ def assert_same_training(one: Training, other: Training) -> None:
 @pytest.mark.parametrize(
     ("configuration", "changes", "updates"),
     [
-        pytest.param(ALONE, COMPILED, 2, marks=pytest.mark.long),
-        pytest.param(IMAGES, CHANGED, 2, marks=pytest.mark.long),
+        pytest.param(ALONE, COMPILED, 2),
+        pytest.param(IMAGES, CHANGED, 2),
         pytest.param(
             WAVES,
             {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1},
             4,
-            marks=pytest.mark.long,
         ),
         (IMAGES, {}, 2),
     ],
@@ -81,7 +80,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
         assert one["end_s"] <= following["start_s"]
 
 
-@pytest.mark.long
 def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
     alone = Training.of(tmp_path / "alone", data, IMAGES)
     helped = Training.of(tmp_path / "helped", data, IMAGES, settings={"loader_workers": 2})

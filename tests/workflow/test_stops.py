@@ -19,7 +19,7 @@ from test_interruptions import PATIENCE_S, checkpointed, wait_for
 from test_resume import WAVES, assert_same_training
 from training import Training
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 STEPS, EPOCHS = 5, 24
 
@@ -60,7 +60,6 @@ def assert_no_gap(training: Training) -> None:
     assert ends == sorted(ends)
 
 
-@pytest.mark.long
 def test_ranks_whose_launching_process_died_before_they_could_hear_stop_at_a_checkpoint(
     tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
@@ -127,7 +126,6 @@ EventLog.enter = told
 """
 
 
-@pytest.mark.long
 def test_a_run_that_stops_within_an_evaluation_evaluates_again_and_learns_the_same(
     tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
@@ -165,7 +163,6 @@ def fill(folder: Path, left: int) -> Path:
     return path
 
 
-@pytest.mark.long
 def test_a_full_disk_fails_the_segment_and_the_next_start_goes_on_from_the_checkpoint_before(
     small_disk: Path, data: Path, uninterrupted: Training
 ) -> None:
