@@ -1,7 +1,7 @@
-# make demo   set up, then the whole study in small, on this machine
+# make demo   set up, then the whole study at small scale, on this machine
 # make test   set up, then the tests          make lint   style and types
-# make test-cluster   the long ones, and those on a Slurm of their own: its Debian packages (.ci/run), root
-# make paper-simulated   the paper's campaign, played with the scaling model: to all figures, in minutes
+# make test-cluster   the long tests, and those on a Slurm of their own (root, Debian packages of .ci/run)
+# make paper-simulated   the paper's campaign, simulated with the scaling model, to all figures, in minutes
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
 PYTHON ?= python3.11
@@ -24,9 +24,9 @@ $(READY): envs/lock.txt pyproject.toml
 	@touch $(READY)
 	@echo "Ready: . .venv/bin/activate"
 
-# One demo at a time. A demo whose Snakemake was killed leaves its lock behind, and .demo.killed
-# to say so; any other lock is somebody's at work.
-# The first figures are not to wait for the last training.
+# One demo at a time. A demo whose Snakemake was killed leaves its lock and .demo.killed behind;
+# any other lock belongs to a Snakemake at work.
+# Figures 5 and 4 come first, so that the first ones do not wait for the last training.
 demo: $(READY)
 	@exec 9>.demo.lock; \
 	flock -n 9 || { echo "Another demo runs in this folder; waiting for it."; flock 9; }; \
@@ -49,11 +49,11 @@ $(DEMO)/snakemake-report.html: $(DEMO)/report.html
 	@snakemake --profile profiles/local --report $@.tmp.html all >$@.log 2>&1 || { cat $@.log; exit 1; }
 	@mv $@.tmp.html $@ && rm $@.log
 
-# Two files at a time: most tests wait for processes.
+# Two files at a time: most tests wait for processes they start.
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
-# Those on Slurm one after another, which is one for all; beside them the long ones.
+# The tests on Slurm share one Slurm and one worker; the long tests run beside them.
 test-cluster: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests -m "cluster or long" --durations=15
 
