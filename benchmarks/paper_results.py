@@ -27,7 +27,7 @@ from scalewatt.energy.accounting.energy_schema import (
     SECOND_OPINIONS_SCHEMA,
     TRACES_SCHEMA,
 )
-from scalewatt.execution.publish import EVENTS_SCHEMA
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.training.history import history_table
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt import events
-from scalewatt.execution.script_events import history_rows, joined_events, json_lines
-from scalewatt.recordings.stage_log import STAGES, read_events
+from scalewatt.execution.script_events import history_rows, joined_events
+from scalewatt.recordings.stage_log import STAGES, read_events, read_json_lines
 
 
 @pytest.fixture
@@ -39,7 +39,9 @@ def test_it_imports_nothing_heavy() -> None:
     assert set(done.stdout.split()) <= {*sys.stdlib_module_names, "scalewatt"}
 
 
-@pytest.mark.parametrize("name", ["__init__", "events", "training/__init__", "training/events"])
+@pytest.mark.parametrize(
+    "name", ["__init__", "events", "recordings/__init__", "recordings/stage_log"]
+)
 def test_a_script_of_an_older_python_can_read_it(name: str) -> None:
     package = Path(events.__file__).parent
     ast.parse((package / f"{name}.py").read_text(), feature_version=(3, 8))
@@ -75,7 +77,7 @@ def test_a_count_that_is_none_is_refused(count: Any, inside: Path) -> None:
 
 def test_what_is_no_finite_number_is_unknown(inside: Path) -> None:
     events.report(epoch=0, metric=float("nan"), train_loss=float("inf"), validation_loss=2)
-    (row,) = json_lines(inside / events.HISTORY_FILE)
+    (row,) = read_json_lines(inside / events.HISTORY_FILE)
     assert row["metric"] is row["train_loss"] is row["samples"] is None
     assert (row["validation_loss"], row["segment"]) == (2.0, 1)
 
@@ -84,7 +86,7 @@ def test_numbers_of_other_libraries_are_taken(inside: Path) -> None:
     import numpy as np
 
     events.report(epoch=np.int64(3), metric=np.float32(0.5), samples=np.int64(7))  # type: ignore[arg-type]
-    (row,) = json_lines(inside / events.HISTORY_FILE)
+    (row,) = read_json_lines(inside / events.HISTORY_FILE)
     assert (row["epoch"], row["metric"], row["samples"]) == (3, 0.5, 7)
 
 
@@ -93,7 +95,7 @@ def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
     for epoch in (2, 3):
         events.report(epoch=epoch)
     lines = (inside / events.HISTORY_FILE).read_text().splitlines()
-    assert [row["epoch"] for row in json_lines(inside / events.HISTORY_FILE)] == [2, 3]
+    assert [row["epoch"] for row in read_json_lines(inside / events.HISTORY_FILE)] == [2, 3]
     assert len(lines) == 3
 
 
@@ -114,7 +116,7 @@ def test_what_the_system_takes_only_in_parts_is_written_whole(
     monkeypatch.setattr(events.os, "write", lambda file, data: write(file, data[:7]))
     events.report(epoch=0, metric=1.0)
     events.report(epoch=1, metric=2.0)
-    assert [row["metric"] for row in json_lines(inside / events.HISTORY_FILE)] == [1.0, 2.0]
+    assert [row["metric"] for row in read_json_lines(inside / events.HISTORY_FILE)] == [1.0, 2.0]
 
 
 def own_marks(work: Path, *marks: tuple[int, str | None, float]) -> None:

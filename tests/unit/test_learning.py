@@ -16,10 +16,10 @@ from run_files import NAME, absent, epochs, make_run, make_spec, part
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.energy.accounting.energy_schema import EPOCHS_SCHEMA
-from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.learning import Curve
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
     Spent,

@@ -28,10 +28,9 @@ from scalewatt.cli import main
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import schema
 from scalewatt.energy.views.describe import describe
-from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.figures.footnote_text import metric_label
 from scalewatt.recordings.perun_file import read_perun_file
-from scalewatt.recordings.stage_files import STAGES_SCHEMA
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.registration.recording_discovery import sha256_of
 from scalewatt.results.figures.figure_schema import TABLE1
 from scalewatt.results.tables.metadata import with_metadata

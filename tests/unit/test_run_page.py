@@ -16,8 +16,8 @@ from run_files import WHOLE, absent, make_run, make_spec, part, trace, write_tra
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table
-from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.figures import run_page as figure_module
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures import run_page_table
 from scalewatt.results.figures.run_page_table import (
     BINS,

@@ -17,20 +17,12 @@ from scalewatt.execution.script_events import joined_events
 from scalewatt.provenance.node_description import joined
 from scalewatt.provenance.versions import is_clean, joined_gpus, source_commit
 from scalewatt.recordings.journal import last_sample_s
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.stage_log import read_events
 from scalewatt.run_files.work_directory import COMPILED, WorkDir, description_path, made_with_path
 from scalewatt.training.history import SUBSETS, history_table
 
 _BASELINES = ("metric_persistence", "metric_climatology")
-EVENTS_SCHEMA = pa.schema(
-    [
-        pa.field("segment", pa.int32(), nullable=False),
-        pa.field("stage", pa.string(), nullable=False),
-        pa.field("epoch", pa.int32()),
-        pa.field("start_s", pa.float64(), nullable=False),
-        pa.field("end_s", pa.float64(), nullable=False),
-    ]
-)
 
 
 def already_published(out: Path, work: WorkDir) -> bool:

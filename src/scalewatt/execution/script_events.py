@@ -8,6 +8,7 @@ from typing import Any
 
 from scalewatt.common.files import write_text
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
+from scalewatt.recordings.stage_log import read_json_lines
 
 Row = dict[str, Any]
 
@@ -18,7 +19,7 @@ def joined_events(work: Path) -> Path:
     Where a script marks stages, they stand for the one stage `train` that is seen from outside;
     `startup` then lasts until its first mark.
     """
-    own, given = json_lines(work / "events.jsonl"), json_lines(work / EVENTS_FILE)
+    own, given = read_json_lines(work / "events.jsonl"), read_json_lines(work / EVENTS_FILE)
     marked = {mark["segment"] for mark in given}
     seen = [m for m in own if m["stage"] != "train" or m["segment"] not in marked]
     marks = sorted([*seen, *given], key=lambda mark: (mark["segment"], mark["start_s"]))
@@ -34,7 +35,7 @@ def history_rows(work: Path, spec: Row, segment: int) -> list[Row]:
     that epoch and of later ones is of an abandoned attempt. Samples that were not reported are those
     that the campaign declares, where epochs are whole.
     """
-    rows = _final_reports(json_lines(work / HISTORY_FILE))
+    rows = _final_reports(read_json_lines(work / HISTORY_FILE))
     declared = spec["dataset_samples"]
     if not rows:
         whole = None if declared is None else declared * spec["epochs"]
@@ -53,14 +54,3 @@ def _final_reports(reports: list[Row]) -> list[Row]:
         kept = {e: row for e, row in kept.items() if e < epoch or row["segment"] == segment}
         kept[epoch] = report
     return [kept[epoch] for epoch in sorted(kept)]
-
-
-def json_lines(path: Path) -> list[Row]:
-    """The whole lines of a JSON-lines file, nothing without one; a torn line is passed over."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows

@@ -24,6 +24,17 @@ STAGES_SCHEMA = pa.schema(
         pa.field("end_s", pa.float64()),
     ]
 )
+"""Columns of a table of stages that anybody may write."""
+EVENTS_SCHEMA = pa.schema(
+    [
+        pa.field("segment", pa.int32(), nullable=False),
+        pa.field("stage", pa.string(), nullable=False),
+        pa.field("epoch", pa.int32()),
+        pa.field("start_s", pa.float64(), nullable=False),
+        pa.field("end_s", pa.float64(), nullable=False),
+    ]
+)
+"""Columns of a published run's `events.parquet`; times in Unix seconds."""
 
 _EXPECTED = f"expected {', '.join(STAGES_SCHEMA.names)}"
 _KINDS = {

@@ -53,18 +53,28 @@ class EventLog:
             self._file.flush()
 
 
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a JSON-lines file, skipping torn lines; none where it does not exist."""
+    return _json_lines(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def _json_lines(text: str) -> list[dict[str, Any]]:
+    rows = []
+    for line in text.splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
 def read_events(path: Path, segment_ends_s: dict[int, float]) -> list[dict[str, Any]]:
     """The stages of a run as rows (segment, stage, epoch, start_s, end_s), in order of time.
 
     A stage that was cut off ends where its segment's recording ends (`segment_ends_s`, by segment),
-    or has no length where nothing was recorded. A torn last line is passed over.
+    or has no length where nothing was recorded. A torn last line is skipped.
     """
-    marks: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            marks.append(json.loads(line))
-        except ValueError:
-            continue
+    marks = _json_lines(path.read_text(encoding="utf-8"))
     rows = []
     for mark, following in zip_longest(marks, marks[1:]):
         if mark["stage"] is None:

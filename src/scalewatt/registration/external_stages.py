@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.execution.publish import EVENTS_SCHEMA
-from scalewatt.recordings.stage_files import STAGES_SCHEMA, read_stages
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
 
 
 def stages_of(

@@ -29,9 +29,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
-from scalewatt.execution.script_events import json_lines
 from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.series import J_PER_KWH, short_name
+from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.progress_files import read_segments
 from scalewatt.run_files.run_inventory import (
     Published,
@@ -329,7 +329,7 @@ def _worked_without(folder: Path, recorded: set[int]) -> bool:
     if not missing:
         return False
     try:
-        marks = json_lines(folder / "events.jsonl")
+        marks = read_json_lines(folder / "events.jsonl")
     except (OSError, UnicodeDecodeError):
         return True
     return any(

@@ -21,8 +21,8 @@ from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.views.running_total import last_power
-from scalewatt.execution.script_events import json_lines
 from scalewatt.recordings.series import short_name
+from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.attempt_log import read_attempt, read_submission, run_key
 from scalewatt.run_files.lock_holder import read_holder
 from scalewatt.run_files.progress_files import Progress, read_progress, read_segments
@@ -285,7 +285,7 @@ class _Look:
 
 def _marks(folder: Path) -> list[Any]:
     try:
-        return json_lines(folder / "events.jsonl")
+        return read_json_lines(folder / "events.jsonl")
     except (OSError, UnicodeDecodeError):
         return []
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, EPOCHS_SCHEMA
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
-from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.recordings.series import J_PER_KWH
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.breakdown_table import chosen_runs
 from scalewatt.results.figures.figure_schema import COPIED
 from scalewatt.results.tables.read_table import read_checked

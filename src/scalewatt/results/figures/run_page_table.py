@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
-from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.read_table import opened_parquet, read_checked

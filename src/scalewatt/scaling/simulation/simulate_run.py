@@ -19,9 +19,9 @@ from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
-from scalewatt.execution.publish import EVENTS_SCHEMA
 from scalewatt.provenance.versions import made_with
 from scalewatt.recordings.journal import last_sample_s
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.model.kind_model import KindModel
