@@ -57,7 +57,7 @@ def test_a_login_node_says_what_slurm_answers(slurm: MiniSlurm, folder: Path) ->
     assert "pmi2" in found["slurm_pmi"]["facts"]["plugins"]
     assert found["slurm_partitions"]["outcome"] == "ok"
     assert found["slurm_account"]["outcome"] == "ok"
-    assert "cpuonly" in found["slurm_job"]["mend"][0]
+    assert "cpuonly" in found["slurm_job"]["fix"][0]
 
 
 def test_an_account_that_is_not_set_is_named_and_ends_with_1(
@@ -71,7 +71,7 @@ def test_an_account_that_is_not_set_is_named_and_ends_with_1(
     assert account["outcome"] == "missing"
     yours = account["facts"]["accounts"]
     assert ACCOUNT in yours
-    assert account["mend"] == [f"export DOCTORS_ACCOUNT={yours[0]}"]
+    assert account["fix"] == [f"export DOCTORS_ACCOUNT={yours[0]}"]
 
 
 def test_in_a_job_the_launcher_makes_a_world_of_two(slurm: MiniSlurm, folder: Path) -> None:

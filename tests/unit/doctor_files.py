@@ -9,8 +9,7 @@ from typing import Any
 import yaml
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.doctor.host import Profile
-from scalewatt.doctor.host_check import Check
+from scalewatt.doctor.doctor_types import Check, Profile
 
 
 def program(folder: Path, name: str, script: str) -> None:

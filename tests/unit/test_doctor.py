@@ -1,4 +1,4 @@
-"""What the doctor says of sensors, and concludes: of made machines, and of this one."""
+"""The doctor's checks of sensors and its conclusion, on simulated machines and on this one."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ from doctor_files import counters, one_of, profile
 from scalewatt.cli import main
 from scalewatt.doctor import examine as module
 from scalewatt.doctor.conclusion import conclude
-from scalewatt.doctor.examine import Examination, answers
-from scalewatt.doctor.gpu_checks import judge_gpus, judge_torch, object_of, pci_devices
-from scalewatt.doctor.host import Limits, Machine
-from scalewatt.doctor.host_check import LIMITED, MISSING, OK, UNKNOWN, Check
-from scalewatt.doctor.perun_checks import ask_perun, judge_sampling
-from scalewatt.doctor.rapl import check_counters, find_counters, judge_counters
-from scalewatt.doctor.sampling_child import mean_of
-from scalewatt.doctor.subprocess_runner import Answer, Children
-from scalewatt.doctor.text_output import examination_text
+from scalewatt.doctor.doctor_types import LIMITED, MISSING, OK, UNKNOWN, Check, Limits, Machine
+from scalewatt.doctor.examine import Examination, examination_text, run_checks
+from scalewatt.doctor.gpu_checks import assess_gpus, assess_torch, pci_devices
+from scalewatt.doctor.probe_child import mean_of
+from scalewatt.doctor.rapl import assess_counters, check_counters, find_counters
+from scalewatt.doctor.software_checks import assess_sampling, check_perun
+from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, Neighbours
 from scalewatt.recordings.series import SensorSeries
 
@@ -45,9 +43,9 @@ RAPL = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "dram", "intel-rapl:0:1":
 
 
 def test_without_gpus_nothing_is_wrong_where_runs_use_the_cpu() -> None:
-    check = judge_gpus(NO_NVML, 0, needed=False)
-    assert (check.outcome, check.mend) == (MISSING, ())
-    assert judge_torch({"version": "2", "cuda": "12.6"}, 0, None, None, False).outcome == OK
+    check = assess_gpus(NO_NVML, 0, needed=False)
+    assert (check.outcome, check.fix) == (MISSING, ())
+    assert assess_torch({"version": "2", "cuda": "12.6"}, 0, None, None, False).outcome == OK
 
 
 def test_a_gpu_on_the_bus_without_a_driver_is_mended_by_one(tmp_path: Path) -> None:
@@ -59,17 +57,16 @@ def test_a_gpu_on_the_bus_without_a_driver_is_mended_by_one(tmp_path: Path) -> N
         (bus / str(slot) / "vendor").write_text(f"{vendor}\n")
         (bus / str(slot) / "class").write_text(f"{kind}\n")
     assert dict(pci_devices(bus)) == {"0x10de": 1, "0x1002": 1}
-    check = judge_gpus(NO_NVML, 1, needed=True)
+    check = assess_gpus(NO_NVML, 1, needed=True)
     assert check.outcome == MISSING and check.needed
-    assert "driver" in check.mend[0] and "--gpus all" in check.ask[1]
+    assert "driver" in check.fix[0] and "--gpus all" in check.ask[1]
 
 
 @pytest.mark.slow
 def test_gpus_are_found_through_nvml_in_a_process_of_its_own() -> None:
-    children = Children(sys.executable, {**os.environ, "PYTHONPATH": str(STAND_IN_NVML)})
-    nvml = object_of(children.ask([sys.executable, "-m", "scalewatt.doctor.nvml_child"], 60.0))
-    assert nvml is not None
-    gpus = judge_gpus(nvml, 0, needed=False)
+    programs = Subprocesses(sys.executable, {**os.environ, "PYTHONPATH": str(STAND_IN_NVML)})
+    (nvml,) = programs.run(Machine().probe("nvml"), 60.0).objects
+    gpus = assess_gpus(nvml, 0, needed=False)
     assert gpus.outcome == OK
     assert [gpu["power_w"] for gpu in gpus.facts["gpus"]] == [100, 200, 150, 250]
     assert "4 × Stand-in GPU" in gpus.found and "700 W" in gpus.found
@@ -83,7 +80,7 @@ GPU = {
 
 
 @pytest.mark.parametrize(
-    ("change", "outcome", "mend", "ask"),
+    ("change", "outcome", "fix", "ask"),
     [
         ({}, OK, (), False),
         ({"power_w": None, "power_error": "Not Supported"}, MISSING, (), True),
@@ -92,10 +89,10 @@ GPU = {
     ],
 )
 def test_a_gpu_is_judged_by_its_power(
-    change: dict[str, Any], outcome: str, mend: tuple[str, ...], ask: bool
+    change: dict[str, Any], outcome: str, fix: tuple[str, ...], ask: bool
 ) -> None:
-    check = judge_gpus({"driver": "550", "cuda": 12040, "gpus": [GPU | change]}, 1, False)
-    assert (check.outcome, check.mend, bool(check.ask)) == (outcome, mend, ask)
+    check = assess_gpus({"driver": "550", "cuda": 12040, "gpus": [GPU | change]}, 1, False)
+    assert (check.outcome, check.fix, bool(check.ask)) == (outcome, fix, ask)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +106,8 @@ def test_a_gpu_is_judged_by_its_power(
 def test_a_torch_that_cannot_use_the_gpus_is_named(
     build: dict[str, str | None], driver_cuda: int, used: Answer | None, words: str
 ) -> None:
-    check = judge_torch(build, 1, used, driver_cuda, needed=True)
-    assert check.outcome == MISSING and words in check.found and (check.mend or check.ask)
+    check = assess_torch(build, 1, used, driver_cuda, needed=True)
+    assert check.outcome == MISSING and words in check.found and (check.fix or check.ask)
 
 
 def test_counters_that_can_be_read_are_measured(tmp_path: Path) -> None:
@@ -131,16 +128,16 @@ def test_counters_of_root_are_limited_and_the_command_opens_them(tmp_path: Path)
             raise PermissionError(13, "Permission denied", str(path))
         return path.read_text()
 
-    rapl = judge_counters(find_counters(folder, read), True, False, False)
+    rapl = assess_counters(find_counters(folder, read), True, False, False)
     me = pwd.getpwuid(os.getuid()).pw_name
     assert rapl.outcome == LIMITED
     assert f"2 of 2 cannot be read (-r--------, owner {me}: Permission denied)" in rapl.found
-    assert rapl.mend == ("sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj",)
+    assert rapl.fix == ("sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj",)
     assert "CVE-2020-8694" in rapl.ask[0]
 
-    command = rapl.mend[0].removeprefix("sudo ").replace(" /sys/", f" {tmp_path}/sys/")
+    command = rapl.fix[0].removeprefix("sudo ").replace(" /sys/", f" {tmp_path}/sys/")
     subprocess.run(["sh", "-c", command], check=True)
-    assert judge_counters(find_counters(folder, read), True, False, False).outcome == OK
+    assert assess_counters(find_counters(folder, read), True, False, False).outcome == OK
 
 
 @pytest.mark.parametrize(
@@ -156,7 +153,7 @@ def test_where_there_are_no_counters_the_reason_decides_what_mends_it(
         (tmp_path / "sys/class/powercap").mkdir(parents=True)
         (tmp_path / "sys/class/powercap/intel-rapl:0").symlink_to("nowhere")
     (rapl,) = check_counters(Machine(tmp_path))
-    assert rapl.outcome == MISSING and words in " ".join((*rapl.mend, *rapl.ask))
+    assert rapl.outcome == MISSING and words in " ".join((*rapl.fix, *rapl.ask))
 
 
 def test_graces_sensors_are_found_by_their_labels(tmp_path: Path) -> None:
@@ -169,16 +166,16 @@ def test_graces_sensors_are_found_by_their_labels(tmp_path: Path) -> None:
     assert grace.outcome == OK and grace.found.startswith("1 power sensor")
 
 
-def test_perun_that_leaves_nothing_is_missing_and_one_that_hangs_is_unknown() -> None:
-    failed = judge_sampling("1.0.0", Answer(trouble="python failed (no MPI)"), None)
+def test_perun_that_leaves_nothing_not_found_and_one_that_hangs_is_unknown() -> None:
+    failed = assess_sampling("1.0.0", Answer(problem="python failed (no MPI)"))
     assert failed.outcome == MISSING and "no MPI" in failed.found and failed.needed
-    assert judge_sampling("1.0.0", Answer(trouble="…", is_silent=True), None).outcome == UNKNOWN
+    assert assess_sampling("1.0.0", Answer(problem="…", timed_out=True)).outcome == UNKNOWN
     silent = {"sensor": "cpu_0_package-0", "mean": None, "unit": "W"}
-    nothing = judge_sampling("1.0.0", Answer(), {"sensors": [silent], "kinds": {}})
+    nothing = assess_sampling("1.0.0", Answer(json.dumps({"sensors": [silent], "kinds": {}})))
     assert nothing.outcome == MISSING
 
 
-def test_perun_is_not_tried_where_a_run_is_being_measured(
+def test_perun_is_not_tested_where_a_run_is_being_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
@@ -186,15 +183,15 @@ def test_perun_is_not_tried_where_a_run_is_being_measured(
     (file,) = tmp_path.iterdir()
     left = tmp_path / "1.gone.0.sampler"  # of one that has ended
     left.touch()
-    nobody = Children("nothing here", {"PATH": ""})
-    (perun,) = ask_perun(Machine(), nobody, {})
+    nobody = Subprocesses("nothing here", {"PATH": ""})
+    (perun,) = check_perun(Machine(), nobody, {})
     assert perun.outcome == UNKNOWN and "some run repeat 1 is being measured" in perun.found
     assert left.exists(), "the doctor changes nothing"
 
     file.unlink()  # as in a job with a /dev/shm of its own
-    (perun,) = ask_perun(Machine(), nobody, {})
+    (perun,) = check_perun(Machine(), nobody, {})
     assert perun.outcome == UNKNOWN and "some run repeat 1 is being measured" in perun.found
-    assert measuring.others() == [], "the doctor announces nobody"
+    assert measuring.others() == [], "the doctor announces no sampler"
 
 
 def test_two_samples_at_one_time_have_no_power() -> None:
@@ -215,9 +212,9 @@ KINDS = {
     "cpu": {"origin": "estimated", "sensors": ["CPU_BUSY"]},
     "ram": {"origin": None, "sensors": []},
 }
-ONE_GPU = judge_gpus({"driver": "550", "cuda": 12040, "gpus": [GPU]}, 1, True)
+ONE_GPU = assess_gpus({"driver": "550", "cuda": 12040, "gpus": [GPU]}, 1, True)
 PERUN = Check("perun", OK, "", needed=True, facts={"kinds": KINDS})
-NO_GPU = judge_gpus(NO_NVML, 0, needed=False)
+NO_GPU = assess_gpus(NO_NVML, 0, needed=False)
 PERUN_CPU = replace(PERUN, facts={"kinds": {k: v for k, v in KINDS.items() if k != "gpu"}})
 
 
@@ -229,7 +226,7 @@ def test_measured_gpus_and_an_estimated_cpu_are_mixed(tmp_path: Path) -> None:
 
 def test_a_gpu_without_power_makes_the_total_unknown_and_runs_useless(tmp_path: Path) -> None:
     device = profile(tmp_path).cluster.devices["local"]
-    gpus = judge_gpus({"driver": "1", "cuda": 1, "gpus": [GPU | {"power_w": None}]}, 1, False)
+    gpus = assess_gpus({"driver": "1", "cuda": 1, "gpus": [GPU | {"power_w": None}]}, 1, False)
     none = {**KINDS, "gpu": {"origin": None, "sensors": []}}
     perun = replace(PERUN, facts={"kinds": none})
     found = conclude([gpus, perun], device, elsewhere=False)
@@ -268,9 +265,9 @@ def test_what_fails_or_never_ends_is_unknown_and_the_others_are_said() -> None:
         raise ValueError("strange")
 
     good = Check("good", OK, "")
-    questions = {("a", "b"): hang, ("c",): fail, ("good",): lambda: [good]}
+    planned = {("a", "b"): hang, ("c",): fail, ("good",): lambda: [good]}
     try:
-        found = answers(questions, time.monotonic() + 0.3)
+        found = run_checks(planned, time.monotonic() + 0.3)
     finally:
         over.set()
     assert [check.name for check in found] == ["a", "b", "c", "good"]
@@ -281,17 +278,17 @@ def test_what_fails_or_never_ends_is_unknown_and_the_others_are_said() -> None:
 @pytest.mark.slow
 def test_what_cannot_be_ended_is_waited_for_once_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[subprocess.Popen[bytes]] = []
-    monkeypatch.setattr(Children, "_kill", staticmethod(killed.append))
-    children = Children(sys.executable, {"PATH": os.environ["PATH"]})
-    questions = {
-        (str(n),): lambda: [Check("never", OK, str(children.ask(["sleep", "60"], 50.0)))]
+    monkeypatch.setattr(Subprocesses, "_kill", staticmethod(killed.append))
+    programs = Subprocesses(sys.executable, {"PATH": os.environ["PATH"]})
+    planned = {
+        (str(n),): lambda: [Check("never", OK, str(programs.run(["sleep", "60"], 50.0)))]
         for n in range(8)
     }
     began = time.monotonic()
     try:
-        found = answers(questions, began + 1.0)
+        found = run_checks(planned, began + 1.0)
         assert [check.outcome for check in found] == [UNKNOWN] * 8
-        children.end_all(0.5)
+        programs.end_all(0.5)
         took_s = time.monotonic() - began
     finally:
         for process in killed:
@@ -310,13 +307,13 @@ def examined(tmp_path: Path, *checks: Check) -> Examination:
 
 
 def test_the_text_begins_with_the_conclusion_and_a_command_is_never_broken(tmp_path: Path) -> None:
-    mend = "sudo chmod a+r " + " ".join(f"/sys/class/powercap/intel-rapl:{n}" for n in range(6))
-    absent = Check("mpi", MISSING, "not there", "no run", (mend,), needed=True, ask=("support",))
+    fix = "sudo chmod a+r " + " ".join(f"/sys/class/powercap/intel-rapl:{n}" for n in range(6))
+    absent = Check("mpi", MISSING, "not there", "no run", (fix,), needed=True, ask=("support",))
     found = examined(tmp_path, NO_GPU, PERUN_CPU, absent)
     lines = examination_text(found).splitlines()
-    assert lines[2] == "Runs cannot be made yet, because of mpi: see below."
+    assert lines[2] == "Runs cannot be made yet because of mpi, see below."
     assert "energy is: CPU estimated (energy_origin estimated, scope cpu)" in lines[3]
-    assert any(line.endswith(f"mend: {mend}") for line in lines)
+    assert any(line.endswith(f"fix: {fix}") for line in lines)
     assert lines[-1].endswith("ask: support")
     assert found.exit_code == 1
 
@@ -343,7 +340,7 @@ def test_the_command_examines_this_machine_and_perun_really_samples(
     assert "a world of 2" in checks["mpi"]["found"]
     assert said["energy"]["kinds"]["cpu"]["origin"] in ("measured", "estimated")
     assert code == (0 if said["can_run"] else 1)
-    keys = {"name", "outcome", "needed", "found", "means", "mend", "ask", "facts"}
+    keys = {"name", "outcome", "needed", "found", "means", "fix", "ask", "facts"}
     assert all(set(check) == keys for check in said["checks"])
     assert [path.name for path in tmp_path.iterdir()] == ["profile"]
 

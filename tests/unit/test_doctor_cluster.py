@@ -20,15 +20,34 @@ from doctor_files import profile, program
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.doctor.conclusion import conclude
-from scalewatt.doctor.examine import questions_of
-from scalewatt.doctor.folder_checks import Folder, judge_folder, read_mounts, type_of
-from scalewatt.doctor.folder_child import try_folder
-from scalewatt.doctor.host import Limits, Machine, Profile
-from scalewatt.doctor.host_check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check
-from scalewatt.doctor.mpi_checks import ask_mpi, judge_mpi, launcher_here
-from scalewatt.doctor.slurm_checks import judge_account, judge_energy, judge_pmi, slurm_questions
-from scalewatt.doctor.software_checks import cgroup_cores, judge_packages
-from scalewatt.doctor.subprocess_runner import Answer, Children
+from scalewatt.doctor.doctor_types import (
+    LIMITED,
+    MISSING,
+    OK,
+    SET_UP,
+    UNKNOWN,
+    Check,
+    Limits,
+    Machine,
+    Profile,
+)
+from scalewatt.doctor.examine import planned_checks
+from scalewatt.doctor.folder_checks import Folder, assess_folder, read_mounts, type_of
+from scalewatt.doctor.probe_child import probe_folder
+from scalewatt.doctor.slurm_checks import (
+    assess_account,
+    assess_energy,
+    assess_pmi,
+    plan_slurm_checks,
+)
+from scalewatt.doctor.software_checks import (
+    assess_mpi,
+    assess_packages,
+    cgroup_cores,
+    check_mpi,
+    launcher_here,
+)
+from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 from scalewatt.provenance.package_lock import Difference
 
 SHORT = Limits(command_s=0.5)
@@ -42,21 +61,21 @@ PARTITIONS = (
 def test_worlds_of_one_are_told_from_a_world_of_two() -> None:
     two = json.dumps({"size": 2, "hosts": ["a"], "library": "MPICH"})
     one = json.dumps({"size": 1, "hosts": ["a"], "library": "MPICH"})
-    assert judge_mpi("mpi4py 4", ["mpiexec"], True, Answer(f"noise\n{two}\n"), "c").outcome == OK
-    alone = judge_mpi("mpi4py 4", ["srun"], True, Answer(f"{one}\n{one}\n"), "c")
+    assert assess_mpi("mpi4py 4", ["mpiexec"], True, Answer(f"noise\n{two}\n"), "c").outcome == OK
+    alone = assess_mpi("mpi4py 4", ["srun"], True, Answer(f"{one}\n{one}\n"), "c")
     assert alone.outcome == MISSING and "--mpi=pmi2" in alone.ask[0]
     assert launcher_here("srun --mpi=pmi2 --ntasks={gpus}", None) == (["mpiexec", "-n", "2"], False)
     assert launcher_here("srun --ntasks={gpus}", "7") == (["srun", "--ntasks=2"], True)
 
 
 @pytest.mark.parametrize("launcher", ["", " ", "mpiexec 'a", "mpiexec -n {}", "mpiexec {here}"])
-def test_a_launcher_that_is_no_command_is_missing(launcher: str, tmp_path: Path) -> None:
+def test_a_launcher_that_is_no_command_not_found(launcher: str, tmp_path: Path) -> None:
     made = profile(tmp_path)
     wrong = replace(made, cluster=replace(made.cluster, launcher=launcher))
-    (check,) = ask_mpi(Machine(), Children("nothing here", {"PATH": ""}), wrong)
+    (check,) = check_mpi(Machine(), Subprocesses("nothing here", {"PATH": ""}), wrong)
     assert check.outcome == MISSING and check.needed
     assert check.ask == (f"launcher: in {tmp_path}/cluster.yaml",)
-    assert judge_pmi(Answer(errors="MPI types are... pmi2"), launcher, "c").outcome == OK
+    assert assess_pmi(Answer(errors="MPI types are... pmi2"), launcher, "c").outcome == OK
 
 
 @pytest.fixture
@@ -79,9 +98,9 @@ def asked(slurm: Path, limits: Limits = LONG, **device: Any) -> dict[str, Check]
     given = {"partition": "accelerated", "gres": "gpu", "time_limit_min": 60} | device
     machine = Machine(environment={"PATH": str(slurm)}, limits=limits)
     # A Python elsewhere, so that only our PATH counts.
-    children = Children(str(slurm / "python"), machine.environment)
-    questions = slurm_questions(machine, children, profile(slurm.parent / "profile", **given))
-    return {check.name: check for question in questions.values() for check in question()}
+    programs = Subprocesses(str(slurm / "python"), machine.environment)
+    planned = plan_slurm_checks(machine, programs, profile(slurm.parent / "profile", **given))
+    return {check.name: check for question in planned.values() for check in question()}
 
 
 def test_a_cluster_that_answers_is_all_right(slurm: Path) -> None:
@@ -89,7 +108,7 @@ def test_a_cluster_that_answers_is_all_right(slurm: Path) -> None:
     assert found["slurm_partitions"].outcome == found["slurm_pmi"].outcome == OK
     assert found["slurm_partitions"].found == "accelerated: 1 nodes, 48 h"
     assert found["slurm_energy"].outcome == LIMITED
-    assert "--partition=accelerated" in found["slurm_job"].mend[0]
+    assert "--partition=accelerated" in found["slurm_job"].fix[0]
 
 
 def test_a_missing_partition_is_named_with_the_nearest(slurm: Path) -> None:
@@ -134,8 +153,8 @@ def test_every_check_is_in_the_documents_table(name: str, slurm: Path) -> None:
     made = Profile(folder, load_cluster(folder / "cluster.yaml"))
     program(slurm, "sacctmgr", "")
     machine = Machine(environment={"PATH": str(slurm)})
-    children = Children(str(slurm / "python"), machine.environment)
-    asked = questions_of(machine, children, made, Path("results"))
+    programs = Subprocesses(str(slurm / "python"), machine.environment)
+    asked = planned_checks(machine, programs, made, Path("results"))
     names = {re.sub(r"^(folder_data\.).*", r"\1<name>", one) for names in asked for one in names}
     rows = re.findall(r"^\| (`.*?) \|", (PROJECT_ROOT / "docs/doctor.md").read_text(), re.M)
     listed = {word for row in rows for word in re.findall(r"`(\S+)`", row)}
@@ -145,16 +164,16 @@ def test_every_check_is_in_the_documents_table(name: str, slurm: Path) -> None:
 
 def test_pmi_account_and_energy_of_a_cluster_are_judged() -> None:
     lists = Answer(errors="srun: MPI types are...\nsrun: none\nsrun: pmix\nsrun: pmix_v4\n")
-    pmi = judge_pmi(lists, "srun --mpi=pmi2", "cluster.yaml")
+    pmi = assess_pmi(lists, "srun --mpi=pmi2", "cluster.yaml")
     assert pmi.outcome == MISSING and pmi.facts["plugins"] == ["none", "pmix", "pmix_v4"]
     yours = Answer("hk-1\nhk-2\n")
-    unset = judge_account(yours, "$ACCOUNT", {}, "cluster.yaml")
-    assert unset.mend == ("export ACCOUNT=hk-1",)
-    unknown = judge_account(Answer(""), "$ACCOUNT", {}, "cluster.yaml")
-    assert unknown.mend == () and "project" in unknown.ask[0]
-    assert judge_account(yours, "$ACCOUNT", {"ACCOUNT": "HK-2"}, "c").outcome == OK
-    assert judge_account(yours, "hk-3", {}, "c").outcome == MISSING
-    rapl = judge_energy(Answer("AcctGatherEnergyType    = acct_gather_energy/rapl\n"))
+    unset = assess_account(yours, "$ACCOUNT", {}, "cluster.yaml")
+    assert unset.fix == ("export ACCOUNT=hk-1",)
+    unknown = assess_account(Answer(""), "$ACCOUNT", {}, "cluster.yaml")
+    assert unknown.fix == () and "project" in unknown.ask[0]
+    assert assess_account(yours, "$ACCOUNT", {"ACCOUNT": "HK-2"}, "c").outcome == OK
+    assert assess_account(yours, "hk-3", {}, "c").outcome == MISSING
+    rapl = assess_energy(Answer("AcctGatherEnergyType    = acct_gather_energy/rapl\n"))
     assert (rapl.outcome, rapl.facts["plugin"]) == (OK, "rapl")
 
 
@@ -165,7 +184,7 @@ MOUNTS = read_mounts(
 
 def tried(folder: Folder, **change: Any) -> Check:
     said = {"exists": True, "tried": str(folder.path), "free_gib": 50.0, "error": None} | change
-    return judge_folder(folder, Answer(json.dumps(said)), MOUNTS)
+    return assess_folder(folder, Answer(json.dumps(said)), MOUNTS)
 
 
 def test_folders_are_judged_by_room_rights_and_whose_disk_they_are_on() -> None:
@@ -180,14 +199,14 @@ def test_folders_are_judged_by_room_rights_and_whose_disk_they_are_on() -> None:
     assert tried(prepared, error="Read-only file system").outcome == OK
     scratch = Folder("scratch", Path("/nfs home/tmp"), True, 0, is_shared=False)
     assert tried(scratch).outcome == LIMITED
-    hung = judge_folder(work, Answer(trouble="no answer", is_silent=True), MOUNTS)
+    hung = assess_folder(work, Answer(problem="no answer", timed_out=True), MOUNTS)
     assert hung.outcome == UNKNOWN and hung.needed and "may hang" in hung.found
-    crashed = judge_folder(work, Answer(trouble="python failed (no memory)"), MOUNTS)
+    crashed = assess_folder(work, Answer(problem="python failed (no memory)"), MOUNTS)
     assert crashed.outcome == UNKNOWN and "may hang" not in crashed.found
 
 
 def test_trying_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
-    found = try_folder(tmp_path / "new" / "work")
+    found = probe_folder(tmp_path / "new" / "work")
     assert (found["exists"], found["tried"], found["error"]) == (False, str(tmp_path), None)
     assert list(tmp_path.iterdir()) == []
 
@@ -195,16 +214,16 @@ def test_trying_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
 TRY_AS_NOBODY = """
 import json, os, sys
 from pathlib import Path
-from scalewatt.doctor.folder_child import try_folder
+from scalewatt.doctor.probe_child import probe_folder
 if os.getuid() == 0:
     os.setgroups([])
     os.setuid(65534)
-print(json.dumps(try_folder(Path(sys.argv[1]))))
+print(json.dumps(probe_folder(Path(sys.argv[1]))))
 """
 
 
 @pytest.mark.slow
-def test_a_folder_below_one_that_may_not_be_searched_is_missing(tmp_path: Path) -> None:
+def test_a_folder_below_one_that_may_not_be_searched_not_found(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     deep = closed / "inner" / "work"
     deep.mkdir(parents=True)
@@ -217,11 +236,11 @@ def test_a_folder_below_one_that_may_not_be_searched_is_missing(tmp_path: Path) 
         closed.chmod(0o700)
     said = json.loads(done.stdout)
     assert (said["exists"], said["error"]) == (None, "Permission denied")
-    work = judge_folder(Folder("work", deep, True), Answer(done.stdout), MOUNTS)
+    work = assess_folder(Folder("work", deep, True), Answer(done.stdout), MOUNTS)
     assert work.outcome == MISSING and work.needed and "may hang" not in work.found
-    assert work.mend == (f"ls -ld {said['tried']}; quota",)
-    prepared = judge_folder(Folder("data.era5", deep, False), Answer(done.stdout), MOUNTS)
-    assert prepared.outcome == MISSING and not prepared.needed and prepared.mend
+    assert work.fix == (f"ls -ld {said['tried']}; quota",)
+    prepared = assess_folder(Folder("data.era5", deep, False), Answer(done.stdout), MOUNTS)
+    assert prepared.outcome == MISSING and not prepared.needed and prepared.fix
     device = profile(tmp_path / "profile").cluster.devices["local"]
     assert conclude([work], device, elsewhere=True).can_run is False
 
@@ -230,7 +249,7 @@ def test_cores_of_a_control_group_and_differences_from_the_lock_are_read() -> No
     assert (cgroup_cores("150000 100000"), cgroup_cores("max 100000"), cgroup_cores("")) == (
         1.5, None, None,
     )  # fmt: skip
-    check = judge_packages(None, [Difference("torch", "2.7.0", "2.6.0")])
+    check = assess_packages(None, [Difference("torch", "2.7.0", "2.6.0")])
     assert check.outcome == LIMITED and "torch 2.6.0 (locked: 2.7.0)" in check.found
 
 
@@ -238,11 +257,11 @@ def test_packages_are_mended_where_they_are_and_by_what_is_wrong_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, more = Difference("torch", "2.7.0", "2.6.0"), Difference("cowsay", None, "6.1")
-    assert judge_packages(None, [other]).mend == SET_UP
+    assert assess_packages(None, [other]).fix == SET_UP
     monkeypatch.setattr("sys.prefix", str(tmp_path / "my env"))
     prefix = f"'{tmp_path}/my env'"
     install = f"envs/install.sh {prefix} analysis"
     remove = f"'{tmp_path}/my env/bin/python' -m pip uninstall --yes cowsay"
-    assert judge_packages("analysis", [other]).mend == (install,)
-    assert judge_packages("analysis", [more]).mend == (remove,)
-    assert judge_packages("analysis", [more, other]).mend == (install, remove)
+    assert assess_packages("analysis", [other]).fix == (install,)
+    assert assess_packages("analysis", [more]).fix == (remove,)
+    assert assess_packages("analysis", [more, other]).fix == (install, remove)

@@ -191,12 +191,12 @@ def test_what_is_installed_is_the_same_as_in_the_environment_of_make(
     assert done.stdout.startswith(f"{prefix}/bin/scalewatt\n")
     code = "import importlib.util as u; assert u.find_spec('torch') is None; import scalewatt"
     subprocess.run([python, "-c", f"{code}; print(scalewatt.__file__)"], check=True, cwd=tmp_path)
-    # Another version is mended by what the doctor prints.
+    # Another version is fixed by what the doctor prints.
     other = [python, "-m", "pip", "install", "--quiet", "--no-deps", "tabulate==0.9.0"]
     subprocess.run(other, check=True)
     check = examined(prefix, workspace.path)
     assert "tabulate 0.9.0" in check["found"]
-    subprocess.run(["bash", "-euc", "\n".join(check["mend"])], cwd=workspace.path, check=True)
+    subprocess.run(["bash", "-euc", "\n".join(check["fix"])], cwd=workspace.path, check=True)
     assert examined(prefix, workspace.path)["outcome"] == "ok"
 
 

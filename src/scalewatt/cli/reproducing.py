@@ -23,7 +23,7 @@ def _doctor(commands: Commands) -> None:
     doctor = command(
         commands,
         "doctor",
-        "say what this machine can measure, what is missing for runs, and what mends it",
+        "say what this machine can measure, what is missing for runs, and how to fix it",
         [
             "scalewatt doctor",
             "scalewatt doctor --profile profiles/horeka",

@@ -67,8 +67,7 @@ def reproduce(arguments: argparse.Namespace) -> int:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """`scalewatt doctor`."""
-    from scalewatt.doctor.examine import examine
-    from scalewatt.doctor.text_output import examination_text
+    from scalewatt.doctor.examine import examination_text, examine
 
     found = examine(arguments.profile)
     if arguments.json:

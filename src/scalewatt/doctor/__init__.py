@@ -1,1 +1,1 @@
-"""What this machine can measure, what is missing for runs on it, and what mends that."""
+"""What this machine can measure, what is missing for runs on it, and how to fix that."""

@@ -1,4 +1,4 @@
-"""What all checks together mean: whether runs can be made here, and where their energy comes from."""
+"""The conclusion from all checks: whether runs can be made here, and where their energy comes from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Device
-from scalewatt.doctor.host_check import LIMITED, MISSING, OK, UNKNOWN, Check
+from scalewatt.doctor.doctor_types import LIMITED, MISSING, OK, UNKNOWN, Check
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, MEASURED
 
 MIXED = "mixed"
@@ -25,13 +25,13 @@ class KindOrigin:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What runs on this machine give."""
+    """What runs on this machine would give."""
 
     kinds: Mapping[str, KindOrigin]
     can_run: bool | None
-    """None where something that is needed gave no answer."""
+    """None where a check that runs need gave no answer."""
     reasons: tuple[str, ...]
-    """Names of the checks that decide it."""
+    """Names of the checks that decide `can_run`."""
     elsewhere: bool
     """Whether runs go to other nodes than this one."""
 
@@ -46,13 +46,13 @@ class Conclusion:
 
     @property
     def scope(self) -> str | None:
-        """What is in a total, as the column `energy_scope` says it; None where it is unknown."""
+        """What a total contains, as in the column `energy_scope`; None where it is unknown."""
         if self.origin is None:
             return None
         return "+".join(kind for kind in DEVICE_KINDS if self.kinds[kind].is_there)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """Return all fields."""
         return {
             "origin": self.origin,
             "scope": self.scope,
@@ -87,7 +87,7 @@ def conclude(checks: Sequence[Check], device: Device, elsewhere: bool) -> Conclu
 
 
 def _sampled(by_name: Mapping[str, Check], kind: str) -> Mapping[str, Any] | None:
-    """What perun's samples give a device kind; None where it was not sampled."""
+    """Return what perun's samples give for a device kind; None where it was not sampled."""
     perun = by_name.get("perun")
     return None if perun is None else perun.facts.get("kinds", {}).get(kind)
 
@@ -113,8 +113,8 @@ def _gpu(by_name: Mapping[str, Check], device: Device, elsewhere: bool) -> KindO
         there = device.torch_device == "cuda" and not elsewhere
         return KindOrigin(None, gpus.found if gpus else "no GPU", is_there=there)
     if sampled is None and gpus is not None and gpus.outcome == OK:
-        return KindOrigin(MEASURED, "NVML gives their power; perun was not tried", is_there=True)
-    why = gpus.found if gpus and gpus.outcome != OK else "perun reads no power of theirs"
+        return KindOrigin(MEASURED, "NVML gives their power; perun was not tested", is_there=True)
+    why = gpus.found if gpus and gpus.outcome != OK else "perun reads no power from them"
     return KindOrigin(None, why, is_there=True)
 
 
@@ -126,8 +126,8 @@ def _cpu(by_name: Mapping[str, Check], device: Device) -> KindOrigin:
     )
     if sampled is None:
         if _counter_works(by_name):
-            return KindOrigin(MEASURED, "its counters can be read; perun was not tried", True)
-        return KindOrigin(ESTIMATED, f"{estimated}; perun was not tried", is_there=True)
+            return KindOrigin(MEASURED, "its counters can be read; perun was not tested", True)
+        return KindOrigin(ESTIMATED, f"{estimated}; perun was not tested", is_there=True)
     if sampled["origin"] == MEASURED:
         return KindOrigin(MEASURED, f"perun reads {_some(sampled['sensors'])}", is_there=True)
     if sampled["origin"] == ESTIMATED:

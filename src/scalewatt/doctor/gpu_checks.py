@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scalewatt.doctor.host import Machine
-from scalewatt.doctor.host_check import LIMITED, MISSING, OK, SET_UP, UNKNOWN, Check, unknown
-from scalewatt.doctor.subprocess_runner import Answer, Children
+from scalewatt.doctor.doctor_types import (
+    LIMITED,
+    MISSING,
+    OK,
+    SET_UP,
+    UNKNOWN,
+    Check,
+    Machine,
+    unknown,
+)
+from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 
 NVIDIA, AMD = "0x10de", "0x1002"
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
@@ -20,24 +27,24 @@ _COUNT = "import torch; print(torch.cuda.device_count())"
 _ABSENT = "energy of GPUs is not part of what is measured here"
 
 
-def ask_gpus(machine: Machine, children: Children, needed: bool) -> list[Check]:
+def check_gpus(machine: Machine, programs: Subprocesses, needed: bool) -> list[Check]:
     """Look at the GPUs, and at torch with them; `needed` where runs of the profile use them."""
     limit_s = machine.limits.child_s
-    answer = children.ask([machine.python, "-m", "scalewatt.doctor.nvml_child"], limit_s)
-    nvml = object_of(answer)
+    answer = programs.run(machine.probe("nvml"), limit_s)
+    nvml = answer.objects[-1] if answer.objects and not answer.problem else None
     seen = pci_devices(machine.root / "sys/bus/pci/devices")
     if nvml is None:
-        gpus = unknown("gpus", answer.trouble or "NVML's answer cannot be read", needed)
+        gpus = unknown("gpus", answer.problem or "NVML's answer cannot be read", needed)
     else:
-        gpus = judge_gpus(nvml, seen[NVIDIA], needed)
+        gpus = assess_gpus(nvml, seen[NVIDIA], needed)
     count = len((nvml or {}).get("gpus", []))
-    used = children.ask([machine.python, "-c", _COUNT], limit_s) if count else None
-    torch = judge_torch(torch_build(), count, used, (nvml or {}).get("cuda"), needed)
+    used = programs.run([machine.python, "-c", _COUNT], limit_s) if count else None
+    torch = assess_torch(torch_build(), count, used, (nvml or {}).get("cuda"), needed)
     return [gpus, *amd_hint(seen[AMD], (machine.root / "dev/kfd").exists()), torch]
 
 
 def pci_devices(folder: Path) -> Counter[str]:
-    """How many graphics or compute devices of each vendor the PCI bus has."""
+    """Count the graphics and compute devices of each vendor on the PCI bus."""
     found: Counter[str] = Counter()
     for device in sorted(folder.glob("*")):
         try:
@@ -50,8 +57,8 @@ def pci_devices(folder: Path) -> Counter[str]:
     return found
 
 
-def judge_gpus(nvml: Mapping[str, Any], on_bus: int, needed: bool) -> Check:
-    """What NVML's answer means; `on_bus` NVIDIA GPUs are on the PCI bus."""
+def assess_gpus(nvml: Mapping[str, Any], on_bus: int, needed: bool) -> Check:
+    """Assess what NVML says; `on_bus` NVIDIA GPUs are on the PCI bus."""
     if "stage" in nvml:
         return _without_nvml(str(nvml["stage"]), str(nvml["error"]), on_bus, needed)
     gpus, driver = nvml["gpus"], f"driver {nvml['driver']}"
@@ -63,7 +70,7 @@ def judge_gpus(nvml: Mapping[str, Any], on_bus: int, needed: bool) -> Check:
     silent = [gpu for gpu in gpus if not gpu["power_w"]]
     if silent:
         which = ", ".join(str(gpu["index"]) for gpu in silent)
-        reason = silent[0]["power_error"] or "it says 0 W"
+        reason = silent[0]["power_error"] or "it reads 0 W"
         found = f"{names}, {driver}; power of GPU {which} cannot be read: {reason}"
         means = "the energy of runs on such a GPU is unknown (null), it is never estimated"
         ask = ("another GPU, or a host that passes its power through (nvidia-smi -q -d POWER)",)
@@ -74,10 +81,10 @@ def judge_gpus(nvml: Mapping[str, Any], on_bus: int, needed: bool) -> Check:
     if divided:
         found += f"; MIG divides GPU {', '.join(divided)}"
         means = "a part of a GPU has no power of its own: the energy of a run on it is unknown"
-        mends = tuple(f"sudo nvidia-smi -i {index} -mig 0" for index in divided)
-        return Check("gpus", LIMITED, found, means, mends, needed, nvml)
+        fixes = tuple(f"sudo nvidia-smi -i {index} -mig 0" for index in divided)
+        return Check("gpus", LIMITED, found, means, fixes, needed, nvml)
     if any(gpu["energy_error"] for gpu in gpus):
-        found += "; no counter of total energy (a second opinion, Volta and later)"
+        found += "; no counter of total energy (a cross-check, Volta and later)"
     return Check("gpus", OK, found, needed=needed, facts=nvml)
 
 
@@ -85,21 +92,21 @@ def _without_nvml(stage: str, error: str, on_bus: int, needed: bool) -> Check:
     facts = {"stage": stage, "error": error, "on_bus": on_bus, "gpus": []}
     if stage == "module":
         found = f"NVML's Python module cannot be imported ({error})"
-        mend = SET_UP
-        return Check("gpus", MISSING, found, "GPUs are not measured", mend, needed, facts)
+        fix = SET_UP
+        return Check("gpus", MISSING, found, "GPUs are not measured", fix, needed, facts)
     if "mismatch" in error.lower():
         found = f"{on_bus or 'some'} NVIDIA GPUs; {error}"
-        means = "the driver was renewed under a running kernel; nothing can use the GPUs"
+        means = "the driver was replaced under a running kernel; nothing can use the GPUs"
         return Check("gpus", MISSING, found, means, ("sudo reboot",), needed, facts)
     if on_bus:
         found = f"{on_bus} NVIDIA GPU{'s' if on_bus > 1 else ''} on the bus, no NVML ({error})"
-        mend = ("sudo apt-get install nvidia-driver && sudo reboot",)
+        fix = ("sudo apt-get install nvidia-driver && sudo reboot",)
         ask = (
             "whoever runs this machine, for a driver",
             "a container started by docker run --gpus all …, or apptainer exec --nv …",
         )
         means = "runs cannot use or measure them"
-        return Check("gpus", MISSING, found, means, mend, needed, facts, ask)
+        return Check("gpus", MISSING, found, means, fix, needed, facts, ask)
     found = f"no NVIDIA GPU ({error})"
     means = "runs of this profile use GPUs" if needed else _ABSENT
     other = ("a machine with an NVIDIA GPU and its driver",) if needed else ()
@@ -107,19 +114,19 @@ def _without_nvml(stage: str, error: str, on_bus: int, needed: bool) -> Check:
 
 
 def amd_hint(on_bus: int, has_kfd: bool) -> list[Check]:
-    """What is known of AMD GPUs; nothing where there are none to compute on."""
+    """Return a check of AMD GPUs; nothing where there are none to compute on."""
     if not (on_bus and has_kfd):
         return []
     found = f"{on_bus} AMD GPU{'s' if on_bus > 1 else ''} (/dev/kfd)"
     means = (
-        "perun reads their power through ROCm; the locked torch is built for CUDA. Not tried here"
+        "perun reads their power through ROCm; the locked torch is built for CUDA. Not tested here"
     )
     ask = ("perun's documentation of ROCm; a torch built for ROCm in a lock of your own",)
     return [Check("amd_gpus", LIMITED, found, means, ask=ask)]
 
 
 def torch_build() -> dict[str, str | None] | None:
-    """Version of torch and the CUDA that it was built for (null: none); None without torch.
+    """Return torch's version and the CUDA that it was built for (None: none); None without torch.
 
     Read from its file, because importing torch takes seconds.
     """
@@ -134,14 +141,14 @@ def torch_build() -> dict[str, str | None] | None:
     return {key.strip("_"): one[1] if one else None for key, one in found.items()}
 
 
-def judge_torch(
+def assess_torch(
     build: Mapping[str, str | None] | None,
     gpus: int,
     used: Answer | None,
     driver_cuda: int | None,
     needed: bool,
 ) -> Check:
-    """Whether torch can use the `gpus` that NVML sees; `used` is what torch counts itself.
+    """Check that torch can use the `gpus` that NVML sees; `used` is what torch counts itself.
 
     `driver_cuda` is the CUDA version of the driver as NVML writes it (12060 is 12.6).
     """
@@ -161,8 +168,8 @@ def judge_torch(
         ask = ("whoever runs this machine: a driver for CUDA " + cuda.partition(".")[0],)
         return Check("torch", bad, found, "torch cannot use the GPUs", (), True, facts, ask)
     counted = used.output.split()[-1:] if used else []
-    if used is None or used.trouble or not counted or not counted[0].isdigit():
-        reason = used.trouble if used else "not asked"
+    if used is None or used.problem or not counted or not counted[0].isdigit():
+        reason = used.problem if used else "not asked"
         return Check("torch", UNKNOWN, f"{built}; {reason}", needed=True, facts=facts)
     facts["gpus"] = int(counted[0])
     found = f"{built}; it can use {facts['gpus']} of {gpus} GPUs"
@@ -174,12 +181,3 @@ def judge_torch(
 
 def _counted(gpus: Sequence[Mapping[str, Any]]) -> Counter[str | None]:
     return Counter(gpu["name"] for gpu in gpus)
-
-
-def object_of(answer: Answer) -> dict[str, Any] | None:
-    """The JSON object that a child printed last."""
-    try:
-        found = json.loads(answer.lines[-1]) if not answer.trouble else None
-    except (ValueError, IndexError):
-        return None
-    return found if isinstance(found, dict) else None

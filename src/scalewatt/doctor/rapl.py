@@ -1,7 +1,7 @@
 """CPU and memory counters: RAPL by powercap, and the power sensors of Grace by hwmon.
 
 RAPL's files became readable by root only in Linux 5.10 because of CVE-2020-8694: fine-grained energy
-can give away secrets of other users' processes.
+can reveal secrets of other users' processes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalewatt.doctor.host import Machine
-from scalewatt.doctor.host_check import LIMITED, MISSING, OK, Check, Mend
+from scalewatt.doctor.doctor_types import LIMITED, MISSING, OK, Check, Commands, Machine
 
 POWERCAP = "sys/class/powercap"
 HWMON = "sys/class/hwmon"
 _ENTRY = re.compile(r"intel-rapl:\d(:\d)?$")  # as perun finds them
 _CHMOD = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 _RULE = (
-    "root, for good: a udev rule (docs/doctor.md); it lets users of this machine guess at each other's "
+    "root, permanently: a udev rule (docs/doctor.md); users of this machine may then infer each other's "
     "secrets (CVE-2020-8694)"
 )
 
@@ -32,7 +31,7 @@ class EnergyCounter:
 
     entry: str
     name: str
-    trouble: str | None
+    problem: str | None
     """Why it cannot be read; None where it can."""
     mode: str
     owner: str
@@ -54,14 +53,14 @@ def check_counters(machine: Machine) -> list[Check]:
     folder = machine.root / POWERCAP
     virtual = " hypervisor" in machine.read("proc/cpuinfo")
     masked = any(path.is_symlink() and not path.exists() for path in folder.glob("intel-rapl*"))
-    rapl = judge_counters(find_counters(folder), folder.exists(), virtual, masked)
-    return [rapl, *judge_grace(find_grace(machine.root / HWMON))]
+    rapl = assess_counters(find_counters(folder), folder.exists(), virtual, masked)
+    return [rapl, *assess_grace(find_grace(machine.root / HWMON))]
 
 
 def find_counters(
     folder: Path, read: Callable[[Path], str] = Path.read_text
 ) -> tuple[EnergyCounter, ...]:
-    """The counters of packages and memories that perun would look for."""
+    """Return the counters of CPU packages and memory that perun would look for."""
     found = []
     for entry in sorted(folder.glob("intel-rapl:*")):
         if not _ENTRY.match(entry.name):
@@ -71,15 +70,15 @@ def find_counters(
             facts = (entry / "energy_uj").stat()
         except OSError:
             continue
-        trouble = None
+        problem = None
         try:
             int(read(entry / "energy_uj"))
         except (OSError, ValueError) as error:
-            trouble = getattr(error, "strerror", None) or "it holds no number"
+            problem = getattr(error, "strerror", None) or "it holds no number"
         one = EnergyCounter(
             entry=entry.name,
             name=name,
-            trouble=trouble,
+            problem=problem,
             mode=stat.filemode(facts.st_mode),
             owner=_user(facts.st_uid),
             range_j=_range_j(entry / "max_energy_range_uj"),
@@ -89,10 +88,10 @@ def find_counters(
     return tuple(found)
 
 
-def judge_counters(
+def assess_counters(
     counters: Sequence[EnergyCounter], has_powercap: bool, is_virtual: bool, is_masked: bool
 ) -> Check:
-    """What RAPL's counters mean for the energy of CPU and memory."""
+    """Assess what RAPL's counters give for the energy of CPU and memory."""
     estimated = "the CPU's energy is estimated from its busy share and rated powers"
     facts = {"counters": [asdict(one) for one in counters]}
     packages = [one for one in counters if one.is_package]
@@ -101,17 +100,17 @@ def judge_counters(
         found = f"no /{POWERCAP}/intel-rapl:* " + (
             "in this container, which hides them" if is_masked else "here"
         )
-        mend, ask = _mend_absent(has_powercap, is_virtual, is_masked)
-        return Check("rapl", MISSING, found, estimated, mend, facts=facts, ask=ask)
+        fix, ask = _fix_absent(has_powercap, is_virtual, is_masked)
+        return Check("rapl", MISSING, found, estimated, fix, facts=facts, ask=ask)
     found = f"{len(packages)} CPU package(s), {len(memories)} memory domain(s)"
-    unreadable = [one for one in (*packages, *memories) if one.trouble]
+    unreadable = [one for one in (*packages, *memories) if one.problem]
     if unreadable:
         first = unreadable[0]
         found += (
             f"; {len(unreadable)} of {len(packages) + len(memories)} cannot be read "
-            f"({first.mode}, owner {first.owner}: {first.trouble})"
+            f"({first.mode}, owner {first.owner}: {first.problem})"
         )
-        # perun opens a memory's file below a readable package without a net: it gives up them all.
+        # perun does not catch an unreadable memory counter below a readable package: it loses them all.
         return Check("rapl", LIMITED, found, estimated, (_CHMOD,), facts=facts, ask=(_RULE,))
     ranges = {one.range_j for one in packages if one.range_j}
     if ranges:
@@ -120,10 +119,10 @@ def judge_counters(
     return Check("rapl", OK, found, means, facts=facts)
 
 
-def _mend_absent(
+def _fix_absent(
     has_powercap: bool, is_virtual: bool, is_masked: bool
-) -> tuple[Mend, tuple[str, ...]]:
-    """Commands, and whom or what to ask."""
+) -> tuple[Commands, tuple[str, ...]]:
+    """Return commands that may give counters, and whom or what to ask."""
     if is_masked:
         return (), (
             "a container started with --security-opt systempaths=unconfined (then the file mode "
@@ -142,11 +141,11 @@ class GraceSensor:
     """One power sensor of a Grace CPU."""
 
     label: str
-    trouble: str | None
+    problem: str | None
 
 
 def find_grace(folder: Path) -> tuple[GraceSensor, ...]:
-    """Grace's sensors of CPU sockets, by the label that its firmware gives them."""
+    """Return Grace's sensors of CPU sockets, recognised by their firmware's labels."""
     found = []
     for file in sorted(folder.glob("hwmon*/device/power*_average")):
         try:
@@ -155,27 +154,27 @@ def find_grace(folder: Path) -> tuple[GraceSensor, ...]:
             continue
         if "CPU Power Socket" not in label and "Grace Power Socket" not in label:
             continue
-        trouble = None
+        problem = None
         try:
             int(file.read_text())
         except (OSError, ValueError) as error:
-            trouble = getattr(error, "strerror", None) or "it holds no number"
-        found.append(GraceSensor(label.strip(), trouble))
+            problem = getattr(error, "strerror", None) or "it holds no number"
+        found.append(GraceSensor(label.strip(), problem))
     return tuple(found)
 
 
-def judge_grace(sensors: Sequence[GraceSensor]) -> list[Check]:
-    """What Grace's sensors mean; nothing where there are none."""
+def assess_grace(sensors: Sequence[GraceSensor]) -> list[Check]:
+    """Assess Grace's sensors; no check where there are none."""
     if not sensors:
         return []
     facts = {"sensors": [asdict(one) for one in sensors]}
-    bad = [one for one in sensors if one.trouble]
+    bad = [one for one in sensors if one.problem]
     found = f"{len(sensors)} power sensor(s) of Grace"
     if bad:
-        mend = ("sudo chmod a+r /sys/class/hwmon/hwmon*/device/power*_average",)
-        found += f"; {bad[0].label} cannot be read ({bad[0].trouble})"
+        fix = ("sudo chmod a+r /sys/class/hwmon/hwmon*/device/power*_average",)
+        found += f"; {bad[0].label} cannot be read ({bad[0].problem})"
         means = "the energy of that CPU is estimated"
-        return [Check("grace", LIMITED, found, means, mend, facts=facts)]
+        return [Check("grace", LIMITED, found, means, fix, facts=facts)]
     return [Check("grace", OK, f"{found}, readable", facts=facts)]
 
 

@@ -10,9 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scalewatt.campaign.campaign_types import Cluster, Device
 from scalewatt.common.schema_validation import nearest
-from scalewatt.doctor.host import Machine, Profile
-from scalewatt.doctor.host_check import LIMITED, MISSING, OK, Check, unknown
-from scalewatt.doctor.subprocess_runner import Answer, Children
+from scalewatt.doctor.doctor_types import (
+    LIMITED,
+    MISSING,
+    OK,
+    Check,
+    CheckFunction,
+    Machine,
+    PlannedChecks,
+    Profile,
+    unknown,
+)
+from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 from scalewatt.slurm.partitions import (
     PARTITIONS_QUESTION,
     Demand,
@@ -26,62 +35,58 @@ PROGRAMS = ("sbatch", "srun", "sinfo", "squeue", "scancel", "scontrol")
 ACCOUNTING = ("sacct", "sacctmgr")
 _LOGIN_NODE = "the login node of the cluster, or `module load slurm` (ask its support)"
 
-Ask = Callable[[], list[Check]]
 
-
-def slurm_questions(
-    machine: Machine, children: Children, profile: Profile
-) -> dict[tuple[str, ...], Ask]:
-    """What is asked of Slurm, by the names of the checks that answer it."""
-    present = {name: children.which(name) for name in (*PROGRAMS, *ACCOUNTING)}
-    commands = judge_commands(present, profile.submits, str(profile.folder))
-    questions: dict[tuple[str, ...], Ask] = {("slurm",): lambda: [commands]}
+def plan_slurm_checks(machine: Machine, programs: Subprocesses, profile: Profile) -> PlannedChecks:
+    """Return the checks of Slurm, by name."""
+    present = {name: programs.which(name) for name in (*PROGRAMS, *ACCOUNTING)}
+    commands = assess_commands(present, profile.submits, str(profile.folder))
+    planned: PlannedChecks = {("slurm",): lambda: [commands]}
     if not profile.submits or commands.outcome == MISSING:
-        return questions
+        return planned
     cluster, limit_s = profile.cluster, machine.limits.command_s
 
-    def asked(judge: Callable[[Answer], Check], *command: str) -> Ask:
-        return lambda: [judge(children.ask(command, limit_s))]
+    def check(assess: Callable[[Answer], Check], *command: str) -> CheckFunction:
+        return lambda: [assess(programs.run(command, limit_s))]
 
-    where = f"{profile.folder}/cluster.yaml"
-    questions |= {
-        ("slurm_partitions",): asked(
-            lambda answer: judge_partitions(answer, cluster, where), *PARTITIONS_QUESTION
+    where = profile.cluster_file
+    planned |= {
+        ("slurm_partitions",): check(
+            lambda answer: assess_partitions(answer, cluster, where), *PARTITIONS_QUESTION
         ),
-        ("slurm_pmi",): asked(
-            lambda answer: judge_pmi(answer, cluster.launcher, where), "srun", "--mpi=list"
+        ("slurm_pmi",): check(
+            lambda answer: assess_pmi(answer, cluster.launcher, where), "srun", "--mpi=list"
         ),
-        ("slurm_account",): asked(
-            lambda answer: judge_account(answer, cluster.account, machine.environment, where),
+        ("slurm_account",): check(
+            lambda answer: assess_account(answer, cluster.account, machine.environment, where),
             *("sacctmgr", "-nP", "show", "assoc", f"user={_user()}", "format=account"),
         ),
-        ("slurm_accounting",): asked(
-            judge_accounting, "sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobIDRaw"
+        ("slurm_accounting",): check(
+            assess_accounting, "sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobIDRaw"
         ),
-        ("slurm_energy",): asked(judge_energy, "scontrol", "show", "config"),
-        ("slurm_job",): lambda: [judge_job(machine.environment, profile)],
+        ("slurm_energy",): check(assess_energy, "scontrol", "show", "config"),
+        ("slurm_job",): lambda: [assess_job(machine.environment, profile)],
     }
-    return questions
+    return planned
 
 
 def _user() -> str:
-    """The user's name; the number where nobody knows one, as in some containers."""
+    """Return the user's name, or number where there is no name, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
 
 
-def judge_commands(present: Mapping[str, str | None], needed: bool, profile: str) -> Check:
-    """Which of Slurm's commands are there; `needed` where the profile's runs are jobs."""
+def assess_commands(present: Mapping[str, str | None], needed: bool, profile: str) -> Check:
+    """Check that Slurm's commands are there; `needed` where the profile's runs are jobs."""
     absent = [name for name in PROGRAMS if not present[name]]
     facts = {"commands": dict(present)}
     if not needed:
         found = "not installed" if len(absent) == len(PROGRAMS) else "installed"
         means = f"{profile} names no partition, so its runs need no Slurm"
-        mend = ("scalewatt doctor --profile profiles/slurm",) if found == "installed" else ()
+        fix = ("scalewatt doctor --profile profiles/slurm",) if found == "installed" else ()
         outcome = OK if found == "installed" else MISSING
-        return Check("slurm", outcome, found, means, mend, facts=facts)
+        return Check("slurm", outcome, found, means, fix, facts=facts)
     if absent:
         found = f"{', '.join(absent)}: not found"
         means = "no job can be submitted from here"
@@ -92,10 +97,10 @@ def judge_commands(present: Mapping[str, str | None], needed: bool, profile: str
     return Check("slurm", LIMITED if without else OK, found, means, (), True, facts)
 
 
-def judge_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
-    """Whether the partition of each device exists and has nodes that hold a node's ranks."""
+def assess_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
+    """Check that each device's partition exists and has nodes that hold a node's ranks."""
     name = "slurm_partitions"
-    if answer.trouble:
+    if answer.problem:
         return _no_answer(name, answer, needed=True)
     known = parse_partitions(answer.output.splitlines())
     problems = [
@@ -117,7 +122,7 @@ def judge_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
 
 
 def _demand(device: Device, excluded: Sequence[str]) -> Demand:
-    """A node's worth of ranks."""
+    """Return what a full node of ranks asks for."""
     gres = f"{device.gres}:{device.gpus_per_node}" if device.gres else ""
     gpu_type, gpus = gpus_in(gres)
     cpus = device.gpus_per_node * device.cpus_per_rank
@@ -131,15 +136,15 @@ def _partition_text(partition: Partition) -> str:
     return f"{partition.name}: {len(partition.nodes)} nodes, {hours}"
 
 
-def judge_pmi(answer: Answer, launcher: str, where: str) -> Check:
-    """Whether srun knows the PMI that the launcher asks for."""
+def assess_pmi(answer: Answer, launcher: str, where: str) -> Check:
+    """Check that srun knows the PMI that the launcher asks for."""
     wanted = re.search(r"--mpi[= ](\S+)", launcher)
     said = f"{answer.output} {answer.errors}"
     listed = re.findall(r"\w+", said.partition("are")[2])
     known = (word for word in listed if re.fullmatch(r"none|pmi\w*|cray\w*|openmpi", word))
     plugins = list(dict.fromkeys(known))
     facts = {"wanted": wanted[1] if wanted else None, "plugins": plugins}
-    if answer.trouble and not plugins:
+    if answer.problem and not plugins:
         return _no_answer("slurm_pmi", answer, needed=True)
     found = f"srun knows {', '.join(plugins) or 'no PMI'}"
     if wanted is None:
@@ -156,26 +161,26 @@ def judge_pmi(answer: Answer, launcher: str, where: str) -> Check:
     )
 
 
-def judge_account(
+def assess_account(
     answer: Answer, account: str | None, environment: Mapping[str, str], where: str
 ) -> Check:
-    """Whether the account that jobs are charged to is set, and one of the user's."""
+    """Check that the account that jobs are charged to is set, and one of the user's."""
     name = "slurm_account"
-    accounts = sorted({line.strip() for line in answer.lines}) if not answer.trouble else []
-    none = "which are yours is not known" if answer.trouble else "Slurm names none of yours"
+    accounts = sorted({line.strip() for line in answer.lines}) if not answer.problem else []
+    none = "which are yours is not known" if answer.problem else "Slurm names none of yours"
     yours = f"yours: {', '.join(accounts)}" if accounts else none
     facts = {"account": account, "accounts": accounts}
     if account is None:
         return Check(name, OK, f"{where} names none: Slurm's default ({yours})", facts=facts)
     unset = [v for v in re.findall(r"\$\{?(\w+)\}?", account) if not environment.get(v)]
     if unset:
-        mend = tuple(f"export {v}={accounts[0]}" for v in unset if accounts)
+        fix = tuple(f"export {v}={accounts[0]}" for v in unset if accounts)
         ask = () if accounts else ("the cluster's support, for the name of your project",)
         found = f"{', '.join(unset)} not set; {yours}"
-        return Check(name, MISSING, found, "no job is submitted", mend, True, facts, ask)
+        return Check(name, MISSING, found, "no job is submitted", fix, True, facts, ask)
     given = re.sub(r"\$\{?(\w+)\}?", lambda one: environment[one[1]], account)
     facts["account"] = given
-    if answer.trouble:
+    if answer.problem:
         return _no_answer(name, answer, needed=True)
     if accounts and given.lower() not in [known.lower() for known in accounts]:
         found = f"{given} is none of yours{nearest(given, accounts)}; {yours}"
@@ -184,36 +189,36 @@ def judge_account(
     return Check(name, OK, f"{given} ({yours})", needed=True, facts=facts)
 
 
-def judge_accounting(answer: Answer) -> Check:
-    """Whether sacct answers."""
-    if answer.is_missing or "disabled" in answer.errors:
-        found = answer.trouble
+def assess_accounting(answer: Answer) -> Check:
+    """Check that sacct answers."""
+    if answer.not_found or "disabled" in answer.errors:
+        found = answer.problem
         means = "how a job ended is learned from the queue alone; Slurm's own energy is not noted"
         ask = ("the cluster's support, for slurmdbd",)
         return Check("slurm_accounting", LIMITED, found, means, ask=ask)
-    if answer.trouble:
+    if answer.problem:
         return _no_answer("slurm_accounting", answer)
     found = f"sacct answers ({len(answer.lines)} jobs of yours in the last hour)"
     return Check("slurm_accounting", OK, found)
 
 
-def judge_energy(answer: Answer) -> Check:
-    """Whether Slurm measures energy itself, as a second opinion."""
-    if answer.trouble:
+def assess_energy(answer: Answer) -> Check:
+    """Check whether Slurm measures energy itself, which serves as a cross-check."""
+    if answer.problem:
         return _no_answer("slurm_energy", answer)
     found = re.search(r"^AcctGatherEnergyType\s*=\s*(\S+)", answer.output, re.MULTILINE)
     plugin = found[1].removeprefix("acct_gather_energy/") if found else "none"
     facts = {"plugin": plugin}
     if plugin in ("none", "(null)"):
-        means = "no second opinion on the energy of nodes; nothing else is missing"
+        means = "no cross-check of the energy of nodes; nothing else is missing"
         ask = ("the cluster's support, for AcctGatherEnergyType (rapl, ipmi, xcc)",)
         text = "AcctGatherEnergyType is none"
         return Check("slurm_energy", LIMITED, text, means, facts=facts, ask=ask)
     return Check("slurm_energy", OK, f"Slurm measures nodes by {plugin}", facts=facts)
 
 
-def judge_job(environment: Mapping[str, str], profile: Profile) -> Check:
-    """Whether this is a compute node, where the sensors are."""
+def assess_job(environment: Mapping[str, str], profile: Profile) -> Check:
+    """Check whether this is a compute node, where the sensors are."""
     job = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
     keys = ("SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_JOB_GPUS")
     facts = {"job": job, **{key: environment.get(key) for key in keys}}
@@ -221,13 +226,13 @@ def judge_job(environment: Mapping[str, str], profile: Profile) -> Check:
         partition = environment.get("SLURM_JOB_PARTITION", "?")
         found = f"inside job {job} on partition {partition}, host {os.uname().nodename}"
         return Check("slurm_job", OK, found, facts=facts)
-    mend = tuple(dict.fromkeys(_there(d, profile) for d in profile.cluster.devices.values()))
-    means = "sensors and GPUs here are this node's; runs go to others, where this asks again"
-    return Check("slurm_job", LIMITED, "not in a job (a login node)", means, mend, facts=facts)
+    fix = tuple(dict.fromkeys(_there(d, profile) for d in profile.cluster.devices.values()))
+    means = "sensors and GPUs here are this node's; runs go to others, where to run this again"
+    return Check("slurm_job", LIMITED, "not in a job (a login node)", means, fix, facts=facts)
 
 
 def _there(device: Device, profile: Profile) -> str:
-    """A job of two ranks, in which the cluster file's launcher can be tried as well."""
+    """Return the command of a job of two ranks, in which the cluster file's launcher is tested too."""
     gres = f" --gres={device.gres}:1" if device.gres else ""
     account = f" --account={profile.cluster.account}" if profile.cluster.account else ""
     asked = shlex.join(["scalewatt", "doctor", "--profile", str(profile.folder)])
@@ -238,8 +243,8 @@ def _there(device: Device, profile: Profile) -> str:
 
 
 def _no_answer(name: str, answer: Answer, needed: bool = False) -> Check:
-    """A command that hangs leaves it unknown; one that fails says why."""
-    if answer.is_silent:
-        return unknown(name, answer.trouble, needed)
-    means = "Slurm does not answer; nobody knows whether jobs can be submitted"
-    return Check(name, MISSING, answer.trouble, means, needed=needed, ask=(_LOGIN_NODE,))
+    """Return the check of a command that timed out (unknown) or failed (missing)."""
+    if answer.timed_out:
+        return unknown(name, answer.problem, needed)
+    means = "Slurm does not answer; whether jobs can be submitted is undetermined"
+    return Check(name, MISSING, answer.problem, means, needed=needed, ask=(_LOGIN_NODE,))

@@ -1,7 +1,8 @@
-"""Questions to programs, none of which is waited for long or left behind."""
+"""Programs that are run for a limited time, none of which is left behind."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 
@@ -23,14 +24,14 @@ _ANSWER_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said; `trouble` is empty where it ended with exit code 0."""
+    """The output of a program; `problem` is empty where it ended with exit code 0."""
 
     output: str = ""
     errors: str = ""
-    trouble: str = ""
-    is_missing: bool = False
+    problem: str = ""
+    not_found: bool = False
     """Whether there is no such program."""
-    is_silent: bool = False
+    timed_out: bool = False
     """Whether it did not end in time."""
 
     @property
@@ -38,9 +39,14 @@ class Answer:
         """The lines that it printed, without empty ones."""
         return [line for line in self.output.splitlines() if line.strip()]
 
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """The JSON objects among the lines; launchers and libraries may print others."""
+        return [found for line in self.lines if isinstance(found := _json(line), dict)]
 
-class Children:
-    """The programs that one doctor asks; all have ended when it ends them."""
+
+class Subprocesses:
+    """Runs programs, and ends all that still run when asked to."""
 
     def __init__(self, python: str, environment: Mapping[str, str]) -> None:
         path = [str(Path(python).parent), environment.get("PATH", os.defpath)]
@@ -50,47 +56,47 @@ class Children:
         self._ended = False
 
     def which(self, program: str) -> str | None:
-        """Where a program is."""
+        """Return where a program is; None where it is not found."""
         return shutil.which(program, path=self.environment["PATH"])
 
-    def ask(
+    def run(
         self,
         command: Sequence[str],
         limit_s: float,
         environment: Mapping[str, str] | None = None,
         without: tuple[str, ...] = (),
     ) -> Answer:
-        """Run a command and return what it says; it and what it started end after `limit_s`.
+        """Run a command and return its output; it and what it started end after `limit_s`.
 
-        `environment` is added to its own, `without` are beginnings of variables that it does not get.
+        `environment` is added to its own; variables that begin with one of `without` are removed.
         """
         kept = {
             k: v for k, v in self.environment.items() if not without or not k.startswith(without)
         }
         program = Path(command[0]).name
         if self.which(command[0]) is None:
-            return Answer(trouble=f"{program} is not found", is_missing=True)
+            return Answer(problem=f"{program} is not found", not_found=True)
         # Files, since whoever holds a pipe's other end would be waited for.
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             try:
                 process = self._start(command, output, errors, {**kept, **(environment or {})})
             except OSError as error:
-                return Answer(trouble=f"{program} cannot be run ({error.strerror})")
+                return Answer(problem=f"{program} cannot be run ({error.strerror})")
             if process is None:
-                return Answer(trouble=f"{program} was not asked in time", is_silent=True)
+                return Answer(problem=f"{program} was not started in time", timed_out=True)
             try:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 self._kill(process)
                 self._wait(process, _END_S)
-                said = f"{program} gave no answer in {limit_s:g} s"
-                return Answer(_text(output), _text(errors), said, is_silent=True)
+                problem = f"{program} gave no answer in {limit_s:g} s"
+                return Answer(_text(output), _text(errors), problem, timed_out=True)
             finally:
                 self._forget(process)
-            return Answer(_text(output), _text(errors), _trouble(program, code, _text(errors)))
+            return Answer(_text(output), _text(errors), _problem(program, code, _text(errors)))
 
     def end_all(self, within_s: float = _END_S) -> None:
-        """End whatever still runs, and wait `within_s` at most for all; nothing is started any more."""
+        """End whatever still runs, waiting `within_s` at most for all; nothing more is started."""
         with self._lock:
             self._ended = True
             running = list(self._processes.values())
@@ -139,9 +145,16 @@ class Children:
 
     @staticmethod
     def _wait(process: subprocess.Popen[bytes], limit_s: float) -> None:
-        """One that waits for a file system cannot be ended by anybody, and is left."""
+        """Wait for a killed process; one that waits for a file system cannot be ended, and is left."""
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, limit_s))
+
+
+def _json(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def _text(file: IO[bytes]) -> str:
@@ -149,8 +162,8 @@ def _text(file: IO[bytes]) -> str:
     return file.read(_ANSWER_BYTES).decode(errors="replace")
 
 
-def _trouble(program: str, code: int, errors: str) -> str:
+def _problem(program: str, code: int, errors: str) -> str:
     if code == 0:
         return ""
-    said = [line.strip() for line in errors.splitlines() if line.strip()]
-    return f"{program} failed ({said[-1] if said else f'exit code {code}'})"
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    return f"{program} failed ({lines[-1] if lines else f'exit code {code}'})"
