@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from injected_faults import Fault, simulate_with_faults
+
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
@@ -17,7 +19,8 @@ from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.accounting.account import write_energy
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
-from scalewatt.scaling.simulation.faults import Fault
+from scalewatt.scaling.model.model_file import read_model
+from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.simulate_run import simulate_run
 
 MODEL = PROJECT_ROOT / "reference" / "scaling_model.json"
@@ -102,9 +105,16 @@ def simulate(
     model: Path = MODEL,
     is_scaled: bool = True,
 ) -> Simulated:
-    """Simulate a spec into the results folder `results`, by the model in a file."""
+    """Simulate a spec into the results folder `results`, by the model in a file.
+
+    With faults `is_scaled` is always so.
+    """
     one = Simulated(RunFiles(results, spec["configuration"], spec["repeat"]))
     one.folder.mkdir(parents=True)
     (one.folder / "spec.json").write_text(spec_text(spec) + "\n", encoding="utf-8")
-    simulate_run(one.folder / "spec.json", one.folder, on or cluster(), model, faults, is_scaled)
+    if faults:
+        kind_model = read_model(model).of(kind_of_spec(spec))
+        simulate_with_faults(spec, on or cluster(), (kind_model, model), faults, one.folder)
+    else:
+        simulate_run(one.folder / "spec.json", one.folder, on or cluster(), model, is_scaled)
     return one

@@ -33,7 +33,7 @@ from scalewatt.scaling.simulation.learning_curves import (
     BY_HAND,
 )
 from scalewatt.scaling.simulation.run_sample import bounded_pairs, draw_run
-from scalewatt.scaling.simulation.simulate_run import simulation
+from scalewatt.scaling.simulation.simulated_run import simulation
 
 FULL_1, FULL_4 = "resnet50-a100-n001-lbs0256-full", "resnet50-a100-n004-lbs0256-full"
 SHORT = "resnet50-a100-n008-lbs0256-s0040036"

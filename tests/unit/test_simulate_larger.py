@@ -24,7 +24,7 @@ from scalewatt.results.figures.run_page_table import read_page
 from scalewatt.results.tables.metadata import metadata
 from scalewatt.scaling.model.assumed import SENTENCE
 from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.simulation.feasibility import check_simulations
+from scalewatt.scaling.simulation.simulated_run import check_simulations
 
 FAR = "n = 4096 is more than 4 times the largest calibrated (256): extrapolated"
 FINETUNING = "fourcastnet.finetune-a100-n064-lbs0001-full"

@@ -16,7 +16,7 @@ from scalewatt.campaign.load import check_devices, expand, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
-from scalewatt.scaling.simulation.feasibility import check_simulations
+from scalewatt.scaling.simulation.simulated_run import check_simulations
 
 ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
 

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from injected_faults import CounterWrap, disturbed
 from simulated_runs import MODEL, cluster, spec_of, with_device
 
 from scalewatt.figures.footnote_text import sensor_sentence
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation import assumptions as by_hand
-from scalewatt.scaling.simulation.fault_effects import disturbed, joules_between
-from scalewatt.scaling.simulation.faults import CounterWrap
 from scalewatt.scaling.simulation.power_profile import Course, Sensor, counted, gpu_sensor
-from scalewatt.scaling.simulation.sensors import NodeSamples, Periods
-from scalewatt.scaling.simulation.simulate_run import Simulation, simulation
+from scalewatt.scaling.simulation.sensors import NodeSamples, Periods, joules_between
+from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
 
 FULL_1 = "resnet50-a100-n001-lbs0256-full"
 ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"

@@ -24,7 +24,7 @@ from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
-from scalewatt.scaling.simulation.simulate_run import Simulation, simulation
+from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
 
 EXACT = 2e-6
 ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"

@@ -16,29 +16,18 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
+from injected_faults import CounterWrap, Fault, NodeLoss, SensorLoss, TimeLimit
+from simulated_runs import Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.cluster import powers
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json
 from scalewatt.energy.accounting.account import account
 from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED
 from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.integration.curve import BRIDGE_S, GAP_PERIODS
 from scalewatt.recordings.series import PLAUSIBLE_W
-from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.assumptions import counter_range_uj
-from scalewatt.scaling.simulation.faults import (
-    CounterWrap,
-    Fault,
-    NodeLoss,
-    SensorLoss,
-    TimeLimit,
-    parse_fault,
-)
-from scalewatt.scaling.simulation.simulate_run import simulation
 
 EXACT = 2e-6
 ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
@@ -470,78 +459,18 @@ def assert_null_is_needed(
     assert lost_s > MAX_UNCOVERED * each * spec["nodes"] * runtime_s
 
 
-# How they are asked for
+# Segments
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        SensorLoss(),
-        SensorLoss("ram", 1, 2, 1, 0.25, 12.0, "nothing"),
-        NodeLoss(0.75, 1, "others"),
-        TimeLimit(90.0),
-        CounterWrap(2500.0, "cpu", 30.0),
-    ],
-)
-def test_a_fault_is_read_as_it_is_written(fault: Fault) -> None:
-    assert parse_fault(str(fault)) == fault
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("fire", "no kind 'fire'; allowed: sensor_loss, node_loss, time_limit, counter_wrap"),
-        ("node_loss:when=1", "when: no such option; allowed: at, node, leaves, unsynced_s"),
-        ("node_loss:at=0.1,at=0.2", "at: given twice"),
-        ("node_loss:at=soon", "at=soon; allowed: a number, 1e-06 to 0.999999"),
-        ("node_loss:leaves=all", "leaves=all; allowed: journals, others, nothing, torn"),
-        ("sensor_loss:device=0.5", "device=0.5; allowed: a whole number, 0 or more"),
-        ("sensor_loss:at=nan", "at=nan; allowed: a number, 0 to 1"),
-        ("time_limit:minutes=0", "minutes=0.0; allowed: a number, 0.1 or more"),
-    ],
-)
-def test_a_fault_that_is_none_is_refused_with_what_is_allowed(text: str, said: str) -> None:
-    with pytest.raises(InputError) as refused:
-        parse_fault(text)
-    assert said in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("faults", "said"),
-    [
-        ([SensorLoss(node=2)], "sensor_loss:node=2: node=2; allowed: 0 to 1"),
-        ([SensorLoss(segment=1)], "segment=1; allowed: 0 to 0"),
-        ([SensorLoss("cpu", 2)], "device=2; allowed: 0 to 1"),
-        ([NodeLoss(node=5)], "node=5; allowed: 0 to 1"),
-        ([TimeLimit(2), TimeLimit(3)], "time_limit: given 2 times; allowed: once a run"),
-    ],
-)
-def test_a_fault_in_a_place_that_the_run_has_not_is_refused(faults: list[Fault], said: str) -> None:
-    spec = spec_of(ON_TWO_NODES)
-    with pytest.raises(InputError) as refused:
-        simulation(spec, cluster(), read_model(MODEL).of(kind_of_spec(spec)), faults)
-    assert said in str(refused.value)
-
-
-def test_memory_without_a_sensor_cannot_lose_it() -> None:
-    spec = spec_of(ON_H100)
-    model = read_model(MODEL).of(kind_of_spec(spec))
-    with pytest.raises(InputError, match="allowed: none: the run has no such sensor"):
-        simulation(spec, cluster(), model, [SensorLoss("ram")])
-
-
-def test_a_run_says_which_faults_befell_it(tmp_path: Path) -> None:
+def test_a_lost_node_ends_its_segment_and_the_next_one_goes_on(tmp_path: Path) -> None:
     faults = [NodeLoss(0.5), SensorLoss("cpu", at=0.25)]
     run = simulate(tmp_path, spec_of(ON_TWO_NODES, epochs=4), None, faults)
-    assert run.provenance["simulated"]["faults"] == ["node_loss", "sensor_loss:kind=cpu,at=0.25"]
-    assert "fault: sensor_loss:kind=cpu,at=0.25" in (run.folder / "train.log").read_text()
     segments = run.provenance["segments"]
     assert [one["outcome"] for one in segments] == ["killed", "finished"]
     assert segments[0]["ended_s"] is None
     assert run.row()["segments"] == 2
 
 
-def test_a_run_without_faults_says_that_it_had_none(tmp_path: Path) -> None:
+def test_a_run_without_faults_discards_nothing(tmp_path: Path) -> None:
     run = simulate(tmp_path, spec_of(ON_TWO_NODES, epochs=2))
-    assert run.provenance["simulated"]["faults"] == []
-    assert read_json(run.folder / "truth.json")["segments"][0]["discarded_s"] == 0
+    assert run.truth["segments"][0]["discarded_s"] == 0

@@ -3,7 +3,7 @@
 #   out  the run folder as a training leaves it, without weights: perun/ (one HDF5 per segment,
 #        journals), history, events, log, provenance; and truth.json, which only tests read
 from scalewatt.scheduling.preflight import check_before_submission
-from scalewatt.scaling.simulation.feasibility import check_simulations
+from scalewatt.scaling.simulation.simulated_run import check_simulations
 
 if not workflow.remote_exec:
     checked(check_simulations, CAMPAIGN, CLUSTER, forecaster().model)

@@ -132,7 +132,6 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
 def _simulate(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.run_spec import read_spec
-    from scalewatt.scaling.simulation.faults import parse_fault
     from scalewatt.scaling.simulation.simulate_run import simulate_run
 
     if arguments.out is not None and len(arguments.specs) > 1:
@@ -140,7 +139,6 @@ def _simulate(arguments: argparse.Namespace) -> int:
             f"--out: is one folder, for {len(arguments.specs)} runs; allowed: without, then each "
             "run's files go beside its spec"
         )
-    faults = [parse_fault(text) for text in arguments.fault]
     for spec in arguments.specs:
         cluster, _ = cluster_of_run(arguments.cluster, read_spec(spec))
         if arguments.out is None and not cluster.simulates:
@@ -148,7 +146,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
                 f"{spec}: the cluster '{cluster.name}' trains (mode), so this may be the folder of a "
                 "measured run; allowed: --out FOLDER, or a cluster file with `mode: simulate`"
             )
-        simulate_run(spec, arguments.out or spec.parent, cluster, arguments.model, faults)
+        simulate_run(spec, arguments.out or spec.parent, cluster, arguments.model)
     return 0
 
 

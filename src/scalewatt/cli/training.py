@@ -86,13 +86,6 @@ def _simulate(commands: Commands) -> None:
     )
     add_cluster(simulate)
     simulate.add_argument("--model", type=Path, required=True, help="file of the scaling model")
-    simulate.add_argument(
-        "--fault",
-        action="append",
-        default=[],
-        metavar="KIND[:option=value,…]",
-        help="sensor_loss, node_loss, time_limit or counter_wrap; repeatable (docs/simulate.md)",
-    )
 
 
 def _probe(commands: Commands) -> None:

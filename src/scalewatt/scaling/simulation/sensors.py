@@ -232,3 +232,24 @@ class Nodes:
             own = counts[socket]
             one = Samples(name.format(socket), kind, socket, own, top, counted_uj=own)
             yield one.with_range(top, int(begin))
+
+
+def joules_between(
+    node: NodeSamples, begin_s: float, end_s: float, held_gpus: int
+) -> dict[str, float]:
+    """Return the energy in J by device kind that a node's sensors find in a part of a segment."""
+    found = dict.fromkeys(node.joules, 0.0)
+    for sensor in node.sensors:
+        held = sensor.device_kind != "gpu" or sensor.device_index < held_gpus
+        used = np.interp([begin_s, end_s], node.time_s, _joules(sensor, node.time_s))
+        found[sensor.device_kind if held else "unused_gpu"] += float(used[1] - used[0])
+    return found
+
+
+def _joules(sensor: Samples, time_s: Floats) -> Floats:
+    """Return the energy since the first sample, (n,)."""
+    if sensor.counted_uj is not None:
+        return np.asarray(sensor.counted_uj * 1e-6)
+    watts = sensor.raw * 1e-3
+    steps = 0.5 * (watts[1:] + watts[:-1]) * np.diff(time_s)
+    return np.concatenate(([0.0], np.cumsum(steps)))

@@ -6,179 +6,119 @@ import hashlib
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.campaign_types import Cluster, Device
+from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_json, write_table, write_text
+from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.provenance.versions import made_with
-from scalewatt.recordings.journal import last_sample_s
+from scalewatt.recordings.record_file import read_header
+from scalewatt.recordings.series import SIMULATED, origin_stated
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.stage_log import EVALUATIONS
-from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.predict import TOTAL, warnings_of
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.model.workload_size import load_of_spec
 from scalewatt.scaling.simulation import assumptions as by_hand
-from scalewatt.scaling.simulation.fault_effects import (
-    check_places,
-    disturbed,
-    joules_between,
-    leave,
-)
-from scalewatt.scaling.simulation.faults import (
-    CounterWrap,
-    Fault,
-    NodeLoss,
-    TimeLimit,
-    check_together,
-    of_kind,
-)
 from scalewatt.scaling.simulation.learning_curves import PUBLISHED, curve, final_metric
-from scalewatt.scaling.simulation.node_loss import Cut, in_vain, with_node_losses
-from scalewatt.scaling.simulation.overwrite_guard import check_replaceable
-from scalewatt.scaling.simulation.power_profile import levels_of
-from scalewatt.scaling.simulation.run_sample import RunDraw, draw_run
-from scalewatt.scaling.simulation.sensors import Nodes, NodeSamples, Periods
-from scalewatt.scaling.simulation.stage_schedule import Segment, segments_of
+from scalewatt.scaling.simulation.sensors import NodeSamples, joules_between
+from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
+from scalewatt.scaling.simulation.stage_schedule import Segment
 from scalewatt.scaling.simulation.write_recording import Recorder
 from scalewatt.training.history import history_table
 
-BEGUN_S = 946_684_800.0
-"""Unix time at which every simulated run begins: 2000-01-01, which no measured run has."""
 TRUTH = "truth.json"
 """What the simulator knows and nobody but tests may read."""
 
 
-@dataclass(frozen=True)
-class Simulation:
-    """A run as it is simulated."""
-
-    spec: Mapping[str, Any]
-    model: KindModel
-    draw: RunDraw
-    nodes: Nodes
-    cuts: tuple[Cut, ...]
-    faults: tuple[Fault, ...] = ()
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """Its segments, in order."""
-        return tuple(cut.segment for cut in self.cuts)
-
-    def started_s(self, segment: Segment) -> float:
-        """Unix time at which a segment begins."""
-        before = self.segments[: segment.number]
-        return BEGUN_S + sum(one.seconds + by_hand.BETWEEN_S for one in before)
-
-
-def simulation(
-    spec: Mapping[str, Any],
-    cluster: Cluster,
-    model: KindModel,
-    faults: Sequence[Fault] = (),
-    is_scaled: bool = True,
-) -> Simulation:
-    """What happens in a run. Not `is_scaled`: its GPUs' samples are as a real sensor's, their integral too.
-
-    InputError where the cluster's nodes are not as wide as the spec's, the model has no energy, no
-    segment makes progress, or a fault has no place.
-    """
-    check_together(faults)
-    device = cluster.devices[spec["device"]]
-    _check_nodes(spec, device, cluster)
-    draw = draw_run(spec, model, device)
-    (in_one_go,) = segments_of(spec, draw.runtime_s)
-    segments = segments_of(spec, draw.runtime_s, _limit_s(cluster, device, faults))
-    cuts = with_node_losses(segments, of_kind(faults, NodeLoss))
-    levels = levels_of(spec, device, draw, in_one_go)
-    nodes = Nodes(spec, device, draw, levels, _periods(spec, cluster, faults), is_scaled)
-    sockets = int(device.cpu["sockets"])
-    counts = {"gpu": device.gpus_per_node, "cpu": sockets, "ram": sockets}
-    sensors = {kind: n for kind, n in counts.items() if getattr(levels, kind) is not None}
-    check_places(faults, len(cuts), spec["nodes"], sensors)
-    return Simulation(spec, model, draw, nodes, tuple(cuts), tuple(faults))
-
-
-def _check_nodes(spec: Mapping[str, Any], device: Device, cluster: Cluster) -> None:
-    """InputError where the cluster would not hold the run on nodes as the spec has them."""
-    gpus, width = spec["gpus"], device.gpus_per_node
-    if (spec["nodes"], spec["ranks_per_node"]) != (-(-gpus // width), min(gpus, width)):
-        raise InputError(
-            f"{spec['configuration']}: has {spec['ranks_per_node']} ranks on each of {spec['nodes']} "
-            f"nodes, but on the cluster '{cluster.name}' nodes of {device.name} have {width} GPUs; make "
-            "the spec with this cluster, or name the one that it was made with"
-        )
-
-
-def _limit_s(cluster: Cluster, device: Device, faults: Sequence[Fault]) -> float | None:
-    """How long a job trains until it is told to stop."""
-    for asked in of_kind(faults, TimeLimit):
-        return asked.minutes * 60.0
-    limit = device.time_limit_min
-    return None if limit is None else limit * 60.0 - cluster.stop_warning_s
-
-
-def _periods(spec: Mapping[str, Any], cluster: Cluster, faults: Sequence[Fault]) -> Periods:
-    for asked in of_kind(faults, CounterWrap):
-        if asked.period_s is not None:
-            return Periods(asked.period_s, asked.period_s)
-    own = float(spec["sampling_period_s"] or 1.0)
-    usual = float(cluster.simulate.get("sampling_period_s", own))
-    return Periods(usual, min(own, usual), float(cluster.simulate.get("fine_start_s", 0.0)))
-
-
 def simulate_run(
-    spec_path: Path,
-    out: Path,
-    cluster: Cluster,
-    model_path: Path,
-    faults: Sequence[Fault] = (),
-    is_scaled: bool = True,
+    spec_path: Path, out: Path, cluster: Cluster, model_path: Path, is_scaled: bool = True
 ) -> None:
-    """Write the run folder of a spec as a training would leave it; the provenance comes last.
+    """Write the run folder of a spec as a training would leave it.
 
-    `faults` befall it; `is_scaled` as of `simulation`. InputError where the model does not know the
-    run's kind, or the folder holds what was measured.
+    `is_scaled` as of `simulation`. InputError where the model does not know the run's kind, or the
+    folder holds what was measured.
     """
     check_replaceable(out)
     spec = read_spec(spec_path)
     model = read_model(model_path).of(kind_of_spec(spec))
-    one = simulation(spec, cluster, model, faults, is_scaled)
+    write_run(simulation(spec, cluster, model, is_scaled), out, model_path)
+
+
+def write_run(one: Simulation, out: Path, model_path: Path) -> None:
+    """Write the files of a simulated run; the provenance comes last."""
     recordings = out / "perun"
     (out / "provenance.json").unlink(missing_ok=True)
     shutil.rmtree(recordings, ignore_errors=True)
     recordings.mkdir(parents=True)
-    truth = [_record(one, cut, recordings) for cut in one.cuts]
+    truth = [_record(one, segment, recordings) for segment in one.segments]
     write_table(history_table(_history(one)), out / "history.parquet")
-    write_table(
-        pa.Table.from_pylist(list(_events(one, recordings)), EVENTS_SCHEMA), out / "events.parquet"
-    )
+    write_table(pa.Table.from_pylist(list(_events(one)), EVENTS_SCHEMA), out / "events.parquet")
     write_json(out / TRUTH, _truth(one, truth))
     write_text(out / "train.log", _log(one, model_path))
     write_json(out / "provenance.json", _provenance(one, model_path))
 
 
-def _record(one: Simulation, cut: Cut, folder: Path) -> dict[str, Any]:
+def check_replaceable(folder: Path) -> None:
+    """Raise InputError where a run folder holds more than its spec and what a simulation has written.
+
+    The provenance of a finished simulation records that it was simulated; of an interrupted one, the
+    journals do.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; expected an empty folder (--out)")
+    provenance = folder / "provenance.json"
+    if provenance.exists():
+        said = read_json(provenance)
+        if not (isinstance(said, dict) and said.get("simulated")):
+            raise _measured(folder, "its provenance.json is that of a run which was not simulated")
+        return
+    recordings = sorted((folder / "perun").glob("*"))
+    for path in recordings:
+        if not _is_simulated(path):
+            raise _measured(folder, f"nothing says that perun/{path.name} was simulated")
+    others = {path.name for path in folder.glob("*")} - {"perun", "spec.json"}
+    if others and not recordings:
+        raise _measured(folder, f"nothing says that {min(others)} is of a simulation")
+
+
+def _is_simulated(recording: Path) -> bool:
+    """Return True if the journals of a recording's segment, at least one, say so."""
+    segment = recording.name.lstrip(".").split(".")[0]
+    journals = list(recording.parent.glob(f"{segment}.*.journal"))
+    try:
+        origins = {origin_stated(read_header(journal)[0]) for journal in journals}
+    except InputError:
+        return False
+    return origins == {SIMULATED}
+
+
+def _measured(folder: Path, what: str) -> InputError:
+    return InputError(
+        f"{folder}: {what}; a simulation can only replace another simulation: expected an empty "
+        "folder (--out)"
+    )
+
+
+def _record(one: Simulation, segment: Segment, folder: Path) -> dict[str, Any]:
     """Write a segment's recordings; return its truth."""
-    segment, nodes = cut.segment, one.nodes
-    vain: dict[str, dict[str, float]] = {}
-    begin_s, end_s = in_vain(one.segments, segment)
+    nodes = one.nodes
+    discarded: dict[str, dict[str, float]] = {}
+    begin_s, end_s = one.discarded(segment)
 
     def sampled() -> Iterator[NodeSamples]:
         for node in nodes.sampled(segment):
             if end_s > begin_s:
-                vain[node.host] = joules_between(node, begin_s, end_s, nodes.held_gpus)
+                discarded[node.host] = joules_between(node, begin_s, end_s, nodes.held_gpus)
             yield node
 
     recorder = Recorder(
@@ -188,35 +128,25 @@ def _record(one: Simulation, cut: Cut, folder: Path) -> dict[str, Any]:
         nodes.periods.usual_s,
         one.spec["ranks_per_node"],
     )
-    true = recorder.write(disturbed(sampled(), segment.number, one.faults))
-    if cut.loss is not None:
-        leave(folder, segment.number, nodes.hosts, cut.loss)
     return {
         "segment": segment.number,
         "seconds": segment.seconds,
-        **true,
+        **recorder.write(sampled()),
         "discarded_s": end_s - begin_s,
-        "discarded_joules": vain,
+        "discarded_joules": discarded,
     }
 
 
-def _events(one: Simulation, recordings: Path) -> Iterator[dict[str, Any]]:
+def _events(one: Simulation) -> Iterator[dict[str, Any]]:
     for segment in one.segments:
         started_s = one.started_s(segment)
         for stage in segment.stages:
-            end_s = started_s + stage.end_s
-            if segment.killed and stage is segment.stages[-1]:
-                # Nobody wrote its end down: what is known of it is the last sample.
-                journals = recordings.glob(f"{segment_name(segment.number)}.*.journal")
-                seen = (last_sample_s(journal) for journal in journals)
-                end_s = max((s for s in seen if s is not None), default=0.0)
-                end_s = max(end_s, started_s + stage.start_s)
             yield {
                 "segment": segment.number,
                 "stage": stage.name,
                 "epoch": stage.epoch,
                 "start_s": started_s + stage.start_s,
-                "end_s": end_s,
+                "end_s": started_s + stage.end_s,
             }
 
 
@@ -227,12 +157,12 @@ def _history(one: Simulation) -> list[dict[str, Any]]:
     seconds = [dict.fromkeys(names, 0.0) for _ in range(spec["epochs"])]
     ended = [0] * spec["epochs"]
     for segment in one.segments:
-        lost_s = in_vain(one.segments, segment)[0] if segment.killed else segment.seconds
+        begin_s, end_s = one.discarded(segment)
         for stage in segment.stages:
-            if stage.name not in names or stage.epoch is None or stage.start_s >= lost_s:
+            if stage.name not in names or stage.epoch is None:
                 continue
-            if stage.name in EVALUATIONS and ended[stage.epoch] != segment.number:
-                seconds[stage.epoch] |= dict.fromkeys(EVALUATIONS, 0.0)  # it is made again
+            if begin_s <= stage.start_s < end_s:  # a later segment does it again
+                continue
             seconds[stage.epoch][stage.name] += stage.seconds
             ended[stage.epoch] = segment.number
     metrics = curve(spec, one.draw)
@@ -261,22 +191,15 @@ def _truth(one: Simulation, segments: Sequence[dict[str, Any]]) -> dict[str, Any
     }
 
 
-_ENDS = {
-    "finished": "finished",
-    "stopped": "stopped at the wall limit",
-    "killed": "killed by the loss of a node",
-}
-
-
 def _log(one: Simulation, model_path: Path) -> str:
     spec = one.spec
     lines = [
         f"{spec['configuration']} repeat {spec['repeat']}: simulated with {model_path}, not trained",
         *(
-            f"segment {segment.number}: {segment.seconds:.0f} s, {_ENDS[segment.outcome]}"
+            f"segment {segment.number}: {segment.seconds:.0f} s, {segment.outcome}"
+            + (" at the wall limit" if segment.outcome == "stopped" else "")
             for segment in one.segments
         ),
-        *(f"fault: {fault}" for fault in one.faults),
     ]
     return "\n".join(lines) + "\n"
 
@@ -315,7 +238,6 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
             "sampling_period_s": nodes.periods.usual_s,
             "fine_start_s": nodes.periods.until_s,
             "spec_sampling_period_s": spec["sampling_period_s"],
-            "faults": [str(fault) for fault in one.faults],
             "metric": final.as_json(),
             "by_hand": _by_hand(one.model, final.source),
         },
@@ -336,7 +258,7 @@ def _segment(one: Simulation, segment: Segment) -> dict[str, Any]:
     return {
         "segment": segment.number,
         "started_s": started_s,
-        "ended_s": None if segment.killed else started_s + segment.seconds,
+        "ended_s": started_s + segment.seconds,
         "outcome": segment.outcome,
         "job": None,
         "code": None,

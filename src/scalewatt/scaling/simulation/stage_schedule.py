@@ -37,12 +37,11 @@ class Segment:
     number: int
     stages: tuple[Stage, ...]
     finished: bool
-    killed: bool = False
 
     @property
     def outcome(self) -> str:
-        """How it ended, in the word of segments in a provenance."""
-        return "killed" if self.killed else "finished" if self.finished else "stopped"
+        """Return how it ended, as a provenance states it."""
+        return "finished" if self.finished else "stopped"
 
     @property
     def seconds(self) -> float:
@@ -127,6 +126,22 @@ def segments_of(
         stages = _timed(spec, [*own, shutdown])
         found.append(Segment(len(found), stages, finished=not work))
     return found
+
+
+def repeated_evaluations(segments: Sequence[Segment], segment: Segment) -> tuple[float, float]:
+    """Return begin and end of the evaluations that a later segment does again, in s from the start.
+
+    They are equal where there are none: a stop broke no evaluation off.
+    """
+    later = {
+        (stage.name, stage.epoch) for one in segments[segment.number + 1 :] for stage in one.stages
+    }
+    repeated = [
+        stage
+        for stage in segment.stages
+        if stage.name in EVALUATIONS and (stage.name, stage.epoch) in later
+    ]
+    return (repeated[0].start_s, repeated[-1].end_s) if repeated else (0.0, 0.0)
 
 
 def _timed(spec: Mapping[str, Any], pieces: Sequence[Piece]) -> tuple[Stage, ...]:

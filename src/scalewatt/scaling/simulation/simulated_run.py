@@ -1,0 +1,110 @@
+"""What happens in a simulated run: its time, its energies, its segments, its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.common.errors import InputError
+from scalewatt.scaling.model.kind_model import KindModel
+from scalewatt.scaling.model.model_file import ScalingModel
+from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.simulation.assumptions import BETWEEN_S
+from scalewatt.scaling.simulation.power_profile import levels_of
+from scalewatt.scaling.simulation.run_sample import RunDraw, draw_run
+from scalewatt.scaling.simulation.sensors import Nodes, Periods
+from scalewatt.scaling.simulation.stage_schedule import Segment, repeated_evaluations, segments_of
+
+BEGUN_S = 946_684_800.0
+"""Unix time at which every simulated run begins: 2000-01-01, which no measured run has."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A run as it is simulated."""
+
+    spec: Mapping[str, Any]
+    model: KindModel
+    draw: RunDraw
+    nodes: Nodes
+    segments: tuple[Segment, ...]
+
+    def started_s(self, segment: Segment) -> float:
+        """Return the Unix time at which a segment begins."""
+        before = self.segments[: segment.number]
+        return BEGUN_S + sum(one.seconds + BETWEEN_S for one in before)
+
+    def discarded(self, segment: Segment) -> tuple[float, float]:
+        """Return begin and end of a segment's lost work, in s from its start; equal where there is none."""
+        return repeated_evaluations(self.segments, segment)
+
+
+def simulation(
+    spec: Mapping[str, Any], cluster: Cluster, model: KindModel, is_scaled: bool = True
+) -> Simulation:
+    """Return what happens in a run.
+
+    Unless `is_scaled`, its GPUs' samples vary as a real sensor's do, and so does their integral.
+    InputError where the cluster's nodes are not as wide as the spec's, the model has no energy, or no
+    segment makes progress.
+    """
+    device = cluster.devices[spec["device"]]
+    _check_nodes(spec, device, cluster)
+    draw = draw_run(spec, model, device)
+    (in_one_go,) = segments_of(spec, draw.runtime_s)
+    segments = segments_of(spec, draw.runtime_s, _limit_s(cluster, device))
+    levels = levels_of(spec, device, draw, in_one_go)
+    nodes = Nodes(spec, device, draw, levels, _periods(spec, cluster), is_scaled)
+    return Simulation(spec, model, draw, nodes, tuple(segments))
+
+
+def check_simulations(campaign: Campaign, cluster: Cluster, model: ScalingModel) -> None:
+    """Raise InputError where a run of the campaign cannot be simulated: the first reason in full.
+
+    Of the others each kind of training that the model does not know is named, and how many
+    configurations cannot be simulated.
+    """
+    reasons: list[str] = []
+    kinds: dict[str, None] = {}
+    for id_ in campaign.configurations:
+        spec = run_spec(campaign, id_, 1)
+        kind = kind_of_spec(spec)
+        try:
+            simulation(spec, cluster, model.of(kind))
+        except InputError as error:
+            reasons.append(str(error))
+            kinds[kind.name] = None
+    if not reasons:
+        return
+    first, *others = kinds
+    more = f"; nor are {'; '.join(others)}" if others else ""
+    raise InputError(
+        f"{campaign.path}: {len(reasons)} of {len(campaign.configurations)} configurations cannot be "
+        f"simulated, first {first}{more}: {reasons[0]}"
+    )
+
+
+def _check_nodes(spec: Mapping[str, Any], device: Device, cluster: Cluster) -> None:
+    """Raise InputError where the cluster would not place the run on nodes as the spec has them."""
+    gpus, width = spec["gpus"], device.gpus_per_node
+    if (spec["nodes"], spec["ranks_per_node"]) != (-(-gpus // width), min(gpus, width)):
+        raise InputError(
+            f"{spec['configuration']}: has {spec['ranks_per_node']} ranks on each of {spec['nodes']} "
+            f"nodes, but on the cluster '{cluster.name}' nodes of {device.name} have {width} GPUs; make "
+            "the spec with this cluster, or name the one that it was made with"
+        )
+
+
+def _limit_s(cluster: Cluster, device: Device) -> float | None:
+    """Return how long a job trains until it is told to stop."""
+    limit = device.time_limit_min
+    return None if limit is None else limit * 60.0 - cluster.stop_warning_s
+
+
+def _periods(spec: Mapping[str, Any], cluster: Cluster) -> Periods:
+    own = float(spec["sampling_period_s"] or 1.0)
+    usual = float(cluster.simulate.get("sampling_period_s", own))
+    return Periods(usual, min(own, usual), float(cluster.simulate.get("fine_start_s", 0.0)))
