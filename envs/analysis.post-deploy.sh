@@ -9,8 +9,8 @@ if [ ! -e envs/lock.txt ]; then
   exit 1
 fi
 if ! sha256sum --check --quiet >&2 <<'END'; then
-4bdbce8df17037f3c89368dc9811b70b4eb393d38e94d38b23920982528e57dc  envs/lock.txt
-b00cca9fea4496c53d01b1e46e29c9295bcd94f51929f40a95e251b137b457f2  envs/analysis.in
+4bc7944a38671d1500aed04ca9a004a252e32b37a105fcd0153d8ffb15d3808e  envs/lock.txt
+a57808673d4cc32119bfcb01ae1e549ecd9abdbfb39a8ecdeebe747dc2799efb  envs/analysis.in
 END
   echo "envs/analysis.post-deploy.sh: was made for other files; expected these sums; run envs/renew.sh" >&2
   exit 1

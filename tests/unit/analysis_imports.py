@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import json
 import sys
 from pathlib import Path
 
-from scalewatt import cli
+from scalewatt.cli import COMMANDS
+from scalewatt.cli.command import Handler
 
 
 def modules_in(tree: ast.AST) -> set[str]:
@@ -22,12 +24,12 @@ def modules_in(tree: ast.AST) -> set[str]:
     return found | {alias.name for node in plain for alias in node.names}
 
 
-def functions_of(name: str) -> list[ast.AST]:
-    """A function of the command line, and those of it that it calls."""
-    source = ast.parse(Path(cli.__file__).read_text())
+def functions_of(handler: Handler) -> list[ast.AST]:
+    """A command's handler, and the functions of its module that it calls."""
+    source = ast.parse(Path(inspect.getfile(handler)).read_text())
     own = {node.name: node for node in source.body if isinstance(node, ast.FunctionDef)}
     found: dict[str, ast.AST] = {}
-    wanted = [name]
+    wanted = [handler.__name__]
     while wanted:
         one = wanted.pop()
         if one in own and one not in found:
@@ -40,7 +42,7 @@ def functions_of(name: str) -> list[ast.AST]:
 def main(commands: list[str]) -> None:
     """Import and print."""
     for command in commands:
-        for function in functions_of(cli.COMMANDS[command].__name__):
+        for function in functions_of(COMMANDS[command].handler):
             for module in modules_in(function):
                 importlib.import_module(module)
     reached = sorted(name for name in sys.modules if name.partition(".")[0] == "scalewatt")

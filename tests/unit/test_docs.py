@@ -22,8 +22,7 @@ from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.claims import output as listing
 from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS
-from scalewatt.cli import COMMANDS, main
-from scalewatt.cli.parser import command_line
+from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.energy.accounting import energy_schema as energy_tables
 from scalewatt.energy.integration.sample_checks import DOUBTS

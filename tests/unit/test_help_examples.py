@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt import __version__
-from scalewatt.cli import COMMANDS, main
-from scalewatt.cli.parser import command_line
+from scalewatt.cli import COMMANDS, command_line, main
 
 ROOT = Path(__file__).parents[2]
 LINKED = ("config.yaml", "profiles", "reference")

@@ -2,167 +2,221 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 from pathlib import Path
 
-from scalewatt.cli.shared_arguments import (
-    Commands,
-    add_campaign,
-    add_place,
-    add_run_command,
-    command,
+from scalewatt.cli.command import CAMPAIGN, PLACE, argument, as_json, command
+from scalewatt.common.errors import InputError
+
+
+@command(
+    argument("files", nargs="*", type=Path, default=[Path("config.yaml")], metavar="FILE"),
+    argument("--cluster", type=Path, help="cluster file; default: all profiles' devices"),
+    as_json("one object per run"),
+    examples=(
+        "scalewatt campaign config.yaml",
+        "scalewatt campaign --cluster profiles/horeka/cluster.yaml config.yaml",
+    ),
 )
+def campaign(arguments: argparse.Namespace) -> int:
+    """Check a campaign and print it as a table."""
+    from scalewatt.campaign.cluster import load_cluster
+    from scalewatt.campaign.external_command import check_commands, told_secrets
+    from scalewatt.campaign.load import check_devices, load_campaign
+    from scalewatt.cli.campaign_listing import campaign_table, runs_json
+
+    cluster = load_cluster(arguments.cluster) if arguments.cluster else None
+    campaigns = [load_campaign(path, cluster) for path in arguments.files]
+    if cluster:
+        for campaign in campaigns:
+            check_devices(campaign, cluster)
+    for campaign in campaigns:
+        check_commands(campaign)
+        for where in told_secrets(campaign):
+            print(
+                f"scalewatt: {where}: may hold a secret, which spec.json would keep; better in a "
+                "variable of the environment",
+                file=sys.stderr,
+            )
+    if arguments.json:
+        runs = [run for campaign in campaigns for run in runs_json(campaign)]
+        print(json.dumps({"runs": runs}, indent=1))
+    else:
+        print("\n\n".join(campaign_table(campaign) for campaign in campaigns))
+    return 0
 
 
-def add(commands: Commands) -> None:
-    """Add them."""
-    _campaign(commands)
-    _plan(commands)
-    _pilot(commands)
-    _calibrate(commands)
-    _status(commands)
-    _exclude_and_remeasure(commands)
-    _keys(commands)
-
-
-def _campaign(commands: Commands) -> None:
-    campaign = command(
-        commands,
-        "campaign",
-        "check a campaign and print it as a table",
-        [
-            "scalewatt campaign config.yaml",
-            "scalewatt campaign --cluster profiles/horeka/cluster.yaml config.yaml",
-        ],
-    )
-    campaign.add_argument(
-        "files", nargs="*", type=Path, default=[Path("config.yaml")], metavar="FILE"
-    )
-    campaign.add_argument(
-        "--cluster", type=Path, help="cluster file; default: all profiles' devices"
-    )
-    campaign.add_argument("--json", action="store_true", help="one object per run")
-
-
-def _plan(commands: Commands) -> None:
-    plan = command(
-        commands,
-        "plan",
-        "predict time, energy and cost of a campaign before it is submitted",
-        [
-            "scalewatt plan --profile profiles/horeka",
-            "scalewatt plan --profile profiles/horeka --from 16 --to 64",
-        ],
-    )
-    add_campaign(plan)
-    plan.add_argument("--cluster", help="instead: a cluster file, or its content as JSON")
-    plan.add_argument(
+@command(
+    *CAMPAIGN,
+    argument("--cluster", help="instead: a cluster file, or its content as JSON"),
+    argument(
         "--model",
         type=Path,
         metavar="FILE",
         help="scaling model; default: the cluster file's scaling_model",
-    )
-    plan.add_argument(
+    ),
+    argument(
         "--results",
         type=Path,
         metavar="FOLDER",
         help="results/<campaign>: count finished runs with what they used; default: all is predicted",
-    )
-    plan.add_argument(
+    ),
+    argument(
         "--from",
         dest="smaller",
         type=int,
         metavar="N",
         help="with --to: what going from N GPUs to more buys and costs, of each series",
-    )
-    plan.add_argument("--to", dest="larger", type=int, metavar="N", help="see --from")
-    plan.add_argument(
+    ),
+    argument("--to", dest="larger", type=int, metavar="N", help="see --from"),
+    argument(
         "--deadline-h",
         type=float,
         metavar="H",
         help="cheapest n of each series for a run in H hours",
-    )
-    plan.add_argument(
+    ),
+    argument(
         "--energy-kwh", type=float, metavar="E", help="fastest n of each series for a run of E kWh"
-    )
-    plan.add_argument("--json", action="store_true", help="one JSON object, with every run")
-    plan.add_argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md")
+    ),
+    as_json("one JSON object, with every run"),
+    argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md"),
+    examples=(
+        "scalewatt plan --profile profiles/horeka",
+        "scalewatt plan --profile profiles/horeka --from 16 --to 64",
+    ),
+)
+def plan(arguments: argparse.Namespace) -> int:
+    """Predict time, energy and cost of a campaign before it is submitted."""
+    from scalewatt.scaling.commands import plan_campaign, write_plan
+    from scalewatt.scaling.planning.plan_text import plan_text
+
+    cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
+    files = cluster, arguments.campaign, arguments.model, arguments.results
+    step = arguments.smaller, arguments.larger
+    plan = plan_campaign(*files, arguments.deadline_h, arguments.energy_kwh, step)
+    if arguments.out is not None:
+        write_plan(plan, arguments.out)
+    as_json = arguments.json
+    print(json.dumps(plan.as_json(), indent=1, allow_nan=False) if as_json else plan_text(plan))
+    return 0
 
 
-def _pilot(commands: Commands) -> None:
-    pilot = command(
-        commands,
-        "pilot",
-        "write the campaign of short runs that calibrate the scaling model for another",
-        ["scalewatt pilot campaigns/demo.yaml"],
-    )
-    pilot.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign file")
-    pilot.add_argument(
-        "--out", type=Path, metavar="FILE", help="default: <campaign>-pilot.yaml beside it"
-    )
+@command(
+    argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign file"),
+    argument("--out", type=Path, metavar="FILE", help="default: <campaign>-pilot.yaml beside it"),
+    examples=("scalewatt pilot campaigns/demo.yaml",),
+)
+def pilot(arguments: argparse.Namespace) -> int:
+    """Write the campaign of short runs that calibrate the scaling model for another."""
+    from scalewatt.scaling.planning.pilot import write_pilot
+
+    print(write_pilot(arguments.campaign, arguments.out))
+    return 0
 
 
-def _calibrate(commands: Commands) -> None:
-    calibrate = command(
-        commands,
-        "calibrate",
-        "calibrate the scaling model of time and energy on results, and validate it",
-        [
-            "scalewatt calibrate reference --out model.json",
-            "scalewatt calibrate results/paper reference --out model.json",
-        ],
-    )
-    calibrate.add_argument(
+@command(
+    argument(
         "sources",
         nargs="+",
         type=Path,
         metavar="SOURCE",
         help="results/<campaign>, a table of configurations, or reference (the published rows)",
-    )
-    calibrate.add_argument("--out", type=Path, required=True, help="the model's file (JSON)")
+    ),
+    argument("--out", type=Path, required=True, help="the model's file (JSON)"),
+    examples=(
+        "scalewatt calibrate reference --out model.json",
+        "scalewatt calibrate results/paper reference --out model.json",
+    ),
+)
+def calibrate(arguments: argparse.Namespace) -> int:
+    """Calibrate the scaling model of time and energy on results, and validate it."""
+    from scalewatt.scaling.commands import calibrate_sources
+
+    print(calibrate_sources(arguments.sources, arguments.out))
+    return 0
 
 
-def _status(commands: Commands) -> None:
-    status = command(
-        commands,
-        "status",
-        "show a campaign at a glance, while it runs or not",
-        ["scalewatt status", "scalewatt status --profile profiles/horeka --watch 60"],
-    )
-    add_place(status)
-    status.add_argument("--all", action="store_true", help="one line for each run")
-    status.add_argument("--json", action="store_true", help="one JSON object, with all runs")
-    status.add_argument(
-        "--watch", type=float, metavar="SECONDS", help="show it again so often, until Ctrl-C"
-    )
+@command(
+    *PLACE,
+    argument("--all", action="store_true", help="one line for each run"),
+    as_json("one JSON object, with all runs"),
+    argument("--watch", type=float, metavar="SECONDS", help="show it again so often, until Ctrl-C"),
+    examples=(
+        "scalewatt status",
+        "scalewatt status --profile profiles/horeka --watch 60",
+    ),
+)
+def status(arguments: argparse.Namespace) -> int:
+    """Show a campaign at a glance, while it runs or not."""
+    from scalewatt.tracking.watch import show_status
+
+    if arguments.watch is not None and not 1 <= arguments.watch <= 86_400:
+        raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
+    folders = arguments.campaign, arguments.results, arguments.work
+    return show_status(arguments.profile, *folders, arguments.all, arguments.json, arguments.watch)
 
 
-def _exclude_and_remeasure(commands: Commands) -> None:
-    for name, does, examples in (
-        (
-            "exclude",
-            "leave a finished run out of tables and figures; name all that is left out",
-            [
-                'scalewatt exclude resnet50-local-n002-lbs0032-full 1 --reason "the node was shared"',
-                "scalewatt exclude",
-            ],
-        ),
-        (
-            "remeasure",
-            "set a finished run's measurement aside, so that it is measured again",
-            ['scalewatt remeasure resnet50-local-n002-lbs0032-full 1 --reason "the sensor failed"'],
-        ),
-    ):
-        add_run_command(command(commands, name, does, examples), name)
+RUN = (
+    argument("configuration", nargs="?", metavar="CONFIGURATION"),
+    argument("repeat", nargs="?", type=int, metavar="REPEAT"),
+    argument("--reason", metavar="TEXT", help="why, in one line"),
+    *PLACE,
+)
+"""A finished run, and why it does not count; without a run these commands list what is recorded."""
 
 
-def _keys(commands: Commands) -> None:
-    keys = command(
-        commands,
-        "keys",
-        "print every key of a campaign or cluster file, with what it takes, as Markdown",
-        ["scalewatt keys campaign", "scalewatt keys cluster --write docs/your-cluster.md"],
-    )
-    keys.add_argument("kind", choices=("campaign", "cluster"))
-    keys.add_argument(
+@command(
+    *RUN,
+    argument("--undo", action="store_true", help="include it again"),
+    examples=(
+        'scalewatt exclude resnet50-local-n002-lbs0032-full 1 --reason "the node was shared"',
+        "scalewatt exclude",
+    ),
+)
+def exclude(arguments: argparse.Namespace) -> int:
+    """Leave a finished run out of tables and figures; without a run, list those left out."""
+    return _change_run(arguments, arguments.undo)
+
+
+@command(
+    *RUN,
+    examples=(
+        'scalewatt remeasure resnet50-local-n002-lbs0032-full 1 --reason "the sensor failed"',
+    ),
+)
+def remeasure(arguments: argparse.Namespace) -> int:
+    """Set a finished run's measurement aside, so that it is measured again."""
+    return _change_run(arguments)
+
+
+def _change_run(arguments: argparse.Namespace, undo: bool = False) -> int:
+    from scalewatt.tracking.exclude import find_place, run_command
+
+    folders = arguments.campaign, arguments.results, arguments.work
+    place = find_place(arguments.profile, *folders)
+    run = arguments.configuration, arguments.repeat
+    print("\n".join(run_command(arguments.command, place, *run, arguments.reason, undo)))
+    return 0
+
+
+@command(
+    argument("kind", choices=("campaign", "cluster")),
+    argument(
         "--write", type=Path, metavar="FILE", help="put them between the markers of this document"
-    )
+    ),
+    examples=(
+        "scalewatt keys campaign",
+        "scalewatt keys cluster --write docs/your-cluster.md",
+    ),
+)
+def keys(arguments: argparse.Namespace) -> int:
+    """Print every key of a campaign or cluster file, with what it takes, as Markdown."""
+    from scalewatt.cli.key_reference import keys_text, write_keys
+
+    if arguments.write is not None:
+        write_keys(arguments.kind, arguments.write)
+    else:
+        print(keys_text(arguments.kind), end="")
+    return 0

@@ -1,143 +1,145 @@
-"""Commands about what others need to believe a result: this machine, archives, repetition."""
+"""Commands that others need to trust a result: this machine, archives, repetition."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
+from scalewatt.cli.command import CAMPAIGN, OWN_RESULTS, argument, as_json, command, folder, profile
 from scalewatt.cli.completion import SHELLS
-from scalewatt.cli.shared_arguments import Commands, add_campaign, command
 
 
-def add(commands: Commands) -> None:
-    """Add them."""
-    _doctor(commands)
-    _completion(commands)
-    _export(commands)
-    _import(commands)
-    _manifest(commands)
-    _reproduce(commands)
+@command(
+    profile("for whose runs"),
+    as_json("one JSON object, with all checks"),
+    examples=(
+        "scalewatt doctor",
+        "scalewatt doctor --profile profiles/horeka",
+        "scalewatt doctor --json",
+    ),
+)
+def doctor(arguments: argparse.Namespace) -> int:
+    """Say what this machine can measure, what is missing for runs, and how to fix it."""
+    from scalewatt.doctor.examine import examination_text, examine
+
+    found = examine(arguments.profile)
+    if arguments.json:
+        print(json.dumps(found.as_json(), indent=1, allow_nan=False))
+    else:
+        print(examination_text(found))
+    return found.exit_code
 
 
-def _doctor(commands: Commands) -> None:
-    doctor = command(
-        commands,
-        "doctor",
-        "say what this machine can measure, what is missing for runs, and how to fix it",
-        [
-            "scalewatt doctor",
-            "scalewatt doctor --profile profiles/horeka",
-            "scalewatt doctor --json",
-        ],
-    )
-    doctor.add_argument(
-        "--profile",
-        type=Path,
-        default=Path("profiles/local"),
-        help="for whose runs; default: profiles/local",
-    )
-    doctor.add_argument("--json", action="store_true", help="one JSON object, with all checks")
+@command(
+    argument("shell", choices=SHELLS),
+    examples=(
+        "source <(scalewatt completion bash)",
+        "source <(scalewatt completion zsh)",
+        "scalewatt completion fish | source",
+    ),
+)
+def completion(arguments: argparse.Namespace) -> int:
+    """Print the script by which a shell completes this command."""
+    from scalewatt.cli import command_line
+    from scalewatt.cli.completion import completion_script
+
+    print(completion_script(arguments.shell, command_line()))
+    return 0
 
 
-def _completion(commands: Commands) -> None:
-    completion = command(
-        commands,
-        "completion",
-        "print the script by which a shell completes this command",
-        [
-            "source <(scalewatt completion bash)",
-            "source <(scalewatt completion zsh)",
-            "scalewatt completion fish | source",
-        ],
-    )
-    completion.add_argument("shell", choices=SHELLS)
-
-
-def _export(commands: Commands) -> None:
-    export = command(
-        commands,
-        "export",
-        "write a campaign's results as one archive, in RO-Crate form",
-        [
-            "scalewatt export campaigns/demo.yaml",
-            "scalewatt export config.yaml --profile profiles/horeka --license CC-BY-4.0",
-        ],
-    )
-    export.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign file")
-    export.add_argument(
-        "--profile",
-        type=Path,
-        default=Path("profiles/local"),
-        help="where it ran: whose cluster file counts; default: profiles/local",
-    )
-    export.add_argument("--cluster", type=Path, metavar="FILE", help="instead: a cluster file")
-    export.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
-    export.add_argument(
-        "--traces", action="store_true", help="with the power traces, which are large"
-    )
-    export.add_argument(
-        "--out", type=Path, metavar="FILE", help="default: <name of the campaign>.crate.zip"
-    )
-    export.add_argument("--license", metavar="NAME", help="SPDX name or URL, e.g. CC-BY-4.0")
-    export.add_argument(
+@command(
+    argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign file"),
+    profile("where it ran: whose cluster file counts"),
+    argument("--cluster", type=Path, metavar="FILE", help="instead: a cluster file"),
+    folder("results"),
+    argument("--traces", action="store_true", help="with the power traces, which are large"),
+    argument("--out", type=Path, metavar="FILE", help="default: <name of the campaign>.crate.zip"),
+    argument("--license", metavar="NAME", help="SPDX name or URL, e.g. CC-BY-4.0"),
+    argument(
         "--author", action="append", default=[], metavar="NAME", help="may be given several times"
+    ),
+    argument(
+        "--allow-private", action="store_true", help="even if files reveal paths on this machine"
+    ),
+    examples=(
+        "scalewatt export campaigns/demo.yaml",
+        "scalewatt export config.yaml --profile profiles/horeka --license CC-BY-4.0",
+    ),
+)
+def export(arguments: argparse.Namespace) -> int:
+    """Write a campaign's results as one archive, in RO-Crate form."""
+    from scalewatt.archive.export_archive import Wanted, export_campaign
+
+    wanted = Wanted(
+        arguments.traces,
+        arguments.license,
+        tuple(arguments.author),
+        arguments.allow_private,
+        arguments.out,
     )
-    export.add_argument(
-        "--allow-private", action="store_true", help="though files tell of paths on this machine"
-    )
+    cluster = arguments.cluster or arguments.profile / "cluster.yaml"
+    print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, wanted)))
+    return 0
 
 
-def _import(commands: Commands) -> None:
-    bring = command(
-        commands,
-        "import",
-        "check an archive and bring its campaign and results in",
-        [
-            "scalewatt import demo.crate.zip --name theirs",
-            "scalewatt import --check demo.crate.zip",
-            "scalewatt import --check reference",
-        ],
-    )
-    bring.add_argument(
-        "archive", type=Path, metavar="ARCHIVE", help="file, or the folder of its content"
-    )
-    bring.add_argument("--check", action="store_true", help="check it alone: nothing is written")
-    bring.add_argument(
-        "--name", metavar="NAME", help="what it is called here; default: its own name"
-    )
-    bring.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
-    bring.add_argument("--campaigns", type=Path, default=Path("campaigns"), metavar="FOLDER")
+@command(
+    argument("archive", type=Path, metavar="ARCHIVE", help="file, or the folder of its content"),
+    argument("--check", action="store_true", help="only check it: nothing is written"),
+    argument("--name", metavar="NAME", help="what it is called here; default: its own name"),
+    folder("results"),
+    folder("campaigns"),
+    examples=(
+        "scalewatt import demo.crate.zip --name theirs",
+        "scalewatt import --check demo.crate.zip",
+        "scalewatt import --check reference",
+    ),
+)
+def import_(arguments: argparse.Namespace) -> int:
+    """Check an archive and import its campaign and results."""
+    from scalewatt.archive.import_archive import check_archive, import_archive
+
+    if arguments.check:
+        lines = check_archive(arguments.archive)
+    else:
+        folders = arguments.results, arguments.campaigns
+        lines = import_archive(arguments.archive, *folders, arguments.name)
+    print("\n".join(lines))
+    return 0
 
 
-def _manifest(commands: Commands) -> None:
-    manifest = command(
-        commands,
-        "manifest",
-        "write the SHA-256 of a campaign's tables and figures to its manifest.json",
-        ["scalewatt manifest --results results/demo"],
-    )
-    manifest.add_argument(
-        "--results", type=Path, required=True, metavar="FOLDER", help="the campaign's folder"
-    )
+@command(
+    OWN_RESULTS,
+    examples=("scalewatt manifest --results results/demo",),
+)
+def manifest(arguments: argparse.Namespace) -> int:
+    """Write the SHA-256 of a campaign's tables and figures to its manifest.json."""
+    from scalewatt.reproduction.results_manifest import write_manifest
+
+    print(write_manifest(arguments.results))
+    return 0
 
 
-def _reproduce(commands: Commands) -> None:
-    reproduce = command(
-        commands,
-        "reproduce",
-        "check whether a campaign's results can be made again; 1 where something differs",
-        [
-            "scalewatt reproduce",
-            "scalewatt reproduce --profile profiles/horeka --campaign config.yaml",
-        ],
-    )
-    add_campaign(reproduce)
-    reproduce.add_argument(
-        "--cluster", metavar="CLUSTER", help="instead of the profile's: a file, or JSON"
-    )
-    reproduce.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
-    reproduce.add_argument(
+@command(
+    *CAMPAIGN,
+    argument("--cluster", metavar="CLUSTER", help="instead of the profile's: a file, or JSON"),
+    folder("results"),
+    argument(
         "--run-failed",
         metavar="CONFIGURATION/REPEAT",
-        help=argparse.SUPPRESS,  # a run that could not be made again, as the target `reproduce` says
-    )
+        help=argparse.SUPPRESS,  # a run that could not be repeated, as the target `reproduce` says
+    ),
+    examples=(
+        "scalewatt reproduce",
+        "scalewatt reproduce --profile profiles/horeka --campaign config.yaml",
+    ),
+)
+def reproduce(arguments: argparse.Namespace) -> int:
+    """Check whether a campaign's results can be reproduced; exit with 1 if something differs."""
+    from scalewatt.reproduction.reproduce import as_text, reproduce
+
+    cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
+    failed = arguments.run_failed
+    done = reproduce(cluster, arguments.campaign, arguments.results, failed)
+    print(as_text(done))
+    return done.exit_code

@@ -2,184 +2,250 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
-from scalewatt.cli.shared_arguments import Commands, add_cluster, command
+from scalewatt.cli.command import (
+    CLUSTER,
+    DEFINITION,
+    OWN_RESULTS,
+    argument,
+    as_json,
+    command,
+    json_of,
+    output,
+)
+from scalewatt.common.errors import InputError
 from scalewatt.figures.draw_figure import FIGURES, NAMED
 
-
-def add(commands: Commands) -> None:
-    """Add them."""
-    _energy(commands)
-    _account(commands)
-    _idle(commands)
-    _table(commands)
-    _figure(commands)
-    _pages(commands)
-    _claims(commands)
-    _prediction(commands)
-    _report(commands)
+ONE_EACH: dict[str, Any] = {
+    "type": Path,
+    "nargs": "+",
+    "required": True,
+    "metavar": "FILE",
+    "help": "one for each folder",
+}
 
 
-def _energy(commands: Commands) -> None:
-    energy = command(
-        commands,
-        "energy",
-        "print the energy of any perun file, journal or run folder",
-        [
-            "scalewatt energy results/demo/runs/resnet50-local-n002-lbs0032-full/1",
-            "scalewatt energy --json recording.hdf5",
-        ],
-    )
-    energy.add_argument("paths", nargs="+", type=Path, metavar="PATH")
-    energy.add_argument("--json", action="store_true", help="one JSON object a line for each path")
-    energy.add_argument(
+@command(
+    argument("paths", nargs="+", type=Path, metavar="PATH"),
+    as_json("one JSON object a line for each path"),
+    argument(
         "--stages", type=Path, metavar="EVENTS", help="stage events (Parquet, CSV, JSON lines)"
-    )
-    energy.add_argument(
+    ),
+    argument(
         "--gpus-per-node", type=int, metavar="N", help="how many GPUs each node must have recorded"
-    )
-    energy.add_argument(
-        "--run", dest="run_id", metavar="RUN", help="which run of a file; default: the last"
-    )
-    energy.add_argument(
+    ),
+    argument("--run", dest="run_id", metavar="RUN", help="which run of a file; default: the last"),
+    argument(
         "--round", dest="round_id", metavar="ROUND", help="which round of a run; default: the last"
-    )
-    energy.add_argument(
+    ),
+    argument(
         "--cluster", type=Path, help="cluster file with rated powers, to estimate of run folders"
-    )
+    ),
+    examples=(
+        "scalewatt energy results/demo/runs/resnet50-local-n002-lbs0032-full/1",
+        "scalewatt energy --json recording.hdf5",
+    ),
+)
+def energy(arguments: argparse.Namespace) -> int:
+    """Print the energy of any perun file, journal or run folder."""
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.cluster import powers as rated_powers
+    from scalewatt.energy.views.describe import describe
+    from scalewatt.energy.views.describe_text import energy_text
+
+    def powers(spec: dict[str, Any]) -> dict[str, Any]:
+        return rated_powers(cluster_of_run(str(arguments.cluster), spec)[1])
+
+    failed = 0
+    for number, path in enumerate(arguments.paths):
+        try:
+            said = describe(
+                path,
+                arguments.run_id,
+                arguments.round_id,
+                arguments.stages,
+                arguments.gpus_per_node,
+                powers if arguments.cluster else None,
+            )
+        except InputError as error:
+            print(f"scalewatt: error: {error}", file=sys.stderr)
+            failed += 1
+            continue
+        if arguments.json:
+            print(json.dumps(said, allow_nan=False))
+        else:
+            print(("\n" if number > failed else "") + energy_text(said))
+    return 1 if failed else 0
 
 
-def _account(commands: Commands) -> None:
-    account = command(
-        commands,
-        "account",
-        "a run's recordings to traces and energy tables",
-        [
-            "scalewatt account results/demo/runs/resnet50-local-n002-lbs0032-full/1 \\\n  "
-            "  --powers '{}' --traces traces.parquet --energy energy.parquet"
-        ],
-    )
-    account.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="run folders")
-    account.add_argument("--powers", type=json.loads, required=True, help="rated powers (JSON)")
-    for name in ("--traces", "--energy"):
-        account.add_argument(
-            name, type=Path, nargs="+", required=True, metavar="FILE", help="one for each folder"
-        )
+@command(
+    argument("folders", type=Path, nargs="+", metavar="FOLDER", help="run folders"),
+    argument("--powers", required=True, metavar="JSON", help="rated powers: a file, or the JSON"),
+    argument("--traces", **ONE_EACH),
+    argument("--energy", **ONE_EACH),
+    examples=(
+        "scalewatt account results/demo/runs/resnet50-local-n002-lbs0032-full/1 \\\n"
+        "    --powers '{}' --traces traces.parquet --energy energy.parquet",
+    ),
+)
+def account(arguments: argparse.Namespace) -> int:
+    """Turn the recordings of runs into traces and energy tables."""
+    from scalewatt.energy.accounting.account import write_energy
+
+    counts = {name: len(getattr(arguments, name)) for name in ("folders", "traces", "energy")}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise InputError(f"account: {said}; expected as many of each, in the same order")
+    powers = json_of("--powers", arguments.powers)
+    for folder, traces, energy in zip(
+        arguments.folders, arguments.traces, arguments.energy, strict=True
+    ):
+        write_energy(folder, folder / "spec.json", powers, traces, energy)
+    return 0
 
 
-def _idle(commands: Commands) -> None:
-    idle = command(
-        commands,
-        "idle",
-        "build the table of idle powers from finished probes",
-        [
-            'scalewatt idle --definition "$(cat idle.json)" --results results/demo \\\n  '
-            "  --out results/demo/tables/idle.parquet"
-        ],
-    )
-    idle.add_argument("--definition", type=json.loads, required=True, help="JSON")
-    idle.add_argument("--results", type=Path, required=True)
-    idle.add_argument("--out", type=Path, required=True, help="the table")
+@command(
+    DEFINITION,
+    OWN_RESULTS,
+    output("the table"),
+    examples=(
+        "scalewatt idle --definition results/demo/requests/idle.json --results results/demo \\\n"
+        "    --out results/demo/tables/idle.parquet",
+    ),
+)
+def idle(arguments: argparse.Namespace) -> int:
+    """Build the table of idle powers from finished probes."""
+    from scalewatt.results.tables.idle import write_idle
+
+    write_idle(_definition(arguments), arguments.results, arguments.out)
+    return 0
 
 
-def _table(commands: Commands) -> None:
-    table = command(
-        commands,
-        "table",
-        "build a figure's table, or all runs' tables",
-        [
-            'scalewatt table --definition "$(cat figure2.json)" --results results/demo \\\n  '
-            "  --out results/demo/tables/figure2.parquet"
-        ],
-    )
-    table.add_argument("--definition", type=json.loads, required=True, help="JSON")
-    table.add_argument("--results", type=Path, required=True)
-    table.add_argument(
-        "--out", type=Path, required=True, help="a figure's table, or the folder of tables"
-    )
+@command(
+    DEFINITION,
+    OWN_RESULTS,
+    output("a figure's table, or the folder of tables"),
+    examples=(
+        "scalewatt table --definition results/demo/requests/figure2.json --results results/demo \\\n"
+        "    --out results/demo/tables/figure2.parquet",
+    ),
+)
+def table(arguments: argparse.Namespace) -> int:
+    """Build a figure's table, or all runs' tables."""
+    from scalewatt.results.build import write_tables
+
+    write_tables(_definition(arguments), arguments.results, arguments.out)
+    return 0
 
 
-def _figure(commands: Commands) -> None:
-    figure = command(
-        commands,
-        "figure",
-        "draw a figure from its table",
-        ["scalewatt figure 2 --table results/demo/tables/figure2.parquet --out figure2"],
-    )
-    figure.add_argument("figure", choices=(*map(str, FIGURES), *NAMED))
-    figure.add_argument("--table", type=Path, required=True)
-    figure.add_argument("--out", type=Path, required=True, help="path without suffix")
+@command(
+    argument("figure", choices=(*map(str, FIGURES), *NAMED)),
+    argument("--table", type=Path, required=True),
+    output("path without suffix"),
+    examples=("scalewatt figure 2 --table results/demo/tables/figure2.parquet --out figure2",),
+)
+def figure(arguments: argparse.Namespace) -> int:
+    """Draw a figure from its table."""
+    from scalewatt.figures.draw_figure import draw_figure
+
+    figure = int(arguments.figure) if arguments.figure.isdigit() else arguments.figure
+    draw_figure(figure, arguments.table, arguments.out)
+    return 0
 
 
-def _pages(commands: Commands) -> None:
-    pages = command(
-        commands,
-        "run-pages",
-        "draw one page for each run of a configuration",
-        ["scalewatt run-pages resnet50-local-n002-lbs0032-full 1 2 --results results/demo"],
-    )
-    pages.add_argument("configuration", help="the name of its folder")
-    pages.add_argument("repeats", nargs="+", type=int, metavar="REPEAT")
-    pages.add_argument("--results", type=Path, required=True, help="results of the campaign")
-    pages.add_argument("--excluded", type=json.loads, default={}, help="JSON: repeat to reason")
+@command(
+    argument("configuration", help="the name of its folder"),
+    argument("repeats", nargs="+", type=int, metavar="REPEAT"),
+    OWN_RESULTS,
+    argument(
+        "--excluded", default="{}", metavar="JSON", help="repeat to reason: a file, or the JSON"
+    ),
+    examples=("scalewatt run-pages resnet50-local-n002-lbs0032-full 1 2 --results results/demo",),
+)
+def run_pages(arguments: argparse.Namespace) -> int:
+    """Draw one page for each run of a configuration."""
+    from scalewatt.figures.run_page import save_pages
+    from scalewatt.results.figures.run_page_table import read_pages
+
+    given = arguments.results, arguments.configuration, arguments.repeats
+    save_pages(read_pages(*given, json_of("--excluded", arguments.excluded)), arguments.results)
+    return 0
 
 
-def _claims(commands: Commands) -> None:
-    claims = command(
-        commands,
-        "claims",
-        "check the paper's claims on results",
-        ["scalewatt claims", "scalewatt claims --results results/paper --json"],
-    )
-    claims.add_argument(
+@command(
+    argument(
         "--results",
         type=Path,
         default=Path("reference"),
         metavar="FOLDER",
         help="results/<campaign>; default: reference, the paper's published numbers",
-    )
-    claims.add_argument(
+    ),
+    argument(
         "--campaign",
         type=Path,
         metavar="FILE",
         help="default: config.yaml or the one in campaigns/ that has the folder's name",
-    )
-    claims.add_argument(
+    ),
+    argument(
         "--cluster", help="cluster file, or its content as JSON; default: all profiles' devices"
-    )
-    claims.add_argument("--json", action="store_true", help="a list of verdicts")
-    claims.add_argument(
-        "--out", type=Path, metavar="STEM", help="also write .parquet, .csv, .md and .json"
-    )
+    ),
+    as_json("a list of verdicts"),
+    argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv, .md and .json"),
+    examples=(
+        "scalewatt claims",
+        "scalewatt claims --results results/paper --json",
+    ),
+)
+def claims(arguments: argparse.Namespace) -> int:
+    """Check the paper's claims on results."""
+    from scalewatt.claims.check_claims import check_claims
+
+    given = arguments.results, arguments.campaign, arguments.cluster, arguments.out
+    text, as_json = check_claims(*given)
+    print(as_json if arguments.json else text)
+    return 0
 
 
-def _prediction(commands: Commands) -> None:
-    prediction = command(
-        commands,
-        "prediction",
-        "build the table of what was predicted and measured",
-        [
-            "scalewatt prediction --results results/paper --campaign config.yaml \\\n  "
-            "  --cluster profiles/horeka/cluster.yaml --out prediction.parquet"
-        ],
-    )
-    prediction.add_argument("--results", type=Path, required=True, help="the campaign's folder")
-    prediction.add_argument("--campaign", type=Path, required=True, metavar="FILE")
-    add_cluster(prediction)
-    prediction.add_argument("--out", type=Path, required=True, help="the table")
+@command(
+    OWN_RESULTS,
+    argument("--campaign", type=Path, required=True, metavar="FILE"),
+    CLUSTER,
+    output("the table"),
+    examples=(
+        "scalewatt prediction --results results/paper --campaign config.yaml \\\n"
+        "    --cluster profiles/horeka/cluster.yaml --out prediction.parquet",
+    ),
+)
+def prediction(arguments: argparse.Namespace) -> int:
+    """Build the table that compares predicted with measured runs."""
+    from scalewatt.scaling.commands import write_prediction
+
+    write_prediction(arguments.results, arguments.campaign, arguments.cluster, arguments.out)
+    return 0
 
 
-def _report(commands: Commands) -> None:
-    report = command(
-        commands,
-        "report",
-        "write report.html from tables and figures",
-        [
-            'scalewatt report --definition "$(cat report.json)" --results results/demo --out report.html'
-        ],
-    )
-    report.add_argument("--definition", type=json.loads, required=True, help="JSON")
-    report.add_argument("--results", type=Path, required=True, help="the campaign's folder")
-    report.add_argument("--out", type=Path, required=True)
+@command(
+    DEFINITION,
+    OWN_RESULTS,
+    output("the page"),
+    examples=(
+        "scalewatt report --definition results/demo/requests/report.json --results results/demo \\\n"
+        "    --out report.html",
+    ),
+)
+def report(arguments: argparse.Namespace) -> int:
+    """Write report.html from tables and figures."""
+    from scalewatt.report.build_report import write_report
+    from scalewatt.report.report_request import parse_definition
+
+    write_report(arguments.results, arguments.out, parse_definition(_definition(arguments)))
+    return 0
+
+
+def _definition(arguments: argparse.Namespace) -> Any:
+    return json_of("--definition", arguments.definition)

@@ -1,0 +1,119 @@
+"""A command of the command line: its handler, its arguments and examples, declared in one place."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.common.errors import InputError
+
+Handler = Callable[[argparse.Namespace], int]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What `add_argument` is called with."""
+
+    names: tuple[str, ...]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command; the first line of its handler's docstring says what it does."""
+
+    name: str
+    handler: Handler
+    arguments: tuple[Argument, ...]
+    examples: tuple[str, ...]
+
+    def add_to(self, commands: Any) -> None:
+        """Add the command's parser to what `add_subparsers` returned."""
+        does = (self.handler.__doc__ or "").partition("\n")[0].rstrip(".")
+        parser = commands.add_parser(
+            self.name,
+            help=f"{does[:1].lower()}{does[1:]}",
+            description=f"{does}.",
+            epilog="examples:\n" + "\n".join(f"  {one}" for one in self.examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for one in self.arguments:
+            parser.add_argument(*one.names, **one.options)
+
+
+COMMANDS: dict[str, Command] = {}
+"""All commands by name, in the order in which --help lists them."""
+
+
+def command(*arguments: Argument, examples: tuple[str, ...]) -> Callable[[Handler], Handler]:
+    """Register a handler as the command of its name, with its arguments and examples."""
+
+    def register(handler: Handler) -> Handler:
+        name = handler.__name__.strip("_").replace("_", "-")
+        COMMANDS[name] = Command(name, handler, arguments, examples)
+        return handler
+
+    return register
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Return an argument; it takes what `add_argument` takes."""
+    return Argument(names, options)
+
+
+# --- arguments of several commands ----------------------------------------------------------------
+
+
+def as_json(help_: str) -> Argument:
+    """Return --json; `help_` says what is printed then."""
+    return argument("--json", action="store_true", help=help_)
+
+
+def folder(name: str) -> Argument:
+    """Return the folder of all results, or of all campaigns, whose default has its name."""
+    return argument(f"--{name}", type=Path, default=Path(name), metavar="FOLDER")
+
+
+def output(help_: str) -> Argument:
+    """Return the file or folder that a command writes."""
+    return argument("--out", type=Path, required=True, help=help_)
+
+
+def profile(help_: str) -> Argument:
+    """Return the profile, whose folder has the cluster file."""
+    default = Path("profiles/local")
+    return argument("--profile", type=Path, default=default, help=f"{help_}; default: {default}")
+
+
+def json_of(option: str, text: str) -> Any:
+    """Return the value of a JSON text, or of the file of JSON that the text names; InputError."""
+    try:
+        if text.lstrip()[:1] not in ("{", "["):
+            text = Path(text).read_text(encoding="utf-8")
+        return json.loads(text)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{option}: {text[:100]!r} is neither JSON nor a file of it ({error})"
+        ) from error
+
+
+CAMPAIGN = (
+    profile("whose cluster file counts"),
+    argument("--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"),
+)
+PLACE = (
+    *CAMPAIGN,
+    folder("results"),
+    argument("--work", type=Path, metavar="FOLDER", help="default: the cluster's work_root"),
+)
+CLUSTER = argument("--cluster", required=True, help="cluster file, or its content as JSON")
+DEFINITION = argument(
+    "--definition", required=True, metavar="JSON", help="file with JSON, or the JSON itself"
+)
+OWN_RESULTS = argument(
+    "--results", type=Path, required=True, metavar="FOLDER", help="results/<campaign>"
+)

@@ -1,0 +1,194 @@
+"""Commands that make data and runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalewatt.cli.command import CLUSTER, argument, command, folder, output
+from scalewatt.common.errors import InputError
+
+if TYPE_CHECKING:
+    from scalewatt.run_files.attempt_log import AttemptNote
+
+
+@command(
+    argument(
+        "--definition", type=json.loads, help="JSON; default: what the folder was prepared for"
+    ),
+    argument("--folder", type=Path, required=True, help="where the dataset lies or goes"),
+    argument("--source", help="what it is prepared from: a path, a URL, or an object as JSON"),
+    argument("--year", type=int, help="only this year, of a dataset in ERA5's format"),
+    argument("--out", type=Path, help="JSON file that describes it"),
+    argument("--pack", action="store_true", help="also put all images into one file, for staging"),
+    examples=(
+        "scalewatt prepare --folder data/imagenet --source /data/imagenet-tars \\\n"
+        '    --definition \'{"name": "imagenet", "format": "imagenet"}\'',
+        "scalewatt prepare --folder data/imagenet --pack",
+    ),
+)
+def prepare(arguments: argparse.Namespace) -> int:
+    """Prepare a dataset and describe it."""
+    from scalewatt.campaign.cluster import read_source
+    from scalewatt.common.files import write_json
+    from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
+    from scalewatt.datasets.prepared_check import definition_of_prepared
+
+    definition = arguments.definition or definition_of_prepared(arguments.folder)
+    if arguments.pack and definition["format"] != "imagenet":
+        raise InputError(
+            f"--pack: is for images, dataset {definition['name']} is of format "
+            f"{definition['format']}; expected format imagenet"
+        )
+    source = read_source(arguments.source) if arguments.source else None
+    given = (definition, arguments.folder, source)
+    year = arguments.year
+    marker = prepare_dataset(*given) if year is None else prepare_dataset_year(*given, year)
+    if arguments.pack:
+        from scalewatt.datasets.packed_tar import pack
+
+        pack(arguments.folder)
+    if arguments.out is not None:
+        write_json(arguments.out, marker)
+    return 0
+
+
+@command(
+    argument("spec", type=Path),
+    output("run folder for the results"),
+    CLUSTER,
+    argument("--work", type=Path, help="root of working directories; default: the cluster's"),
+    argument("--initial-weights", type=Path),
+    argument("--max-updates", type=int, help="stop at a checkpoint after so many updates"),
+    argument(
+        "--budget-of",
+        type=Path,
+        metavar="CAMPAIGN",
+        help="refuse if its energy budget is used up; --out lies in its results",
+    ),
+    examples=(
+        "scalewatt train results/demo/runs/resnet50-local-n002-lbs0032-full/1/spec.json \\\n"
+        "    --cluster profiles/local/cluster.yaml --out again",
+    ),
+)
+def train(arguments: argparse.Namespace) -> int:
+    """Train (the next segment of) a run under perun."""
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.run_spec import read_spec
+    from scalewatt.run_files.attempt_log import noted_attempt
+
+    spec = read_spec(arguments.spec)
+    if arguments.work is None:
+        arguments.work = Path(cluster_of_run(arguments.cluster, spec)[0].work_root)
+    with noted_attempt(arguments.work, spec) as note:
+        note.code = _train_noted(arguments, spec, note)
+        return note.code
+
+
+def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: AttemptNote) -> int:
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.external_command import is_command_spec
+    from scalewatt.execution.launch import Place, run_training
+
+    cluster, device = cluster_of_run(arguments.cluster, spec)
+    if arguments.budget_of is not None:
+        from scalewatt.campaign.load import load_campaign
+        from scalewatt.scaling.planning.forecast import energy_by
+        from scalewatt.tracking.budget import check_budget
+
+        campaign = load_campaign(arguments.budget_of, cluster)
+        results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
+        predicted = energy_by(cluster.scaling_model)
+        check_budget(campaign, cluster.devices, results, arguments.work, spec, predicted)
+    place = Place(
+        None if is_command_spec(spec) else Path(cluster.data_folder(spec["dataset"])),
+        arguments.work,
+        cluster.launcher,
+        device.torch_device,
+        device.cpus_per_rank,
+        scratch=cluster.scratch,
+    )
+    return run_training(
+        arguments.spec,
+        arguments.out,
+        place,
+        arguments.initial_weights,
+        arguments.max_updates,
+        note,
+    )
+
+
+@command(
+    argument("specs", type=Path, nargs="+", metavar="SPEC"),
+    argument("--out", type=Path, help="run folder for the results; default: the one of SPEC"),
+    CLUSTER,
+    argument("--model", type=Path, required=True, help="file of the scaling model"),
+    examples=(
+        "scalewatt simulate results/paper-simulated/runs/resnet50-a100-n004-lbs0256-full/1/spec.json \\\n"
+        "    --cluster profiles/simulate/cluster.yaml --model reference/scaling_model.json",
+    ),
+)
+def simulate(arguments: argparse.Namespace) -> int:
+    """Write a run's folder from the scaling model, without training."""
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.run_spec import read_spec
+    from scalewatt.scaling.simulation.simulate_run import simulate_run
+
+    if arguments.out is not None and len(arguments.specs) > 1:
+        raise InputError(
+            f"--out: is one folder, for {len(arguments.specs)} runs; allowed: without, then each "
+            "run's files go beside its spec"
+        )
+    for spec in arguments.specs:
+        cluster, _ = cluster_of_run(arguments.cluster, read_spec(spec))
+        if arguments.out is None and not cluster.simulates:
+            raise InputError(
+                f"{spec}: the cluster '{cluster.name}' trains (mode), so this may be the folder of a "
+                "measured run; allowed: --out FOLDER, or a cluster file with `mode: simulate`"
+            )
+        simulate_run(spec, arguments.out or spec.parent, cluster, arguments.model)
+    return 0
+
+
+@command(
+    argument("device", help="a device of the cluster"),
+    CLUSTER,
+    argument("--seconds", type=float, default=300.0, help="how long to measure"),
+    argument("--sampling-period", type=float, default=1.0, help="in seconds"),
+    argument("--repeat", type=int, default=1, help="which of several probes this is"),
+    output("folder for the recording"),
+    examples=(
+        "scalewatt probe local --cluster profiles/local/cluster.yaml --seconds 60 --out idle-probe",
+    ),
+)
+def probe(arguments: argparse.Namespace) -> int:
+    """Measure a device's idle power on one node."""
+    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.execution.idle_probe import Probe, run_probe
+
+    probe = Probe(arguments.device, arguments.repeat, arguments.seconds, arguments.sampling_period)
+    wanted = {"configuration": probe.name, "device": probe.device}
+    cluster, device = cluster_of_run(arguments.cluster, wanted)
+    return run_probe(probe, cluster.launcher, device, arguments.out)
+
+
+@command(
+    argument("name", help="the campaign's name"),
+    argument("paths", nargs="*", type=Path, metavar="PATH"),
+    argument("--table", type=Path, help="CSV, YAML or Parquet, one row per run"),
+    folder("results"),
+    folder("campaigns"),
+    examples=(
+        "scalewatt register elsewhere recordings/*.hdf5",
+        "scalewatt register elsewhere --table runs.csv",
+    ),
+)
+def register(arguments: argparse.Namespace) -> int:
+    """Make runs of recordings from elsewhere."""
+    from scalewatt.registration.register import register
+
+    given = arguments.name, arguments.paths, arguments.table
+    print("\n".join(register(*given, arguments.results, arguments.campaigns)))
+    return 0
