@@ -13,7 +13,6 @@ from typing import Any
 
 from simulated_runs import simulate
 
-from scalewatt.archive.archive_manifest import MANIFEST
 from scalewatt.archive.export_archive import Wanted, export_campaign
 from scalewatt.archive.import_archive import import_archive
 from scalewatt.campaign.cluster import load_cluster, powers
@@ -21,6 +20,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.energy.accounting.account import write_energy
+from scalewatt.reproduction.manifests import MANIFEST
 from scalewatt.results.build import write_tables
 
 ACCOUNT = "hk-project-secret"

@@ -12,12 +12,12 @@ from urllib.parse import unquote
 import pytest
 from archived import ACCOUNT, Project, content, make_project, manifest
 
-from scalewatt.archive.archive_manifest import MANIFEST, METADATA
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.reproduction.results_manifest import write_manifest
+from scalewatt.reproduction.manifests import MANIFEST, write_manifest
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 

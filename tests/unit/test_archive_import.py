@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from archived import Project, below, changed, content, make_project
 
-from scalewatt.archive.archive_manifest import MANIFEST, METADATA, Manifest, entries_of
 from scalewatt.archive.import_archive import check_archive
 from scalewatt.archive.package_reference import FOLDER, reference_texts
-from scalewatt.archive.ro_crate import Said, metadata
+from scalewatt.archive.ro_crate import METADATA, Said, metadata
 from scalewatt.archive.zip_writer import write_archive
 from scalewatt.campaign.cluster import is_results_only, load_cluster
 from scalewatt.campaign.exclusions import exclusions_path
@@ -26,6 +25,7 @@ from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.reproduction.manifests import MANIFEST, ArchiveManifest, entries_of
 from scalewatt.results.tables.metadata import metadata as metadata_of
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
@@ -302,7 +302,9 @@ def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -
     entries |= entries_of({METADATA: described})
     bad = archive.with_name("bad.zip")
     del files[MANIFEST]
-    write_archive({**files, METADATA: described}, Manifest("small", "campaign", entries), bad)
+    write_archive(
+        {**files, METADATA: described}, ArchiveManifest("small", "campaign", entries), bad
+    )
     assert check_archive(bad)[0].endswith("each as its manifest says")
     with pytest.raises(InputError, match=r"small\.yaml: missing key"):
         other.bring_in(bad)

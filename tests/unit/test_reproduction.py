@@ -49,14 +49,14 @@ from scalewatt.reproduction.history_check import (
     is_timing,
     other_circumstances,
 )
-from scalewatt.reproduction.prediction_interval import prediction_interval
-from scalewatt.reproduction.results_manifest import (
+from scalewatt.reproduction.manifests import (
     Manifest,
     made,
     read_manifest,
     record,
     write_manifest,
 )
+from scalewatt.reproduction.prediction_interval import prediction_interval
 from scalewatt.reproduction.run_selection import choose_run, gpu_hours
 from scalewatt.training.history import history_table
 

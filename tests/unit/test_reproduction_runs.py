@@ -13,9 +13,9 @@ from run_files import NAME, WHOLE, make_run
 from scalewatt.common.files import write_json
 from scalewatt.reproduction import provenance_check as provenance
 from scalewatt.reproduction.check_result import DIFFERS, NOT_CHECKED, SAME, Finding
+from scalewatt.reproduction.manifests import Manifest
 from scalewatt.reproduction.provenance_check import run_findings
 from scalewatt.reproduction.rerun_check import made_alike
-from scalewatt.reproduction.results_manifest import Manifest
 
 RUN = f"{NAME}/1"
 COMMIT, DATA, LOCK = "0123456789ab", "d" * 64, "a" * 64

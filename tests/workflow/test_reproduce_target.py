@@ -20,7 +20,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table
-from scalewatt.reproduction.results_manifest import write_manifest
+from scalewatt.reproduction.manifests import write_manifest
 from scalewatt.reproduction.run_selection import choose_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from scalewatt.archive.archive_manifest import (
-    BLOCK,
-    MANIFEST,
-    METADATA,
-    Entry,
-    Manifest,
-    digest,
-    is_plain,
-    parse_manifest,
-)
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import shown
+from scalewatt.reproduction.manifests import (
+    BLOCK,
+    MANIFEST,
+    ArchiveManifest,
+    Entry,
+    digest,
+    is_plain,
+    parse_archive_manifest,
+)
 
 MOST_FILES = 1_000_000
 MOST_MANIFEST = 256 << 20
@@ -117,7 +117,7 @@ def _sizes_of_folder(path: Path) -> dict[str, int]:
     return sizes
 
 
-def read_manifest(one: Opened) -> Manifest:
+def read_manifest(one: Opened) -> ArchiveManifest:
     """The archive's manifest, with the files in it held against those that are there.
 
     Not yet their content: InputError for what is missing, is too much or has another size.
@@ -130,7 +130,7 @@ def read_manifest(one: Opened) -> Manifest:
     if one.sizes[MANIFEST] > MOST_MANIFEST:
         raise InputError(f"{one.path}: {MANIFEST}: is larger than {MOST_MANIFEST} bytes")
     with one.stream(MANIFEST) as stream:
-        manifest = parse_manifest(stream.read(MOST_MANIFEST), f"{one.path}: {MANIFEST}")
+        manifest = parse_archive_manifest(stream.read(MOST_MANIFEST), f"{one.path}: {MANIFEST}")
     there, named = one.sizes.keys() - {MANIFEST}, manifest.files.keys()
     _refuse(one.path, named - there, "missing, though its manifest names")
     _refuse(one.path, there - named, "too much, as its manifest does not name")
@@ -148,14 +148,14 @@ def _refuse(path: Path, names: set[str], what: str) -> None:
         raise InputError(f"{path}: {len(names)} file(s) {what} them: {shown_names}")
 
 
-def check_content(one: Opened, manifest: Manifest) -> None:
+def check_content(one: Opened, manifest: ArchiveManifest) -> None:
     """Hold the content of every file against its SHA-256; InputError names the first that differs."""
     for name, entry in manifest.files.items():
         with one.stream(name) as stream:
             _check(one, name, entry, digest(stream, entry.bytes))
 
 
-def write_content(one: Opened, manifest: Manifest, targets: dict[str, Path]) -> None:
+def write_content(one: Opened, manifest: ArchiveManifest, targets: dict[str, Path]) -> None:
     """Write files to `targets` by path in the archive, each held against its SHA-256."""
     for name, target in targets.items():
         entry = manifest.files[name]

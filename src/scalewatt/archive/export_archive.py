@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scalewatt.archive.archive_manifest import CAMPAIGN, METADATA, Given, Manifest, entries_of
 from scalewatt.archive.file_selection import Content, campaign_files, results_content
 from scalewatt.archive.private_data_scan import check_private, not_looked_for, private_words
-from scalewatt.archive.ro_crate import PAPER, Said, metadata, of_runs
+from scalewatt.archive.ro_crate import METADATA, PAPER, Said, metadata, of_runs
 from scalewatt.archive.zip_writer import write_archive
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.imported_campaign import as_imported, imported_content
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.files import read_json
+from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
 
 SUFFIX = ".crate.zip"
 _FOLDERS = {
@@ -64,7 +64,7 @@ def export_campaign(file: Path, cluster_file: Path, results: Path, wanted: Wante
     described = metadata(entries, _said(campaign, results, content, wanted))
     entries |= entries_of({METADATA: described})
     missing = (*content.missing, *lacking)
-    manifest = Manifest(
+    manifest = ArchiveManifest(
         campaign.name, CAMPAIGN, entries, len(content.runs), missing, traces=wanted.traces
     )
     out = wanted.out or Path(f"{campaign.name}{SUFFIX}")

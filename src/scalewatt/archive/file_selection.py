@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.archive.archive_manifest import Given
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
-from scalewatt.reproduction.results_manifest import ALL_RUNS, MANIFEST, read_manifest
+from scalewatt.reproduction.manifests import ALL_RUNS, MANIFEST, Given, read_manifest
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import RUNS

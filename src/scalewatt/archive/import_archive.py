@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalewatt import __version__
-from scalewatt.archive.archive_manifest import METADATA, REFERENCE, Manifest
 from scalewatt.archive.archive_reader import (
     Opened,
     check_content,
@@ -21,13 +20,14 @@ from scalewatt.archive.archive_reader import (
     read_manifest,
     write_content,
 )
-from scalewatt.archive.ro_crate import check_metadata
+from scalewatt.archive.ro_crate import METADATA, check_metadata
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.imported_campaign import NAME, SUFFIX, imported_content, read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import read_yaml
+from scalewatt.reproduction.manifests import REFERENCE, ArchiveManifest
 
 _OF_CAMPAIGN = (".yaml", SUFFIX, ".exclusions.csv")
 _MUST = (".yaml", SUFFIX)
@@ -74,7 +74,7 @@ def import_archive(
     ]
 
 
-def _checked(one: Opened) -> Manifest:
+def _checked(one: Opened) -> ArchiveManifest:
     manifest = read_manifest(one)
     if manifest.kind != REFERENCE:
         _targets(one.path, manifest, manifest.name)
@@ -84,7 +84,7 @@ def _checked(one: Opened) -> Manifest:
     return manifest
 
 
-def _targets(path: Path, manifest: Manifest, own: str) -> dict[str, Path]:
+def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]:
     """Where each file goes, below the folder of unpacking; InputError for one that has no place."""
     found: dict[str, Path] = {METADATA: Path(METADATA)}
     stem, results = f"campaigns/{manifest.name}", f"results/{manifest.name}/"
@@ -174,7 +174,7 @@ def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
         raise
 
 
-def _sound(path: Path, manifest: Manifest) -> str:
+def _sound(path: Path, manifest: ArchiveManifest) -> str:
     total = sum(one.bytes for one in manifest.files.values())
     runs = f", {manifest.runs} runs" if manifest.kind != REFERENCE else ""
     return (
@@ -183,14 +183,14 @@ def _sound(path: Path, manifest: Manifest) -> str:
     )
 
 
-def _incomplete(manifest: Manifest) -> list[str]:
+def _incomplete(manifest: ArchiveManifest) -> list[str]:
     lines = [f"not in it: {one}" for one in manifest.missing]
     if manifest.kind != REFERENCE and not manifest.traces:
         lines.append("not in it: power traces (export --traces)")
     return lines
 
 
-def _other_version(manifest: Manifest) -> list[str]:
+def _other_version(manifest: ArchiveManifest) -> list[str]:
     if manifest.scalewatt == __version__:
         return []
     return [f"written by scalewatt {manifest.scalewatt}, this is {__version__}"]

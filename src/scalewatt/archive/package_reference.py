@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.archive.archive_manifest import MANIFEST, METADATA, REFERENCE, Manifest, entries_of
-from scalewatt.archive.ro_crate import PAPER, Said, metadata
+from scalewatt.archive.ro_crate import METADATA, PAPER, Said, metadata
 from scalewatt.common.files import read_json, write_text
 from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.reproduction.manifests import MANIFEST, REFERENCE, ArchiveManifest, entries_of
 
 FOLDER = PROJECT_ROOT / "reference"
 NAME = "published"
@@ -42,7 +42,7 @@ def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
     )
     described = metadata(entries, said)
     entries |= entries_of({METADATA: described})
-    manifest = Manifest(NAME, REFERENCE, entries)
+    manifest = ArchiveManifest(NAME, REFERENCE, entries)
     return {METADATA: described.decode(), MANIFEST: manifest.text()}
 
 

@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scalewatt.archive.archive_manifest import Given
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.reproduction.manifests import Given
 
 _TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
 _SHORTEST = 4

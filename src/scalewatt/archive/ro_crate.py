@@ -14,9 +14,10 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from scalewatt.archive.archive_manifest import MANIFEST, METADATA, Entry
 from scalewatt.common.errors import InputError
+from scalewatt.reproduction.manifests import MANIFEST, Entry
 
+METADATA = "ro-crate-metadata.json"
 CONFORMS_TO = "https://w3id.org/ro/crate/1.1"
 CONTEXT = f"{CONFORMS_TO}/context"
 PAPER = "https://arxiv.org/abs/2508.07706"

@@ -9,9 +9,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO
 
-from scalewatt.archive.archive_manifest import BLOCK, MANIFEST, METADATA, Given, Manifest, entry_of
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path
+from scalewatt.reproduction.manifests import BLOCK, MANIFEST, ArchiveManifest, Given, entry_of
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest that ZIP knows: when a file was written is nothing of its content."""
@@ -21,7 +22,7 @@ _PACKED = (".parquet", ".png", ".pdf")
 """Compressed already."""
 
 
-def write_archive(files: Mapping[str, Given], manifest: Manifest, out: Path) -> int:
+def write_archive(files: Mapping[str, Given], manifest: ArchiveManifest, out: Path) -> int:
     """Write an archive of `files` by path, with its manifest; return its size in bytes.
 
     InputError where there is one already, or a file is no longer what the manifest says.
@@ -42,7 +43,7 @@ def _check_absent(out: Path) -> None:
         raise InputError(f"{out}: is there already; allowed: another --out, or take it away")
 
 
-def _add(archive: zipfile.ZipFile, name: str, given: Given, manifest: Manifest) -> None:
+def _add(archive: zipfile.ZipFile, name: str, given: Given, manifest: ArchiveManifest) -> None:
     info = zipfile.ZipInfo(name, _TIME)
     info.external_attr, info.create_system = _READABLE, _UNIX
     stored = name.endswith(_PACKED)

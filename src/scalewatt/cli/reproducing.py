@@ -114,7 +114,7 @@ def import_(arguments: argparse.Namespace) -> int:
 )
 def manifest(arguments: argparse.Namespace) -> int:
     """Write the SHA-256 of a campaign's tables and figures to its manifest.json."""
-    from scalewatt.reproduction.results_manifest import write_manifest
+    from scalewatt.reproduction.manifests import write_manifest
 
     print(write_manifest(arguments.results))
     return 0

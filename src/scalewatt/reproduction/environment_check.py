@@ -22,7 +22,7 @@ from scalewatt.reproduction.check_result import (
     compared,
     not_checked,
 )
-from scalewatt.reproduction.results_manifest import Manifest, current_lock_sha256
+from scalewatt.reproduction.manifests import Manifest, current_lock_sha256
 
 LOCK_FILE = "list of packages (envs/lock.txt)"
 

@@ -15,13 +15,13 @@ from scalewatt.reproduction.check_result import (
     not_checked,
 )
 from scalewatt.reproduction.file_diff import difference
-from scalewatt.reproduction.regenerate import NotRemadeError, Remaking, said_of
-from scalewatt.reproduction.results_manifest import (
+from scalewatt.reproduction.manifests import (
     FOLDERS,
     FileEntry,
     Manifest,
     files_below,
 )
+from scalewatt.reproduction.regenerate import NotRemadeError, Remaking, said_of
 
 
 def file_findings(manifest: Manifest, place: Remaking) -> list[Finding]:

@@ -18,7 +18,7 @@ from scalewatt.reproduction.check_result import (
     compared,
     not_checked,
 )
-from scalewatt.reproduction.results_manifest import Manifest, current_lock_sha256
+from scalewatt.reproduction.manifests import Manifest, current_lock_sha256
 from scalewatt.results.text.number_format import listed
 from scalewatt.run_files.run_inventory import PROVENANCE as FILE
 from scalewatt.run_files.run_inventory import json_object

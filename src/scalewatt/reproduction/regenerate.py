@@ -13,7 +13,7 @@ import pyarrow as pa
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_text
-from scalewatt.reproduction.results_manifest import (
+from scalewatt.reproduction.manifests import (
     ALL_RUNS,
     CLAIMS,
     FIGURE,

@@ -30,10 +30,10 @@ from scalewatt.reproduction.check_result import (
 from scalewatt.reproduction.environment_check import environment_findings
 from scalewatt.reproduction.file_check import file_findings
 from scalewatt.reproduction.html_page import shown, write_page
+from scalewatt.reproduction.manifests import Manifest, read_manifest
 from scalewatt.reproduction.provenance_check import run_findings
 from scalewatt.reproduction.regenerate import Remaking
 from scalewatt.reproduction.rerun_check import Repeat, found_repeats, repeat_findings
-from scalewatt.reproduction.results_manifest import Manifest, read_manifest
 from scalewatt.reproduction.run_selection import again_folder, choose_run
 from scalewatt.results.text.number_format import listed
 

@@ -1,0 +1,318 @@
+"""Manifests: the SHA-256 and size of every file, of a campaign's results and of an archive.
+
+results/<campaign>/manifest.json also records how each table and figure is made; manifest.json of an
+archive what the archive is, and every other file in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from scalewatt import __version__
+from scalewatt.campaign.imported_campaign import NAME
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import file_sha256, read_json, write_json
+from scalewatt.common.schema_validation import check, shown
+from scalewatt.provenance.package_lock import LOCK, lock_sha256
+from scalewatt.provenance.versions import source_commit
+
+MANIFEST = "manifest.json"
+_SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "a SHA-256"}
+_SIZE = {"type": "integer", "minimum": 0}
+
+# --- of a campaign's results ----------------------------------------------------------------------
+
+RESULTS_VERSION = 1
+FOLDERS = ("tables", "figures")
+PAGES = "figures/runs/"
+
+FIGURE, RUN_PAGE, TEXT, RUNS = "figure", "run page", "text", "runs"
+CLAIMS, PLAN, PREDICTION, IDLE = "claims", "plan", "prediction", "idle"
+_OWN_STEP = {"claims": CLAIMS, "plan": PLAN, "prediction": PREDICTION, "idle": IDLE}
+"""Tables that are not made from a definition of runs."""
+ALL_RUNS = ("runs", "configurations", "scaling", "comparisons")
+"""Tables of all runs, made together; the claims are made from them, besides figure 5's."""
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file, below the campaign's folder."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+    step: str
+    """How it is made: figure, run page, text (a table's CSV, Markdown, LaTeX), runs, claims, …"""
+    made_from: tuple[str, ...]
+    """What files it is made from; of a table of runs those that its `definition` names."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A campaign's files as they were when they were made."""
+
+    campaign: str
+    scalewatt: str
+    commit: str | None
+    """Of the code that recorded it, with `-dirty` where files differ."""
+    python: str
+    lock_sha256: str | None
+    """Of the list of packages that the environment is made from; null where there is none."""
+    files: tuple[FileEntry, ...]
+
+
+def write_manifest(results: Path) -> Path:
+    """Write `results`/manifest.json of what there is in tables/ and figures/, whole or not at all.
+
+    InputError where there is neither: `results` is not a campaign's folder.
+    """
+    path = results / MANIFEST
+    write_json(path, {"manifest_version": RESULTS_VERSION, **asdict(record(results))})
+    return path
+
+
+def record(results: Path) -> Manifest:
+    """Return the manifest of the files as they are now; the same each time, as long as they are."""
+    found = [path for name in FOLDERS for path in files_below(results, name)]
+    if not found:
+        raise InputError(
+            f"{results}: has no file in tables/ or figures/; expected results/<campaign>, with what "
+            "`snakemake all` made"
+        )
+    return Manifest(
+        results.resolve().name,
+        __version__,
+        source_commit(),
+        platform.python_version(),
+        current_lock_sha256(),
+        tuple(_file_entry(results, path) for path in found),
+    )
+
+
+def files_below(results: Path, folder: str) -> list[str]:
+    """Return the files in a folder of the campaign, sorted, with / on every system; no temporary ones."""
+    return sorted(
+        path.relative_to(results).as_posix()
+        for path in (results / folder).rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    )
+
+
+def current_lock_sha256() -> str | None:
+    """Return the SHA-256 of the lock that this checkout has; None where it has none."""
+    return lock_sha256() if LOCK.exists() else None
+
+
+def _file_entry(results: Path, path: str) -> FileEntry:
+    file = results / path
+    return FileEntry(path, file_sha256(file), file.stat().st_size, *made(path))
+
+
+def made(path: str) -> tuple[str, tuple[str, ...]]:
+    """Return how a file is made, by its place: the step, and the files that it is made from."""
+    folder, _, name = path.partition("/")
+    stem, _, suffix = name.rpartition(".")
+    if path.startswith(PAGES):
+        run = stem.removeprefix("runs/")
+        return RUN_PAGE, (f"runs/{run}", f"energy/{run}.parquet", f"traces/{run}.parquet")
+    if folder == "figures":
+        return FIGURE, (f"tables/{stem}.parquet",)
+    if stem == "claims":
+        return CLAIMS, tuple(f"tables/{one}.parquet" for one in ALL_RUNS)
+    if stem == "plan" and suffix == "md":
+        return PLAN, ()
+    if suffix != "parquet":
+        return TEXT, (f"tables/{stem}.parquet",)
+    if stem == "prediction":
+        return PREDICTION, ("tables/configurations.parquet",)
+    return _OWN_STEP.get(stem, RUNS), ()
+
+
+_OF_FILE = tuple(field.name for field in fields(FileEntry))
+_RESULTS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["manifest_version", "campaign", "files"],
+    "properties": {
+        "manifest_version": {"const": RESULTS_VERSION},
+        "campaign": {"type": "string"},
+        **{name: {"type": "string"} for name in ("scalewatt", "python")},
+        **{name: {"type": ["string", "null"]} for name in ("commit", "lock_sha256")},
+        "files": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": list(_OF_FILE),
+                "properties": {
+                    "path": {"type": "string", "pattern": r"^(tables|figures)/(?!.*\.\.)"},
+                    "sha256": _SHA256,
+                    "size_bytes": _SIZE,
+                    "step": {"type": "string"},
+                    "made_from": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+    },
+}
+
+
+def read_manifest(results: Path) -> Manifest:
+    """Read a campaign's manifest; InputError where there is none, or it is damaged."""
+    path = results / MANIFEST
+    if not path.exists():
+        raise InputError(
+            f"{path}: does not exist, so there is nothing to compare results with; `snakemake all` with "
+            "the campaign's profile writes it when it has made everything, "
+            f"`scalewatt manifest --results {results}` at once"
+        )
+    found = read_json(path)
+    check(found, _RESULTS_SCHEMA, str(path), _RESULTS_SCHEMA)
+    # Unknown keys are ignored: what changes a meaning has another version.
+    entries = tuple(
+        FileEntry(**{name: one[name] for name in _OF_FILE} | {"made_from": tuple(one["made_from"])})
+        for one in found["files"]
+    )
+    rest = {name: found.get(name) for name in ("commit", "lock_sha256")}
+    known = {name: found.get(name, "unknown") for name in ("scalewatt", "python")}
+    return Manifest(found["campaign"], **known, **rest, files=entries)
+
+
+# --- of an archive --------------------------------------------------------------------------------
+
+FORMAT = "scalewatt-archive"
+ARCHIVE_VERSION = 1
+CAMPAIGN, REFERENCE = "campaign", "reference"
+BLOCK = 1 << 20
+
+Given = Path | bytes
+"""Where a file's content is: on disk, or here."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of an archive."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ArchiveManifest:
+    """What an archive is."""
+
+    name: str
+    kind: str
+    """`campaign`, or `reference`: the published rows."""
+    files: dict[str, Entry]
+    """By path in the archive, manifest.json left out."""
+    runs: int = 0
+    missing: tuple[str, ...] = ()
+    """What the campaign asks for and the archive has not, in words."""
+    scalewatt: str = __version__
+    traces: bool = False
+
+    def text(self) -> str:
+        """Return the file's content."""
+        files = {path: asdict(one) for path, one in sorted(self.files.items())}
+        head = {"format": FORMAT, "version": ARCHIVE_VERSION}
+        names = ("kind", "name", "scalewatt", "runs", "traces", "missing")
+        content = {**head, **{name: getattr(self, name) for name in names}, "files": files}
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def digest(stream: IO[bytes], most: int | None = None) -> Entry:
+    """Return SHA-256 and length of a stream; no more than `most` + 1 bytes are read."""
+    found, count = hashlib.sha256(), 0
+    while block := stream.read(BLOCK if most is None else min(BLOCK, most + 1 - count)):
+        found.update(block)
+        count += len(block)
+        if most is not None and count > most:
+            break
+    return Entry(found.hexdigest(), count)
+
+
+def entry_of(given: Given) -> Entry:
+    """Return SHA-256 and length of a file; InputError where it cannot be read."""
+    if isinstance(given, bytes):
+        return Entry(hashlib.sha256(given).hexdigest(), len(given))
+    try:
+        with open(given, "rb") as stream:
+            return digest(stream)
+    except OSError as error:
+        raise InputError(f"{given}: cannot be read ({error.strerror})") from error
+
+
+def entries_of(files: Mapping[str, Given]) -> dict[str, Entry]:
+    """Return SHA-256 and length of all files, by path."""
+    return {path: entry_of(given) for path, given in sorted(files.items())}
+
+
+_ARCHIVE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["name", "kind", "files"],
+    "properties": {
+        "name": {
+            "type": "string",
+            "pattern": rf"^(?:{NAME.pattern})\Z",
+            "description": "lower-case letters, digits, hyphens",
+        },
+        "kind": {"enum": [CAMPAIGN, REFERENCE]},
+        "runs": _SIZE,
+        "traces": {"type": "boolean"},
+        "missing": {"type": "array", "items": {"type": "string"}},
+        "files": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["sha256", "bytes"],
+                "properties": {"sha256": _SHA256, "bytes": _SIZE},
+            },
+        },
+    },
+}
+
+
+def parse_archive_manifest(text: bytes, where: str) -> ArchiveManifest:
+    """Read manifest.json of an archive; InputError where it is none, or of an unknown version."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: is no readable JSON file ({error})") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(
+            f"{where}: is no manifest of an archive; expected what `scalewatt export` wrote"
+        )
+    if content.get("version") != ARCHIVE_VERSION:
+        raise InputError(
+            f"{where}: version {shown(content.get('version'))}; allowed: {ARCHIVE_VERSION}. A newer "
+            f"scalewatt wrote it ({shown(content.get('scalewatt'))}, this is {__version__})"
+        )
+    check(content, _ARCHIVE_SCHEMA, where, _ARCHIVE_SCHEMA)
+    for path in content["files"]:
+        if not is_plain(path) or path == MANIFEST:
+            raise InputError(
+                f"{where}: files: {shown(path)}; allowed: relative paths without '..', other than itself"
+            )
+    return ArchiveManifest(
+        name=content["name"],
+        kind=content["kind"],
+        files={path: Entry(one["sha256"], one["bytes"]) for path, one in content["files"].items()},
+        runs=content.get("runs", 0),
+        missing=tuple(content.get("missing", ())),
+        scalewatt=str(content.get("scalewatt")),
+        traces=content.get("traces", False),
+    )
+
+
+def is_plain(path: str) -> bool:
+    """Return True if a path leads to a place below the archive on any system, written in the only way."""
+    if not path or "\\" in path or ":" in path or not path.isprintable():
+        return False
+    parts = path.split("/")
+    return not PurePosixPath(path).is_absolute() and not {"", ".", ".."} & set(parts)
