@@ -15,7 +15,7 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.plan_table import Plan, make_plan
+from scalewatt.scaling.planning.plan_table import Plan, make_plan, records
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 FACILITY = {
@@ -33,6 +33,11 @@ def forecaster() -> Forecaster:
 @cache
 def paper_plan() -> Plan:
     return make_plan(paper(), horeka(), forecaster())
+
+
+def rows_of(plan: Plan, *levels: str) -> list[dict[str, Any]]:
+    """Rows of some levels of a plan, of all without any; None for null."""
+    return records(plan.of_level(*levels) if levels else plan.table)
 
 
 def without_energies() -> Forecaster:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -24,6 +25,7 @@ from plan_files import (
     facility_cluster,
     forecaster,
     paper_plan,
+    rows_of,
     small,
     without_energies,
 )
@@ -43,7 +45,7 @@ from scalewatt.scaling.model.workload_size import load_of_spec
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.marginal import beside
 from scalewatt.scaling.planning.plan import PlannedRun, Planner, Used, added
-from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
+from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan, records
 from scalewatt.scaling.planning.plan_text import plan_markdown, plan_text, short, step_sentences
 from scalewatt.scheduling.job_request import segments, wall_time_min
 
@@ -51,12 +53,12 @@ HOREKA = str(ROOT / "profiles" / "horeka")
 
 
 def whole(plan: Plan) -> dict[str, Any]:
-    (row,) = plan.of_level("campaign")
+    (row,) = rows_of(plan, "campaign")
     return row
 
 
 def points(plan: Plan, series: str) -> dict[int, dict[str, Any]]:
-    return {row["gpus"]: row for row in plan.of_level("point") if row["series"] == series}
+    return {row["gpus"]: row for row in rows_of(plan, "point") if row["series"] == series}
 
 
 def planned_runs() -> list[PlannedRun]:
@@ -67,7 +69,7 @@ def planned_runs() -> list[PlannedRun]:
 
 
 def test_every_run_of_the_paper_is_planned() -> None:
-    rows = paper_plan().of_level("run")
+    rows = rows_of(paper_plan(), "run")
     assert len(rows) == 175
     assert {(row["configuration"], row["repeat"]) for row in rows} == {
         (run.configuration.id, run.repeat) for run in paper().runs()
@@ -80,7 +82,7 @@ def test_every_run_of_the_paper_is_planned() -> None:
 
 
 def test_published_runs_are_planned_as_they_were() -> None:
-    rows = {row["configuration"]: row for row in paper_plan().of_level("point")}
+    rows = {row["configuration"]: row for row in rows_of(paper_plan(), "point")}
     judged = [one for one in published_configurations() if one["configuration"] in rows]
     assert len(judged) >= 25
     held = []
@@ -101,7 +103,7 @@ def test_the_papers_campaign_takes_about_seven_megawatt_hours() -> None:
 
 
 def test_totals_of_devices_of_unequal_scope_say_so_where_they_are_added() -> None:
-    devices = {row["device"]: row for row in paper_plan().of_level("device")}
+    devices = {row["device"]: row for row in rows_of(paper_plan(), "device")}
     assert devices["a100"]["energy_scope"] == "gpu+cpu+ram"
     assert devices["h100"]["energy_scope"] == "gpu+cpu"
     row = whole(paper_plan())
@@ -111,13 +113,13 @@ def test_totals_of_devices_of_unequal_scope_say_so_where_they_are_added() -> Non
 
 
 def test_by_device_kind_nothing_is_said_where_the_model_knows_only_totals() -> None:
-    for row in paper_plan().rows:
+    for row in rows_of(paper_plan()):
         assert row["gpu_energy_kwh"] is row["cpu_energy_kwh"] is row["ram_energy_kwh"] is None
 
 
 def test_fine_tuning_is_assumed_and_says_so_wherever_it_is_shown() -> None:
     plan = paper_plan()
-    rows = [r for r in plan.rows if r["phase"] == "finetune"]
+    rows = [r for r in rows_of(plan) if r["phase"] == "finetune"]
     assert len(rows) == 5 + 5
     for row in rows:
         assert SENTENCE in row["warnings"]
@@ -145,7 +147,7 @@ def test_of_fine_tuning_a_step_costs_twice_that_of_pre_training() -> None:
 
 
 def test_the_interval_of_a_sum_is_that_of_joint_draws() -> None:
-    rows = [r for r in paper_plan().of_level("run") if r["model"] == "resnet50"]
+    rows = [r for r in rows_of(paper_plan(), "run") if r["model"] == "resnet50"]
     runs = [run for run in planned_runs() if run.configuration.model == "resnet50"]
     total = added(runs)
     assert total is not None
@@ -172,14 +174,14 @@ def test_a_finished_run_counts_with_what_it_used() -> None:
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
     used = {(ids[0], 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured")}
     plan = make_plan(campaign, horeka(), forecaster(), used)
-    finished = next(r for r in plan.of_level("run") if r["basis"] == "finished")
+    finished = next(r for r in rows_of(plan, "run") if r["basis"] == "finished")
     assert (finished["configuration"], finished["repeat"]) == (ids[0], 1)
     assert finished["energy_kwh"] == finished["energy_kwh_low"] == finished["energy_kwh_high"] == 30
     assert finished["runtime_h"] == 25 and finished["gpu_energy_kwh"] == 20
     before = whole(make_plan(campaign, horeka(), forecaster()))
     row = whole(plan)
     assert row["finished_runs"] == 1 and row["basis"] == "mixed"
-    usual = next(r for r in plan.of_level("run") if r["repeat"] == 2)["energy_kwh"]
+    usual = next(r for r in rows_of(plan, "run") if r["repeat"] == 2)["energy_kwh"]
     assert row["energy_kwh"] - before["energy_kwh"] == pytest.approx(30 - usual, abs=1.0)
     assert row["gpu_energy_kwh"] is None, "of the others it is not known"
 
@@ -204,7 +206,7 @@ def test_an_energy_that_was_not_found_out_is_predicted_for_the_time_it_took() ->
         make_plan(campaign, horeka(), forecaster(), {(id_, 1): Used(hours, None, none, None, None)})
         for hours in (20.0, 40.0)
     ]
-    short, long = (next(r for r in plan.of_level("run") if r["repeat"] == 1) for plan in plans)
+    short, long = (next(r for r in rows_of(plan, "run") if r["repeat"] == 1) for plan in plans)
     assert short["basis"] == long["basis"] == "mixed"
     assert short["runtime_h_low"] == short["runtime_h_high"] == 20
     assert short["energy_kwh"] < long["energy_kwh"] < 2 * short["energy_kwh"]
@@ -226,7 +228,7 @@ def test_finished_runs_without_an_energy_deviate_each_for_itself() -> None:
 
 
 def test_what_is_predicted_says_that_its_energy_is() -> None:
-    for row in paper_plan().rows:
+    for row in rows_of(paper_plan()):
         assert row["energy_origin"] == "predicted"
 
 
@@ -239,7 +241,7 @@ def test_a_finished_runs_energy_keeps_its_origin_and_a_sum_of_several_says_so() 
         (id_, 2): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured"),
     }
     plan = make_plan(campaign, horeka(), forecaster(), used)
-    runs = plan.of_level("run")
+    runs = rows_of(plan, "run")
     assert [row["energy_origin"] for row in runs] == ["estimated", "measured", "predicted"]
     assert whole(plan)["energy_origin"] == "mixed"
     said = "over energies of several origins (runs: estimated 1, measured 1, predicted 1)"
@@ -261,10 +263,10 @@ def test_where_no_energy_is_known_there_is_neither_scope_nor_origin() -> None:
     scoped = (replace(one, scope="gpu+cpu+ram") for one in found.model.kinds)
     found = Forecaster(replace(found.model, kinds=tuple(scoped)))
     plan = make_plan(campaign, horeka(), found, used)
-    for row in plan.rows:
+    for row in rows_of(plan):
         assert row["gpu_hours"] > 0
         assert row["energy_kwh"] is row["energy_scope"] is row["energy_origin"] is None
-    assert plan.of_level("run")[0]["basis"] == "finished"
+    assert rows_of(plan, "run")[0]["basis"] == "finished"
 
 
 # --- what is not known ---------------------------------------------------------------------------
@@ -272,7 +274,7 @@ def test_where_no_energy_is_known_there_is_neither_scope_nor_origin() -> None:
 
 def test_what_the_model_does_not_know_is_null_with_the_reason_and_a_way() -> None:
     plan = make_plan(small({"known": KNOWN, "unknown": UNKNOWN}), horeka(), forecaster())
-    rows = [r for r in plan.rows if "precisionbf16" in (r["configuration"] or "")]
+    rows = [r for r in rows_of(plan) if "precisionbf16" in (r["configuration"] or "")]
     assert len(rows) == 1 + 2
     campaign = small({"unknown": UNKNOWN})
     (id_,) = campaign.configurations
@@ -356,7 +358,7 @@ def test_the_warning_is_in_the_plan(tmp_path: Path) -> None:
         "figures": {"breakdown": {"series": ["far"]}},
     }
     plan = make_plan(expand(content, tmp_path / "far.yaml", cluster.devices), cluster, forecaster())
-    for row in plan.rows:
+    for row in rows_of(plan):
         assert "n = 256 is more than 4 times the largest calibrated (32)" in row["warnings"]
 
 
@@ -365,7 +367,7 @@ def test_the_warning_is_in_the_plan(tmp_path: Path) -> None:
 
 def test_carbon_and_cost_follow_from_the_cluster_file() -> None:
     plan = make_plan(small({"known": KNOWN}), facility_cluster(), forecaster())
-    for row in plan.rows:
+    for row in rows_of(plan):
         for end in ("", "_low", "_high"):
             kwh = row[f"energy_kwh{end}"]
             assert row[f"facility_energy_kwh{end}"] == pytest.approx(1.5 * kwh)
@@ -445,7 +447,7 @@ def test_runs_longer_than_the_limit_have_several_segments() -> None:
     slow = points(paper_plan(), "fourcastnet-pretrain-lbs1")[4]
     usable_h = 48 - 25 / 60
     assert slow["segments"] == math.ceil(slow["runtime_h"] / usable_h) == 4
-    for row in paper_plan().of_level("run"):
+    for row in rows_of(paper_plan(), "run"):
         one = horeka().devices[row["device"]]
         assert row["segments_low"] <= row["segments"] <= row["segments_high"]
         assert row["segments_high"] == segments(row["runtime_h_high"] * 3600, one, 600)
@@ -460,7 +462,7 @@ def test_without_a_limit_there_are_no_segments() -> None:
 
 
 def test_a_point_says_the_wall_time_that_its_first_job_asks_for() -> None:
-    for row in paper_plan().of_level("point"):
+    for row in rows_of(paper_plan(), "point"):
         spec = run_spec(paper(), row["configuration"], 1)
         upper_s = forecaster().upper_runtime_s(spec)
         assert upper_s == pytest.approx(row["runtime_h_high"] * 3600, rel=0.03)
@@ -476,7 +478,7 @@ def test_a_run_that_no_job_can_train_is_said_to_be_one_and_the_others_are_planne
 ) -> None:
     devices = {name: replace(one, time_limit_min=limit) for name, one in horeka().devices.items()}
     plan = make_plan(paper(), replace(horeka(), devices=devices), forecaster())
-    rows = {level: plan.of_level(level) for level in ("point", "run")}
+    rows = {level: rows_of(plan, level) for level in ("point", "run")}
     assert len(rows["run"]) == 175
     assert whole(plan)["energy_kwh"] == pytest.approx(whole(paper_plan())["energy_kwh"])
     for row in (*rows["point"], *rows["run"]):
@@ -504,7 +506,7 @@ def test_a_run_that_has_finished_elsewhere_is_planned_where_no_job_could_train_i
     cluster = replace(horeka(), devices={"a100": device})
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
     used = {(id_, 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured")}
-    row = make_plan(campaign, cluster, forecaster(), used).of_level("run")[0]
+    row = rows_of(make_plan(campaign, cluster, forecaster(), used), "run")[0]
     assert (row["energy_kwh"], row["segments"], row["wall_time_min"]) == (30, None, None)
 
 
@@ -571,8 +573,9 @@ def test_where_perhaps_no_hour_is_saved_its_price_has_no_upper_end() -> None:
 
 def test_an_end_that_is_not_there_is_said_to_be_open() -> None:
     plan = make_plan(small({"known": KNOWN}), horeka(), forecaster(), step=(4, 16))
-    step = {**plan.steps[0], "extra_kwh_per_hour_saved_high": None}
-    (said,) = step_sentences(replace(plan, steps=(step,)))
+    (said,) = step_sentences(
+        replace(plan, steps=plan.steps.assign(extra_kwh_per_hour_saved_high=None))
+    )
     assert re.search(r"for each hour saved [\d.]+ kWh \(-?[\d.]+ or more\)\.$", said)
 
 
@@ -581,7 +584,7 @@ def test_an_end_that_is_not_there_is_said_to_be_open() -> None:
 
 def test_from_16_to_64_gpus_says_what_that_buys_and_costs_of_the_papers_series() -> None:
     plan = make_plan(paper(), horeka(), forecaster(), step=(16, 64))
-    found = {row["series"]: row for row in plan.steps}
+    found = {row["series"]: row for row in records(plan.steps)}
     assert set(found) == {
         name for name, series in paper().series.items() if {16, 64} <= set(series.points)
     }
@@ -617,7 +620,7 @@ def test_the_step_is_in_the_text_the_markdown_and_the_json(
 def test_a_step_to_what_cannot_be_predicted_says_so() -> None:
     both = {"known": KNOWN, "unknown": {**UNKNOWN, "gpus": [4, 16]}}
     plan = make_plan(small(both), horeka(), forecaster(), step=(4, 16))
-    assert {row["series"]: row["reason"] for row in plan.steps} == {
+    assert {row["series"]: row["reason"] for row in records(plan.steps)} == {
         "known": None,
         "unknown": "n = 4, 16 cannot be predicted",
     }
@@ -682,7 +685,7 @@ def test_by_device_kind_the_plan_says_what_the_model_knows() -> None:
 
     model = replace(shipped, kinds=tuple(map(in_kinds, shipped.kinds)))
     plan = make_plan(small({"known": KNOWN}), horeka(), Forecaster(model))
-    for row in plan.rows:
+    for row in rows_of(plan):
         for kind, part in shares.items():
             assert row[f"{kind}_energy_kwh"] == pytest.approx(part * row["energy_kwh"])
             assert row[f"{kind}_energy_kwh_low"] < row[f"{kind}_energy_kwh"]
@@ -722,5 +725,5 @@ def test_json_has_points_runs_sums_and_what_it_rests_on(
 
 def test_the_same_plan_has_the_same_numbers() -> None:
     campaign = small({"known": KNOWN})
-    one, other = (make_plan(campaign, horeka(), forecaster()).rows for _ in range(2))
-    assert one == other
+    one, other = (make_plan(campaign, horeka(), forecaster()).table for _ in range(2))
+    pd.testing.assert_frame_equal(one, other)

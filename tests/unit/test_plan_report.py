@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 from campaign_files import PAPER, ROOT
-from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small
+from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, rows_of, small
 from request_files import horeka, paper
 from run_files import WHOLE, make_run
 from test_prediction import knows, measured
 
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
-from scalewatt.common.files import write_table_with_csv
 from scalewatt.report.build_report import write_report
 from scalewatt.report.plan_section import points_grid, prediction_grid, sums_grid
 from scalewatt.report.report_inputs import read_results
 from scalewatt.report.report_request import Definition
+from scalewatt.results.tables.frames import write_frame
 from scalewatt.scaling.model.assumed import SENTENCE
 from scalewatt.scaling.planning.finished_runs import used_by
-from scalewatt.scaling.planning.plan_table import make_plan
-from scalewatt.scaling.planning.prediction_table import prediction_table
+from scalewatt.scaling.planning.plan_table import PLAN, make_plan
+from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results with a plan and predictions and nothing else."""
     folder = tmp_path_factory.mktemp("results")
     found = prediction_table(measured(folder / "measured"), paper(), knows("paper"))
-    write_table_with_csv(found, folder / "tables" / "prediction.parquet")
-    write_table_with_csv(paper_plan().as_table(), folder / "tables" / "plan.parquet")
+    write_frame(found, folder / "tables" / "prediction.parquet", PREDICTION)
+    write_frame(paper_plan().table, folder / "tables" / "plan.parquet", PLAN)
     return folder
 
 
@@ -90,7 +90,7 @@ def test_finished_runs_are_found_in_the_results(tmp_path: Path) -> None:
     assert one.energy_kwh == pytest.approx(0.45) and one.runtime_h == pytest.approx(1)
     assert (one.scope, one.origin) == ("gpu+cpu+ram", "measured")
     assert one.kinds_kwh == pytest.approx({"gpu": 0.28, "cpu": 0.15, "ram": 0.02})
-    (row,) = make_plan(campaign, horeka(), forecaster(), used).of_level("campaign")
+    (row,) = rows_of(make_plan(campaign, horeka(), forecaster(), used), "campaign")
     assert (row["runs"], row["finished_runs"]) == (3, 2)
 
 
@@ -163,6 +163,6 @@ def test_a_campaign_that_has_finished_needs_no_model_of_its_kind(tmp_path: Path)
     (id_,) = campaign.configurations
     make_run(tmp_path, WHOLE, spec=run_spec(campaign, id_, 1))
     used = used_by(campaign, tmp_path)
-    (row,) = make_plan(campaign, horeka(), forecaster(), used).of_level("campaign")
+    (row,) = rows_of(make_plan(campaign, horeka(), forecaster(), used), "campaign")
     assert (row["runs"], row["finished_runs"], row["unknown_runs"]) == (2, 1, 1)
     assert row["energy_kwh"] == pytest.approx(0.45)

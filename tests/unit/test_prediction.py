@@ -22,10 +22,12 @@ from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.footnote_text import judged_sentence
 from scalewatt.report import captions_extra as captions
-from scalewatt.results.tables.metadata import metadata, with_metadata
+from scalewatt.results.tables.frames import to_table
+from scalewatt.results.tables.metadata import with_metadata
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.planning.plan_table import records
 from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
 
 Row = dict[str, Any]
@@ -59,7 +61,7 @@ def scaled(factor: float) -> Any:
 
 
 def rows_of(folder: Path) -> list[Row]:
-    return prediction_table(folder, paper(), forecaster()).to_pylist()
+    return records(prediction_table(folder, paper(), forecaster()))
 
 
 def one(rows: list[Row], quantity: str, configuration: str = ONE) -> Row:
@@ -102,12 +104,12 @@ def knows(campaign: str) -> Forecaster:
 def test_a_configuration_that_the_model_was_calibrated_on_is_marked(tmp_path: Path) -> None:
     """By its campaign and name: its mean is another one after one more repeat."""
     folder = measured(tmp_path)
-    rows = prediction_table(folder, paper(), knows("paper")).to_pylist()
+    rows = records(prediction_table(folder, paper(), knows("paper")))
     assert {row["configuration"] for row in rows if row["calibrated_on"]} == {ONE}
 
 
 def test_the_same_training_of_another_campaign_is_a_test(tmp_path: Path) -> None:
-    rows = prediction_table(measured(tmp_path), paper(), knows("another")).to_pylist()
+    rows = records(prediction_table(measured(tmp_path), paper(), knows("another")))
     assert {row["calibrated_on"] for row in rows} == {False}
 
 
@@ -167,7 +169,7 @@ def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
     row = {**published_configurations()[0], "configuration": id_}
     path = tmp_path / "tables" / "configurations.parquet"
     write_table_with_csv(with_metadata(table([row], CONFIGURATIONS), {}), path)
-    for found in prediction_table(tmp_path, campaign, forecaster()).to_pylist():
+    for found in records(prediction_table(tmp_path, campaign, forecaster())):
         assert found["predicted"] is None and found["found"] is not None
         assert "is not calibrated for resnet50 on a100, precision=bf16" in found["reason"]
 
@@ -230,7 +232,8 @@ def test_the_command_writes_the_table_and_the_figure_reads_it(tmp_path: Path) ->
 
 def drawn(folder: Path, width_mm: int = 180, **said: Any) -> tuple[Figure, pa.Table]:
     found = prediction_table(measured(folder, scaled(1.02), **said), paper(), forecaster())
-    found = with_metadata(found, {**metadata(found), "options": {"width_mm": width_mm}})
+    said = {**found.attrs, "options": {"width_mm": width_mm}}
+    found = with_metadata(to_table(found, PREDICTION), said)
     return figure_module.draw(found), found
 
 

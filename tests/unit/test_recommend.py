@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, small, without_energies
+from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, rows_of, small, without_energies
 from request_files import horeka, paper
 
 from scalewatt.common.errors import InputError
@@ -25,7 +25,7 @@ def recommended(
 
 
 def point(gpus: int) -> dict[str, float]:
-    rows = paper_plan().of_level("point")
+    rows = rows_of(paper_plan(), "point")
     return next(r for r in rows if r["series"] == "fourcastnet-pretrain-lbs1" and r["gpus"] == gpus)
 
 
@@ -80,7 +80,7 @@ def test_without_energies_a_deadline_takes_the_n_of_the_fewest_gpu_hours() -> No
     assert (deadline.sure, deadline.likely, deadline.by) == (16, 16, "gpu_hours")
     assert energy.likely is None
     assert energy.reason == "the energy of none of its points is known"
-    hours = {row["gpus"]: row["gpu_hours"] for row in plan.of_level("point")}
+    hours = {row["gpus"]: row["gpu_hours"] for row in rows_of(plan, "point")}
     assert hours[16] < hours[64], "64 meets it as well"
     assert recommended_sentences(plan)[0] == (
         "known: within 8 h, the cheapest n (by GPU hours: no energy is known): 16 with 95 % "

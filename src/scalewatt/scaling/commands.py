@@ -10,7 +10,8 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_table_with_csv, write_text
+from scalewatt.common.files import write_text
+from scalewatt.results.tables.frames import write_frame
 from scalewatt.scaling.model.calibrate import calibratable, calibrate_kind
 from scalewatt.scaling.model.calibration_points import points_of
 from scalewatt.scaling.model.cross_validate import Score, scores, validate
@@ -20,9 +21,9 @@ from scalewatt.scaling.model.model_provenance import provenance_of
 from scalewatt.scaling.model.training_kind import Kind
 from scalewatt.scaling.planning.finished_runs import used_by
 from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of, no_model
-from scalewatt.scaling.planning.plan_table import Plan, make_plan
+from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown
-from scalewatt.scaling.planning.prediction_table import prediction_table
+from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
 
 
 def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
@@ -102,7 +103,7 @@ def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> No
         )
     found = load_campaign(campaign, cluster)
     forecaster = forecaster_for(found, cluster, None, where)
-    write_table_with_csv(prediction_table(results, found, forecaster), out)
+    write_frame(prediction_table(results, found, forecaster), out, PREDICTION)
 
 
 def _cluster(given: str) -> tuple[Cluster, str]:
@@ -114,7 +115,7 @@ def _cluster(given: str) -> tuple[Cluster, str]:
 
 def write_plan(plan: Plan, stem: Path) -> None:
     """Write `stem`.parquet, .csv and .md."""
-    write_table_with_csv(plan.as_table(), stem.with_name(f"{stem.name}.parquet"))
+    write_frame(plan.table, stem.with_name(f"{stem.name}.parquet"), PLAN)
     write_text(stem.with_name(f"{stem.name}.md"), plan_markdown(plan))
 
 

@@ -1,4 +1,4 @@
-"""What more GPUs buy and cost: each point of a series beside the next smaller n, or two chosen n."""
+"""What more GPUs buy and cost: each point of a series against the next smaller n, or two chosen n."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import INTERVAL, Predicted
 from scalewatt.scaling.planning.plan import PREDICTED, Planner, Row
 from scalewatt.scaling.planning.plan_rows import (
-    MARGINALS,
     POINT,
-    empty_row,
     interval_columns,
     joined,
     of_configuration,
     stated,
 )
 
+MARGINALS = ("speedup", "extra_gpu_hours", "extra_energy_kwh", "extra_kwh_per_hour_saved")
+"""What more GPUs buy and cost, each with the ends of its 90 % interval."""
+
 
 def point_rows(planner: Planner) -> list[Row]:
-    """One row for each point of each series: one run of it, and what it brings beside the smaller n.
+    """Return one row for each point of each series: one run, and its gain over the smaller n.
 
-    All of it is predicted, also where runs have finished: both ends of a difference are then alike.
+    All of it is predicted, also where runs have finished: so both ends of a difference are comparable.
     """
     return [
         row for series in planner.campaign.series.values() for row in _of_series(planner, series)
@@ -54,7 +55,8 @@ def _of_series(planner: Planner, series: Series) -> Iterator[Row]:
 def _row(planner: Planner, series: Series, id_: str, predicted: Predicted | None) -> Row:
     configuration = planner.campaign.configurations[id_]
     row: dict[str, Any] = {
-        **empty_row(planner.campaign.name, POINT),
+        "campaign": planner.campaign.name,
+        "level": POINT,
         "series": series.name,
         **of_configuration(configuration),
         "runs": planner.campaign.repeats[id_],
@@ -77,7 +79,7 @@ def _row(planner: Planner, series: Series, id_: str, predicted: Predicted | None
 
 
 def beside(gpus: int, large: Predicted, smaller_gpus: int, small: Predicted) -> Row:
-    """Columns of one run on `gpus` beside the same work on `smaller_gpus`."""
+    """Return the columns that compare one run on `gpus` with the same work on `smaller_gpus`."""
     times_h = [one.runtime_s[:, 0] / 3600 for one in (small, large)]
     saved_h = times_h[0] - times_h[1]
     extra_h = gpus * times_h[1] - smaller_gpus * times_h[0]
@@ -94,8 +96,10 @@ def beside(gpus: int, large: Predicted, smaller_gpus: int, small: Predicted) -> 
 
 
 def _per_hour_saved(extra_kwh: Array | None, saved_h: Array) -> Row:
-    """Energy for each hour saved. Where a draw saves none, no energy buys an hour: an end that lies
-    among such draws is null."""
+    """Return the energy for each hour saved.
+
+    A sample that saves no time has no such energy: an end that lies among such samples is null.
+    """
     name = "extra_kwh_per_hour_saved"
     columns = (f"{name}_low", name, f"{name}_high")
     if extra_kwh is None:
@@ -114,10 +118,9 @@ def _per_hour_saved(extra_kwh: Array | None, saved_h: Array) -> Row:
 
 
 def steps(planner: Planner, smaller: int, larger: int) -> list[Row]:
-    """What going from `smaller` to `larger` GPUs buys and costs, one row for each series that has both.
+    """Return what going from `smaller` to `larger` GPUs buys and costs: a row for each series with both.
 
-    The columns are MARGINALS, with `runtime_h` there and `smaller_runtime_h`. InputError where no
-    series has both, or the second is not the larger.
+    InputError where no series has both, or the second is not the larger.
     """
     if not 0 < smaller < larger:
         raise InputError(f"--from {smaller} --to {larger}: expected a larger n after a smaller one")
@@ -135,13 +138,7 @@ def steps(planner: Planner, smaller: int, larger: int) -> list[Row]:
 def _step(planner: Planner, series: Series, smaller: int, larger: int) -> Row:
     ids = series.points[smaller], series.points[larger]
     small, large = (planner.point(id_) for id_ in ids)
-    row: Row = {
-        **{"series": series.name, "smaller_gpus": smaller, "gpus": larger},
-        **interval_columns("smaller_runtime_h", None),
-        **interval_columns("runtime_h", None),
-        **dict.fromkeys(f"{name}{end}" for name in MARGINALS for end in ("", "_low", "_high")),
-        **{"reason": None, "warnings": None},
-    }
+    row: Row = {"series": series.name, "smaller_gpus": smaller, "gpus": larger}
     samples = {planner.campaign.configurations[id_].dataset_samples for id_ in ids}
     if len(samples) > 1:
         return row | {"reason": "its dataset grows with n: its points are not the same training"}

@@ -1,29 +1,28 @@
-"""The table `plan`: its columns, and the whole plan of a campaign as rows."""
+"""The table `plan`: its columns, and the whole plan of a campaign."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.run_spec import run_spec, spec_sha256, text_sha256
 from scalewatt.results.tables.derived_quantities import facility_of
-from scalewatt.results.tables.metadata import with_metadata
-from scalewatt.results.tables.table_schema import table
+from scalewatt.results.tables.frames import frame_of
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.marginal import point_rows, steps
+from scalewatt.scaling.planning.marginal import MARGINALS, point_rows, steps
 from scalewatt.scaling.planning.plan import QUANTITIES, PlannedRun, Planner, Row, Used, added
 from scalewatt.scaling.planning.plan_rows import (
     CAMPAIGN,
     DEVICE,
-    MARGINALS,
     POINT,
     RUN,
     run_rows,
@@ -55,43 +54,61 @@ PLAN = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A campaign's plan: rows by level, what is recommended, and what it rests on."""
+STEPS = pa.schema(
+    [
+        ("series", pa.string()),
+        *((name, pa.int32()) for name in ("smaller_gpus", "gpus")),
+        *(
+            (f"{name}{end}", pa.float64())
+            for name in ("smaller_runtime_h", "runtime_h", *MARGINALS)
+            for end in _ENDS
+        ),
+        *((name, pa.string()) for name in ("reason", "warnings")),
+    ]
+)
+"""Going from one chosen n to another, by series: the columns of `Plan.steps`."""
 
-    rows: tuple[Row, ...]
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A campaign's plan."""
+
+    table: pd.DataFrame
+    """Of the schema PLAN, with its metadata."""
     recommended: tuple[Recommendation, ...]
     notes: tuple[str, ...]
-    said: Mapping[str, Any]
-    """For the table's metadata."""
-    steps: tuple[Row, ...] = ()
-    """What going from one chosen n to another buys and costs, by series."""
+    """What it rests on."""
+    steps: pd.DataFrame
+    """What going from one chosen n to another buys and costs, by series: of the schema STEPS."""
 
-    def of_level(self, level: str) -> list[Row]:
-        """The rows of one level."""
-        return [row for row in self.rows if row["level"] == level]
-
-    def as_table(self) -> pa.Table:
-        """The table `plan`."""
-        return with_metadata(table(self.rows, PLAN), dict(self.said))
+    def of_level(self, *levels: str) -> pd.DataFrame:
+        """Return the rows of some levels."""
+        return self.table[self.table["level"].isin(levels)]
 
     def as_json(self) -> dict[str, Any]:
-        """As `scalewatt plan --json` prints it."""
+        """Return it as `scalewatt plan --json` prints it."""
         return {
-            **self.said,
-            "points": [_without_nulls(row) for row in self.of_level(POINT)],
-            "runs": [_without_nulls(row) for row in self.of_level(RUN)],
-            "sums": [
-                _without_nulls(row) for row in self.rows if row["level"] in (DEVICE, CAMPAIGN)
-            ],
-            "steps": [_without_nulls(row) for row in self.steps],
+            **{str(name): value for name, value in self.table.attrs.items()},
+            "points": _without_nulls(self.of_level(POINT)),
+            "runs": _without_nulls(self.of_level(RUN)),
+            "sums": _without_nulls(self.of_level(DEVICE, CAMPAIGN)),
+            "steps": _without_nulls(self.steps),
             "recommended": [one.as_json() for one in self.recommended],
         }
 
 
-def _without_nulls(row: Row) -> Row:
-    """What a row says; `reason` and `warnings` always, so that their absence is no news."""
-    return {k: v for k, v in row.items() if v is not None or k in ("reason", "warnings")}
+def records(rows: pd.DataFrame) -> list[Row]:
+    """Return rows as dicts of Python's values, None for null."""
+    return rows.astype(object).where(rows.notna(), None).to_dict("records")  # type: ignore[return-value]
+
+
+def _without_nulls(rows: pd.DataFrame) -> list[Row]:
+    """Return rows without their nulls, except those of `reason` and `warnings`."""
+    always = ("reason", "warnings")
+    return [
+        {name: value for name, value in row.items() if value is not None or name in always}
+        for row in records(rows)
+    ]
 
 
 def make_plan(
@@ -103,32 +120,38 @@ def make_plan(
     energy_kwh: float | None = None,
     step: tuple[int, int] | None = None,
 ) -> Plan:
-    """Plan a campaign on a cluster; `step`: two n to set beside each other, the smaller first.
+    """Plan a campaign on a cluster; `step`: two n to compare, the smaller first.
 
     InputError where nothing of it can be predicted, or no series has both n.
     """
     planner = Planner(campaign, cluster, forecaster, facility_of(cluster), used or {})
     runs = planner.runs()
     rows = [*point_rows(planner), *run_rows(planner, runs), *sum_rows(planner, runs)]
+    table = _frame(rows, PLAN)
     notes = _notes(planner, runs)
+    table.attrs.update(
+        campaign=campaign.name,
+        scaling_model=forecaster.model.path,
+        sources=list(forecaster.model.sources),
+        currency=(cluster.price or {}).get("currency", ""),
+        notes=notes,
+        definition_sha256=plan_sha256(campaign, cluster),
+    )
     return Plan(
-        tuple(rows),
+        table,
         tuple(recommendations(planner, deadline_h, energy_kwh)),
         tuple(notes),
-        {
-            "campaign": campaign.name,
-            "scaling_model": forecaster.model.path,
-            "sources": list(forecaster.model.sources),
-            "currency": (cluster.price or {}).get("currency", ""),
-            "notes": notes,
-            "definition_sha256": plan_sha256(campaign, cluster),
-        },
-        tuple(steps(planner, *step)) if step else (),
+        _frame(steps(planner, *step) if step else [], STEPS),
     )
 
 
+def _frame(rows: Iterable[Row], schema: pa.Schema) -> pd.DataFrame:
+    """Return rows as a table; what a row does not state is null."""
+    return frame_of([{**dict.fromkeys(schema.names), **row} for row in rows], schema)
+
+
 def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
-    """All of a campaign and a cluster that a plan depends on, as JSON-ready values."""
+    """Return all of a campaign and a cluster that a plan depends on, as JSON-ready values."""
     return {
         "specs": {id_: spec_sha256(run_spec(campaign, id_, 1)) for id_ in campaign.configurations},
         "repeats": dict(campaign.repeats),
@@ -144,13 +167,13 @@ def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
 
 
 def plan_sha256(campaign: Campaign, cluster: Cluster) -> str:
-    """SHA-256 of the plan's definition: of another one it is another plan."""
+    """Return the SHA-256 of the plan's definition; another definition makes another plan."""
     text = json.dumps(plan_definition(campaign, cluster), sort_keys=True)
     return text_sha256(text)
 
 
 def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
-    """What the numbers rest on, and what is not in them."""
+    """Return what the numbers rest on, and what is not in them."""
     model = planner.forecaster.model
     origins = sorted({one.origin for one in model.kinds if one.origin})
     origin = f", energies {' and '.join(origins)}" if origins else ""
@@ -168,7 +191,7 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
 
 
 def _of_budget(budget: float, runs: Sequence[PlannedRun]) -> str:
-    """Whether a campaign's energy budget is enough, as far as its energies are known."""
+    """Return whether a campaign's energy budget is enough, as far as its energies are known."""
     known, whole = sum(run.energy_is_known for run in runs), added(runs)
     given = f"the campaign's energy_budget_kwh of {budget:g}"
     if whole is None or whole.energy_kwh is None:
@@ -182,9 +205,7 @@ def _of_budget(budget: float, runs: Sequence[PlannedRun]) -> str:
         end = f" (and {lack})" if known < len(runs) else ""
         return f"{sum_kwh} are above {given}{end}."
     if known < len(runs):
-        return (
-            f"At least {sum_kwh} of {given} are needed: {lack}; nobody knows whether it is enough."
-        )
+        return f"At least {sum_kwh} of {given} are needed: {lack}; whether it is enough is unknown."
     if found.high <= budget:
         return f"{sum_kwh} are within {given}."
     return f"{sum_kwh} are perhaps above {given}: it is enough with {100 * kept:.0f} % probability."

@@ -6,10 +6,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from scalewatt.results.text.number_format import MISSING
 from scalewatt.scaling.planning.plan import Row
 from scalewatt.scaling.planning.plan_rows import CAMPAIGN, DEVICE, POINT
-from scalewatt.scaling.planning.plan_table import Plan
+from scalewatt.scaling.planning.plan_table import Plan, records
 from scalewatt.scaling.planning.recommend import BY_GPU_HOURS, DEADLINE, Recommendation
 
 WIDTH = 100
@@ -55,15 +57,15 @@ def plan_text(plan: Plan) -> str:
     points = plan.of_level(POINT)
     blocks = [
         _wrapped(
-            f"{plan.said['campaign']}: one run of each point; beside the next smaller n: times as "
+            f"{plan.table.attrs['campaign']}: one run of each point; beside the next smaller n: times as "
             "fast, more GPU hours, more energy, and kWh for each hour saved"
         )
     ]
-    for series in dict.fromkeys(row["series"] for row in points):
-        own = [row for row in points if row["series"] == series]
-        blocks.append("\n".join([_title(own), _heads(), *(_line(row) for row in own)]))
+    for _, own in points.groupby("series", sort=False):
+        rows = records(own)
+        blocks.append("\n".join([_title(rows[0]), _heads(), *(_line(row) for row in rows)]))
     blocks.append("\n".join(_sum_lines(plan)))
-    if plan.steps:
+    if len(plan.steps):
         blocks.append("\n".join(_wrapped(one, "  ") for one in step_sentences(plan)))
     if plan.recommended:
         blocks.append("\n".join(_wrapped(one, "  ") for one in recommended_sentences(plan)))
@@ -77,7 +79,7 @@ def plan_markdown(plan: Plan) -> str:
     heads = ["series", *(c.head for c in _COLUMNS if not c.interval)]
     rules = ["---", *("--:" for c in _COLUMNS if not c.interval)]
     lines = [heads, rules]
-    for row in points:
+    for row in records(points):
         cells = [_with_interval(row, c.of) for c in _COLUMNS if not c.interval]
         lines.append([row["series"], *cells])
     table = ["| " + " | ".join(cells) + " |" for cells in lines]
@@ -94,7 +96,7 @@ def plan_markdown(plan: Plan) -> str:
         *point_sentences(points),
     ]
     paragraphs = [
-        f"# Plan of {plan.said['campaign']}",
+        f"# Plan of {plan.table.attrs['campaign']}",
         "One run of each point, with 90 % intervals. `faster`, `+GPUh`, `+kWh` and `kWh/h` (kWh for "
         "each hour saved) are beside the next smaller n of the series.",
         "\n".join(table),
@@ -107,7 +109,7 @@ def plan_markdown(plan: Plan) -> str:
 
 def step_sentences(plan: Plan) -> list[str]:
     """One sentence for each series that has the two chosen n."""
-    return [_step(row) for row in plan.steps]
+    return [_step(row) for row in records(plan.steps)]
 
 
 def _step(row: Row) -> str:
@@ -141,13 +143,14 @@ def _recommended(one: Recommendation) -> str:
     return f"{one.series}: {limit}{by}: {sure}, {one.likely} by the median."
 
 
-def point_sentences(points: Iterable[Row]) -> list[str]:
-    """Warnings and reasons of points, each once, with the points that it is of."""
-    found: dict[str, list[str]] = {}
-    for row in points:
-        for said in filter(None, (row["warnings"], row["reason"])):
-            found.setdefault(said, []).append(f"{row['series']} n = {row['gpus']}")
-    return [f"{_named(names)}: {said}." for said, names in found.items()]
+def point_sentences(points: pd.DataFrame) -> list[str]:
+    """Return warnings and reasons of points, each once, with the points that it is of."""
+    named = points.assign(
+        name=points["series"] + " n = " + points["gpus"].astype("string[pyarrow]")
+    )
+    found = named.melt("name", ["warnings", "reason"], ignore_index=False).dropna()
+    groups = found.sort_index(kind="stable").groupby("value", sort=False)["name"]
+    return [f"{_named(list(names))}: {sentence}." for sentence, names in groups]
 
 
 def _named(names: Sequence[str]) -> str:
@@ -155,8 +158,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(few) if len(few) < 5 else f"{', '.join(few[:3])} and {len(few) - 3} more"
 
 
-def _title(rows: Sequence[Row]) -> str:
-    first = rows[0]
+def _title(first: Row) -> str:
     model = first["model"] if first["phase"] == "train" else f"{first['model']} {first['phase']}"
     runs = f"{first['runs']} runs each" if first["runs"] > 1 else "1 run each"
     return f"{first['series']} ({model} on {first['device']}, {runs})"
@@ -202,9 +204,9 @@ def short(value: float | None) -> str:
 
 
 def _sums(plan: Plan) -> list[Row]:
-    """The devices, where there are several, and the campaign."""
-    devices = plan.of_level(DEVICE)
-    return [*(devices if len(devices) > 1 else []), *plan.of_level(CAMPAIGN)]
+    """Return the sums of the devices, where there are several, and of the campaign."""
+    devices = records(plan.of_level(DEVICE))
+    return [*(devices if len(devices) > 1 else []), *records(plan.of_level(CAMPAIGN))]
 
 
 def _sum_name(row: Row) -> str:
@@ -227,7 +229,7 @@ def _sum_lines(plan: Plan) -> list[str]:
 
 
 def _unit(plan: Plan, name: str, unit: str) -> str:
-    return str(plan.said["currency"]) if name == "cost" else unit
+    return str(plan.table.attrs["currency"]) if name == "cost" else unit
 
 
 def _warnings(rows: Iterable[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The table `prediction`: what the scaling model says of each configuration, beside what it took."""
+"""The table `prediction`: what the scaling model predicts of each configuration, beside what it took."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import J_PER_KWH, SIMULATED
-from scalewatt.results.tables.metadata import metadata, with_metadata
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY, read_checked
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
+from scalewatt.results.tables.frames import read_frame, to_frame, to_table
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import estimate
-from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.planning.forecast import Forecaster, Spec
 
 Row = dict[str, Any]
 
@@ -42,72 +43,83 @@ PREDICTION = pa.schema(
         *((name, pa.string()) for name in ("reason", "warnings")),
     ]
 )
+_PREDICTED = PREDICTION.names[len(_COPIED) :]
 
 
-def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) -> pa.Table:
-    """One row per configuration with results and quantity. `results`: the campaign's folder.
+def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) -> pd.DataFrame:
+    """Return one row per configuration with results and quantity, of the schema PREDICTION.
 
-    Simulated results have none: the model made them, so they are no test of it. InputError where the
-    table of configurations is missing or damaged.
+    `results`: the campaign's folder. Simulated results have no rows: the model made them, so they are
+    no test of it. InputError where the table of configurations is missing or damaged.
     """
     path = results / "tables" / "configurations.parquet"
-    found = read_checked(path, CONFIGURATIONS, unique=CONFIGURATION_KEY)
-    rows = [
-        one
-        for row in found.to_pylist()
-        if row["configuration"] in campaign.configurations and row["energy_origin"] != SIMULATED
-        for one in _rows(row, campaign, forecaster)
-    ]
-    said = {
-        **{key: value for key, value in metadata(found).items() if key != "definition"},
+    found = read_frame(path, CONFIGURATIONS, unique=CONFIGURATION_KEY)
+    asked = found["configuration"].isin(list(campaign.configurations))
+    measured = found[asked & (found["energy_origin"].fillna("") != SIMULATED)]
+    predicted = pd.DataFrame(
+        [
+            {"configuration": row.configuration, **one}
+            for row in measured.itertuples()
+            for one in _predictions(row, campaign, forecaster)
+        ],
+        columns=["configuration", *_PREDICTED],
+        dtype=object,
+    )
+    table = measured[list(_COPIED)].merge(predicted, on="configuration")
+    table = to_frame(to_table(table, PREDICTION))
+    table.attrs = {
+        **{key: value for key, value in found.attrs.items() if key != "definition"},
         "figure": "prediction",
         "options": {},
         "scaling_model": forecaster.model.path,
         "sources": list(forecaster.model.sources),
     }
-    return with_metadata(table(rows, PREDICTION), said)
+    return table
 
 
-def _rows(row: Row, campaign: Campaign, forecaster: Forecaster) -> Iterator[Row]:
-    spec = run_spec(campaign, row["configuration"], 1)
+def _predictions(row: Any, campaign: Campaign, forecaster: Forecaster) -> Iterator[Row]:
+    """Yield the columns _PREDICTED of a row of configurations, by quantity."""
+    spec = run_spec(campaign, row.configuration, 1)
     try:
         model, reason = forecaster.of_kind(spec), None
         warnings = "; ".join(forecaster.warnings(spec)) or None
     except InputError as error:
         model, reason, warnings = None, str(error), None
-    runtime_h = row["runtime_h_mean"]
     known = model is not None and any(
-        (point.campaign, point.configuration) == (row["campaign"], row["configuration"])
+        (point.campaign, point.configuration) == (row.campaign, row.configuration)
         for point in model.points
     )
     for quantity, column in _FOUND.items():
+        found, low, high = (_value(row, f"{column}_{end}") for end in ("mean", "low", "high"))
         unequal = None
         if model is not None and quantity != TIME:
-            unequal = _unequal(row, model.scope)
+            unequal = _unequal(row.energy_scope, model.scope)
         draws = None
         if reason is None and unequal is None:
-            draws = _draws(forecaster, spec, quantity, runtime_h)
+            draws = _draws(forecaster, spec, quantity, _value(row, "runtime_h_mean"))
         yield {
-            **{name: row[name] for name in _COPIED},
             "quantity": quantity,
-            "found": row[f"{column}_mean"],
-            "found_low": row[f"{column}_low"],
-            "found_high": row[f"{column}_high"],
-            **_beside(row[f"{column}_mean"], draws),
+            **{"found": found, "found_low": low, "found_high": high},
+            **_compared(found, draws),
             "calibrated_on": known,
             "reason": reason or unequal,
             "warnings": warnings,
         }
 
 
-def _unequal(row: Row, scope: str | None) -> str | None:
-    if row["energy_scope"] is None or row["energy_scope"] == scope:
+def _value(row: Any, name: str) -> float | None:
+    value = getattr(row, name)
+    return None if pd.isna(value) else value
+
+
+def _unequal(found: Any, scope: str | None) -> str | None:
+    if pd.isna(found) or found == scope:
         return None
-    return f"the model's energies are of {scope or 'no scope'}, these of {row['energy_scope']}"
+    return f"the model's energies are of {scope or 'no scope'}, these of {found}"
 
 
 def _draws(
-    forecaster: Forecaster, spec: Row, quantity: str, runtime_h: float | None
+    forecaster: Forecaster, spec: Spec, quantity: str, runtime_h: float | None
 ) -> Array | None:
     predicted = forecaster.runs(spec)
     if quantity == TIME:
@@ -122,7 +134,7 @@ def _draws(
     return np.asarray(sum(kinds.values())) / J_PER_KWH
 
 
-def _beside(value: float | None, draws: Array | None) -> Row:
+def _compared(value: float | None, draws: Array | None) -> Row:
     names = ("predicted", "predicted_low", "predicted_high", "error", "in_interval")
     if draws is None:
         return dict.fromkeys(names)
