@@ -76,7 +76,7 @@ def test_the_metadata_are_what_ro_crate_demands(project: Project) -> None:
     archive = project.export(license="CC-BY-4.0", authors=("Ada Lovelace",))
     files = content(archive)
     crate = json.loads(files[METADATA])
-    assert crate["@context"] == "https://w3id.org/ro/crate/1.1/context"
+    assert crate["@context"][0] == "https://w3id.org/ro/crate/1.1/context"
     nodes = {node["@id"]: node for node in crate["@graph"]}
     assert len(nodes) == len(crate["@graph"]), "each entity is described once"
     assert nodes[METADATA] == {

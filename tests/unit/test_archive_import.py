@@ -15,7 +15,7 @@ from archived import Project, below, changed, content, make_project
 
 from scalewatt.archive.import_archive import check_archive
 from scalewatt.archive.package_reference import FOLDER, reference_texts
-from scalewatt.archive.ro_crate import METADATA, Said, metadata
+from scalewatt.archive.ro_crate import METADATA, Description, metadata
 from scalewatt.archive.zip_writer import write_archive
 from scalewatt.campaign.cluster import is_results_only, load_cluster
 from scalewatt.campaign.exclusions import exclusions_path
@@ -298,7 +298,7 @@ def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -
     files = content(archive)
     files["campaigns/small.yaml"] = b"name: small\n"
     entries = entries_of({p: data for p, data in files.items() if p not in (MANIFEST, METADATA)})
-    described = metadata(entries, Said("small", "a campaign that is none", "2026-01-31"))
+    described = metadata(entries, Description("small", "a campaign that is none", "2026-01-31"))
     entries |= entries_of({METADATA: described})
     bad = archive.with_name("bad.zip")
     del files[MANIFEST]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scalewatt.archive.file_selection import Content, campaign_files, results_content
 from scalewatt.archive.private_data_scan import check_private, not_looked_for, private_words
-from scalewatt.archive.ro_crate import METADATA, PAPER, Said, metadata, of_runs
+from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata, of_runs
 from scalewatt.archive.zip_writer import write_archive
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices, load_cluster
@@ -91,7 +91,7 @@ def _of_campaign(campaign: Campaign, cluster: Cluster) -> tuple[dict[str, Given]
     return campaign_files(campaign, description.encode()), lacking
 
 
-def _said(campaign: Campaign, results: Path, content: Content, wanted: Wanted) -> Said:
+def _said(campaign: Campaign, results: Path, content: Content, wanted: Wanted) -> Description:
     base = f"results/{campaign.name}"
     provenances = [
         read_json(
@@ -102,7 +102,7 @@ def _said(campaign: Campaign, results: Path, content: Content, wanted: Wanted) -
     folders = sorted({path.split("/")[0] for path in content.files if "/" in path})
     made = [f"{base}/{name}/" for name in ("runs", "energy") if name in folders]
     nodes, about, day = of_runs(provenances, f"campaigns/{campaign.name}.yaml", made)
-    return Said(
+    return Description(
         name=f"scalewatt: results of the campaign {campaign.name}",
         description=_description(campaign, content, provenances, day),
         date_published=day or datetime.now(UTC).strftime("%Y-%m-%d"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.archive.ro_crate import METADATA, PAPER, Said, metadata
+from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata
 from scalewatt.common.files import read_json, write_text
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.reproduction.manifests import MANIFEST, REFERENCE, ArchiveManifest, entries_of
@@ -28,7 +28,7 @@ def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
     files = {name: folder / name for name in DESCRIPTIONS}
     entries = entries_of(files)
     made = str(read_json(folder / "scaling_model.json")["provenance"]["made"])[:10]
-    said = Said(
+    said = Description(
         name="scalewatt: the published results of Huber et al. 2025",
         description=(
             f"What {PAPER} and its authors' code print of each training, its statements as a table, "

@@ -1,4 +1,4 @@
-"""ro-crate-metadata.json: what an archive is, in the words of RO-Crate 1.1 and schema.org.
+"""ro-crate-metadata.json: what an archive is, in the terms of RO-Crate 1.1 and schema.org.
 
 Specification: https://w3id.org/ro/crate/1.1. It follows from the content alone: no date of writing.
 """
@@ -19,7 +19,8 @@ from scalewatt.reproduction.manifests import MANIFEST, Entry
 
 METADATA = "ro-crate-metadata.json"
 CONFORMS_TO = "https://w3id.org/ro/crate/1.1"
-CONTEXT = f"{CONFORMS_TO}/context"
+CONTEXT = (f"{CONFORMS_TO}/context", {"sha256": "http://schema.org/sha256"})
+"""RO-Crate's terms, and one of schema.org that they lack."""
 PAPER = "https://arxiv.org/abs/2508.07706"
 NO_LICENSE = "#no-license"
 _TYPES = {
@@ -43,8 +44,8 @@ Node = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Said:
-    """What is told of an archive beside its files."""
+class Description:
+    """What describes an archive beside its files."""
 
     name: str
     description: str
@@ -61,8 +62,8 @@ class Said:
     """Ids of the activities among these."""
 
 
-def metadata(files: Mapping[str, Entry], said: Said) -> bytes:
-    """The file's content, of an archive of these files (itself and the manifest left out)."""
+def metadata(files: Mapping[str, Entry], said: Description) -> bytes:
+    """Return the file's content, of an archive of these files (itself and the manifest left out)."""
     root: Node = {
         "@id": "./",
         "@type": "Dataset",
@@ -91,12 +92,12 @@ def metadata(files: Mapping[str, Entry], said: Said) -> bytes:
         _paper(),
         *said.activities,
     ]
-    content = {"@context": CONTEXT, "@graph": graph}
+    content = {"@context": list(CONTEXT), "@graph": graph}
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _parts(files: Mapping[str, Entry], said: Said, root: Node) -> list[Node]:
-    """Files and their top folders; each is part of its folder, and those of the archive."""
+def _parts(files: Mapping[str, Entry], said: Description, root: Node) -> list[Node]:
+    """Return files and their top folders; each is part of its folder, and those of the archive."""
     folders: dict[str, Node] = {}
     found = []
     for path, entry in sorted({**files, MANIFEST: None}.items()):
@@ -129,7 +130,7 @@ def _parts(files: Mapping[str, Entry], said: Said, root: Node) -> list[Node]:
 
 
 def _folder(path: str) -> str | None:
-    """campaigns/, or results/<name>/<kind>/; None of what lies above."""
+    """Return campaigns/, or results/<name>/<kind>/; None of what lies above."""
     parts = path.split("/")
     if len(parts) == 1:
         return None
@@ -139,7 +140,7 @@ def _folder(path: str) -> str | None:
 def of_runs(
     provenances: Iterable[Mapping[str, Any]], object_id: str, result_ids: Iterable[str]
 ) -> tuple[tuple[Node, ...], tuple[str, ...], str | None]:
-    """What runs were made with, from their provenances: the nodes, the activity's id, its last day."""
+    """Return what runs were made with, from their provenances: nodes, the activity's id, its last day."""
     known = list(provenances)
     times = [s for one in known for s in one.get("segments") or () if isinstance(s, dict)]
     starts, ends = (
@@ -152,7 +153,7 @@ def of_runs(
         "@id": "#runs",
         "@type": "CreateAction",
         "name": "Simulated runs" if simulated else "Runs under the energy monitor perun",
-        "description": f"{len(known)} runs; each says in its provenance.json what it was made with.",
+        "description": f"{len(known)} runs; the provenance.json of each records what it was made with.",
         "instrument": [_to(_software_id(*pair)) for pair in software],
         "object": [_to(object_id)],
         "result": [_to(id_) for id_ in result_ids],
@@ -205,7 +206,7 @@ def _license_id(given: str | None) -> str:
 
 def _license(given: str | None) -> Node:
     said = given or "No licence was given"
-    why = "" if given else "Who made the archive gave no licence: ask before you use it further."
+    why = "" if given else "The authors of the archive gave no licence: ask before you use it."
     node = {"@id": _license_id(given), "@type": "CreativeWork", "name": said}
     return {**node, "description": why} if why else node
 
@@ -230,7 +231,7 @@ def _paper() -> Node:
 
 
 def check_metadata(text: bytes, files: Mapping[str, Entry], where: str) -> None:
-    """Hold ro-crate-metadata.json against what RO-Crate 1.1 demands and the manifest's files.
+    """Check ro-crate-metadata.json against what RO-Crate 1.1 demands and the manifest's files.
 
     InputError names `where` and what is wrong.
     """
