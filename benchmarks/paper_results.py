@@ -21,11 +21,14 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table, write_table_with_csv
 from scalewatt.energy.accounting.energy_schema import (
-    CONDITIONS_SCHEMA,
+    CROSS_CHECKS_SCHEMA,
+    DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     EPOCHS_SCHEMA,
-    SECOND_OPINIONS_SCHEMA,
+    FLAGS_SCHEMA,
+    TELEMETRY_SCHEMA,
     TRACES_SCHEMA,
+    Accounts,
 )
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.tables.idle import IDLE
@@ -114,14 +117,14 @@ def _make_run(results: Path, spec: dict[str, Any], traced: bool) -> None:
     # The accounting comes after the run, or Snakemake would do it again.
     energy = list(_energy(spec, seconds, noise))
     path = results / "energy" / name / f"{repeat}.parquet"
-    write_table(pa.Table.from_pylist(energy, ENERGY_SCHEMA), path)
-    beside = {
-        "epochs": pa.Table.from_pylist(_epoch_energy(spec, energy), EPOCHS_SCHEMA),
-        "conditions": CONDITIONS_SCHEMA.empty_table(),
-        "second-opinions": SECOND_OPINIONS_SCHEMA.empty_table(),
-    }
-    for word, table in beside.items():
-        write_table(table, path.with_suffix(f".{word}.parquet"))
+    Accounts(
+        energy=pa.Table.from_pylist(energy, ENERGY_SCHEMA),
+        epochs=pa.Table.from_pylist(_epoch_energy(spec, energy), EPOCHS_SCHEMA),
+        devices=pa.Table.from_pylist(list(_device_energy(energy)), DEVICES_SCHEMA),
+        flags=FLAGS_SCHEMA.empty_table(),
+        telemetry=TELEMETRY_SCHEMA.empty_table(),
+        cross_checks=CROSS_CHECKS_SCHEMA.empty_table(),
+    ).write(path)
     if traced:
         _write_traces(results / "traces" / name / f"{repeat}.parquet", spec, seconds, noise)
     else:
@@ -165,6 +168,19 @@ def _epoch_energy(spec: dict[str, Any], energy: list[dict[str, Any]]) -> list[di
     return rows
 
 
+def _device_energy(energy: list[dict[str, Any]]) -> Any:
+    """The energy's rows by device: each has an equal part."""
+    for row in energy:
+        joules = row["energy_j"] / row["devices"]
+        for index in range(row["devices"]):
+            yield {
+                **row,
+                **{"device_index": index, "sensor": f"{row['device_kind']}_{index}"},
+                **{"energy_j": joules, "recorded_j": joules, "covered_s": row["duration_s"]},
+                **{"mean_power_w": joules / row["duration_s"], "samples": 0},
+            }
+
+
 def _epochs(
     spec: dict[str, Any], seconds: float, noise: np.random.Generator
 ) -> list[dict[str, Any]]:
@@ -202,7 +218,7 @@ def _energy(spec: dict[str, Any], seconds: float, noise: np.random.Generator) ->
                     **{"segment": 0, "node": f"n{node}", "device_kind": kind, "stage": stage},
                     **{"devices": devices, "duration_s": share * seconds, "unrecorded_s": 0.0},
                     **{"energy_j": joules, "recorded_j": joules, "discarded_j": 0.0},
-                    **{"energy_origin": "simulated", "coverage": 1.0, "flags": "[]"},
+                    **{"energy_origin": "simulated", "coverage": 1.0, "short": False},
                 }
 
 
@@ -241,6 +257,7 @@ def _write_traces(
                 "device_index": pa.array(np.full(count, index), pa.int16()),
                 "uuid": pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int16()), pa.array([""])),
                 "power_w": pa.array(watts, pa.float32()),
+                "quantity": word("instantaneous" if kind == "gpu" else "mean", pa.int8()),
                 "energy_origin": word("simulated", pa.int8()),
                 "stage": pa.DictionaryArray.from_arrays(stages, pa.array(names)),
                 "flag": word("", pa.int8()),

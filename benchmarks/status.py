@@ -148,7 +148,7 @@ def _finished(results: Path, spec: dict[str, Any]) -> None:
             "recorded_j": 9e5,
             "energy_origin": "measured",
             "coverage": 1.0,
-            "flags": "[]",
+            "short": False,
         }
         for node in range(spec["nodes"])
         for kind in ("gpu", "cpu", "ram")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.accounting.account import account
+from scalewatt.energy.accounting.energy_schema import Accounts
 from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.accounting.trace_writer import TraceWriter
 from scalewatt.recordings.record_file import Field, RecordWriter
 
@@ -177,9 +180,37 @@ def codes(flags: Any) -> set[str]:
     return {one["code"] for one in found}
 
 
-def accounted(run: Path, spec: dict[str, Any], powers: dict[str, Any]) -> tuple[pa.Table, pa.Table]:
-    """Return the traces and the energy table of a run folder."""
+@dataclass(frozen=True, eq=False)
+class Accounted:
+    """What the accounting of a run gave."""
+
+    traces: pa.Table
+    tables: Accounts
+
+    @property
+    def energy(self) -> pa.Table:
+        return self.tables.energy
+
+    @property
+    def totals(self) -> EnergyTotals:
+        return EnergyTotals(self.energy, with_staging=True)
+
+    def flags(self, code: str) -> list[dict[str, Any]]:
+        """Return the rows of all flags of a code."""
+        return [row for row in self.tables.flags.to_pylist() if row["code"] == code]
+
+    def codes(self, **match: Any) -> set[str]:
+        """Return the codes of all flags that concern a segment, node, device kind or stage."""
+        return {
+            row["code"]
+            for row in self.tables.flags.to_pylist()
+            if all(row[key] in (value, None) for key, value in match.items())
+        }
+
+
+def accounted(run: Path, spec: dict[str, Any], powers: dict[str, Any]) -> Accounted:
+    """Account for a run folder."""
     path = run / "made-traces.parquet"
     with TraceWriter(path, spec) as traces:
-        energy = account(Run.of(run, spec, powers), traces).energy
-    return pq.read_table(path), energy
+        tables = account(Run.of(run, spec, powers), traces)
+    return Accounted(pq.read_table(path), tables)

@@ -228,6 +228,7 @@ def power_table(small: bool = False, panels: str = "ABCD") -> pa.Table:
                     "mean_power_all_w": level - 4,
                     "device_kind": "cpu" if small else "gpu",
                     "energy_origin": "estimated" if small else "measured",
+                    "quantity": None if small else ("instantaneous", "moving_mean")[index // 2],
                 }
             )
     word = "processes" if small else "GPUs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,12 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import spec_sha256, spec_text
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, TRACES_SCHEMA
+from scalewatt.energy.accounting.energy_schema import (
+    DEVICES_SCHEMA,
+    ENERGY_SCHEMA,
+    FLAGS_SCHEMA,
+    TRACES_SCHEMA,
+)
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.training.history import history_table
 
@@ -90,7 +94,7 @@ def part(
     node: str = "n1",
     devices: int = 1,
     origin: str | None = "measured",
-    coverage: float = 1.0,
+    coverage: float | None = 1.0,
     discarded_j: float = 0.0,
     flags: tuple[str, ...] = (),
 ) -> dict[str, Any]:
@@ -110,7 +114,8 @@ def part(
         "discarded_j": None if energy_j is None else discarded_j,
         "energy_origin": origin,
         "coverage": coverage,
-        "flags": json.dumps([{"code": code, "device": None, "detail": code} for code in flags]),
+        "short": "stage_short" in flags,
+        "flags": flags,
     }
 
 
@@ -122,7 +127,7 @@ def absent(kind: str, stage: str, duration_s: float, **more: Any) -> dict[str, A
         duration_s,
         None,
         origin=None,
-        coverage=0.0,
+        coverage=None,
         devices=0,
         flags=("absent",),
         **more,
@@ -144,7 +149,7 @@ def make_run(
     (files.folder / "spec.json").write_text(spec_text(spec) + "\n")
     rows = history or epochs([40.0, 30.0, 20.0, 25.0])
     write_table(history_table(rows), files.folder / "history.parquet")
-    write_table(pa.Table.from_pylist(energy, ENERGY_SCHEMA), files.energy)
+    write_energy(files.energy, energy)
     write_json(
         files.folder / "provenance.json",
         {
@@ -160,6 +165,21 @@ def make_run(
         | provenance,
     )
     return files
+
+
+def write_energy(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the energy table of these rows of `part`, and that of their flags."""
+    write_table(pa.Table.from_pylist(rows, ENERGY_SCHEMA), path)
+    flags = [
+        {
+            **{name: row[name] for name in ("configuration", "repeat", "segment", "node")},
+            **{"device_kind": row["device_kind"], "code": code, "detail": code},
+            "stage": row["stage"] if code == "stage_short" else None,
+        }
+        for row in rows
+        for code in row.get("flags", ())
+    ]
+    write_table(pa.Table.from_pylist(flags, FLAGS_SCHEMA), path.with_suffix(".flags.parquet"))
 
 
 def row_of(
@@ -192,12 +212,25 @@ def trace(
         "device_index": index,
         "uuid": None,
         "power_w": power_w,
+        "quantity": "instantaneous" if kind == "gpu" else "mean",
         "energy_origin": "measured",
         "stage": stage,
         "flag": "",
     }
 
 
+def device(**values: Any) -> dict[str, Any]:
+    """A row of a run's table of devices."""
+    return {"configuration": NAME, "repeat": 1, "covered_s": 1.0} | values
+
+
 def write_traces(files: RunFiles, rows: list[dict[str, Any]]) -> None:
-    """Write a run's traces."""
+    """Write a run's traces, and the energy of its devices: a second of each known sample."""
     write_table(pa.Table.from_pylist(rows, TRACES_SCHEMA), files.traces)
+    names = ("segment", "node", "device_kind", "device_index", "stage", "energy_origin")
+    devices = [
+        device(**{name: row[name] for name in names}, recorded_j=row["power_w"])
+        for row in rows
+        if row["power_w"] is not None
+    ]
+    write_table(pa.Table.from_pylist(devices, DEVICES_SCHEMA), files.devices)

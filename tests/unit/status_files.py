@@ -10,16 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from energy_files import gpu, write_record_journal
-from run_files import WHOLE
+from run_files import WHOLE, write_energy
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
-from scalewatt.common.files import write_json, write_table
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
+from scalewatt.common.files import write_json
 from scalewatt.run_files.attempt_log import Attempt, attempt_path, note_submission, run_key
 from scalewatt.run_files.progress_files import Progress, note_position, note_progress, read_progress
 from scalewatt.tracking.energy_used import Spent, spent_kwh
@@ -124,7 +122,7 @@ class Made:
     def account(self, configuration: str = TWO, repeat: int = 1, rows: Any = None) -> Path:
         """An energy table: 0.45 kWh of two GPUs in an hour."""
         path = self.results / "energy" / configuration / f"{repeat}.parquet"
-        write_table(pa.Table.from_pylist(WHOLE if rows is None else rows, ENERGY_SCHEMA), path)
+        write_energy(path, WHOLE if rows is None else rows)
         return path
 
     def attempt(self, configuration: str = TWO, repeat: int = 1, **changes: Any) -> Attempt:

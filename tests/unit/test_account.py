@@ -1,4 +1,4 @@
-"""A run's energy: windows, stages, hosts, segments, and every doubt in its rows."""
+"""A run's energy: windows, stages, hosts, segments, devices, and every quality flag."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from energy_files import (
     T0,
     accounted,
-    codes,
     counter,
     gpu,
     make_run,
@@ -25,7 +24,12 @@ from energy_files import (
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.energy.accounting.account import write_energy
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, TRACES_SCHEMA
+from scalewatt.energy.accounting.energy_schema import (
+    DEVICES_SCHEMA,
+    ENERGY_SCHEMA,
+    FLAGS_SCHEMA,
+    TRACES_SCHEMA,
+)
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 CPU_POWERS = NO_POWERS | {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}
@@ -36,6 +40,7 @@ NODE = {
     "cpu_0_package-0": counter(N, 150),
     "ram_0_dram": counter(N, 15),
 }
+BUSY = np.full(N, 40.0)
 STAGES = [(0, "startup", -2.0, 5.0), (0, "train", 5.0, 30.0), (0, "validate", 32.0, 41.0)]
 
 
@@ -58,29 +63,21 @@ def energy_of(table: pa.Table, kind: str, **match: Any) -> dict[str, float | Non
     return {row["stage"]: row["energy_j"] for row in rows}
 
 
-def flags_of(table: pa.Table, **match: Any) -> set[str]:
-    found: set[str] = set()
-    for row in table.to_pylist():
-        if all(row[key] == value for key, value in match.items()):
-            found |= codes(row["flags"])
-    return found
-
-
 def test_energy_is_shared_out_to_stages_within_the_nodes_window(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
-    traces, energy = accounted(run, make_spec(), NO_POWERS)
-    assert energy.schema == ENERGY_SCHEMA and traces.schema == TRACES_SCHEMA
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert found.energy.schema == ENERGY_SCHEMA and found.traces.schema == TRACES_SCHEMA
     expected = {"startup": 1500, "train": 7500, "unattributed": 600, "validate": 2400}
-    assert energy_of(energy, "gpu") == pytest.approx(expected)
-    assert energy_of(energy, "cpu") == pytest.approx({k: v / 2 for k, v in expected.items()})
-    assert sum(energy_of(energy, "ram").values()) == pytest.approx(600)  # type: ignore[arg-type]
-    seconds = {r["stage"]: r["duration_s"] for r in energy.to_pylist()}
+    assert energy_of(found.energy, "gpu") == pytest.approx(expected)
+    assert energy_of(found.energy, "cpu") == pytest.approx({k: v / 2 for k, v in expected.items()})
+    assert sum(energy_of(found.energy, "ram").values()) == pytest.approx(600)  # type: ignore[arg-type]
+    seconds = {r["stage"]: r["duration_s"] for r in found.energy.to_pylist()}
     assert seconds == pytest.approx({"startup": 5, "train": 25, "unattributed": 2, "validate": 8})
-    assert set(energy["energy_origin"].to_pylist()) == {"measured"}
-    assert set(energy["coverage"].to_pylist()) == {1.0}
-    assert flags_of(energy) == set()
-    assert {r["device_kind"]: r["devices"] for r in energy.to_pylist()} == {
+    assert set(found.energy["energy_origin"].to_pylist()) == {"measured"}
+    assert set(found.energy["coverage"].to_pylist()) == {1.0}
+    assert found.codes() == set()
+    assert {r["device_kind"]: r["devices"] for r in found.energy.to_pylist()} == {
         "gpu": 2, "cpu": 1, "ram": 1,
     }  # fmt: skip
 
@@ -88,8 +85,8 @@ def test_energy_is_shared_out_to_stages_within_the_nodes_window(tmp_path: Path) 
 def test_traces_hold_every_sample_with_its_stage_sorted(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE | {"CPU_BUSY": np.full(N, 40.0)})
-    traces, _ = accounted(run, make_spec(), NO_POWERS)
-    rows = traces.to_pylist()
+    found = accounted(run, make_spec(), NO_POWERS)
+    rows = found.traces.to_pylist()
     assert len(rows) == 4 * N
     order = [(r["node"], r["device_kind"], r["device_index"], r["time"]) for r in rows]
     assert order == sorted(order)
@@ -105,45 +102,119 @@ def test_traces_hold_every_sample_with_its_stage_sorted(tmp_path: Path) -> None:
     assert gpu_row["time"].timestamp() == T0 + 5
 
 
+@pytest.mark.parametrize(
+    ("name", "quantity"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "instantaneous"),
+        ("NVIDIA H100", "moving_mean"),
+        ("AMD Instinct MI300X", None),
+        (None, None),
+    ],
+)
+def test_traces_tell_what_a_sample_of_power_stands_for(
+    tmp_path: Path, name: str | None, quantity: str | None
+) -> None:
+    run = make_run(tmp_path, stages=STAGES)
+    segment(run, {"CUDA:0_POWER": gpu(N, 100), "ram_0_dram": counter(N, 15)} | {"CPU_BUSY": BUSY})
+    write_json(run / "provenance.json", {"hostnames": ["n1"], "device_name": name})
+    write_json(run / "spec.json", make_spec(ranks_per_node=1))
+    traces = tmp_path / "traces.parquet"
+    write_energy(run, run / "spec.json", CPU_POWERS, traces, tmp_path / "1.parquet")
+    found = {(r["device_kind"], r["quantity"]) for r in pq.read_table(traces).to_pylist()}
+    assert found == {("gpu", quantity), ("ram", "mean"), ("cpu", None)}  # the CPU's is an estimate
+
+
+def test_the_energy_of_devices_adds_up_to_that_of_their_kind(tmp_path: Path) -> None:
+    run = make_run(tmp_path, stages=STAGES)
+    segment(run, NODE)
+    found = accounted(run, make_spec(), NO_POWERS)
+    devices = found.tables.devices
+    assert devices.schema == DEVICES_SCHEMA
+    sums: dict[tuple[str, str], float] = {}
+    for row in devices.to_pylist():
+        key = row["device_kind"], row["stage"]
+        sums[key] = sums.get(key, 0.0) + row["energy_j"]
+        assert row["covered_s"] == pytest.approx(row["duration_s"])
+        assert row["mean_power_w"] == pytest.approx(row["energy_j"] / row["duration_s"])
+    rows = found.energy.to_pylist()
+    assert sums == pytest.approx({(r["device_kind"], r["stage"]): r["energy_j"] for r in rows})
+    second = [r for r in devices.to_pylist() if r["sensor"] == "CUDA:1_POWER"]
+    assert {r["stage"]: r["samples"] for r in second} == {
+        **{"startup": 5, "train": 25, "validate": 9, "unattributed": 2}
+    }
+    assert {(r["device_index"], r["mean_power_w"]) for r in second} == {(1, 200.0)}
+
+
+def test_a_device_has_the_mean_power_of_its_known_time(tmp_path: Path) -> None:
+    watts = gpu(N, 100).astype(float)
+    watts[5:] *= 3
+    times = np.concatenate([np.arange(5.0), 100 + np.arange(N - 5)])
+    run = make_run(tmp_path, stages=[])
+    path = run / "perun" / "segment-000.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": watts}}, time_s=times)
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    (row,) = found.tables.devices.to_pylist()
+    assert row["energy_j"] is None and row["recorded_j"] == pytest.approx(4 * 100 + 35 * 300)
+    assert (row["covered_s"], row["duration_s"], row["samples"]) == (39, 135, N)
+    assert row["mean_power_w"] == pytest.approx((4 * 100 + 35 * 300) / 39)
+
+
+def test_a_flag_is_at_the_segment_node_kind_or_stage_that_it_concerns(tmp_path: Path) -> None:
+    stages = [*STAGES[:2], (0, "checkpoint", 30.0, 30.5), (0, "validate", 30.5, 41.0)]
+    run = make_run(tmp_path, stages=stages, hostnames=("n1", "n2"))
+    for number in (0, 1):
+        segment(run, NODE | {"CUDA:1_POWER": gpu(N, 0)}, number=number)
+    (run / "perun" / "segment-000.hdf5").unlink()
+    found = accounted(run, make_spec(nodes=2), NO_POWERS)
+    assert found.tables.flags.schema == FLAGS_SCHEMA
+    place = ("segment", "node", "device_kind", "stage", "sensor")
+    at = {code: tuple(found.flags(code)[0][name] for name in place) for code in found.codes()}
+    assert at["missing_host"] == (0, None, None, None, None)
+    assert at["from_journal"] == (0, "n1", None, None, None)
+    assert at["zero_power"] == (0, "n1", "gpu", None, "CUDA:1_POWER")
+    assert at["stage_short"] == (0, "n1", "cpu", "checkpoint", None)
+    assert at["no_events"] == (1, None, None, None, None)
+
+
 def test_gpus_that_the_run_did_not_hold_are_beside(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1.cluster": [1]})
     segment(run, NODE)
-    traces, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    assert sum(energy_of(energy, "gpu").values()) == pytest.approx(8000)  # type: ignore[arg-type]
-    unused = energy_of(energy, "unused_gpu")
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    assert sum(energy_of(found.energy, "gpu").values()) == pytest.approx(8000)  # type: ignore[arg-type]
+    unused = energy_of(found.energy, "unused_gpu")
     assert sum(unused.values()) == pytest.approx(4000)  # type: ignore[arg-type]
-    assert flags_of(energy) == set()
-    assert "unused_gpu" in set(traces["device_kind"].to_pylist())
+    assert found.codes() == set()
+    assert "unused_gpu" in set(found.traces["device_kind"].to_pylist())
 
 
 def test_a_gpu_that_the_run_held_and_nobody_recorded_makes_the_energy_null(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0, 1, 2]})
     segment(run, NODE)
-    _, energy = accounted(run, make_spec(ranks_per_node=3), NO_POWERS)
-    assert set(energy_of(energy, "gpu").values()) == {None}
-    assert flags_of(energy, device_kind="gpu") == {"gpu_count", "coverage"}
-    assert None not in energy_of(energy, "cpu").values()
+    found = accounted(run, make_spec(ranks_per_node=3), NO_POWERS)
+    assert set(energy_of(found.energy, "gpu").values()) == {None}
+    assert found.codes(device_kind="gpu") == {"gpu_count", "coverage"}
+    assert None not in energy_of(found.energy, "cpu").values()
 
 
 def test_a_cpu_run_on_a_gpu_machine_holds_no_gpu(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, torch_device="cpu")
     segment(run, NODE)
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    assert set(energy_of(energy, "gpu").values()) == {None}
-    assert flags_of(energy, device_kind="gpu") == {"absent"}
-    assert None not in energy_of(energy, "unused_gpu").values()
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert set(energy_of(found.energy, "gpu").values()) == {None}
+    assert found.codes(device_kind="gpu") == {"absent"}
+    assert None not in energy_of(found.energy, "unused_gpu").values()
 
 
 def test_without_sensors_cpu_energy_is_estimated_and_the_rest_absent(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, {"CPU_BUSY": np.full(N, 40.0)})
-    traces, energy = accounted(run, make_spec(), CPU_POWERS)
-    cpu = energy_of(energy, "cpu", energy_origin="estimated")
+    found = accounted(run, make_spec(), CPU_POWERS)
+    cpu = energy_of(found.energy, "cpu", energy_origin="estimated")
     assert sum(cpu.values()) == pytest.approx(40 * 2 * 90)  # type: ignore[arg-type]
     for kind in ("gpu", "ram"):
-        assert set(energy_of(energy, kind, energy_origin=None).values()) == {None}
-        assert flags_of(energy, device_kind=kind) == {"absent"}
-    row = traces.to_pylist()[0]
+        assert set(energy_of(found.energy, kind, energy_origin=None).values()) == {None}
+        assert found.codes(device_kind=kind) == {"absent"}
+    row = found.traces.to_pylist()[0]
     assert (row["energy_origin"], row["power_w"]) == ("estimated", 180)
 
 
@@ -153,44 +224,44 @@ def test_gaps_below_the_limit_keep_the_energy_and_beyond_make_it_null(tmp_path: 
         power[300 : 300 + zeros] = 0
         run = make_run(tmp_path / str(zeros), stages=[(0, "train", 0.0, 699.0)])
         segment(run, {"CUDA:0_POWER": power, "cpu_0_package-0": counter(700, 90)})
-        _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-        assert flags_of(energy, device_kind="gpu") >= {"zero_power"}
+        found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+        assert found.codes(device_kind="gpu") >= {"zero_power"}
         # 32 s of 699 s are under 5 %: still stated, without the uncovered part.
-        total = sum(v or 0 for v in energy_of(energy, "gpu").values())
+        total = sum(v or 0 for v in energy_of(found.energy, "gpu").values())
         assert total == pytest.approx(69_900 if known else 66_700)
     power[300:340] = 0
     run = make_run(tmp_path / "null", stages=[(0, "train", 0.0, 699.0)])
     segment(run, {"CUDA:0_POWER": power, "cpu_0_package-0": counter(700, 90)})
-    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    assert set(energy_of(energy, "gpu").values()) == {None}
-    assert "coverage" in flags_of(energy, device_kind="gpu")
-    assert None not in energy_of(energy, "cpu").values()
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    assert set(energy_of(found.energy, "gpu").values()) == {None}
+    assert "coverage" in found.codes(device_kind="gpu")
+    assert None not in energy_of(found.energy, "cpu").values()
 
 
 def test_a_segment_without_hdf5_uses_its_journals(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     (run / "perun/segment-000.hdf5").unlink()
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    assert sum(energy_of(energy, "gpu").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
-    assert flags_of(energy) == {"from_journal"}
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert sum(energy_of(found.energy, "gpu").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
+    assert found.codes() == {"from_journal"}
 
 
 def test_a_damaged_hdf5_uses_its_journals_and_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     (run / "perun/segment-000.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n")
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    assert sum(energy_of(energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
-    assert flags_of(energy) == {"from_journal", "hdf5_unreadable"}
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert sum(energy_of(found.energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
+    assert found.codes() == {"from_journal", "hdf5_unreadable"}
 
 
 def test_perun_own_name_of_a_failed_programs_file_is_found(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     (run / "perun/segment-000.hdf5").rename(run / "perun/failed_segment-000.hdf5")
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    assert flags_of(energy) == set()
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert found.codes() == set()
 
 
 def test_a_counter_wrap_in_a_journal_of_unknown_range_is_bridged(tmp_path: Path) -> None:
@@ -198,9 +269,9 @@ def test_a_counter_wrap_in_a_journal_of_unknown_range_is_bridged(tmp_path: Path)
     wrapping = (counter(N, 150).astype(np.float64) + 262_143_328_850 - 3.9e9) % 262_143_328_850
     segment(run, {"cpu_0_package-0": wrapping, "CUDA:0_POWER": gpu(N)})
     (run / "perun/segment-000.hdf5").unlink()
-    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    assert sum(energy_of(energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
-    assert flags_of(energy, device_kind="cpu") == {"from_journal", "counter_reset"}
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    assert sum(energy_of(found.energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
+    assert found.codes(device_kind="cpu") == {"from_journal", "counter_reset"}
 
 
 def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path) -> None:
@@ -210,47 +281,47 @@ def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path)
         segments=[{"segment": 0}, {"segment": 1}],
     )
     segment(run, NODE)
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    lost = energy.filter(pa.compute.equal(energy["segment"], 1))
+    found = accounted(run, make_spec(), NO_POWERS)
+    lost = found.energy.filter(pa.compute.equal(found.energy["segment"], 1))
     assert set(lost["energy_j"].to_pylist()) == {None}
     assert set(lost["device_kind"].to_pylist()) == {"gpu", "cpu", "ram"}
     assert lost["duration_s"].to_pylist() == [60.0] * 3
-    assert flags_of(energy, segment=1) == {"segment_unrecorded"}
-    assert sum(energy_of(energy, "gpu", segment=0).values()) == pytest.approx(12_000)  # type: ignore[arg-type]
-    assert flags_of(energy, segment=0) == set()
+    assert found.codes(segment=1) == {"segment_unrecorded"}
+    assert sum(energy_of(found.energy, "gpu", segment=0).values()) == pytest.approx(12_000)  # type: ignore[arg-type]
+    assert found.codes(segment=0) == set()
 
 
 def test_segments_add_up(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=[*STAGES, (1, "train", 100.0, 140.0)])
     segment(run, NODE)
     segment(run, NODE, number=1)
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    totals = [sum(energy_of(energy, "gpu", segment=s).values()) for s in (0, 1)]  # type: ignore[arg-type]
-    assert totals == pytest.approx([12_000, 12_000]) and flags_of(energy) == set()
+    found = accounted(run, make_spec(), NO_POWERS)
+    totals = [sum(energy_of(found.energy, "gpu", segment=s).values()) for s in (0, 1)]  # type: ignore[arg-type]
+    assert totals == pytest.approx([12_000, 12_000]) and found.codes() == set()
 
 
 def test_a_disagreeing_journal_is_flagged_with_both_energies(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     write_journal(run / "perun/segment-000.n1.journal", "n1", NODE | {"CUDA:0_POWER": gpu(N, 102)})
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    assert flags_of(energy, device_kind="gpu") == {"journal_disagrees"}
-    assert flags_of(energy, device_kind="cpu") == set()
-    text = energy.to_pylist()[-1]["flags"] + "".join(energy["flags"].to_pylist())
-    assert "HDF5 12000.0 J, journal 12080.0 J" in text
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert found.codes(device_kind="gpu") == {"journal_disagrees"}
+    assert found.codes(device_kind="cpu") == set()
+    (one,) = found.flags("journal_disagrees")
+    assert "HDF5 12000.0 J, journal 12080.0 J" in one["detail"]
     write_journal(run / "perun/segment-000.n1.journal", "n1", NODE | {"CUDA:0_POWER": gpu(N, 101)})
-    assert flags_of(accounted(run, make_spec(), NO_POWERS)[1]) == set()
+    assert accounted(run, make_spec(), NO_POWERS).codes() == set()
 
 
 def test_a_missing_host_is_named_and_null(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2"))
     segment(run, NODE)
-    _, energy = accounted(run, make_spec(nodes=2), NO_POWERS)
-    assert set(energy_of(energy, "gpu", node="n2").values()) == {None}
-    assert None not in energy_of(energy, "gpu", node="n1").values()
-    assert flags_of(energy) == {"missing_host"}
-    _, energy = accounted(run, make_spec(nodes=3), NO_POWERS)
-    assert set(energy["node"].to_pylist()) == {"n1", "n2", "unknown-1"}
+    found = accounted(run, make_spec(nodes=2), NO_POWERS)
+    assert set(energy_of(found.energy, "gpu", node="n2").values()) == {None}
+    assert None not in energy_of(found.energy, "gpu", node="n1").values()
+    assert found.codes() == {"missing_host"}
+    found = accounted(run, make_spec(nodes=3), NO_POWERS)
+    assert set(found.energy["node"].to_pylist()) == {"n1", "n2", "unknown-1"}
 
 
 def test_a_missing_host_is_one_of_its_own_segments_hosts(tmp_path: Path) -> None:
@@ -258,38 +329,38 @@ def test_a_missing_host_is_one_of_its_own_segments_hosts(tmp_path: Path) -> None
     noted = [{"segment": 0, "ranks": ranks}]
     run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2", "n3", "n4"), segments=noted)
     segment(run, NODE)
-    _, energy = accounted(run, make_spec(nodes=2), NO_POWERS)
-    assert set(energy["node"].to_pylist()) == {"n1", "n4"}
-    assert "missing: n4" in energy["flags"][0].as_py()
+    found = accounted(run, make_spec(nodes=2), NO_POWERS)
+    assert set(found.energy["node"].to_pylist()) == {"n1", "n4"}
+    assert "missing: n4" in found.flags("missing_host")[0]["detail"]
 
 
 def test_a_host_that_only_the_journals_have_is_taken_from_there(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2"))
     segment(run, NODE)
     write_journal(run / "perun/segment-000.n2.journal", "n2", NODE)
-    _, energy = accounted(run, make_spec(nodes=2), NO_POWERS)
-    assert sum(energy_of(energy, "gpu", node="n2").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
-    assert flags_of(energy, node="n2") == {"from_journal"}
-    assert flags_of(energy, node="n1") == set()
+    found = accounted(run, make_spec(nodes=2), NO_POWERS)
+    assert sum(energy_of(found.energy, "gpu", node="n2").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
+    assert found.codes(node="n2") == {"from_journal"}
+    assert found.codes(node="n1") == set()
 
 
 def test_more_hosts_than_nodes_are_flagged(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     write_journal(run / "perun/segment-000.n2.journal", "n2", NODE)
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    assert "extra_host" in flags_of(energy)
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert "extra_host" in found.codes()
 
 
 def test_a_recording_that_stops_midway_does_not_pass_for_the_whole(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=[(0, "startup", 0.0, 2.0), (0, "train", 2.0, 80.0)])
     segment(run, NODE)
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    assert set(energy_of(energy, "gpu").values()) == {None}
-    assert flags_of(energy) == {"recording_short", "coverage", "stage_short"}
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert set(energy_of(found.energy, "gpu").values()) == {None}
+    assert found.codes() == {"recording_short", "coverage", "stage_short"}
     late = make_run(tmp_path / "late", stages=[(0, "startup", -60.0, 2.0), (0, "train", 2.0, 41.0)])
     segment(late, NODE)
-    assert flags_of(accounted(late, make_spec(), NO_POWERS)[1]) == {"stage_short"}
+    assert accounted(late, make_spec(), NO_POWERS).codes() == {"stage_short"}
 
 
 def test_without_journal_the_clock_is_peruns_start_and_flagged(
@@ -301,21 +372,21 @@ def test_without_journal_the_clock_is_peruns_start_and_flagged(
     time.tzset()
     run = make_run(tmp_path, stages=STAGES)
     write_perun(run / "perun/segment-000.hdf5", {"n1": NODE}, execution_dt="2026-11-18T11:06:40")
-    traces, energy = accounted(run, make_spec(), NO_POWERS)
+    found = accounted(run, make_spec(), NO_POWERS)
     monkeypatch.undo()
     time.tzset()
-    assert "clock_from_execution_dt" in flags_of(energy)
-    assert energy_of(energy, "gpu")["train"] == pytest.approx(7500)
-    assert traces["time"][0].as_py().isoformat() == "2026-11-18T11:06:40+00:00"
+    assert "clock_from_execution_dt" in found.codes()
+    assert energy_of(found.energy, "gpu")["train"] == pytest.approx(7500)
+    assert found.traces["time"][0].as_py().isoformat() == "2026-11-18T11:06:40+00:00"
 
 
 def test_a_run_without_events_is_unattributed_and_flagged(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     (run / "events.parquet").unlink()
-    _, energy = accounted(run, make_spec(), NO_POWERS)
-    assert energy_of(energy, "gpu") == {"unattributed": pytest.approx(12_000)}
-    assert flags_of(energy) == {"no_events"}
+    found = accounted(run, make_spec(), NO_POWERS)
+    assert energy_of(found.energy, "gpu") == {"unattributed": pytest.approx(12_000)}
+    assert found.codes() == {"no_events"}
 
 
 def test_damaged_events_are_refused_with_their_path(tmp_path: Path) -> None:
@@ -343,8 +414,8 @@ def test_a_stray_stamp_moves_no_other_sample_to_another_stage(tmp_path: Path) ->
     stem = tmp_path / "perun" / "segment-000"
     write_perun(stem.with_suffix(".hdf5"), {"n1": NODE}, time_s=times)
     write_journal(stem.with_name("segment-000.n1.journal"), "n1", NODE)
-    traces, energy = accounted(run, make_spec(), NO_POWERS)
-    stages = [r["stage"] for r in traces.to_pylist() if r["device_kind"] == "cpu"]
+    found = accounted(run, make_spec(), NO_POWERS)
+    stages = [r["stage"] for r in found.traces.to_pylist() if r["device_kind"] == "cpu"]
     assert stages == ["train"] * 20 + ["unattributed"] + ["train"] * 9 + ["validate"] * 11
-    assert sum(energy_of(energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
-    assert "clock_backwards" in flags_of(energy)
+    assert sum(energy_of(found.energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
+    assert "clock_backwards" in found.codes()

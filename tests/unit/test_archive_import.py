@@ -265,6 +265,18 @@ def test_a_file_that_belongs_nowhere_is_refused(other: Project, archive: Path) -
     refused(other, changed(archive, move), r"profiles/local/cluster\.yaml: allowed: files below")
 
 
+def test_energies_of_an_earlier_version_are_refused(other: Project, archive: Path) -> None:
+    def remove(files: dict[str, bytes]) -> None:
+        said = json.loads(files[MANIFEST])
+        name = f"results/small/energy/{FOUR}/1.flags.parquet"
+        del files[name], said["files"][name]
+        files[MANIFEST] = json.dumps(said).encode()
+
+    refused(
+        other, changed(archive, remove), r"1\.parquet was written by an earlier version.*export"
+    )
+
+
 def test_a_link_is_refused(other: Project, archive: Path) -> None:
     with zipfile.ZipFile(archive, "a") as one:
         info = zipfile.ZipInfo("results/small/link.json")

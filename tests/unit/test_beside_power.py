@@ -25,14 +25,14 @@ from scalewatt.common.files import write_json
 from scalewatt.energy.accounting.account import write_energy
 from scalewatt.energy.accounting.cross_checks import MAX_DIFFERENCE
 from scalewatt.energy.accounting.energy_schema import (
-    CONDITIONS_SCHEMA,
+    CROSS_CHECKS_SCHEMA,
     EPOCHS_SCHEMA,
-    SECOND_OPINIONS_SCHEMA,
+    FLAGS_SCHEMA,
+    TELEMETRY_SCHEMA,
 )
 from scalewatt.energy.accounting.throttling import state_flags
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.telemetry import QUANTITIES, ConditionSeries
-from scalewatt.results.tables.run_row import EnergyTotals
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 121
@@ -87,9 +87,9 @@ def tables(run: Path, powers: dict[str, Any] | None = None) -> dict[str, list[di
     write_json(run / "spec.json", make_spec(ranks_per_node=1))
     out = run / "energy" / "1.parquet"
     write_energy(run, run / "spec.json", powers or NO_POWERS, run / "traces.parquet", out)
-    names = ("epochs", "conditions", "second-opinions")
+    names = ("epochs", "telemetry", "cross-checks", "flags")
     found = {name: pq.read_table(out.with_suffix(f".{name}.parquet")) for name in names}
-    schemas = (EPOCHS_SCHEMA, CONDITIONS_SCHEMA, SECOND_OPINIONS_SCHEMA)
+    schemas = (EPOCHS_SCHEMA, TELEMETRY_SCHEMA, CROSS_CHECKS_SCHEMA, FLAGS_SCHEMA)
     for (name, table), schema in zip(found.items(), schemas, strict=True):
         assert table.schema.names == schema.names, name
     rows = {name: table.to_pylist() for name, table in found.items()}
@@ -97,7 +97,7 @@ def tables(run: Path, powers: dict[str, Any] | None = None) -> dict[str, list[di
 
 
 def energy_flags(rows: list[dict[str, Any]], kind: str = "gpu") -> set[str]:
-    return set().union(*(codes(r["flags"]) for r in rows if r["device_kind"] == kind))
+    return {row["code"] for row in rows if row["device_kind"] in (kind, None)}
 
 
 # --- throttling ---------------------------------------------------------------------------------
@@ -124,16 +124,16 @@ def test_a_gpu_that_the_run_did_not_hold_may_be_throttled() -> None:
 
 def test_throttled_time_is_a_flag_of_the_run_and_its_state_a_table(tmp_path: Path) -> None:
     rows = tables(recorded(tmp_path, {"throttle_reasons": 0x08, "temperature": 91}))
-    assert "throttled" in energy_flags(rows["energy"])
-    found = {(r["quantity"], r["unit"], r["value"]) for r in rows["conditions"]}
+    assert "throttled" in energy_flags(rows["flags"])
+    found = {(r["quantity"], r["unit"], r["value"]) for r in rows["telemetry"]}
     assert found == {("throttle_reasons", "", 8.0), ("temperature", "°C", 91.0)}
-    assert len(rows["conditions"]) == 2 * TIMES.size
+    assert len(rows["telemetry"]) == 2 * TIMES.size
 
 
 def test_the_load_of_all_cores_is_among_the_conditions(tmp_path: Path) -> None:
     rows = tables(recorded(tmp_path, {}, CPU_BUSY=np.full(N, 40.0)))
-    assert {(r["quantity"], r["value"]) for r in rows["conditions"]} == {("cpu_utilisation", 40.0)}
-    assert len(rows["conditions"]) == N
+    assert {(r["quantity"], r["value"]) for r in rows["telemetry"]} == {("cpu_utilisation", 40.0)}
+    assert len(rows["telemetry"]) == N
 
 
 # --- second opinions ----------------------------------------------------------------------------
@@ -144,8 +144,8 @@ TRUE_W = 100.003
 
 def opinion(tmp_path: Path, conditions: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     rows = tables(recorded(tmp_path, conditions))
-    (row,) = rows["second-opinions"]
-    return row, energy_flags(rows["energy"])
+    (row,) = rows["cross-checks"]
+    return row, energy_flags(rows["flags"])
 
 
 def test_nvmls_energy_counter_is_held_against_the_power(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_nvmls_energy_counter_is_held_against_the_power(tmp_path: Path) -> None:
     )
     assert row["duration_s"] == 120 and row["energy_j"] == pytest.approx(120 * TRUE_W)
     assert abs(row["difference"]) < 1e-3 and row["tolerance"] == MAX_DIFFERENCE
-    assert "second_opinion_differs" not in flags
+    assert "cross_check_differs" not in flags
 
 
 @pytest.mark.parametrize(("factor", "flagged"), [(1.02, False), (1.04, True), (0.96, True)])
@@ -167,25 +167,25 @@ def test_a_difference_over_3_percent_is_flagged(
 ) -> None:
     row, flags = opinion(tmp_path, {"energy_total": 1000 * factor * TRUE_W * TIMES})
     assert row["difference"] == pytest.approx(factor - 1, abs=2e-3)
-    assert ("second_opinion_differs" in flags) == flagged
+    assert ("cross_check_differs" in flags) == flagged
 
 
 def test_a_power_read_now_and_then_may_differ_by_chance(tmp_path: Path) -> None:
     wild = np.where(np.arange(TIMES.size) % 2, 1600.0, 600.0)  # 0.1 W
     row, flags = opinion(tmp_path, {"power_instant": wild})
     assert abs(row["difference"]) > MAX_DIFFERENCE < row["tolerance"]
-    assert "second_opinion_differs" not in flags
+    assert "cross_check_differs" not in flags
     _, flags = opinion(tmp_path / "steady", {"power_average": 1100.0})
-    assert "second_opinion_differs" in flags
+    assert "cross_check_differs" in flags
 
 
 def test_a_node_meter_is_held_against_all_devices(tmp_path: Path) -> None:
     rows = tables(recorded(tmp_path, {"node_power_hwmon": 300}))
-    (row,) = rows["second-opinions"]
+    (row,) = rows["cross-checks"]
     assert (row["source"], row["device_kind"], row["node"]) == ("hwmon", "node", "n1")
     assert row["recorded_j"] == pytest.approx(120 * 250, rel=0.01)
     for kind in ("gpu", "cpu"):
-        assert "second_opinion_differs" in energy_flags(rows["energy"], kind)
+        assert "cross_check_differs" in energy_flags(rows["flags"], kind)
 
 
 @pytest.mark.parametrize(("joules", "flagged"), [(120 * 250.0, False), (120 * 400.0, True)])
@@ -196,16 +196,16 @@ def test_slurms_energy_is_held_against_the_segment(
     slurm = {"job": "1", "step": "0", "consumed_energy_j": joules, "elapsed_s": 125, "nodes": 1}
     write_json(run / "perun" / "segment-000.slurm-energy.json", slurm)
     rows = tables(run)
-    (row,) = rows["second-opinions"]
+    (row,) = rows["cross-checks"]
     assert (row["node"], row["source"]) == (None, "slurm_consumed_energy")
     assert row["recorded_j"] == pytest.approx(120 * 250, rel=0.01)
-    assert ("second_opinion_differs" in energy_flags(rows["energy"], "cpu")) == flagged
+    assert ("cross_check_differs" in energy_flags(rows["flags"], "cpu")) == flagged
 
 
 def test_slurm_without_a_figure_has_no_opinion(tmp_path: Path) -> None:
     run = recorded(tmp_path, {})
     write_json(run / "perun" / "segment-000.slurm-energy.json", {"consumed_energy_j": None})
-    assert tables(run)["second-opinions"] == []
+    assert tables(run)["cross-checks"] == []
 
 
 # --- shared nodes -------------------------------------------------------------------------------
@@ -214,21 +214,19 @@ def test_slurm_without_a_figure_has_no_opinion(tmp_path: Path) -> None:
 def test_a_node_shared_with_another_run_has_unknown_energy(tmp_path: Path) -> None:
     met = np.where((TIMES >= 60) & (TIMES < 90), 1, 0)
     run = recorded(tmp_path, {"neighbours": met})
-    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    totals = found.totals
     assert totals.joules("gpu") is None and totals.joules("cpu") is None
     assert totals.recorded_j("cpu") == pytest.approx(120 * 150)
-    details = {f["detail"] for f in totals.flags if f["code"] == "node_shared"}
+    details = {f["detail"] for f in found.flags("node_shared")}
     assert details and all("30.0 s" in detail for detail in details)
 
 
 def test_a_node_of_its_own_is_not_flagged(tmp_path: Path) -> None:
-    _, energy = accounted(
-        recorded(tmp_path, {"neighbours": 0}), make_spec(ranks_per_node=1), NO_POWERS
-    )
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(recorded(tmp_path, {"neighbours": 0}), make_spec(ranks_per_node=1), NO_POWERS)
+    totals = found.totals
     assert totals.joules("cpu") == pytest.approx(120 * 150)
-    assert "node_shared" not in codes(totals.flags)
+    assert "node_shared" not in found.codes()
 
 
 def test_neighbours_noted_at_registration_count_where_they_overlap(tmp_path: Path) -> None:
@@ -243,10 +241,10 @@ def test_neighbours_noted_at_registration_count_where_they_overlap(tmp_path: Pat
             run / "provenance.json",
             {"hostnames": ["n1"], "gpus": {"n1": [0]}, "neighbours": [other]},
         )
-        _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-        totals = EnergyTotals(energy, with_staging=True)
+        found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+        totals = found.totals
         assert (totals.joules("cpu") is None) == shared, name
-        assert ("node_shared" in codes(totals.flags)) == shared, name
+        assert ("node_shared" in found.codes()) == shared, name
 
 
 # --- estimates from the load of GPUs ------------------------------------------------------------
@@ -319,18 +317,17 @@ def test_the_other_run_is_named(tmp_path: Path) -> None:
     met = {"t": T0 + 5, "run": "resnet50-local-n002 repeat 3", "host": "n1", "pid": 7}
     path = run / "perun" / "segment-000.n1.neighbours.jsonl"
     path.write_text(json.dumps(met) + "\n" + "{torn")
-    (_, energy) = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    flags = EnergyTotals(energy, with_staging=True).flags
-    details = {f["detail"] for f in flags if f["code"] == "node_shared"}
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    details = {f["detail"] for f in found.flags("node_shared")}
     assert details and all("resnet50-local-n002 repeat 3 measured" in d for d in details)
 
 
 def test_neighbours_that_could_not_be_seen_are_a_doubt(tmp_path: Path) -> None:
     run = recorded(tmp_path, {"neighbours": 255, "temperature": 40})  # all bits: missing
-    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    totals = found.totals
     assert totals.joules("cpu") is not None
-    assert "neighbours_unknown" in codes(totals.flags)
+    assert "neighbours_unknown" in found.codes()
 
 
 def test_held_gpus_are_told_by_uuid_before_index(tmp_path: Path) -> None:
@@ -343,7 +340,7 @@ def test_held_gpus_are_told_by_uuid_before_index(tmp_path: Path) -> None:
     facts = {name: {**same, "uuid": uuid} for name, uuid in uuids}
     path = run / "perun" / "segment-000.n1.journal"
     write_record_journal(path, "n1", sensors, facts=facts)
-    _, energy = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    totals = found.totals
     assert totals.joules("gpu") == pytest.approx(120 * 200)
     assert totals.joules("unused_gpu") == pytest.approx(120 * 100)

@@ -57,8 +57,10 @@ SCHEMAS: dict[str, pa.Schema] = {
     "traces/<configuration>/<repeat>.parquet": energy_tables.TRACES_SCHEMA,
     "energy/<configuration>/<repeat>.parquet": energy_tables.ENERGY_SCHEMA,
     "energy/<configuration>/<repeat>.epochs.parquet": energy_tables.EPOCHS_SCHEMA,
-    "energy/<configuration>/<repeat>.conditions.parquet": energy_tables.CONDITIONS_SCHEMA,
-    "energy/<configuration>/<repeat>.second-opinions.parquet": energy_tables.SECOND_OPINIONS_SCHEMA,
+    "energy/<configuration>/<repeat>.devices.parquet": energy_tables.DEVICES_SCHEMA,
+    "energy/<configuration>/<repeat>.flags.parquet": energy_tables.FLAGS_SCHEMA,
+    "energy/<configuration>/<repeat>.telemetry.parquet": energy_tables.TELEMETRY_SCHEMA,
+    "energy/<configuration>/<repeat>.cross-checks.parquet": energy_tables.CROSS_CHECKS_SCHEMA,
     "tables/idle.parquet": idle.IDLE,
 }
 TYPES = {

@@ -25,7 +25,6 @@ from energy_files import (
 
 from scalewatt.cli import main
 from scalewatt.common.files import write_json
-from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.views.describe import describe
 
 N = 101
@@ -260,14 +259,14 @@ RUNS = {
 def test_a_run_folder_is_described_as_its_tables_say(tmp_path: Path, case: str) -> None:
     hosts, provenance = RUNS[case]
     run = run_of(tmp_path, hosts, **provenance)
-    energy = accounted(run, json.loads((run / "spec.json").read_text()), {})[1]
-    totals, said = EnergyTotals(energy, with_staging=True), describe(run)
+    found = accounted(run, json.loads((run / "spec.json").read_text()), {})
+    totals, said = found.totals, describe(run)
     for kind in ("gpu", "cpu", "ram", "unused_gpu"):
         assert said[f"{kind}_energy_j"] == totals.joules(kind), kind
     assert said["energy_j"] == totals.total_j
     assert said["energy_scope"] == "+".join(totals.scope)
     assert (said["origin"], said["coverage"]) == (totals.origin, totals.coverage)
-    assert codes(said["flags"]) == codes(totals.flags) - {"absent"}
+    assert codes(said["flags"]) == found.codes() - {"absent"}
     if case not in ("healthy", "some GPUs held", "killed", "a segment without a recording"):
         assert said["energy_kwh"] is None and said["recorded_energy_kwh"] > 0
         assert said["coverage"] < 1 or case == "a kind on one node only"

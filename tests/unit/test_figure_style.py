@@ -24,6 +24,7 @@ from scalewatt.figures import style
 from scalewatt.figures.figure_data import bar, drawn_origins, series_labels, series_origins
 from scalewatt.figures.footnote_text import Quantity, excluded_sentence, quantity, sensor_sentence
 from scalewatt.figures.legends import LEGEND_EXTRA, legend_columns
+from scalewatt.recordings.gpu_power_semantics import gpu_quantity
 from scalewatt.results.figures.figure_schema import OVERVIEW, PANELS, POINTS, POWER
 from scalewatt.results.figures.footnotes import notes
 
@@ -642,32 +643,33 @@ def test_a_figure_whose_runs_are_all_excluded_says_so(number: int) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("NVIDIA A100-SXM4-40GB", "the power of a moment."),
-        ("Tesla V100-SXM2-32GB", "the power of a moment."),
-        ("Tesla V100S-PCIE-32GB", "the power of a moment."),
-        ("Quadro RTX 6000", "the power of a moment."),
-        ("NVIDIA TITAN RTX", "the power of a moment."),
+        ("NVIDIA A100-SXM4-40GB", "instantaneous power."),
+        ("Tesla V100-SXM2-32GB", "instantaneous power."),
+        ("Tesla V100S-PCIE-32GB", "instantaneous power."),
+        ("Quadro RTX 6000", "instantaneous power."),
+        ("NVIDIA TITAN RTX", "instantaneous power."),
         ("NVIDIA RTX A6000", "the mean over the second before."),
         ("NVIDIA RTX 4000 SFF Ada Generation", "the mean over the second before."),
         ("NVIDIA H100", "the mean over the second before."),
         ("NVIDIA GH200 480GB", "the mean over the second before."),
         ("NVIDIA A40", "the mean over the second before."),
         ("NVIDIA GeForce RTX 3090", "the mean over the second before."),
-        ("a100 (simulated)", "the power of a moment."),
+        ("a100 (simulated)", "instantaneous power."),
         ("h100", "the mean over the second before."),
         ("AMD Instinct MI300X", "is not known."),
-        (None, "is not known."),
+        ("", "is not known."),
     ],
 )
-def test_the_sensor_of_a_gpu_is_said_as_far_as_it_is_known(name: str | None, said: str) -> None:
+def test_the_sensor_of_a_gpu_is_named_as_far_as_it_is_known(name: str, said: str) -> None:
     for origin in ("measured", "simulated"):
-        assert sensor_sentence(name, "gpu", origin).endswith(said)
+        assert sensor_sentence(name, "gpu", origin, gpu_quantity(name)).endswith(said)
 
 
 def test_only_a_sensor_has_a_meaning_of_its_own() -> None:
-    assert sensor_sentence("NVIDIA A100", "gpu", "estimated") == ""
+    assert sensor_sentence("NVIDIA A100", "gpu", "estimated", None) == ""
     for origin in ("measured", "simulated"):
-        assert "energy counter" in sensor_sentence("AMD EPYC", "cpu", origin)
+        assert "energy counter" in sensor_sentence("NVIDIA A100", "cpu", origin, "mean")
+        assert "the CPU" in sensor_sentence("NVIDIA A100", "cpu", origin, None)
 
 
 # --- figures 1 and 5 --------------------------------------------------------------------------------
@@ -708,7 +710,7 @@ def test_figure5_says_by_which_rule_its_device_was_picked_and_what_sensors_repor
 
     said = words(draw(power_table()))
     assert "Shown: the first GPU of the first node (by name) in the configuration's first" in said
-    assert "The sensor of NVIDIA A100 reports the power of a moment." in said
+    assert "The sensor of NVIDIA A100 reports instantaneous power." in said
     assert "The sensor of NVIDIA H100 reports the mean over the second before." in said
     assert "by sensors that differ; over equal windows" in said
     table = as_table(power_table().to_pylist(), POWER, figure=5, options={"power_window_s": 10.0})

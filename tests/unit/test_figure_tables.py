@@ -13,16 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import demo
-from run_files import make_run, part
+from run_files import make_run, part, write_energy
 
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli import main
-from scalewatt.common.files import write_table
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figures.figure_tables import overview, points
@@ -363,8 +361,7 @@ def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -
     made, runs = finished_demo_runs(tmp_path, "figure2")
     unknown = [part("cpu", "train", 3600, None, flags=("node_shared",))]
     for id_ in (runs[0][0], runs[-1][0]):
-        energy = RunFiles(tmp_path, id_, 1).energy
-        write_table(pa.Table.from_pylist(unknown, ENERGY_SCHEMA), energy)
+        write_energy(RunFiles(tmp_path, id_, 1).energy, unknown)
     made["excluded"] = [{"configuration": runs[-1][0], "repeat": 1, "reason": "busy"}]
     write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
     said = metadata_of(tmp_path / "figure2.parquet")["no_energy"]

@@ -7,13 +7,16 @@ from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_files import NAME, WHOLE, make_run, make_spec, trace, write_traces
+from run_files import NAME, WHOLE, device, make_run, make_spec, trace, write_traces
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_table
+from scalewatt.energy.accounting.energy_schema import DEVICES_SCHEMA
 from scalewatt.figures.figure5 import draw as draw_figure5
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import POWER
@@ -69,20 +72,20 @@ def test_figure5_shows_the_first_gpu_from_the_start_of_training(tmp_path: Path) 
     assert rows[0]["mean_power_all_w"] == pytest.approx((400 + 90 + 80) / 3)
 
 
-def test_means_are_over_time_and_not_over_samples(tmp_path: Path) -> None:
-    seconds, powers = [0, 1, 2, 3, 23], [100.0, 100.0, 100.0, 200.0, 200.0]
-    traces = [trace("n1", "gpu", 0, t, w) for t, w in zip(seconds, powers, strict=True)]
-    traces += [trace("n1", "gpu", 1, t, 50.0) for t in range(3)]
-    first, *_ = power_rows(tmp_path, traces)
-    energy = 2 * 100.0 + 150.0 + 20 * 200.0
-    assert first["mean_power_w"] == pytest.approx(energy / 23)
-    assert first["mean_power_all_w"] == pytest.approx((energy + 2 * 50.0) / 25)
-
-
-def test_a_gap_that_the_energy_account_does_not_bridge_counts_in_no_mean(tmp_path: Path) -> None:
-    seconds, powers = [0, 1, 2, 100, 101], [100.0, 100.0, 100.0, 300.0, 300.0]
-    traces = [trace("n1", "gpu", 0, t, w) for t, w in zip(seconds, powers, strict=True)]
-    assert power_rows(tmp_path, traces)[0]["mean_power_w"] == pytest.approx(500 / 3)
+def test_means_are_over_the_known_time_of_the_energy_account(tmp_path: Path) -> None:
+    files = make_run(tmp_path, WHOLE)
+    write_traces(files, [trace("n1", "gpu", 0, t, 100.0) for t in range(3)])
+    place: Row = {"segment": 0, "node": "n1", "device_kind": "gpu", "stage": "train"}
+    devices = [
+        device(**place, device_index=0, recorded_j=4000.0, covered_s=20.0),
+        device(**place | {"segment": 1}, device_index=0, recorded_j=300.0, covered_s=3.0),
+        device(**place, device_index=1, recorded_j=100.0, covered_s=2.0),
+        device(**place | {"device_kind": "cpu"}, device_index=0, recorded_j=9e9),
+    ]
+    write_table(pa.Table.from_pylist(devices, DEVICES_SCHEMA), files.devices)
+    first, *_ = written(tmp_path, definition([NAME])).to_pylist()
+    assert first["mean_power_w"] == pytest.approx(4300 / 23)
+    assert first["mean_power_all_w"] == pytest.approx(4400 / 25)
 
 
 def test_figure5_shows_cpu_power_where_there_is_no_gpu(tmp_path: Path) -> None:
@@ -93,23 +96,24 @@ def test_figure5_shows_cpu_power_where_there_is_no_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "mean", "shown"),
+    ("quantity", "shown"),
     [
-        ("measured", 40.0, [(1.0, 40.0), (3.0, 40.0)]),
-        ("simulated", 40.0, [(1.0, 40.0), (3.0, 40.0)]),
-        ("estimated", 70.0, [(1.0, 70.0), (3.0, 70.0)]),
+        ("mean", [(1.0, 40.0), (3.0, 40.0)]),
+        ("moving_mean", [(1.0, 70.0), (3.0, 70.0)]),
+        ("instantaneous", [(1.0, 70.0), (3.0, 70.0)]),
+        (None, [(1.0, 70.0), (3.0, 70.0)]),
     ],
 )
-def test_the_power_of_a_counter_is_the_mean_since_the_sample_before_and_no_estimates(
-    origin: str, mean: float, shown: list[tuple[float, float]], tmp_path: Path
+def test_windows_are_filled_by_what_a_sample_stands_for(
+    quantity: str | None, shown: list[tuple[float, float]], tmp_path: Path
 ) -> None:
     seconds, powers = [0, 1, 3], [None, 100.0, 40.0]
     traces = [
-        {**trace("n1", "cpu", 0, t, w), "energy_origin": origin}
+        {**trace("n1", "cpu", 0, t, w), "quantity": quantity}
         for t, w in zip(seconds, powers, strict=True)
     ]
     rows = power_rows(tmp_path, traces, WHOLE[2:], options={"power_window_s": 2.0})
-    assert rows[0]["mean_power_w"] == mean
+    assert {row["quantity"] for row in rows} == {quantity}
     assert [(r["time_s"], r["power_w"]) for r in rows] == shown
 
 

@@ -476,3 +476,9 @@ def test_a_column_that_a_run_lacks_is_named(tmp_path: Path, table: str, column: 
     path = files.energy if table == "energy" else files.folder / table
     pq.write_table(pq.read_table(path).drop_columns([column]), path)
     assert refusal(files).startswith(f"{path}: lacks the column {column}; expected")
+
+
+def test_an_energy_table_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    files = make_run(tmp_path, WHOLE)
+    files.flags.unlink()
+    assert "Snakemake accounts for the energy anew" in refusal(files)

@@ -24,7 +24,7 @@ from energy_files import (
 
 from scalewatt.common.files import write_json, write_table
 from scalewatt.recordings.stage_files import STAGES_SCHEMA
-from scalewatt.results.tables.run_row import EnergyTotals, Facility, run_row
+from scalewatt.results.tables.run_row import Facility, run_row
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 41
@@ -53,19 +53,19 @@ def test_a_start_that_failed_before_anything_was_recorded_leaves_the_energy_know
             ],
         },
     )
-    energy = accounted(tmp_path, make_spec(), NO_POWERS)[1]
-    assert set(energy["segment"].to_pylist()) == {1}
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(tmp_path, make_spec(), NO_POWERS)
+    assert set(found.energy["segment"].to_pylist()) == {1}
+    totals = found.totals
     assert totals.joules("cpu") == 150.0 * (N - 1)
     assert totals.coverage == 1.0
-    assert "segment_not_started" in codes(totals.flags)
+    assert "segment_not_started" in found.codes()
 
 
 def test_a_cut_segment_without_any_recording_keeps_the_energy_unknown(tmp_path: Path) -> None:
     make_run(tmp_path, stages=[(0, "startup", -60.0, -50.0), (0, "train", -50.0, -10.0), *STAGES])
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    energy = accounted(tmp_path, make_spec(), NO_POWERS)[1]
-    assert EnergyTotals(energy, with_staging=True).joules("cpu") is None
+    found = accounted(tmp_path, make_spec(), NO_POWERS)
+    assert found.totals.joules("cpu") is None
 
 
 def test_gpus_that_a_run_held_without_a_sensor_make_its_energy_unknown(tmp_path: Path) -> None:
@@ -75,10 +75,11 @@ def test_gpus_that_a_run_held_without_a_sensor_make_its_energy_unknown(tmp_path:
         tmp_path / "provenance.json",
         {"hostnames": ["n1"], "torch_device": "cuda", "gpus": {"n1": [0, 1]}, "segments": []},
     )
-    totals = EnergyTotals(accounted(tmp_path, make_spec(), NO_POWERS)[1], with_staging=True)
+    found = accounted(tmp_path, make_spec(), NO_POWERS)
+    totals = found.totals
     assert not totals.absent("gpu")
     assert totals.joules("gpu") is None
-    assert "unknown_power" in codes(totals.flags)
+    assert "unknown_power" in found.codes()
 
 
 def test_gpus_that_a_run_held_count_and_the_others_are_beside(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_gpus_that_a_run_held_count_and_the_others_are_beside(tmp_path: Path) ->
         {"hostnames": ["n1"], "torch_device": "cuda", "gpus": {"n1": [1]}, "segments": []},
     )
     spec = make_spec(gpus=1, ranks_per_node=1)
-    totals = EnergyTotals(accounted(tmp_path, spec, NO_POWERS)[1], with_staging=True)
+    totals = accounted(tmp_path, spec, NO_POWERS).totals
     assert totals.joules("gpu") == 200.0 * (N - 1)
     assert totals.joules("unused_gpu") == 100.0 * (N - 1)
     assert totals.origin == "measured"
@@ -98,10 +99,11 @@ def test_gpus_that_a_run_held_count_and_the_others_are_beside(tmp_path: Path) ->
 def test_a_sampler_that_died_before_the_training_lowers_the_coverage(tmp_path: Path) -> None:
     make_run(tmp_path, stages=[(1, "startup", 0.0, 5.0), (1, "train", 5.0, 45.0)])
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    totals = EnergyTotals(accounted(tmp_path, make_spec(), NO_POWERS)[1], with_staging=True)
+    found = accounted(tmp_path, make_spec(), NO_POWERS)
+    totals = found.totals
     assert totals.coverage is not None and totals.coverage < 0.95
     assert totals.joules("cpu") is None
-    assert "recording_short" in codes(totals.flags)
+    assert "recording_short" in found.codes()
 
 
 def test_powers_are_those_of_one_device_also_when_the_segments_ran_on_other_nodes(
@@ -143,11 +145,11 @@ def test_the_energy_since_the_last_checkpoint_of_a_killed_segment_is_discarded(
         made = [{"segment": 1, "outcome": outcome}]
         make_run(run, stages=[*stages, (1, "train", 21.0, 40.0)], segments=made)
         record(run, 1, {"cpu_0_package-0": counter(N, 150)})
-        energy = accounted(run, make_spec(ranks_per_node=0), NO_POWERS)[1]
-        totals = EnergyTotals(energy, with_staging=True)
+        found = accounted(run, make_spec(ranks_per_node=0), NO_POWERS)
+        totals = found.totals
         assert totals.joules("cpu") == pytest.approx(40 * 150)
         assert totals.discarded_j("cpu") == pytest.approx(lost_s * 150)
-        details = [one["detail"] for one in totals.flags if one["code"] == "segment_killed"]
+        details = [one["detail"] for one in found.flags("segment_killed")]
         assert details == (
             [f"segment 1 {how}; {lost_s} s of its work were lost and done again"] if lost_s else []
         )
@@ -170,10 +172,10 @@ def test_an_evaluation_that_a_later_segment_did_again_is_discarded(tmp_path: Pat
     for number, start in ((0, T0), (1, T0 + 45)):
         path = run / "perun" / f"segment-{number:03d}.n1.journal"
         write_journal(path, "n1", {"cpu_0_package-0": counter(N, 150)}, start=start)
-    energy = accounted(run, make_spec(ranks_per_node=0), NO_POWERS)[1]
+    found = accounted(run, make_spec(ranks_per_node=0), NO_POWERS)
     discarded = {
         (row["segment"], row["stage"]): row["discarded_j"]
-        for row in energy.to_pylist()
+        for row in found.energy.to_pylist()
         if row["device_kind"] == "cpu" and row["discarded_j"]
     }
     assert discarded == pytest.approx({(0, "evaluate_train"): 7 * 150, (0, "validate"): 3 * 150})
@@ -183,8 +185,8 @@ def test_a_segment_killed_before_its_first_checkpoint_discards_all(tmp_path: Pat
     made = [{"segment": 1, "outcome": "killed"}]
     make_run(tmp_path, stages=[(1, "startup", 0.0, 5.0), (1, "train", 5.0, 40.0)], segments=made)
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
-    assert EnergyTotals(energy, with_staging=True).discarded_j("cpu") == pytest.approx(40 * 150)
+    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
+    assert found.totals.discarded_j("cpu") == pytest.approx(40 * 150)
 
 
 def test_the_energy_of_a_run_is_the_sum_of_its_segments_however_they_ended(tmp_path: Path) -> None:
@@ -203,12 +205,12 @@ def test_the_energy_of_a_run_is_the_sum_of_its_segments_however_they_ended(tmp_p
             stem.with_suffix(".hdf5").write_bytes(b"a file that perun was killed in")
     segments = [{"segment": n, "outcome": outcome} for n, outcome in enumerate(outcomes)]
     make_run(tmp_path, stages=stages, segments=segments)
-    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
+    totals = found.totals
     assert totals.joules("cpu") == pytest.approx(4 * 40 * 150)
     assert totals.runtime_s == pytest.approx(4 * 40)
     assert totals.discarded_j("cpu") == pytest.approx(2 * 40 * 150)
-    assert {"segment_killed", "segment_not_started", "hdf5_unreadable"} <= codes(totals.flags)
+    assert {"segment_killed", "segment_not_started", "hdf5_unreadable"} <= found.codes()
 
 
 def test_discarded_energy_is_a_column_of_the_run_and_in_its_total(tmp_path: Path) -> None:
@@ -223,11 +225,11 @@ def test_overlapping_segments_count_once(tmp_path: Path) -> None:
     for number, start in ((0, T0), (1, T0 + 30)):
         stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
         write_journal(stem, "n1", sensors, start=start)
-    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
+    totals = found.totals
     assert totals.joules("cpu") == pytest.approx(70 * 150)
     assert totals.runtime_s == pytest.approx(70)
-    (detail,) = {f["detail"] for f in totals.flags if f["code"] == "segments_overlap"}
+    (detail,) = {f["detail"] for f in found.flags("segments_overlap")}
     assert "10.0 s" in detail
 
 
@@ -236,8 +238,8 @@ def test_a_segment_inside_of_another_counts_once(tmp_path: Path) -> None:
     for number, start, n in ((0, T0, N), (1, T0 + 10, 20)):
         stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
         write_journal(stem, "n1", {"cpu_0_package-0": counter(n, 150)}, start=start)
-    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
-    assert EnergyTotals(energy, with_staging=True).joules("cpu") == pytest.approx(40 * 150)
+    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
+    assert found.totals.joules("cpu") == pytest.approx(40 * 150)
 
 
 def test_one_bad_segment_of_a_long_run_leaves_its_energy_known(tmp_path: Path) -> None:
@@ -246,28 +248,28 @@ def test_one_bad_segment_of_a_long_run_leaves_its_energy_known(tmp_path: Path) -
     for number, start, n in ((0, T0, 25), (1, T0 + 100, 1001)):
         stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
         write_journal(stem, "n1", {"cpu_0_package-0": counter(n, 150)}, start=start)
-    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
+    totals = found.totals
     assert totals.joules("cpu") == pytest.approx(1024 * 150)
     assert totals.coverage == pytest.approx(1024 / 1040)
-    assert {"recording_short", "coverage"} <= codes(totals.flags)
+    assert {"recording_short", "coverage"} <= found.codes()
 
 
 def test_a_segment_whose_sampler_was_lost_discards_nothing_and_says_so(tmp_path: Path) -> None:
     made = [{"segment": 1, "outcome": "monitor_lost", "detail": "n1: the sampler has ended"}]
     make_run(tmp_path, stages=STAGES, segments=made)
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
+    totals = found.totals
     assert totals.discarded_j("cpu") == 0
-    (detail,) = {f["detail"] for f in totals.flags if f["code"] == "monitor_lost"}
+    (detail,) = {f["detail"] for f in found.flags("monitor_lost")}
     assert "segment 1" in detail and "n1: the sampler has ended" in detail
 
 
 def test_time_outside_of_the_recording_is_run_time(tmp_path: Path) -> None:
     make_run(tmp_path, stages=[(1, "train", 0.0, 100.0)])
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    energy = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)[1]
-    totals = EnergyTotals(energy, with_staging=True)
+    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
+    totals = found.totals
     assert totals.runtime_s == pytest.approx(100)
     assert totals.joules("cpu") is None and totals.recorded_j("cpu") == pytest.approx(40 * 150)

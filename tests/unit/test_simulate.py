@@ -387,7 +387,7 @@ def test_the_accounting_does_not_read_the_truth(tmp_path: Path) -> None:
         rows.append(one.row())
         beside = sorted(one.files.energy.parent.glob("*.parquet"))
         tables.append([pq.read_table(path) for path in (*beside, one.files.traces)])
-    assert rows[0] == rows[1] and len(tables[0]) == 5
+    assert rows[0] == rows[1] and len(tables[0]) == 7
     for before, after in zip(*tables, strict=True):
         assert before.equals(after)
 

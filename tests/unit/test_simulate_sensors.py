@@ -12,6 +12,7 @@ from injected_faults import CounterWrap, disturbed
 from simulated_runs import MODEL, cluster, spec_of, with_device
 
 from scalewatt.figures.footnote_text import sensor_sentence
+from scalewatt.recordings.gpu_power_semantics import gpu_quantity
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation import assumptions as by_hand
@@ -130,7 +131,8 @@ def test_figures_and_the_simulator_know_one_sensor_of_a_device(device: str, aver
     sensor = gpu_sensor({"device": device, "local_batch_size": 4})
     assert (sensor.over_s > 0) == averages
     assert (sensor.waits > 0) != averages
-    said = sensor_sentence(f"{device} (simulated)", "gpu", "simulated")
+    name = f"{device} (simulated)"
+    said = sensor_sentence(name, "gpu", "simulated", gpu_quantity(name))
     assert ("the mean over the second before" in said) == averages
 
 

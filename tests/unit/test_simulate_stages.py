@@ -20,7 +20,7 @@ from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.accounting.account import account
 from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energy.accounting.totals import EnergyTotals, flags_of_run
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
@@ -42,17 +42,13 @@ OF_A_RUN = 0.03
 10 s with epochs of minutes."""
 
 
-class _Nowhere:
-    def add(self, *_: Any) -> None:
-        """Nobody wants the samples."""
-
-
 @dataclass(frozen=True)
 class Found:
     """A simulated run with what the accounting says of it."""
 
     run: Simulated
     totals: EnergyTotals
+    flags: list[dict[str, Any]]
 
     def stages_j(self, kind: str) -> dict[str, float]:
         """Energies by stage, also of those that are too short."""
@@ -63,7 +59,7 @@ class Found:
 
     def short(self, kind: str) -> set[str]:
         """The stages whose energies are not stated."""
-        return {r["stage"] for r in self.totals.of_kind(kind) if self.totals.is_short(r)}
+        return {r["stage"] for r in self.totals.of_kind(kind) if r["short"]}
 
 
 @contextmanager
@@ -75,9 +71,8 @@ def accounted(
     chosen = spec_of(name, **({"epochs": RUNS[name]} | spec))
     run = simulate(folder, chosen, on, is_scaled=is_scaled)
     rated = powers(on.devices[chosen["device"]])
-    yield Found(
-        run, EnergyTotals(account(Run.of(run.folder, chosen, rated), _Nowhere()).energy, False)
-    )
+    tables = account(Run.of(run.folder, chosen, rated))
+    yield Found(run, EnergyTotals(tables.energy, False), flags_of_run(tables.flags))
 
 
 def pieces_s(run: Simulated) -> dict[str, float]:
@@ -143,7 +138,7 @@ def test_at_ten_seconds_nothing_is_stated_of_epochs_of_fifteen(tmp_path: Path) -
         for kind in ("gpu", "cpu"):
             assert found.short(kind) == set(found.run.true_stage_j(kind))
             assert found.totals.joules(kind) == pytest.approx(found.run.true_j(kind), rel=EXACT)
-        codes = {one["code"] for one in found.totals.flags}
+        codes = {one["code"] for one in found.flags}
         assert codes == set()
     with accounted(tmp_path / "long", WHOLE, 10.0) as found:
         assert not {"train", "evaluate_train"} & found.short("gpu")

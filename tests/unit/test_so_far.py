@@ -29,13 +29,6 @@ RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram"
 SMALL_PART = 16
 
 
-class NoSink:
-    """Takes samples and does nothing with them."""
-
-    def add(self, *_: Any) -> None:
-        """Take the samples."""
-
-
 def run_of(folder: Path, powers: dict[str, Any] = NOTHING, **provenance: Any) -> Run:
     return Run(folder, make_spec(), powers, provenance, None)
 
@@ -65,7 +58,7 @@ def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path) -> N
     path = journal(tmp_path, measured(3000))
     run = run_of(tmp_path)
     found = whole(read_so_far(path, run, None))
-    totals = EnergyTotals(account(run, NoSink()).energy, with_staging=True)
+    totals = EnergyTotals(account(run).energy, with_staging=True)
     assert totals.total_j is not None
     assert found.recorded_j == pytest.approx(totals.total_j, rel=1e-9)
     for kind in ("gpu", "cpu", "ram"):

@@ -15,7 +15,7 @@ from run_files import make_run as made_run
 from run_files import make_spec as made_spec
 from run_files import part
 
-from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energy.accounting.totals import flags_of_run, flags_of_stages
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS, UNATTRIBUTED, tile_window
 from scalewatt.energy.views.describe import describe
 from scalewatt.figures.breakdown_text import note_sentences
@@ -91,13 +91,12 @@ def recorded(folder: Path, **sensors: Any) -> Path:
 
 
 def test_only_the_rows_of_a_short_stage_are_flagged_and_totals_stay(tmp_path: Path) -> None:
-    _, energy = accounted(recorded(tmp_path), make_spec(ranks_per_node=1), NO_POWERS)
-    short = {row["stage"] for row in energy.to_pylist() if "stage_short" in codes(row["flags"])}
+    found = accounted(recorded(tmp_path), make_spec(ranks_per_node=1), NO_POWERS)
+    short = {row["stage"] for row in found.energy.to_pylist() if row["short"]}
     assert short == {"checkpoint"}
-    totals = EnergyTotals(energy, with_staging=True)
-    assert totals.joules("gpu") == pytest.approx(100 * 100)
-    assert "stage_short" not in {one["code"] for one in totals.flags}
-    (said,) = totals.short_flags
+    assert found.totals.joules("gpu") == pytest.approx(100 * 100)
+    assert "stage_short" not in codes(flags_of_run(found.tables.flags))
+    (said,) = flags_of_stages(found.tables.flags)
     assert said["detail"].startswith(
         "checkpoint: 0.5 s at a time in the mean, known to 1 s: its short pieces"
     )

@@ -182,8 +182,9 @@ def test_a_training_whose_sampler_is_lost_goes_on_from_a_checkpoint_with_another
         assert IDLE_W * 0.95 <= recorded_j / (time_s[-1] - time_s[0]) <= RATED_W * 1.05
     assert not (recorded / "segment-000.hdf5").exists()
     assert (recorded / "segment-001.hdf5").exists()
-    flags = {f["code"] for row in cpu_rows(watched.training, 1) for f in json.loads(row["flags"])}
-    assert not flags & {"recording_short", "coverage"}
+    flags = pq.read_table(watched.training.folder / "energy.flags.parquet").to_pylist()
+    codes = {row["code"] for row in flags if row["segment"] == 1}
+    assert not codes & {"recording_short", "coverage"}
     (first, second) = read_json(watched.training.out / "provenance.json")["segments"]
     assert str(sampler.pid) in first["detail"]
     assert first["ended_s"] <= second["started_s"]

@@ -262,6 +262,7 @@ ROW_FILES = (
     "runs/{configuration}/{repeat}/history.parquet",
     "runs/{configuration}/{repeat}/provenance.json",
     "energy/{configuration}/{repeat}.parquet",
+    "energy/{configuration}/{repeat}.flags.parquet",
 )
 
 

@@ -1,11 +1,15 @@
 # Energy: perun's files to power traces and to energy per node, device kind and stage.
 #   in   a run folder, and the code that accounts for it
 #   out  traces/<configuration>/<repeat>.parquet, energy/<configuration>/<repeat>.parquet and, beside
-#        the latter, .epochs.parquet, .conditions.parquet and .second-opinions.parquet
+#        the latter, .epochs.parquet, .devices.parquet, .flags.parquet, .telemetry.parquet and
+#        .cross-checks.parquet
 
 
 ENERGY = f"{RESULTS}/energy/{{configuration}}/{{repeat}}"
-ENERGY_BESIDE = (".epochs.parquet", ".conditions.parquet", ".second-opinions.parquet")
+ENERGY_BESIDE = tuple(
+    f".{name}.parquet"
+    for name in ("epochs", "devices", "flags", "telemetry", "cross-checks")
+)
 ENERGY_INPUT = ("spec.json", "events.parquet", "perun", "provenance.json")
 TRACES = f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet"
 

@@ -28,9 +28,11 @@ def definition_of(figure):
 
 
 def table_inputs(figure):
-    names = [*ROW_FILES, "traces/{configuration}/{repeat}.parquet"][
-        : 5 if figure == "figure5" else 4
+    traced = [
+        "traces/{configuration}/{repeat}.parquet",
+        "energy/{configuration}/{repeat}.devices.parquet",
     ]
+    names = [*ROW_FILES, *(traced if figure == "figure5" else [])]
     overlaid = CAMPAIGN.figures[figure].get("overlay") == "published"
     published = ["reference/published_results.csv"] if overlaid else []
     return [*files_of(runs_of_figure(figure), *names), *published]

@@ -71,7 +71,7 @@ def _accounted(results: Path, finished: list[Run], command: str) -> tuple[Run, .
     """The runs, all of which have what tables are made from."""
     for run in finished:
         one = RunFiles(results, *run)
-        for path in (*(one.folder / name for name in _OF_RUN[:2]), one.energy):
+        for path in (*(one.folder / name for name in _OF_RUN[:2]), one.energy, one.flags):
             if not path.exists():
                 raise InputError(f"{path}: is missing, of a finished run; `{command}` makes it")
     return tuple(finished)

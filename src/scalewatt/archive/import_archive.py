@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 import uuid
@@ -95,6 +96,13 @@ def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]
             found[name] = Path("campaigns", own + name.removeprefix(stem))
         else:
             raise InputError(f"{path}: {name}: allowed: files below {results} and {stem}.yaml")
+    energy = re.compile(rf"{re.escape(results)}energy/[^/]+/\d+\.parquet")
+    for name in filter(energy.fullmatch, found):
+        if name.replace(".parquet", ".flags.parquet") not in found:
+            raise InputError(
+                f"{path}: {name} was written by an earlier version, without a table of its quality flags; "
+                "export the campaign again with this version"
+            )
     for end in _MUST:
         if stem + end not in found:
             raise InputError(f"{path}: has no {stem}{end}; expected what `scalewatt export` wrote")

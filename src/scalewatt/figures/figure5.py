@@ -182,7 +182,7 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
 
 
 def _device_sentence(rows: Sequence[Row]) -> str:
-    """By which rule the shown device was picked (results/power_table.py)."""
+    """By which rule the shown device was picked (results/figures/power_trace.py)."""
     shown = dict.fromkeys(
         # An estimate is of all sockets together.
         "all CPUs" if (row["device_kind"], row["energy_origin"]) == ("cpu", "estimated")
@@ -198,7 +198,9 @@ def _device_sentence(rows: Sequence[Row]) -> str:
 
 
 def _sensor_sentences(rows: Sequence[Row]) -> list[str]:
-    names = dict.fromkeys((r["device_name"], r["device_kind"], r["energy_origin"]) for r in rows)
+    names = dict.fromkeys(
+        (r["device_name"], r["device_kind"], r["energy_origin"], r["quantity"]) for r in rows
+    )
     return list(dict.fromkeys(filter(None, (sensor_sentence(*name) for name in names))))
 
 

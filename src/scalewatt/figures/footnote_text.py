@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewatt.recordings.gpu_power_semantics import MEAN, MOMENT, sample_of
+from scalewatt.recordings.gpu_power_semantics import INSTANTANEOUS, MEAN, MOVING_MEAN
 from scalewatt.recordings.series import MEASURED, SIMULATED
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, shortened_ids
 from scalewatt.results.text.markdown_latex import excluded_sentence as excluded_sentence
@@ -279,21 +279,24 @@ def no_energy_sentence(stored: Mapping[str, Any], rows: Iterable[Mapping[str, An
     return f"Energy not known: {'; '.join(said)}." if said else ""
 
 
-_SAMPLES = {MOMENT: "the power of a moment", MEAN: "the mean over the second before"}
+_SAMPLES = {
+    INSTANTANEOUS: "instantaneous power",
+    MEAN: "the mean since the sample before",
+    MOVING_MEAN: "the mean over the second before",
+}
 
 
-def sensor_sentence(device_name: str | None, device_kind: str, origin: str | None) -> str:
-    """What a sample of a device's power stands for: a moment, or a mean over some time."""
+def sensor_sentence(
+    device_name: str | None, device_kind: str, origin: str | None, sample: str | None
+) -> str:
+    """Return what a sample of a device's power stands for; `sample` is the trace's `quantity`."""
     if origin not in (MEASURED, SIMULATED):
         return ""
-    if device_kind != "gpu":
+    if device_kind != "gpu" and sample == MEAN:
         return "Power of CPU and memory is the mean between two readings of an energy counter."
-    shown = device_name or "the GPU"
-    sample = sample_of(device_name or "")
+    shown = (device_name if device_kind == "gpu" else None) or f"the {KIND_WORDS[device_kind]}"
     if sample is None:
-        return (
-            f"Whether the sensor of {shown} reports the power of a moment or a mean is not known."
-        )
+        return f"Whether the sensor of {shown} reports instantaneous power or a mean is not known."
     return f"The sensor of {shown} reports {_SAMPLES[sample]}."
 
 

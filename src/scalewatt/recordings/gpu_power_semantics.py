@@ -1,4 +1,4 @@
-"""What a sample of a GPU's power sensor stands for, by the device's name.
+"""What a sample of power stands for; of a GPU's sensor it depends on the device.
 
 Source: NVML's reference, nvmlDeviceGetPowerUsage: averaged over a second from Ampere on, but for GA100.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 
-MOMENT, MEAN = "moment", "mean"
-"""The power of a moment, or the mean over the second before."""
+from scalewatt.recordings.series import ESTIMATED, SensorSeries
+
+INSTANTANEOUS, MEAN, MOVING_MEAN = "instantaneous", "mean", "moving_mean"
+"""Instantaneous power, the mean since the sample before, or the mean over the last MEAN_OVER_S seconds."""
 MEAN_OVER_S = 1.0
 
 _INSTANTANEOUS = re.compile(
@@ -22,8 +24,23 @@ _AVERAGED = re.compile(
 )
 
 
-def sample_of(device_name: str) -> str | None:
-    """MOMENT, MEAN, or None where it is not known; of a name as a driver or a cluster file gives it."""
+def gpu_quantity(device_name: str) -> str | None:
+    """Return INSTANTANEOUS, MOVING_MEAN, or None where the GPU is not known.
+
+    `device_name` is as a driver or a cluster file gives it.
+    """
     if _INSTANTANEOUS.search(device_name):
-        return MOMENT
-    return MEAN if _AVERAGED.search(device_name) else None
+        return INSTANTANEOUS
+    return MOVING_MEAN if _AVERAGED.search(device_name) else None
+
+
+def sample_quantity(series: SensorSeries, device_name: str | None) -> str | None:
+    """Return what a sample of a series stands for; None where unknown, and of an estimate.
+
+    `device_name` is that of the run's GPUs.
+    """
+    if series.origin == ESTIMATED:
+        return None
+    if series.quantity in ("counter", "mean_power"):
+        return MEAN
+    return gpu_quantity(device_name or "") if series.device_kind == "gpu" else None

@@ -33,10 +33,6 @@ SIMULATED_KEY = "simulated"
 """What a recording's own metadata say where nothing was sampled and the scaling model made it."""
 
 
-STAGE_SHORT = "stage_short"
-"""The flag of a stage that was too short for its energy to be told from that of those around it."""
-
-
 def origin_stated(metadata: Mapping[str, Any]) -> str:
     """Return the origin of what a recording's sensors say, by its metadata: measured or simulated."""
     return SIMULATED if metadata.get(SIMULATED_KEY) else MEASURED

@@ -161,8 +161,8 @@ def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
     found = []
     for configuration, repeat in [] if figure == "figure1" else definition["runs"]:
         files = RunFiles(results, configuration, repeat)
-        found += [*(files.folder / name for name in _ROW_FILES), files.energy]
-        found += [files.traces] if figure == "figure5" else []
+        found += [*(files.folder / name for name in _ROW_FILES), files.energy, files.flags]
+        found += [files.traces, files.devices] if figure == "figure5" else []
         found += [files.epochs] if figure == "learning" else []
     return found + ([results / "tables" / "idle.parquet"] if definition.get("idle") else [])
 
@@ -175,7 +175,8 @@ def _page(place: Remaking, stem: str, out: Path) -> None:
     configuration, repeat = stem.split("/")[-2:]
     files = RunFiles(place.results, configuration, int(repeat))
     names = (*_ROW_FILES, "events.parquet")
-    place.needs([*(files.folder / name for name in names), files.energy, files.traces])
+    tables = (files.energy, files.flags, files.traces)
+    place.needs([*(files.folder / name for name in names), *tables])
     reason = place.reasons.get((configuration, int(repeat)))
     page = read_page(place.results, configuration, int(repeat), reason)
     save_pages([page], out)

@@ -4,8 +4,8 @@ The accounted window of a node is [first, last sample] of all its sensors; nothi
 Where two segments overlap on a node, the earlier one keeps the time. A kind that no node has a
 sensor or an estimate of has rows with null energy and the flag `absent` (outside of the run's
 scope); null energy with any other flag means that energy was used and is not known: what was
-recorded of it stands in `recorded_j`. The flags of a row are those of its segment, node and device
-kind, the same in each of its stages, but for `stage_short`; `coverage` likewise.
+recorded of it stands in `recorded_j`. A flag is about a segment, one of its nodes, or a device kind of
+that; `stage_short` is about a stage.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scalewatt.common.files import read_json, write_table
-from scalewatt.energy.accounting.cross_checks import node_opinions, opinion_flags, slurm_opinion
+from scalewatt.common.files import read_json
+from scalewatt.energy.accounting.cross_checks import (
+    cross_check_flags,
+    node_cross_checks,
+    slurm_cross_check,
+)
 from scalewatt.energy.accounting.energy_schema import Accounts
 from scalewatt.energy.accounting.node_energy import (
     JOURNAL_TOLERANCE,
@@ -38,7 +42,7 @@ from scalewatt.energy.accounting.segment_recordings import (
     open_segment,
     segment_numbers,
 )
-from scalewatt.energy.accounting.throttling import gpu_utilisation, state_flags, state_table
+from scalewatt.energy.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
 from scalewatt.energy.accounting.trace_writer import TraceWriter
 from scalewatt.energy.integration.stage_intervals import StageIntervals, segment_events, tile_window
 from scalewatt.recordings.series import Flag, flag, short_name
@@ -65,7 +69,7 @@ class NodeAccount:
     kinds: tuple[KindEnergy, ...]
     recording: NodeRecording
     flags: tuple[Flag, ...]
-    """Doubts about all kinds of the node; each kind has its own beside."""
+    """Flags of all device kinds of the node; each kind has its own beside."""
     unrecorded_s: float = 0.0
     """How long the run was at work on it outside of the recording."""
     overlaps: bool = False
@@ -91,19 +95,21 @@ class Progress:
     ends: dict[str, float] = field(default_factory=dict)
     """Until when each node's time has been counted."""
     rows: EnergyRows = field(default_factory=EnergyRows)
-    opinions: list[dict[str, Any]] = field(default_factory=list)
-    states: list[pa.Table] = field(default_factory=list)
+    cross_checks: list[dict[str, Any]] = field(default_factory=list)
+    telemetry: list[pa.Table] = field(default_factory=list)
 
 
-def account(run: Run, sink: Sink) -> Accounts:
-    """Account for one run; `sink` gets its samples node by node."""
+def account(run: Run, sink: Sink | None = None) -> Accounts:
+    """Account for one run; a `sink` gets its samples node by node."""
     done = Progress()
     numbers, idle = run_segments(run)
+    for number in idle:
+        detail = f"segment {number} ended during start-up; nothing was recorded of it and nothing is counted"
+        done.rows.add_flags([flag("segment_not_started", None, detail)], number)
     for number in _by_time(run, numbers):
         with open_segment(run.recordings, number) as segment:
-            segment = replace(segment, flags=(*segment.flags, *idle))
             account_segment(run, segment, segment_events(run.events, number), done, sink)
-    return done.rows.tables(run.spec, done.states, done.opinions)
+    return done.rows.tables(run.spec, done.telemetry, done.cross_checks)
 
 
 def write_energy(
@@ -113,22 +119,20 @@ def write_energy(
     traces_path: Path,
     energy_path: Path,
 ) -> None:
-    """Account for one run folder; write traces, energy and, beside the latter, the other tables.
+    """Account for one run folder; write its traces, its energy table and the other tables.
 
     `powers` = {"cpu", "gpu", "ram"}: the rated powers used where nothing was measured, or None.
-    `energy_path` = <repeat>.parquet; beside it <repeat>.epochs.parquet, <repeat>.conditions.parquet
-    and <repeat>.second-opinions.parquet.
+    `energy_path` = <repeat>.parquet; `Accounts.write` names the others.
     """
     spec = read_json(spec_path)
-    with TraceWriter(traces_path, spec) as traces:
-        accounts = account(Run.of(run_dir, spec, powers), traces)
-    for name, table in accounts.beside().items():
-        write_table(table, energy_path.with_suffix(f".{name}.parquet"))
-    write_table(accounts.energy, energy_path)
+    run = Run.of(run_dir, spec, powers)
+    with TraceWriter(traces_path, spec, run.provenance.get("device_name")) as traces:
+        accounts = account(run, traces)
+    accounts.write(energy_path)
 
 
-def run_segments(run: Run) -> tuple[list[int], list[Flag]]:
-    """Return the numbers of all segments, and flags for those without content.
+def run_segments(run: Run) -> tuple[list[int], list[int]]:
+    """Return the numbers of all segments with content, and of those without.
 
     A start that failed before the first sample and the first update has nothing to account for.
     """
@@ -142,9 +146,7 @@ def run_segments(run: Run) -> tuple[list[int], list[Flag]]:
         started |= set(worked["segment"].to_pylist())
     if not started:
         return sorted(numbers) or [0], []
-    detail = "segment {} ended during start-up; nothing was recorded of it and nothing is counted"
-    idle = sorted(numbers - started)
-    return sorted(started), [flag("segment_not_started", None, detail.format(n)) for n in idle]
+    return sorted(started), sorted(numbers - started)
 
 
 def _by_time(run: Run, numbers: Sequence[int]) -> list[int]:
@@ -166,9 +168,9 @@ def _first_sample_s(run: Run, number: int) -> float:
 
 
 def account_segment(
-    run: Run, segment: Segment, events: list[Event], done: Progress, sink: Sink
+    run: Run, segment: Segment, events: list[Event], done: Progress, sink: Sink | None = None
 ) -> None:
-    """Account for one segment: its rows, samples, conditions and second opinions."""
+    """Account for one segment: its rows, samples, telemetry and cross-checks."""
     flags = list(segment.flags)
     if not events:
         flags.append(flag("no_events", None, f"segment {segment.number} has no stage events"))
@@ -177,32 +179,33 @@ def account_segment(
     nodes: list[str] = []
     for one in _node_accounts(run, segment, events, done):
         nodes.append(one.node)
+        done.rows.add_flags(one.flags, segment.number, one.node)
         if one.length_s <= 0 and one.overlaps:
-            flags += one.flags
             continue
-        opinions = node_opinions(one.recording, one.kinds, one.window)
+        checks = node_cross_checks(one.recording, one.kinds, one.window)
+        done.rows.add_flags(cross_check_flags(checks, "node"), segment.number, one.node)
         recorded_s = max(recorded_s, one.length_s)
         lost_s = max(lost_s, float(np.sum(one.intervals.within(*lost).seconds)))
         for kind in sorted(one.kinds, key=lambda kind: kind.device_kind):
-            own = [*kind.flags, *opinion_flags(opinions, kind.device_kind)]
-            flags_of = [*one.flags, *own]
-            done.rows.add(segment.number, kind, one.intervals, lost, one.unrecorded_s, flags_of)
-            sink.add(segment.number, kind, one.intervals)
+            own = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
+            done.rows.add(segment.number, kind, one.intervals, lost, one.unrecorded_s, own)
+            if sink is not None:
+                sink.add(segment.number, kind, one.intervals)
             recorded_j += kind.recorded_j(one.window)
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
-        done.opinions += [opinion.row(segment.number) for opinion in opinions]
-        done.states.append(state_table(one.recording, segment.number))
+        done.cross_checks += [one.row(segment.number) for one in checks]
+        done.telemetry.append(telemetry_table(one.recording, segment.number))
     flags += _outcome_flags(run, segment.number, lost_s)
     absent, doubts = _missing_hosts(run, nodes, segment)
     flags += doubts
     for node in absent:
         done.rows.add_unrecorded(segment.number, node, _unrecorded(events, recorded_s))
     complete = measured and not absent
-    whole = slurm_opinion(segment.slurm, recorded_j if complete else None, recorded_s)
+    whole = slurm_cross_check(segment.slurm, recorded_j if complete else None, recorded_s)
     if whole is not None:
-        done.opinions.append(whole.row(segment.number))
-        flags += opinion_flags([whole], "node")
-    done.rows.flag_segment(segment.number, flags)
+        done.cross_checks.append(whole.row(segment.number))
+        flags += cross_check_flags([whole], "node")
+    done.rows.add_flags(flags, segment.number)
 
 
 def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
@@ -226,7 +229,7 @@ def _node_accounts(
         recording = segment.node(host)
         window = node_window(recording.series)
         if window is None:
-            done.rows.flag_segment(segment.number, recording.flags)
+            done.rows.add_flags(recording.flags, segment.number, recording.node)
             continue
         begin = window[0]
         if recording.clock_known:

@@ -36,8 +36,8 @@ WHOLE_NODE = ("hwmon", "ipmi", "slurm_consumed_energy")
 
 
 @dataclass(frozen=True)
-class Opinion:
-    """What another source says of a GPU, a node, or (node None) of all nodes of a segment."""
+class CrossCheck:
+    """What another source says of the energy of a GPU, a node, or (node None) of all nodes of a segment."""
 
     node: str | None
     device_kind: str
@@ -61,15 +61,15 @@ class Opinion:
         return self.difference is not None and abs(self.difference) > self.tolerance
 
     def row(self, segment: int) -> dict[str, Any]:
-        """Return the row of SECOND_OPINIONS_SCHEMA."""
+        """Return the row of CROSS_CHECKS_SCHEMA."""
         return {**asdict(self), "segment": segment, "difference": self.difference}
 
 
-def node_opinions(
+def node_cross_checks(
     recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
-) -> list[Opinion]:
-    """Return the second opinions on a node and its GPUs."""
-    opinions = []
+) -> list[CrossCheck]:
+    """Return the cross-checks of a node and its GPUs."""
+    found = []
     for one in recording.conditions:
         if one.quantity not in SOURCES:
             continue
@@ -77,14 +77,14 @@ def node_opinions(
         time, values = one.time_s[known], one.values[known]
         if time.size < 2 or time[-1] - time[0] < SHORTEST_S:
             continue
-        opinions.append(_opinion(one, time, values, kinds))
-    return opinions
+        found.append(_cross_check(one, time, values, kinds))
+    return found
 
 
-def slurm_opinion(
+def slurm_cross_check(
     slurm: dict[str, Any] | None, recorded_j: float | None, recorded_s: float
-) -> Opinion | None:
-    """Return Slurm's opinion on a segment of which `recorded_j` were measured (None: not all).
+) -> CrossCheck | None:
+    """Return Slurm's energy of a segment of which `recorded_j` were measured (None: not all).
 
     Slurm's step begins before the recording and ends after it: that time adds to the tolerance.
     """
@@ -92,7 +92,7 @@ def slurm_opinion(
         return None
     elapsed = float(slurm.get("elapsed_s") or recorded_s)
     beside = abs(elapsed - recorded_s) / recorded_s if recorded_s > 0 else 0.0
-    return Opinion(
+    return CrossCheck(
         node=None,
         device_kind="node",
         device_index=None,
@@ -104,30 +104,30 @@ def slurm_opinion(
     )
 
 
-def opinion_flags(opinions: Sequence[Opinion], device_kind: str) -> list[Flag]:
-    """Return a flag for each opinion that differs: those on a kind, and those on its node."""
+def cross_check_flags(checks: Sequence[CrossCheck], device_kind: str) -> list[Flag]:
+    """Return a flag for each cross-check of a device kind (`node`: of all) that differs."""
     return [
-        flag("second_opinion_differs", None, _words(one))
-        for one in opinions
-        if one.differs and one.device_kind in (device_kind, "node")
+        flag("cross_check_differs", None, _sentence(one))
+        for one in checks
+        if one.differs and one.device_kind == device_kind
     ]
 
 
-def _words(opinion: Opinion) -> str:
-    where = opinion.node or "all nodes"
-    if opinion.device_index is not None and opinion.device_kind != "node":
-        where += f": GPU {opinion.device_index}"
-    scope = ", which counts the whole node" if opinion.source in WHOLE_NODE else ""
+def _sentence(check: CrossCheck) -> str:
+    where = check.node or "all nodes"
+    if check.device_index is not None and check.device_kind != "node":
+        where += f": GPU {check.device_index}"
+    scope = ", which counts the whole node" if check.source in WHOLE_NODE else ""
     return (
-        f"{where}: {opinion.source}{scope}: {opinion.energy_j:.0f} J over "
-        f"{opinion.duration_s:.0f} s, recorded {opinion.recorded_j:.0f} J "
-        f"({100 * (opinion.difference or 0.0):+.1f} %)"
+        f"{where}: {check.source}{scope}: {check.energy_j:.0f} J over "
+        f"{check.duration_s:.0f} s, recorded {check.recorded_j:.0f} J "
+        f"({100 * (check.difference or 0.0):+.1f} %)"
     )
 
 
-def _opinion(
+def _cross_check(
     one: ConditionSeries, time: Floats, values: Floats, kinds: Sequence[KindEnergy]
-) -> Opinion:
+) -> CrossCheck:
     span = float(time[0]), float(time[-1])
     tolerance = MAX_DIFFERENCE
     if one.unit == "J":
@@ -141,7 +141,7 @@ def _opinion(
     recorded = _node_j(kinds, span) if kind == "node" else _gpu_j(kinds, index, span)
     if kind == "gpu" and recorded is not None and _is_unused(kinds, index):
         kind = UNUSED_GPU
-    return Opinion(
+    return CrossCheck(
         one.node, kind, index, SOURCES[one.quantity], span[1] - span[0], energy, recorded, tolerance
     )
 

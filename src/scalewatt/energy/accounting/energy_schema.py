@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
+
+from scalewatt.common.files import write_table
 
 METADATA_KEY = b"scalewatt"
 
@@ -20,12 +23,15 @@ TRACES_SCHEMA = pa.schema(
         pa.field("device_index", pa.int16(), nullable=False),
         pa.field("uuid", _MANY),
         pa.field("power_w", pa.float32()),
+        pa.field("quantity", _FEW),
         pa.field("energy_origin", _FEW, nullable=False),
         pa.field("stage", _FEW, nullable=False),
         pa.field("flag", _FEW, nullable=False),
     ]
 )
-"""One row per power sensor and sample, sorted by segment, node, device kind, device index, time."""
+"""One row per power sensor and sample, sorted by segment, node, device kind, device index, time.
+`quantity` says what the sample stands for: `instantaneous` power, the `mean` since the sample before, or
+a `moving_mean` over the second before; null where that is not known, and of estimates."""
 
 _RUN = [("configuration", pa.string()), ("repeat", pa.int32())]
 ENERGY_SCHEMA = pa.schema(
@@ -43,12 +49,49 @@ ENERGY_SCHEMA = pa.schema(
         ("discarded_j", pa.float64()),
         ("energy_origin", pa.string()),
         ("coverage", pa.float64()),
-        ("flags", pa.string()),
+        ("short", pa.bool_()),
     ]
 )
 """One row per segment, node, device kind (gpu, cpu, ram, unused_gpu) and stage. `energy_origin` is
-null where the kind is absent or its node was not recorded; `flags` is a JSON list of {code, device,
-detail}. Energies of rows with the flag `stage_short` are right in sums alone."""
+null where the kind is absent or its node was not recorded, `coverage` only where the kind is absent.
+`short`: as the flag `stage_short`; such energies are right in sums alone."""
+
+DEVICES_SCHEMA = pa.schema(
+    [
+        *_RUN,
+        ("segment", pa.int32()),
+        ("node", pa.string()),
+        ("device_kind", pa.string()),
+        ("device_index", pa.int32()),
+        ("sensor", pa.string()),
+        ("uuid", pa.string()),
+        ("stage", pa.string()),
+        ("duration_s", pa.float64()),
+        ("covered_s", pa.float64()),
+        ("energy_j", pa.float64()),
+        ("recorded_j", pa.float64()),
+        ("mean_power_w", pa.float64()),
+        ("samples", pa.int64()),
+        ("energy_origin", pa.string()),
+    ]
+)
+"""One row per segment, device with a power and stage. `energy_j` is null where that of its device kind is,
+`mean_power_w` is over the covered time. Samples outside of the accounted window count as `unattributed`."""
+
+FLAGS_SCHEMA = pa.schema(
+    [
+        *_RUN,
+        ("segment", pa.int32()),
+        ("node", pa.string()),
+        ("device_kind", pa.string()),
+        ("stage", pa.string()),
+        ("code", pa.string()),
+        ("sensor", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+"""One row per quality flag. It concerns all nodes of the segment where `node` is null, all device kinds where
+`device_kind` is, all stages where `stage` is; `sensor` is null where it is not about one sensor."""
 
 EPOCHS_SCHEMA = pa.schema(
     [
@@ -65,7 +108,7 @@ EPOCHS_SCHEMA = pa.schema(
 """One row per epoch (null: outside of all), stage and device kind, over all nodes and segments. `short`: as
 the flag `stage_short`."""
 
-CONDITIONS_SCHEMA = pa.schema(
+TELEMETRY_SCHEMA = pa.schema(
     [
         ("segment", pa.int32()),
         ("time", pa.timestamp("us", tz="UTC")),
@@ -77,9 +120,9 @@ CONDITIONS_SCHEMA = pa.schema(
         ("value", pa.float64()),
     ]
 )
-"""One row per reading of what was recorded beside power; null: it could not be read."""
+"""One row per reading of anything but power; null: it could not be read."""
 
-SECOND_OPINIONS_SCHEMA = pa.schema(
+CROSS_CHECKS_SCHEMA = pa.schema(
     [
         *_RUN,
         ("segment", pa.int32()),
@@ -94,22 +137,29 @@ SECOND_OPINIONS_SCHEMA = pa.schema(
         ("tolerance", pa.float64()),
     ]
 )
-"""One row per other source of the same energy, over the time that it has."""
+"""One row per other source of the same energy, over the time that it covers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Accounts:
-    """The tables of one run, beside its traces."""
+    """All tables of one run but its traces."""
 
     energy: pa.Table
     epochs: pa.Table
-    conditions: pa.Table
-    second_opinions: pa.Table
+    devices: pa.Table
+    flags: pa.Table
+    telemetry: pa.Table
+    cross_checks: pa.Table
 
-    def beside(self) -> dict[str, pa.Table]:
-        """Return the tables that lie beside the energy table, by the end of their names."""
-        return {
+    def write(self, energy_path: Path) -> None:
+        """Write <repeat>.parquet and, before it, the others as <repeat>.<name>.parquet."""
+        others = {
             "epochs": self.epochs,
-            "conditions": self.conditions,
-            "second-opinions": self.second_opinions,
+            "devices": self.devices,
+            "flags": self.flags,
+            "telemetry": self.telemetry,
+            "cross-checks": self.cross_checks,
         }
+        for name, table in others.items():
+            write_table(table, energy_path.with_suffix(f".{name}.parquet"))
+        write_table(self.energy, energy_path)

@@ -66,7 +66,7 @@ class KindEnergy:
         return sum(float(curve.between(*window)) for curve in self.curves)
 
     def intervals_j(self, intervals: StageIntervals) -> Floats:
-        """Return what was recorded in each interval, all devices together."""
+        """Return what was recorded in each interval, (k,), all devices together."""
         energies = [intervals.energy_j(curve) for curve in self.curves]
         return np.sum(energies, axis=0) if energies else np.zeros(intervals.start_s.shape)
 

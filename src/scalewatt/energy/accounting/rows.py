@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +10,42 @@ import numpy as np
 import pyarrow as pa
 
 from scalewatt.energy.accounting.energy_schema import (
-    CONDITIONS_SCHEMA,
+    CROSS_CHECKS_SCHEMA,
+    DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     EPOCHS_SCHEMA,
-    SECOND_OPINIONS_SCHEMA,
+    FLAGS_SCHEMA,
+    TELEMETRY_SCHEMA,
     Accounts,
 )
 from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED, KindEnergy, Window
-from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
-from scalewatt.recordings.series import DEVICE_KINDS, Flag, Floats, flag
+from scalewatt.energy.integration.stage_intervals import (
+    STAGES,
+    UNATTRIBUTED,
+    StageIntervals,
+)
+from scalewatt.recordings.series import (
+    DEVICE_KINDS,
+    Flag,
+    Floats,
+    SensorSeries,
+    flag,
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _Device:
+    """One device of a part, without its samples; k intervals."""
+
+    series: SensorSeries
+    recorded_j: Floats
+    """Energy in each interval, (k,)."""
+    covered_s: Floats
+    """Seconds of each interval with a known power, (k,)."""
+    samples: Mapping[str, int]
+    """Number of samples by stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +59,10 @@ class _Part:
     recorded_j: Floats | None = None
     """What was recorded in each interval; None without a sensor or an estimate."""
     discarded_j: Floats | None = None
-    """The part of it that was done in vain."""
+    """The part of it that was lost work."""
+    measured: tuple[_Device, ...] = ()
+    """The devices with a power."""
     devices: int | None = None
-    sensors: int = 0
     origin: str | None = None
     coverage: float | None = 0.0
     device_s: float = 0.0
@@ -44,6 +71,11 @@ class _Part:
     period_s: float = 0.0
     """What its samples resolve in time; 0 without any."""
     flags: tuple[Flag, ...] = ()
+
+    @property
+    def sensors(self) -> int:
+        """How many devices have a power."""
+        return len(self.measured)
 
 
 class EnergyRows:
@@ -56,7 +88,7 @@ class EnergyRows:
     def __init__(self) -> None:
         self._parts: list[_Part] = []
         self._unrecorded: list[tuple[int, str, StageIntervals]] = []
-        self._flags: dict[int, list[Flag]] = {}
+        self._flags: dict[int, dict[str | None, list[Flag]]] = {}
 
     def add(
         self,
@@ -67,20 +99,22 @@ class EnergyRows:
         unrecorded_s: float,
         flags: Sequence[Flag],
     ) -> None:
-        """Add one device kind of one node; what it did in the span `lost` was done in vain.
+        """Add one device kind of one node with its own flags; what it did in the span `lost` was lost.
 
         `unrecorded_s`: how long the run was at work outside of the recording.
         """
+        devices = _devices(kind, intervals)
+        recorded_j = [one.recorded_j for one in devices]
         self._parts.append(
             _Part(
                 segment,
                 kind.node,
                 kind.device_kind,
                 intervals,
-                recorded_j=kind.intervals_j(intervals) if kind.series else None,
+                recorded_j=np.sum(recorded_j, axis=0) if devices else None,
                 discarded_j=kind.intervals_j(intervals.within(*lost)) if kind.series else None,
+                measured=devices,
                 devices=kind.devices,
-                sensors=len(kind.series),
                 origin=kind.origin,
                 coverage=kind.coverage,
                 device_s=kind.device_s,
@@ -95,27 +129,28 @@ class EnergyRows:
         """Add a node that nothing was recorded of; its time is that of the events."""
         self._unrecorded.append((segment, node, intervals))
 
-    def flag_segment(self, segment: int, flags: Sequence[Flag]) -> None:
-        """Add flags to all rows of a segment; of a segment without rows, to those of the run."""
-        self._flags.setdefault(segment, []).extend(flags)
+    def add_flags(self, flags: Sequence[Flag], segment: int, node: str | None = None) -> None:
+        """Add flags of a segment, or of one of its nodes."""
+        self._flags.setdefault(segment, {}).setdefault(node, []).extend(flags)
 
-    def tables(
-        self, spec: dict[str, Any], states: list[pa.Table], opinions: list[dict[str, Any]]
-    ) -> Accounts:
+    def tables(self, spec: Row, telemetry: list[pa.Table], cross_checks: list[Row]) -> Accounts:
         """Return the tables of the run of `spec`."""
         run = {"configuration": spec.get("configuration"), "repeat": spec.get("repeat")}
         parts = self._in_order()
         stated = _Stated(parts)
-        flags = self._flags_by_segment({part.segment for part in parts})
-        rows = [run | row for part in parts for row in _rows(part, stated, flags[part.segment])]
-        epochs = [run | row for row in _epoch_rows(parts, stated)]
+
+        def table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+            return pa.Table.from_pylist([run | row for row in rows], schema=schema)
+
         return Accounts(
-            energy=pa.Table.from_pylist(rows, schema=ENERGY_SCHEMA),
-            epochs=pa.Table.from_pylist(epochs, schema=EPOCHS_SCHEMA),
-            conditions=pa.concat_tables([CONDITIONS_SCHEMA.empty_table(), *states]),
-            second_opinions=pa.Table.from_pylist(
-                [run | row for row in opinions], schema=SECOND_OPINIONS_SCHEMA
+            energy=table((row for part in parts for row in _rows(part, stated)), ENERGY_SCHEMA),
+            epochs=table(_epoch_rows(parts, stated), EPOCHS_SCHEMA),
+            devices=table(
+                (row for part in parts for row in _device_rows(part, stated)), DEVICES_SCHEMA
             ),
+            flags=table(self._flag_rows(parts, stated), FLAGS_SCHEMA),
+            telemetry=pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *telemetry]),
+            cross_checks=table(cross_checks, CROSS_CHECKS_SCHEMA),
         )
 
     def _in_order(self) -> list[_Part]:
@@ -134,10 +169,28 @@ class EnergyRows:
         order = {s: i for i, s in enumerate(dict.fromkeys(part.segment for part in parts))}
         return sorted(parts, key=lambda part: (order[part.segment], part.node, part.device_kind))
 
-    def _flags_by_segment(self, segments: set[int]) -> dict[int, list[Flag]]:
-        """Return the flags of each segment that has rows; those of others go to all of them."""
-        others = [f for s, flags in self._flags.items() if s not in segments for f in flags]
-        return {segment: [*others, *self._flags.get(segment, [])] for segment in segments}
+    def _flag_rows(self, parts: Sequence[_Part], stated: _Stated) -> Iterator[Row]:
+        """Yield the flags in the order of the parts: of a segment, of its nodes, of their device kinds."""
+        order = dict.fromkeys(part.segment for part in parts)
+        left = {segment: dict(nodes) for segment, nodes in self._flags.items()}
+
+        def of(segment: int, *nodes: str | None) -> Iterator[Row]:
+            for node in nodes:
+                for one in left.get(segment, {}).pop(node, []):
+                    yield _flag_row(one, segment, node)
+
+        for segment in [s for s in left if s not in order]:
+            yield from of(segment, *left[segment])
+        for segment in order:
+            own = [part for part in parts if part.segment == segment]
+            recorded = {part.node for part in own}
+            yield from of(segment, None, *(n for n in left.get(segment, {}) if n not in recorded))
+            for part in own:
+                yield from of(segment, part.node)
+                for one in _own_flags(part, stated):
+                    yield _flag_row(one, segment, part.node, part.device_kind)
+                for stage, one in _short_flags(part).items():
+                    yield _flag_row(one, segment, part.node, part.device_kind, stage)
 
 
 class _Stated:
@@ -181,12 +234,25 @@ class _Stated:
         return covered_s / device_s if device_s > 0 else 0.0
 
 
-def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str, Any]]:
+def _devices(kind: KindEnergy, intervals: StageIntervals) -> tuple[_Device, ...]:
+    """Return what each device of a kind used in each interval."""
+    samples: dict[int, dict[str, int]] = {}  # the sensors of a node share their times
+    found = []
+    for series, curve in zip(kind.series, kind.curves, strict=True):
+        key = id(series.time_s)
+        if key not in samples:
+            counts = np.bincount(intervals.codes_at(series.time_s), minlength=len(STAGES))
+            samples[key] = dict(zip(STAGES, counts.tolist(), strict=True))
+        covered_s = curve.covered_s(intervals.start_s, intervals.end_s)
+        found.append(_Device(series, intervals.energy_j(curve), covered_s, samples[key]))
+    return tuple(found)
+
+
+def _rows(part: _Part, stated: _Stated) -> list[Row]:
     """Return the rows of ENERGY_SCHEMA of a part, without the run's name."""
     known, intervals = stated.is_known(part), part.intervals
     seconds = intervals.by_stage(intervals.seconds)
     short = intervals.short_stages(part.period_s)
-    own = [*flags, *_own_flags(part, stated)]
     recorded = {} if part.recorded_j is None else intervals.by_stage(part.recorded_j)
     discarded = {} if part.discarded_j is None else intervals.by_stage(part.discarded_j)
     same = {
@@ -206,26 +272,74 @@ def _rows(part: _Part, stated: _Stated, flags: Sequence[Flag]) -> list[dict[str,
             "recorded_j": recorded.get(stage),
             "discarded_j": discarded[stage] if known else None,
             **same,
-            "flags": json.dumps(
-                [*own, *_short_flags(stage, short, part.period_s)], ensure_ascii=False
-            ),
+            "short": stage in short,
         }
         for stage in sorted(seconds, key=STAGES.index)
     ]
+
+
+def _device_rows(part: _Part, stated: _Stated) -> Iterator[Row]:
+    """Yield the rows of DEVICES_SCHEMA of a part, without the run's name."""
+    known, intervals = stated.is_known(part), part.intervals
+    seconds = intervals.by_stage(intervals.seconds)
+    for one in part.measured:
+        recorded = intervals.by_stage(one.recorded_j)
+        covered = intervals.by_stage(one.covered_s)
+        outside = {UNATTRIBUTED} if one.samples[UNATTRIBUTED] else set()
+        for stage in sorted({*seconds, *outside}, key=STAGES.index):
+            recorded_j, covered_s = recorded.get(stage, 0.0), covered.get(stage, 0.0)
+            yield {
+                "segment": part.segment,
+                "node": part.node,
+                "device_kind": part.device_kind,
+                "device_index": one.series.device_index,
+                "sensor": one.series.sensor,
+                "uuid": one.series.uuid,
+                "stage": stage,
+                "duration_s": seconds.get(stage, 0.0),
+                "covered_s": covered_s,
+                "energy_j": recorded_j if known else None,
+                "recorded_j": recorded_j,
+                "mean_power_w": recorded_j / covered_s if covered_s > 0 else None,
+                "samples": one.samples[stage],
+                "energy_origin": part.origin,
+            }
+
+
+def _flag_row(
+    one: Flag,
+    segment: int,
+    node: str | None,
+    device_kind: str | None = None,
+    stage: str | None = None,
+) -> Row:
+    """Return a row of FLAGS_SCHEMA, without the run's name."""
+    return {
+        "segment": segment,
+        "node": node,
+        "device_kind": device_kind,
+        "stage": stage,
+        "code": one["code"],
+        "sensor": one["device"],
+        "detail": one["detail"],
+    }
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
-def _short_flags(stage: str, short: Mapping[str, float], period_s: float) -> list[Flag]:
-    if stage not in short:
-        return []
+def _short_flags(part: _Part) -> dict[str, Flag]:
+    """Return a flag for each stage of a part whose energy cannot be told from that around it."""
+    short, resolved = part.intervals.short_stages(part.period_s), _seconds(part.period_s)
     detail = (
-        f"{stage}: {_seconds(short[stage])} at a time in the mean, known to {_seconds(period_s)}: its "
+        f"{{}}: {{}} at a time in the mean, known to {resolved}: its "
         "short pieces cannot be told in energy from the stages around them"
     )
-    return [flag("stage_short", None, detail)]
+    return {
+        stage: flag("stage_short", None, detail.format(stage, _seconds(short[stage])))
+        for stage in sorted(short, key=STAGES.index)
+    }
 
 
 def _own_flags(part: _Part, stated: _Stated) -> list[Flag]:
@@ -236,7 +350,7 @@ def _own_flags(part: _Part, stated: _Stated) -> list[Flag]:
     return [*others, flag("kind_missing", None, detail)]
 
 
-def _epoch_rows(parts: Sequence[_Part], stated: _Stated) -> list[dict[str, Any]]:
+def _epoch_rows(parts: Sequence[_Part], stated: _Stated) -> list[Row]:
     """Return the rows of EPOCHS_SCHEMA, without the run's name."""
     sums: dict[tuple[int | None, str, str], dict[str, Any]] = {}
     for part in parts:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from scalewatt.energy.accounting.energy_schema import CONDITIONS_SCHEMA
+from scalewatt.energy.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.energy.accounting.segment_recordings import NodeRecording
 from scalewatt.energy.integration.rated_power import node_utilisation
 from scalewatt.energy.integration.stage_intervals import seconds_where
@@ -68,8 +68,8 @@ def gpu_utilisation(recording: NodeRecording) -> list[SensorSeries]:
     ]
 
 
-def state_table(recording: NodeRecording, segment: int) -> pa.Table:
-    """Return the rows of CONDITIONS_SCHEMA of one node: its conditions, and its CPUs' load."""
+def telemetry_table(recording: NodeRecording, segment: int) -> pa.Table:
+    """Return the rows of TELEMETRY_SCHEMA of one node: its conditions, and its CPUs' load."""
     parts = [
         _rows(
             c.node, segment, c.device_kind, c.device_index, c.quantity, c.unit, c.time_s, c.values
@@ -80,7 +80,7 @@ def state_table(recording: NodeRecording, segment: int) -> pa.Table:
     if load is not None:
         cpu = ("cpu", 0, "cpu_utilisation", "%", load.time_s, 100 * load.values)
         parts.append(_rows(recording.node, segment, *cpu))
-    return pa.concat_tables([CONDITIONS_SCHEMA.empty_table(), *parts])
+    return pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *parts])
 
 
 def _rows(
@@ -94,12 +94,12 @@ def _rows(
     values: Floats,
 ) -> pa.Table:
     def same(value: object, name: str) -> pa.Array:
-        return pa.array([value] * time_s.size, CONDITIONS_SCHEMA.field(name).type)
+        return pa.array([value] * time_s.size, TELEMETRY_SCHEMA.field(name).type)
 
     times = pa.array(np.rint(time_s * 1e6).astype(np.int64))
     columns = {
         "segment": same(segment, "segment"),
-        "time": times.view(CONDITIONS_SCHEMA.field("time").type),
+        "time": times.view(TELEMETRY_SCHEMA.field("time").type),
         "node": same(node, "node"),
         "device_kind": same(kind, "device_kind"),
         "device_index": same(index, "device_index"),
@@ -107,4 +107,4 @@ def _rows(
         "unit": same(unit, "unit"),
         "value": pa.array(values, from_pandas=True),
     }
-    return pa.Table.from_arrays(list(columns.values()), schema=CONDITIONS_SCHEMA)
+    return pa.Table.from_arrays(list(columns.values()), schema=TELEMETRY_SCHEMA)

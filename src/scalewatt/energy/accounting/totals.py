@@ -1,14 +1,13 @@
-"""A run's energy table summed up: totals, scope, origin, coverage, flags."""
+"""A run's energy table summed up: totals, scope, origin, coverage. And its quality flags."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.recordings.series import DEVICE_KINDS, STAGE_SHORT, Flag
+from scalewatt.recordings.series import DEVICE_KINDS, Flag, flag
 
 
 class EnergyTotals:
@@ -18,18 +17,7 @@ class EnergyTotals:
         rows = table.to_pylist()
         self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
         self.staging = [r for r in rows if r["stage"] == "stage_data"]
-        self.flags = [one for one in _flags(rows) if one["code"] != STAGE_SHORT]
         self._absent = {kind: self._is_absent(kind) for kind in DEVICE_KINDS}
-
-    @staticmethod
-    def is_short(row: dict[str, Any]) -> bool:
-        """Whether a row's stage was too short for its energy to be told from its neighbours'."""
-        return any(one["code"] == STAGE_SHORT for one in json.loads(row["flags"] or "[]"))
-
-    @property
-    def short_flags(self) -> list[Flag]:
-        """The flags of stages that were too short: doubts about those, and not about any total."""
-        return [one for one in _flags(self.rows) if one["code"] == STAGE_SHORT]
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """The rows of a device kind."""
@@ -57,8 +45,7 @@ class EnergyTotals:
         return self._absent[kind]
 
     def _is_absent(self, kind: str) -> bool:
-        written = {r["flags"] or "[]" for r in self.of_kind(kind)}
-        return all(any(flag["code"] == "absent" for flag in json.loads(w)) for w in written)
+        return all(r["coverage"] is None for r in self.of_kind(kind))
 
     @property
     def scope(self) -> list[str]:
@@ -119,10 +106,16 @@ def known_sum(values: Iterable[float | None]) -> float | None:
     return float(sum(v for v in found if v is not None))
 
 
-def _flags(rows: list[dict[str, Any]]) -> list[Flag]:
-    """Every different flag of the rows once, in order."""
-    found: dict[str, Flag] = {}
-    for written in dict.fromkeys(row["flags"] or "[]" for row in rows):
-        for one in json.loads(written):
-            found.setdefault(json.dumps(one, sort_keys=True), one)
-    return list(found.values())
+def flags_of_run(flags: pa.Table) -> list[Flag]:
+    """Return the different flags of a table of FLAGS_SCHEMA, in order, but for those of stages."""
+    return _different(row for row in flags.to_pylist() if row["stage"] is None)
+
+
+def flags_of_stages(flags: pa.Table) -> list[Flag]:
+    """Return the different flags of stages, which say nothing about a total."""
+    return _different(row for row in flags.to_pylist() if row["stage"] is not None)
+
+
+def _different(rows: Iterable[dict[str, Any]]) -> list[Flag]:
+    found = dict.fromkeys((row["code"], row["sensor"], row["detail"]) for row in rows)
+    return [flag(*one) for one in found]

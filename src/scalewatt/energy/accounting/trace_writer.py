@@ -21,6 +21,12 @@ from scalewatt.energy.accounting.energy_schema import METADATA_KEY, TRACES_SCHEM
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
 from scalewatt.energy.integration.integrate import DOUBTS, Judged
 from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
+from scalewatt.recordings.gpu_power_semantics import (
+    INSTANTANEOUS,
+    MEAN,
+    MOVING_MEAN,
+    sample_quantity,
+)
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
 
 
@@ -36,8 +42,12 @@ class TraceWriter:
     _AHEAD = 1
     """How many such parts may wait to be written."""
 
-    def __init__(self, path: Path | str, spec: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path | str, spec: dict[str, Any], device_name: str | None = None
+    ) -> None:
+        """Take the run's spec and the name of its GPUs, which tells what their sensors report."""
         self._path, self._files = Path(path), ExitStack()
+        self._device_name = device_name
         named = {name: spec[name] for name in ("configuration", "repeat")}
         self._schema = TRACES_SCHEMA.with_metadata({METADATA_KEY: json.dumps(named).encode()})
         self._words: dict[str, dict[str, int]] = {"node": {}, "uuid": {}}
@@ -89,6 +99,7 @@ class TraceWriter:
                         series.device_index,
                         self._code("uuid", series.uuid) if series.uuid else -1,
                         _ORIGINS.index(series.origin),
+                        _QUANTITIES.index(sample_quantity(series, self._device_name)),
                         series.time_s,
                         judged,
                         intervals,
@@ -119,6 +130,7 @@ class TraceWriter:
 
 _KINDS = (*DEVICE_KINDS, UNUSED_GPU)
 _ORIGINS = ("measured", "estimated", "simulated")
+_QUANTITIES = (INSTANTANEOUS, MEAN, MOVING_MEAN, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +144,7 @@ class _Piece:
     uuid: int
     """-1 where there is none."""
     origin: int
+    quantity: int
     time_s: Floats
     judged: Judged
     intervals: StageIntervals
@@ -146,6 +159,8 @@ def _trace_table(pieces: list[_Piece], words: dict[str, list[str]], schema: pa.S
         return np.repeat(np.array(codes, dtype=width.to_pandas_dtype()), sizes)
 
     uuids = repeated([p.uuid for p in pieces], "uuid")
+    quantities = repeated([p.quantity for p in pieces], "quantity")
+    known = quantities < len(_QUANTITIES) - 1
     columns = (
         _array(pa.int32(), repeated([p.segment for p in pieces], "segment")),
         _microseconds(pieces).view(schema.field("time").type),
@@ -154,6 +169,7 @@ def _trace_table(pieces: list[_Piece], words: dict[str, list[str]], schema: pa.S
         _array(pa.int16(), repeated([p.index for p in pieces], "device_index")),
         _words(np.maximum(uuids, 0), words["uuid"] or [""], uuids >= 0),
         _watts(pieces),
+        _words(np.where(known, quantities, 0).astype(np.int8), _QUANTITIES[:-1], known),
         _words(repeated([p.origin for p in pieces], "energy_origin"), _ORIGINS),
         _words(_stages(pieces), STAGES),
         _words(np.concatenate([p.judged.doubts for p in pieces]).view(np.int8), DOUBTS),

@@ -15,11 +15,16 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energy.accounting.account import Progress, account, account_segment
 from scalewatt.energy.accounting.energy_schema import Accounts
-from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
+from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.accounting.segment_recordings import Segment, segment_numbers
-from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
-from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals, segment_events
+from scalewatt.energy.accounting.totals import (
+    EnergyTotals,
+    flags_of_run,
+    flags_of_stages,
+    known_sum,
+)
+from scalewatt.energy.integration.stage_intervals import STAGES, segment_events
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
@@ -58,15 +63,15 @@ def describe(
         return {"path": str(path), **_of_folder(path, events, gpus_per_node, powers)}
     if is_journal(path):
         _refuse_run(path, named, "a journal")
-    devices, done = _Devices(), Progress()
+    done = Progress()
     with _opened(path, run_id, round_id) as segment:
         spec = {"nodes": len(segment.hosts), "ranks_per_node": None}
         run = Run(path.parent, spec, {}, {}, events, gpus_per_node)
-        account_segment(run, segment, _events_of(events, path), done, devices)
+        account_segment(run, segment, _events_of(events, path), done)
         record = segment.record
         which = {"run": record.run_id, "round": record.round_id} if record else {}
-    accounts = done.rows.tables(spec, done.states, done.opinions)
-    said = _result(accounts, devices, with_stages=events is not None)
+    accounts = done.rows.tables(spec, done.telemetry, done.cross_checks)
+    said = _result(accounts, with_stages=events is not None)
     return {"path": str(path), **which, **said, **_others(path)}
 
 
@@ -115,10 +120,9 @@ def _of_folder(
     run = replace(run, gpus_per_node=gpus_per_node)
     if events is not None:
         run = replace(run, events=events)
-    devices = _Devices()
-    accounts = account(run, devices)
+    accounts = account(run)
     segments = sorted({row["segment"] for row in accounts.energy.select(["segment"]).to_pylist()})
-    return {"segments": segments, **_result(accounts, devices, run.events is not None)}
+    return {"segments": segments, **_result(accounts, run.events is not None)}
 
 
 def _others(path: Path) -> dict[str, Any]:
@@ -134,59 +138,38 @@ def _others(path: Path) -> dict[str, Any]:
     }
 
 
-class _Devices:
-    """Adds up the devices of a recording."""
+_NOTHING = {"recorded_j": 0.0, "covered_s": 0.0, "duration_s": 0.0, "samples": 0}
 
-    def __init__(self) -> None:
-        self._rows: dict[tuple[str, str, str], dict[str, Any]] = {}
 
-    def add(self, segment: int, kind: KindEnergy, intervals: StageIntervals) -> None:
-        """Take one device kind of one node in one segment."""
-        window = float(intervals.start_s[0]), float(intervals.end_s[-1])
-        for series, curve in zip(kind.series, kind.curves, strict=True):
-            row = self._rows.setdefault(
-                (kind.node, kind.device_kind, series.sensor),
-                {
-                    "node": kind.node,
-                    "device_kind": kind.device_kind,
-                    "device_index": series.device_index,
-                    "device": series.sensor,
-                    "uuid": series.uuid,
-                    "recorded_j": 0.0,
-                    "covered_s": 0.0,
-                    "window_s": 0.0,
-                    "samples": 0,
-                },
-            )
-            row["recorded_j"] += float(curve.between(*window))
-            row["covered_s"] += float(curve.covered_s(*window))
-            row["window_s"] += window[1] - window[0]
-            row["samples"] += int(series.time_s.size)
-
-    def rows(self, totals: EnergyTotals) -> list[dict[str, Any]]:
-        """Return a row for each device, with its energy as far as its kind's may be stated."""
-        order = (*DEVICE_KINDS, UNUSED_GPU)
-        rows = sorted(
-            self._rows.values(),
+def _devices(devices: pa.Table, totals: EnergyTotals) -> list[dict[str, Any]]:
+    """Return a row for each device, with its energy as far as its kind's may be stated."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in devices.to_pylist():
+        one = found.setdefault(
+            (row["node"], row["device_kind"], row["sensor"]), {**row, **_NOTHING}
+        )
+        for name in _NOTHING:
+            one[name] += row[name]
+    order = (*DEVICE_KINDS, UNUSED_GPU)
+    known = {kind for kind in order if totals.joules(kind) is not None}
+    return [
+        {
+            **{name: one[name] for name in ("node", "device_kind", "device_index")},
+            **{"device": one["sensor"], "uuid": one["uuid"]},
+            **{"recorded_j": one["recorded_j"], "samples": one["samples"]},
+            "energy_j": (energy := one["recorded_j"] if one["device_kind"] in known else None),
+            "energy_kwh": _kwh(energy),
+            "mean_power_w": _ratio(one["recorded_j"], one["covered_s"]),
+            "coverage": min(_ratio(one["covered_s"], one["duration_s"]) or 0.0, 1.0),
+        }
+        for one in sorted(
+            found.values(),
             key=lambda r: (r["node"], order.index(r["device_kind"]), r["device_index"]),
         )
-        return [self._stated(row, totals.joules(row["device_kind"]) is not None) for row in rows]
-
-    @staticmethod
-    def _stated(row: dict[str, Any], known: bool) -> dict[str, Any]:
-        energy = row["recorded_j"] if known else None
-        coverage = _ratio(row["covered_s"], row["window_s"]) or 0.0
-        names = ("node", "device_kind", "device_index", "device", "uuid", "recorded_j", "samples")
-        return {
-            **{name: row[name] for name in names},
-            "energy_j": energy,
-            "energy_kwh": _kwh(energy),
-            "mean_power_w": _ratio(row["recorded_j"], row["covered_s"]),
-            "coverage": min(coverage, 1.0),
-        }
+    ]
 
 
-def _result(accounts: Accounts, devices: _Devices, with_stages: bool) -> dict[str, Any]:
+def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
     totals = EnergyTotals(accounts.energy, with_staging=True)
     scope = totals.scope
     joules = {kind: totals.joules(kind) for kind in (*DEVICE_KINDS, UNUSED_GPU)}
@@ -207,18 +190,18 @@ def _result(accounts: Accounts, devices: _Devices, with_stages: bool) -> dict[st
         "gpus": totals.devices("gpu"),
         "origin": totals.origin,
         "coverage": totals.coverage,
-        "flags": _flags(totals, with_stages),
-        "devices": devices.rows(totals),
+        "flags": _flags(totals, accounts.flags, with_stages),
+        "devices": _devices(accounts.devices, totals),
         "stages": _stages(totals) if with_stages else [],
         "epochs": _epochs(accounts.epochs) if with_stages else [],
     }
 
 
-def _flags(totals: EnergyTotals, with_stages: bool) -> list[Flag]:
+def _flags(totals: EnergyTotals, found: pa.Table, with_stages: bool) -> list[Flag]:
     """Return all flags but those that say no more than the scope does."""
     out_of_scope = {"absent"} | (set() if with_stages else _ABOUT_STAGES)
-    flags = [one for one in totals.flags if one["code"] not in out_of_scope]
-    flags += totals.short_flags if with_stages else []
+    flags = [one for one in flags_of_run(found) if one["code"] not in out_of_scope]
+    flags += flags_of_stages(found) if with_stages else []
     if not totals.scope:
         detail = (
             "no sensor of power or energy was recorded, and nothing is estimated without rated powers "
@@ -239,7 +222,7 @@ def _stages(totals: EnergyTotals) -> list[dict[str, Any]]:
         if rows:
             energies = {
                 kind: known_sum(
-                    None if totals.is_short(row) else row["energy_j"]
+                    None if row["short"] else row["energy_j"]
                     for row in rows
                     if row["device_kind"] == kind
                 )

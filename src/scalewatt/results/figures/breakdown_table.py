@@ -13,14 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
 from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import COPIED
 from scalewatt.results.tables.idle_baseline import idle_energies_j
-from scalewatt.results.tables.read_table import read_checked
-from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.run_row import RunFiles, read_energy
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, table
 
 Row = dict[str, Any]
@@ -86,8 +84,7 @@ def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
     campaign's idle probes.
     """
     spec = read_spec(files.folder / "spec.json")
-    rows = read_checked(files.energy, ENERGY_SCHEMA)
-    energy = EnergyTotals(rows, with_staging=spec["protocol"] != "paper")
+    energy = EnergyTotals(read_energy(files), with_staging=spec["protocol"] != "paper")
     known = energy.total_j is not None
     grouped: dict[Part, list[Row]] = {}
     for kind in energy.scope:
@@ -98,7 +95,7 @@ def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
             "energy_j": known_sum(r["energy_j"] for r in rows) if known else None,
             "discarded_j": known_sum(r["discarded_j"] for r in rows) if known else None,
             "idle_j": _idle_j(energy, part[0], rows, spec["device"], idle) if known else None,
-            "is_short": any(map(energy.is_short, rows)),
+            "is_short": any(row["short"] for row in rows),
         }
         for part, rows in grouped.items()
     }

@@ -131,6 +131,7 @@ POWER = pa.schema(
         ("mean_power_all_w", pa.float64()),
         ("device_kind", pa.string()),
         ("energy_origin", pa.string()),
+        ("quantity", pa.string()),
     ]
 )
 

@@ -16,14 +16,14 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, EPOCHS_SCHEMA
+from scalewatt.energy.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.breakdown_table import chosen_runs
 from scalewatt.results.figures.figure_schema import COPIED
 from scalewatt.results.tables.read_table import read_checked
-from scalewatt.results.tables.run_row import RunFiles, read_history
+from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 
 Row = dict[str, Any]
@@ -69,7 +69,7 @@ def run_epochs(files: RunFiles) -> list[Row]:
     """Epoch, metric, and energy and time since the run's start at the end of each epoch of a run."""
     spec = read_spec(files.folder / "spec.json")
     with_staging = spec["protocol"] != "paper"
-    totals = EnergyTotals(read_checked(files.energy, ENERGY_SCHEMA), with_staging)
+    totals = EnergyTotals(read_energy(files), with_staging)
     history = read_history(files.folder / "history.parquet")
     scope = totals.scope
     parts = [

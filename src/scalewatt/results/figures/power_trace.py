@@ -2,9 +2,9 @@
 
 The rule that picks the device: the first GPU of the first node of a configuration's first run, by
 node name and device index, in the first segment that trained; where no GPU has a power, the first
-CPU. A power is taken as the device's energy is: between two samples of a GPU's power, and of an
-estimate, lies the trapezoid; the power of a counter is the mean since the sample before. Times
-between known samples count up to the length that the energy account bridges.
+CPU. A power is taken as the device's energy is: between two samples lies the trapezoid, but where the
+trace says that a sample is the mean since the one before. Times between known samples count up to the
+length that the energy account bridges. Means over the run are those of the energy account.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scalewatt.energy.accounting.energy_schema import DEVICES_SCHEMA
 from scalewatt.energy.integration.curve import EnergyCurve, bridge_s, cumulate, sampling_period
-from scalewatt.recordings.series import ESTIMATED, Floats
+from scalewatt.recordings.gpu_power_semantics import MEAN
+from scalewatt.recordings.series import Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
-from scalewatt.results.tables.read_table import read_columns
+from scalewatt.results.tables.read_table import read_checked, read_columns
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import table
 
@@ -37,6 +39,7 @@ _COLUMNS = (
     "device_kind",
     "device_index",
     "power_w",
+    "quantity",
     "energy_origin",
     "stage",
 )
@@ -88,7 +91,7 @@ def _panel(letter: str, label: str, row: Row, files: RunFiles, window_s: float |
     }
     traces = _of_kind(read_columns(files.traces, _COLUMNS))
     unknown: Row = {"power_w": None, "mean_power_w": None, "mean_power_all_w": None}
-    unknown |= {"energy_origin": None}
+    unknown |= {"energy_origin": None, "quantity": None}
     if traces is None:
         kind = "cpu" if row["torch_device"] == "cpu" else "gpu"
         return table([fixed | unknown | {"time_s": 0.0, "device_kind": kind}], POWER)
@@ -100,10 +103,10 @@ def _panel(letter: str, label: str, row: Row, files: RunFiles, window_s: float |
         return table([fixed | unknown | {"time_s": time_s, "device_kind": kind}], POWER)
     start_s = _start_s(own)
     fixed |= {
-        "mean_power_w": _mean_w(own, _of_device(traces, own)),
-        "mean_power_all_w": _mean_w(own, traces),
+        **_means(own, kind, read_checked(files.devices, DEVICES_SCHEMA).to_pylist()),
         "device_kind": kind,
         "energy_origin": own["energy_origin"][0].as_py(),
+        "quantity": own["quantity"][0].as_py(),
     }
     times, watts = _shown(own, start_s, window_s)
     return table(
@@ -117,7 +120,7 @@ def _of_kind(traces: pa.Table) -> pa.Table | None:
     for kind in ("gpu", "cpu"):
         chosen = traces.filter(pc.equal(kinds, kind))
         if chosen["power_w"].null_count < len(chosen):
-            for name in ("device_kind", "node", "energy_origin", "stage"):
+            for name in ("device_kind", "node", "quantity", "energy_origin", "stage"):
                 at = chosen.column_names.index(name)
                 chosen = chosen.set_column(at, name, chosen[name].cast(pa.string()))
             return chosen
@@ -155,13 +158,6 @@ def _start_s(own: pa.Table) -> float:
     return float(_seconds(begun if len(begun) else own)[0])
 
 
-def _of_device(traces: pa.Table, own: pa.Table) -> pa.Table:
-    """All samples of the device that `own` has some of."""
-    for name in ("node", "device_index"):
-        traces = traces.filter(pc.equal(traces[name], own[name][0]))
-    return traces
-
-
 def _seconds(traces: pa.Table) -> Floats:
     microseconds = traces["time"].cast(pa.timestamp("us")).cast(pa.int64())
     return np.asarray(microseconds.to_numpy(), dtype=np.float64) / 1e6
@@ -183,15 +179,10 @@ def _shown(
     else:
         known = np.isfinite(power_w)
         longest_s = bridge_s(sampling_period(time_s))
-        curve = power_curve(time_s[known], power_w[known], longest_s, is_mean(own))
+        mean = own["quantity"][0].as_py() == MEAN
+        curve = power_curve(time_s[known], power_w[known], longest_s, mean)
         time_s, power_w = windows(curve, window_s, min(POWER_TRACE_S, float(time_s[-1])))
     return time_s.tolist(), [None if np.isnan(w) else float(w) for w in power_w]
-
-
-def is_mean(traces: pa.Table) -> bool:
-    """Whether a sample is the mean since the one before: power of all but GPUs, unless estimated."""
-    first = traces.slice(0, 1).to_pylist()[0]
-    return bool(first["device_kind"] != "gpu" and first["energy_origin"] != ESTIMATED)
 
 
 def power_curve(time_s: Floats, power_w: Floats, longest_s: float, mean: bool) -> EnergyCurve:
@@ -218,22 +209,14 @@ def windows(curve: EnergyCurve, window_s: float, until_s: float) -> tuple[Floats
     return 0.5 * (edges[:-1] + edges[1:]), mean
 
 
-def _mean_w(own: pa.Table, traces: pa.Table) -> float | None:
-    """Mean power in W over time of one device, averaged over devices by their recorded time."""
-    traces = traces.filter(pc.is_valid(traces["power_w"]))
-    order = [(name, "ascending") for name in ("segment", "node", "device_index", "time")]
-    traces = traces.sort_by(order)
-    time_s, power_w = _seconds(traces), _watts(traces)
-    step = np.diff(time_s)
-    same = np.ones(step.shape, dtype=np.bool_)
-    for name in ("segment", "device_index"):
-        values = traces[name].to_numpy()
-        same &= values[1:] == values[:-1]
-    nodes = traces["node"].combine_chunks().dictionary_encode().indices.to_numpy()
-    same &= nodes[1:] == nodes[:-1]
-    longest_s = bridge_s(sampling_period(_seconds(own)))
-    covered = np.where(same & (step > 0) & (step <= longest_s), step, 0.0)
-    if not covered.any():
-        return float(power_w.mean()) if power_w.size else None
-    height = power_w[1:] if is_mean(own) else 0.5 * (power_w[1:] + power_w[:-1])
-    return float((height * covered).sum() / covered.sum())
+def _means(own: pa.Table, kind: str, devices: list[Row]) -> Row:
+    """Mean power in W over the run of the shown device, and of all of its kind, over their known time."""
+    place = own["node"][0].as_py(), own["device_index"][0].as_py()
+    of_kind = [row for row in devices if row["device_kind"] == kind]
+    shown = [row for row in of_kind if (row["node"], row["device_index"]) == place]
+    return {"mean_power_w": _mean_w(shown), "mean_power_all_w": _mean_w(of_kind)}
+
+
+def _mean_w(devices: list[Row]) -> float | None:
+    covered_s = sum(row["covered_s"] for row in devices)
+    return sum(row["recorded_j"] for row in devices) / covered_s if covered_s > 0 else None

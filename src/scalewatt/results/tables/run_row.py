@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
+from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.energy.accounting.run_inputs import read_provenance
-from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
+from scalewatt.energy.accounting.totals import EnergyTotals, flags_of_run, known_sum
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.results.tables.derived_quantities import (
     Facility,
@@ -55,6 +57,16 @@ class RunFiles:
         return self.energy.with_name(f"{self.repeat}.epochs.parquet")
 
     @property
+    def devices(self) -> Path:
+        """Its energy by device."""
+        return self.energy.with_name(f"{self.repeat}.devices.parquet")
+
+    @property
+    def flags(self) -> Path:
+        """The quality flags of its energy."""
+        return self.energy.with_name(f"{self.repeat}.flags.parquet")
+
+    @property
     def traces(self) -> Path:
         """Its power traces."""
         return self.results / "traces" / self.configuration / f"{self.repeat}.parquet"
@@ -81,8 +93,7 @@ def run_row(
             "changed; restore it (of an import: import it again), or train the run again"
         )
     history = read_history(files.folder / "history.parquet", provenance["metric_name"])
-    rows = read_checked(files.energy, ENERGY_SCHEMA)
-    energy = EnergyTotals(rows, with_staging=spec["protocol"] != "paper")
+    energy = EnergyTotals(read_energy(files), with_staging=spec["protocol"] != "paper")
     metrics = [row["metric"] for row in history]
     goal = "max" if provenance.get("metric_goal") == "max" else "min"
     updates = _known_count(row["updates"] for row in history)
@@ -101,7 +112,7 @@ def run_row(
         "segments": len(provenance["segments"]),
         "flags": json.dumps(
             [
-                *energy.flags,
+                *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA)),
                 *_shared_gpus(spec, provenance),
                 *_doubts_of_simulation(provenance),
             ]
@@ -122,6 +133,17 @@ def run_row(
     }
     row = {**identity, **work, **_energy_columns(energy, spec, work, facility, idle)}
     return with_model_energies([row])[0]
+
+
+def read_energy(files: RunFiles) -> pa.Table:
+    """Read a run's energy table. InputError where it is damaged, or lacks the tables beside it."""
+    if files.energy.is_file() and not files.flags.is_file():
+        raise InputError(
+            f"{files.energy}: was written by an earlier version, without {files.flags.name} beside it; "
+            "run the target again and Snakemake accounts for the energy anew; of an imported campaign: "
+            "export it again with this version and import that"
+        )
+    return read_checked(files.energy, ENERGY_SCHEMA)
 
 
 def read_provenances(

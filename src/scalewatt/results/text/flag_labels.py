@@ -28,7 +28,7 @@ FLAG_WORDS = {
     "neighbours_unknown": "unknown whether others were measured beside",
     "throttled": "a GPU slowed down by heat or hardware",
     "power_capped": "a GPU at its power limit",
-    "second_opinion_differs": "another source of the same energy differs by more than 3 %",
+    "cross_check_differs": "another source of the same energy differs by more than 3 %",
     "monitor_lost": "a segment's sampler was lost",
     "segments_overlap": "segments recorded the same time; it counts once",
     "utilisation_one_core": "utilisation of one core, taken for all",

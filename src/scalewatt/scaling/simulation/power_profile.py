@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
-from scalewatt.recordings.gpu_power_semantics import MEAN, MEAN_OVER_S, sample_of
+from scalewatt.recordings.gpu_power_semantics import MEAN_OVER_S, MOVING_MEAN, gpu_quantity
 from scalewatt.recordings.series import Floats
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.simulation import assumptions as by_hand
@@ -180,7 +180,7 @@ def noise(shape: tuple[int, int], deviation: float, random: Any) -> NDArray[np.f
 
 def gpu_sensor(spec: Mapping[str, Any]) -> Sensor:
     """What the power sensor of the run's GPUs is like."""
-    if sample_of(spec["device"]) == MEAN:
+    if gpu_quantity(spec["device"]) == MOVING_MEAN:
         return Sensor(by_hand.AVERAGED_NOISE, over_s=MEAN_OVER_S)
     return Sensor(by_hand.NOISE, by_hand.waits(spec))
 
