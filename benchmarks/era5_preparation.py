@@ -31,8 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS
-from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS, year_times
 from scalewatt.datasets.era5_preparation.field_checks import PLAUSIBLE
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 

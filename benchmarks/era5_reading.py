@@ -4,7 +4,7 @@
 
 Writes one prepared year of made fields (83 MB a step) and reads random samples of two steps, 20
 channels each, alternately: the same bytes by os.preadv into one preallocated array; our reader, a
-batch of one, in memory lent and given back; h5py opening the file and indexing it with a list of
+batch of one, into shared buffers; h5py opening the file and indexing it with a list of
 channels for every sample; and this, cropped and collated into the batch that ours gives. Prints
 times and ratios (median of the rounds, range, and of the fastest); the file is deleted at the end.
 """
@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
+from scalewatt.datasets.era5.channels import year_times
 from scalewatt.datasets.era5.era5_dataset import Era5Dataset
-from scalewatt.datasets.era5.shared_buffers import LentMemory
-from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.shared_buffers import SharedBuffers
 
 YEAR, CHANNELS, LATITUDES, LONGITUDES = 1979, 20, 721, 1440
 SAMPLE_BYTES = 2 * CHANNELS * (LATITUDES - 1) * LONGITUDES * 4
@@ -66,7 +66,7 @@ def plain(path: Path, offset: int) -> Callable[[int], float]:
 
 def ours(folder: Path, steps: int) -> Callable[[int], float]:
     """Our reader, as a loader calls it."""
-    data = Era5Dataset(folder, [YEAR], 1, steps - 1, memory=LentMemory(2, SAMPLE_BYTES))
+    data = Era5Dataset(folder, [YEAR], 1, steps - 1, buffers=SharedBuffers(2, SAMPLE_BYTES))
 
     def read(step: int) -> float:
         x, _ = data.collate(data.__getitems__([(0, step)]))  # type: ignore[misc]

@@ -9,9 +9,8 @@ import h5py
 import numpy as np
 import xarray as xr
 
-from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS, SHORT_NAMES
+from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS, SHORT_NAMES, year_times
 from scalewatt.datasets.era5.demo_waves import year_dataset
-from scalewatt.datasets.era5.times import year_times
 from scalewatt.datasets.era5_preparation.field_checks import PLAUSIBLE
 
 DEFINITION = {

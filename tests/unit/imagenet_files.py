@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from scalewatt.datasets.imagenet import worker_pool as image_pool
+from scalewatt.datasets.imagenet import tar_extraction
 from scalewatt.datasets.imagenet.official_tars import TARS
 from scalewatt.datasets.prepare import prepare_dataset
 
@@ -171,7 +171,7 @@ class _Here:
 
 def extract_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the extraction start no processes."""
-    monkeypatch.setattr(image_pool, "ProcessPoolExecutor", _Here)
+    monkeypatch.setattr(tar_extraction, "ProcessPoolExecutor", _Here)
 
 
 def md5s(folder: Path) -> dict[str, str]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 PATIENCE_S = 60
-SHORT = "from scalewatt.energy import ending, record; ending.LAST_RESORT_S = 0.2; "
-SHORT += "ending.ABORT_S = record.ABORT_S = 0.2; "
+MODULES = "from scalewatt.common import termination; from scalewatt.execution import rank; "
+SHORT = MODULES + "termination.LAST_RESORT_S = termination.ABORT_S = rank.ABORT_S = 0.2; "
 WAIT = "import threading; threading.Event().wait()"
 # An MPI whose abort never returns, without a real one.
 DEAF = """
@@ -68,7 +68,7 @@ def code_of(program: str, stderr: int | None) -> int:
 
 
 def test_a_process_that_waits_for_ever_ends_in_time(stderr: int | None) -> None:
-    assert code_of(SHORT + "ending.end_within(0.2); " + WAIT, stderr) != 0
+    assert code_of(SHORT + "termination.end_within(0.2); " + WAIT, stderr) != 0
 
 
 def test_saying_something_fails_nobody() -> None:
@@ -79,7 +79,7 @@ def test_saying_something_fails_nobody() -> None:
 
 
 def test_a_rank_that_must_end_ends_also_where_mpi_does_not_end_it(stderr: int | None) -> None:
-    assert code_of(DEAF + SHORT + "ending.abort(64, 'why')", stderr) != 0
+    assert code_of(DEAF + SHORT + "termination.abort(64, 'why')", stderr) != 0
 
 
 @pytest.mark.parametrize("stderr", ["pipe", "broken", "/dev/full", "closed"], indirect=True)
@@ -93,17 +93,17 @@ from types import SimpleNamespace
 def fails(): raise OSError("the disk is full")
 watch = SimpleNamespace(training_began=fails)
 job, ranks = SimpleNamespace(work=Path("/dev/null"), segment=0), SimpleNamespace(rank=0)
-record.guarded_train(watch, None, job, ranks, "cpu", None, 0.0)
+rank.guarded_train(watch, None, job, ranks, "cpu", None, 0.0)
 """
 
 
 @pytest.mark.parametrize("stderr", ["pipe", "broken", "/dev/full", "closed"], indirect=True)
 def test_a_failed_training_ends_the_process_with_its_code(stderr: int | None) -> None:
-    assert code_of("from scalewatt.energy import record" + FAILING, stderr) == 70
+    assert code_of(MODULES + FAILING, stderr) == 70
 
 
 def test_a_failed_training_ends_the_process_even_if_the_failure_cannot_be_told(
     stderr: int | None,
 ) -> None:
-    broken = "record.traceback.format_exception = lambda error: threading.Event().wait()"
+    broken = "rank.traceback.format_exception = lambda error: threading.Event().wait()"
     assert code_of(f"{DEAF}{SHORT}\n{broken}\n{FAILING}", stderr) != 0

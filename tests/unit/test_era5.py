@@ -12,9 +12,8 @@ import xarray as xr
 from era5_data import DEFINITION, fields, marked_store, write
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS
+from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS, year_times
 from scalewatt.datasets.era5.statistics import load_climatology, load_statistics
-from scalewatt.datasets.era5.times import year_times
 from scalewatt.datasets.era5_preparation import labelled_fields as era5_pieces
 from scalewatt.datasets.era5_preparation import prepare_era5 as era5_prepare
 from scalewatt.datasets.era5_preparation import zarr as era5_zarr

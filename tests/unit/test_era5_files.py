@@ -14,10 +14,10 @@ import xarray as xr
 from era5_data import expected_fields, fields, marked_store, short_name
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.channels import year_times
 from scalewatt.datasets.era5_preparation import grib as era5_grib
-from scalewatt.datasets.era5_preparation import netcdf as era5_netcdf
 from scalewatt.datasets.era5_preparation.cds_files import open_files
+from scalewatt.datasets.era5_preparation.labelled_arrays import ArrayPiece
 from scalewatt.datasets.era5_preparation.labelled_fields import LabelledYear
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 
@@ -194,17 +194,18 @@ def test_messages_are_listed_once(tmp_path, store, monkeypatch):
 def test_a_chunk_of_many_times_is_decoded_once(tmp_path, store, monkeypatch):
     write_new(store, tmp_path / "new")
     blocks = []
-    read = era5_netcdf.NetcdfPiece.read
+    read = ArrayPiece.read
 
     def counting(piece, times, levels):
-        blocks.append((piece.array.name, times.tolist()))
+        blocks.append((piece, times.tolist()))
         return read(piece, times, levels)
 
-    monkeypatch.setattr(era5_netcdf.NetcdfPiece, "read", counting)
+    monkeypatch.setattr(ArrayPiece, "read", counting)
     source = open_files([str(tmp_path / "new" / "*.nc")])
     for _ in LabelledYear.open(replace(source, block_bytes=1), TIMES, None).blocks(TIMES):
         pass
-    assert [times for name, times in blocks if name == "t"] == [[0, 1, 2], [3, 4, 5]]
+    (temperature,) = source.pieces["temperature"]
+    assert [times for piece, times in blocks if piece is temperature] == [[0, 1, 2], [3, 4, 5]]
 
 
 def cut(path, share=0.9):

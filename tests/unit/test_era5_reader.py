@@ -15,9 +15,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from scalewatt.common.errors import InputError
+from scalewatt.datasets.era5.channels import year_times
 from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5, check_years
-from scalewatt.datasets.era5.shared_buffers import LentMemory
-from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.shared_buffers import SharedBuffers
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
 
@@ -117,8 +117,8 @@ def test_a_missing_or_damaged_year_is_named(tmp_path: Path) -> None:
 BATCH_BYTES = 4 * 2 * 3 * 20 * ROWS * COLUMNS  # two samples of three steps
 
 
-def two_years(folder: Path, memory: LentMemory | None = None) -> Era5Dataset:
-    return Era5Dataset(folder, [1999, 2000], lead_steps=2, samples_per_year=6, memory=memory)
+def two_years(folder: Path, buffers: SharedBuffers | None = None) -> Era5Dataset:
+    return Era5Dataset(folder, [1999, 2000], lead_steps=2, samples_per_year=6, buffers=buffers)
 
 
 def batches(seed: int = 0, number: int = 20) -> list[list[tuple[int, int]]]:
@@ -151,18 +151,18 @@ def same(found: Any, wanted: Any) -> bool:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("slots", [0, 3])
 def test_batches_that_are_kept_keep_their_values(folder: Path, workers: int, slots: int) -> None:
-    memory = LentMemory(slots, BATCH_BYTES) if slots else None
-    kept = list(loader(two_years(folder, memory), batches(), workers))  # more than there are slots
+    buffers = SharedBuffers(slots, BATCH_BYTES) if slots else None
+    kept = list(loader(two_years(folder, buffers), batches(), workers))  # more than there are slots
     for keys, batch in zip(batches(), kept, strict=True):
         assert same(batch, expected(folder, keys))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_memory_of_batches_that_are_dropped_is_used_again(folder: Path, workers: int) -> None:
-    memory = LentMemory(6, BATCH_BYTES)
+def test_buffers_of_dropped_batches_are_reused(folder: Path, workers: int) -> None:
+    buffers = SharedBuffers(6, BATCH_BYTES)
     where = set()
     keys = batches(number=40)
-    one = loader(two_years(folder, memory), keys, workers)
+    one = loader(two_years(folder, buffers), keys, workers)
     for _ in range(2):
         for batch, own in zip(one, keys, strict=True):
             assert same(batch, expected(folder, own))
@@ -170,9 +170,9 @@ def test_memory_of_batches_that_are_dropped_is_used_again(folder: Path, workers:
     assert len(where) <= 6
 
 
-def test_a_view_alone_keeps_the_memory(folder: Path) -> None:
-    memory = LentMemory(1, BATCH_BYTES)
-    data = two_years(folder, memory)
+def test_a_view_alone_keeps_the_buffer(folder: Path) -> None:
+    buffers = SharedBuffers(1, BATCH_BYTES)
+    data = two_years(folder, buffers)
     view = next(iter(loader(data, batches(), 0)))[1][0, 0, 3]
     gc.collect()
     value = view.clone()
@@ -180,38 +180,38 @@ def test_a_view_alone_keeps_the_memory(folder: Path) -> None:
     assert torch.equal(view, value)
     assert all(part.data_ptr() != view.data_ptr() for part, _ in others)
     del view
-    assert memory.take([(1,)]) is not None
+    assert buffers.acquire([(1,)]) is not None
 
 
 def test_a_forked_process_gives_back_nothing_that_it_inherited() -> None:
-    memory = LentMemory(1, BATCH_BYTES)
-    loan = memory.take([(4,)])
-    assert loan is not None
-    lent = [memory.tensors(loan)]
+    buffers = SharedBuffers(1, BATCH_BYTES)
+    lease = buffers.acquire([(4,)])
+    assert lease is not None
+    tensors = [buffers.tensors(lease)]
     process = os.fork()
     if process == 0:
-        lent.clear()
+        tensors.clear()
         gc.collect()
         os._exit(0)
     assert os.waitpid(process, 0)[1] == 0
-    assert memory.take([(4,)]) is None
-    lent.clear()
+    assert buffers.acquire([(4,)]) is None
+    tensors.clear()
     gc.collect()
-    assert memory.take([(4,)]) is not None
+    assert buffers.acquire([(4,)]) is not None
 
 
-def test_memory_is_given_back_once() -> None:
-    memory = LentMemory(1, BATCH_BYTES)
-    first = memory.take([(4,)])
+def test_a_lease_is_released_once() -> None:
+    buffers = SharedBuffers(1, BATCH_BYTES)
+    first = buffers.acquire([(4,)])
     assert first is not None
-    memory.give_back(first)
-    assert memory.take([(4,)]) is not None
-    memory.give_back(first)
-    assert memory.take([(4,)]) is None
+    buffers.release(first)
+    assert buffers.acquire([(4,)]) is not None
+    buffers.release(first)
+    assert buffers.acquire([(4,)]) is None
 
 
-def test_a_batch_that_does_not_fit_the_memory_is_read_all_the_same(folder: Path) -> None:
-    data = two_years(folder, LentMemory(2, BATCH_BYTES - 4))
+def test_a_batch_that_does_not_fit_a_buffer_is_read_all_the_same(folder: Path) -> None:
+    data = two_years(folder, SharedBuffers(2, BATCH_BYTES - 4))
     assert same(data.__getitems__(batches()[0]).batch, expected(folder, batches()[0]))
 
 

@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNELS
-from scalewatt.datasets.era5.moments import Moments, field_moments
+from scalewatt.datasets.era5.channels import CHANNELS, year_times
 from scalewatt.datasets.era5.statistics import (
+    Moments,
+    field_moments,
     load_climatology,
     load_statistics,
     read_moments,
     stored_moments,
 )
-from scalewatt.datasets.era5.times import year_times
 from scalewatt.datasets.era5_preparation import write_year as era5_year
 from scalewatt.datasets.era5_preparation.partial_file import Progress
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
@@ -40,7 +40,7 @@ import sys, time
 import numpy as np
 from scalewatt.datasets import era5_year
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
-from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.channels import year_times
 
 count = era5_year._count
 def slowly(*arguments):
@@ -270,10 +270,12 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch
     np.testing.assert_array_equal(fields(path), expected_fields(store, times))
 
 
-def test_too_little_space_is_said_before_the_year_is_begun(tmp_path, url, monkeypatch):
-    free = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
-    with pytest.raises(InputError, match=r"GB are needed for this year, 0\.0 GB are free"):
+def test_too_little_space_is_reported_before_the_year_is_begun(tmp_path, url, monkeypatch):
+    class Full:
+        f_frsize, f_bavail = 1000, 1
+
+    monkeypatch.setattr(os, "statvfs", lambda _: Full)
+    with pytest.raises(InputError, match=r"0\.0 GB are free, this year's fields need"):
         prepare_year(url, 2000, tmp_path / "2000.h5", times=year_times(2000)[:STEPS])
 
 

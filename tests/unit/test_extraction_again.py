@@ -25,11 +25,10 @@ from imagenet_files import (
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.imagenet import official_tars as image_tars
-from scalewatt.datasets.imagenet import worker_pool as image_pool
+from scalewatt.datasets.imagenet import tar_extraction
 from scalewatt.datasets.imagenet.official_tars import EXTRACTING, RECORD
-from scalewatt.datasets.imagenet.tar_extraction import ClassTask
+from scalewatt.datasets.imagenet.tar_extraction import ClassTask, Work, run_tasks
 from scalewatt.datasets.imagenet.tar_members import Part
-from scalewatt.datasets.imagenet.worker_pool import Work, run_tasks
 
 
 @pytest.fixture
@@ -163,7 +162,7 @@ def test_images_of_an_old_tar_are_never_recorded_as_a_new_ones(
 def test_what_fails_ends_the_extraction_beside_an_endless_digest(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_pool.os, "sched_getaffinity", lambda process: {0, 1})
+    monkeypatch.setattr(tar_extraction.os, "sched_getaffinity", lambda process: {0, 1})
     for name, size in (("endless", 1 << 40), ("small", 1)):  # a hole: it takes no disk, but hours
         with open(tmp_path / name, "wb") as file:
             file.truncate(size)
@@ -196,7 +195,7 @@ def test_a_wrong_digest_is_named_and_nothing_counts_as_prepared(
     message = rf"img_val\.tar: MD5 is {md5s(tmp_path / 'tars')['validation']}, expected 0{{32}}"
     for again in (False, True):
         if again:  # it is remembered, so that no hour is spent to learn it again
-            monkeypatch.setattr(image_pool, "md5_of", None)
+            monkeypatch.setattr(tar_extraction, "md5_of", None)
         with pytest.raises(InputError, match=message):
             prepare(own, data, source)
         assert not (data / "val").exists() and not (data / "manifest.json").exists()
@@ -248,13 +247,13 @@ KILLED = """
 import os, signal, sys
 from concurrent.futures import Future, ProcessPoolExecutor
 from scalewatt.cli import main
-from scalewatt.datasets import image_pool
+from scalewatt.datasets import tar_extraction
 
 class Few(ProcessPoolExecutor):
     classes = 0
 
     def submit(self, work, *arguments):
-        Few.classes += work is image_pool.extract_class
+        Few.classes += work is tar_extraction.extract_class
         if Few.classes > 5:
             return Future()  # never begun
         future = super().submit(work, *arguments)
@@ -262,7 +261,7 @@ class Few(ProcessPoolExecutor):
             future.add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
         return future
 
-image_pool.ProcessPoolExecutor = Few
+tar_extraction.ProcessPoolExecutor = Few
 main(sys.argv[1:])
 """
 

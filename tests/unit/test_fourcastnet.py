@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNELS
-from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.channels import CHANNELS, year_times
 from scalewatt.training.samplers import EvaluationBatches
 from scalewatt.workloads import workload_class
 from scalewatt.workloads.afno import Rollout

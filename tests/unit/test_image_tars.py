@@ -24,7 +24,7 @@ from imagenet_files import (
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.imagenet import official_tars as image_tars
-from scalewatt.datasets.imagenet import tar_extraction as image_extraction
+from scalewatt.datasets.imagenet import tar_extraction
 from scalewatt.datasets.imagenet.devkit import read_devkit
 from scalewatt.datasets.imagenet.index import ImageFolderIndex
 from scalewatt.datasets.imagenet.official_tars import EXTRACTING, OFFICIAL_MD5, RECORD, TARS, Tars
@@ -247,14 +247,14 @@ def test_a_disk_that_fills_up_is_named_and_what_is_finished_is_kept(
 ) -> None:
     own.write(tmp_path / "tars")
     last = sorted(own.train)[2]
-    real = image_extraction.write_file
+    real = tar_extraction.write_file
 
     def full(name: Any, *rest: Any) -> None:
         if str(name).startswith(last):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(name, *rest)
 
-    monkeypatch.setattr(image_extraction, "write_file", full)
+    monkeypatch.setattr(tar_extraction, "write_file", full)
     with pytest.raises(InputError, match="the extraction stopped: No space left on device"):
         prepare(own, tmp_path / "data", str(tmp_path / "tars"))
     kept = sorted(path.name for path in (tmp_path / "data" / EXTRACTING / "train").iterdir())

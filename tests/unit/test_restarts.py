@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import run_files
 
+from scalewatt.common.disk_space import NO_ROOM
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.stop_request import StopRequest
@@ -18,7 +19,7 @@ from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED
 from scalewatt.execution import launch
 from scalewatt.execution.failure_reason import Failure, note_failure
 from scalewatt.execution.rank import End, exit_code, note_loss, outcome_of, outcome_path
-from scalewatt.run_files.attempt_log import NO_ROOM, noted_attempt
+from scalewatt.run_files.attempt_log import noted_attempt
 from scalewatt.run_files.work_directory import WorkDir, failure_path, open_workdir
 
 

@@ -261,12 +261,12 @@ def test_a_full_disk_is_refused_before_anything_is_written(
         f_frsize, f_bavail = 4096, 3
 
     monkeypatch.setattr(staging.os, "statvfs", lambda path: Full)
-    with pytest.raises(InputError, match=r"GB free, the images need 0\.0 GB"):
+    with pytest.raises(InputError, match=r"GB are free, the images need 0\.0 GB"):
         stage_images(own, str(scratch), ALL)
     assert list(scratch.iterdir()) == []
     (own / PLACES).unlink()
     monkeypatch.setattr(packed_module.os, "statvfs", lambda path: Full)
-    with pytest.raises(InputError, match=r"the packed file needs 0\.0 GB"):
+    with pytest.raises(InputError, match=r"the packed images need 0\.0 GB"):
         pack(own)
 
 
@@ -372,7 +372,7 @@ def test_a_killed_packing_leaves_no_packed_file(
     (own / PACKED).unlink()
     code = (
         "import os, sys, signal\n"
-        "from scalewatt.datasets import packed\n"
+        "from scalewatt.datasets import packed_tar as packed\n"
         "packed._header = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
         "packed.pack(sys.argv[1])"
     )

@@ -8,7 +8,7 @@ import xarray as xr
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5 import demo_waves as waves
-from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.channels import year_times
 
 DEFINITION = {
     "name": "waves",

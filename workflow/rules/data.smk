@@ -3,7 +3,7 @@
 #   out  datasets/<name>.json: what the prepared dataset is, without any path, so that moving the
 #        data re-runs nothing; the data themselves are no outputs and are never deleted
 # ERA5 is prepared by one job a year (datasets/<name>/<year>.json), then its statistics are merged.
-from scalewatt.datasets.era5.times import all_years
+from scalewatt.datasets.era5.channels import all_years
 from scalewatt.datasets.prepared_check import is_staged, out_of_step
 
 

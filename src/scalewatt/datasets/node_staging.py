@@ -21,9 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from scalewatt.common.disk_space import require_space
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.imagenet.image_types import write_file
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
+from scalewatt.datasets.imagenet.tar_extraction import write_file
 from scalewatt.datasets.packed_tar import Packed, load_packed, make_again
 
 PREFIX, _NEW = "scalewatt-staged-", ".scalewatt-staging-"
@@ -147,14 +148,10 @@ os.register_at_fork(after_in_child=_release_in_child)
 
 
 def _check_space(base: Path, places: Places) -> None:
-    disk = os.statvfs(base)
-    block = disk.f_frsize
+    block = os.statvfs(base).f_frsize
     needed = sum(-(-size // block) * block for _, _, size, _ in places)
-    if needed > (free := disk.f_bavail * block):
-        raise InputError(
-            f"scratch: {base} on {os.uname().nodename} has {free / 1e9:.1f} GB free, the images "
-            f"need {needed / 1e9:.1f} GB; name another folder, or leave scratch out"
-        )
+    where = f"scratch: {base} on {os.uname().nodename}"
+    require_space(base, needed, where, "the images", "; name another folder, or leave scratch out")
 
 
 # --- unpacking ----------------------------------------------------------------------------------

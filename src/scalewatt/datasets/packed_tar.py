@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scalewatt.common.disk_space import require_space
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import atomic_path, write_table
@@ -125,11 +126,7 @@ def _make(folder: Path, indices: dict[str, ImageFolderIndex], digests: dict[str,
     steps = headers + -(-sizes // BLOCK) * BLOCK
     offsets = np.cumsum(steps) - steps + headers
     total = int(steps.sum()) + 2 * BLOCK
-    disk = os.statvfs(folder)
-    if total > (free := disk.f_bavail * disk.f_frsize):
-        raise InputError(
-            f"{folder}: {free / 1e9:.1f} GB are free, the packed file needs {total / 1e9:.1f} GB"
-        )
+    require_space(folder, total, str(folder), "the packed images")
     source = indices[SPLITS[0]].folder
     starts = range(0, len(names), _IMAGES_AT_ONCE)
     with atomic_path(folder / PACKED) as temporary:

@@ -94,7 +94,7 @@ def prepare_dataset_year(
 
     The result has neither path nor time. Years may be prepared at the same time.
     """
-    from scalewatt.datasets.era5_preparation.select_source import prepare_era5_year
+    from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_era5_year
 
     if definition["format"] != "era5" or definition["source"] == "embedded":
         raise InputError(f"dataset {definition['name']} is not prepared year by year")
@@ -154,8 +154,7 @@ def _images(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
 
 def _embedded_waves(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
     from scalewatt.datasets.era5.demo_waves import write_waves
-    from scalewatt.datasets.era5_preparation.prepare_era5 import prepare
-    from scalewatt.datasets.era5_preparation.select_source import count_samples
+    from scalewatt.datasets.era5_preparation.prepare_era5 import count_samples, prepare
 
     write_waves(folder / "waves.zarr", definition)
     prepare(str(folder / "waves.zarr"), folder, definition, source=WAVES_SOURCE)
@@ -163,14 +162,14 @@ def _embedded_waves(definition: dict, folder: Path, source: Source) -> tuple[int
 
 
 def _era5(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
-    from scalewatt.datasets.era5_preparation.select_source import prepare_era5
+    from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_era5
 
     return prepare_era5(definition, folder, source)
 
 
 def _era5_content(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
     """What identifies the data wherever they lie; a year's file may name the path of another."""
-    from scalewatt.datasets.era5_preparation.select_source import content_of
+    from scalewatt.datasets.era5_preparation.prepare_era5 import content_of
 
     return {
         name: {"bytes": len(content), "sha256": content}

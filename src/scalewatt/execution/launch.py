@@ -21,7 +21,7 @@ from typing import Any
 
 from scalewatt.campaign.external_command import check_unchanged, command_words, is_command_spec
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.common.disk_space import full_text, has_room
+from scalewatt.common.disk_space import NO_ROOM, full_text, has_room
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
@@ -44,7 +44,7 @@ from scalewatt.execution.publish import already_published, publish
 from scalewatt.execution.rank import MONITOR_LOST
 from scalewatt.execution.watchdog import Limits
 from scalewatt.provenance.versions import made_with
-from scalewatt.run_files.attempt_log import NO_ROOM, AttemptNote, current_job, one_line
+from scalewatt.run_files.attempt_log import AttemptNote, current_job, one_line
 from scalewatt.run_files.work_directory import (
     COMPILED,
     WorkDir,

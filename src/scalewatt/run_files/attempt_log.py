@@ -25,8 +25,6 @@ from scalewatt.common.json_records import run_key as run_key
 FINISHED, STOPPED, REFUSED, FAILED, HELD = 0, 75, 64, 70, 73
 """Codes of an attempt: finished, stopped at a checkpoint, input wrong, failed, held by another."""
 REASON_CHARACTERS = 300
-NO_ROOM = "no space is left on the file system"
-"""Part of every reason that tells of a full disk."""
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.disk_space import full_text, has_room
+from scalewatt.common.disk_space import NO_ROOM, full_text, has_room
 from scalewatt.run_files.attempt_log import (
     FAILED,
     FINISHED,
     HELD,
-    NO_ROOM,
     REFUSED,
     Attempt,
     one_line,

@@ -9,11 +9,10 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from scalewatt.datasets.era5.channels import CHANNELS, Z500
+from scalewatt.datasets.era5.channels import CHANNELS, Z500, all_years, part_years
 from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
-from scalewatt.datasets.era5.shared_buffers import LentMemory
+from scalewatt.datasets.era5.shared_buffers import SharedBuffers
 from scalewatt.datasets.era5.statistics import load_climatology, load_statistics
-from scalewatt.datasets.era5.times import all_years, part_years
 from scalewatt.workloads.afno import FourCastNet, Rollout
 from scalewatt.workloads.interface import Batch, Evaluation
 from scalewatt.workloads.original_checkpoint import load_original_checkpoint
@@ -41,7 +40,7 @@ class FourCastNetWorkload:
         self.settings = spec["settings"]
         self.lead_steps = 2 if spec["phase"] == "finetune" else 1
         self.synthetic = self.settings["loader"] == "synthetic"
-        self._memory = None if self.synthetic else self._lent_memory()
+        self._buffers = None if self.synthetic else self._shared_buffers()
         rows, columns = spec["dataset"]["grid"]
         if self.synthetic:
             mean, sd = np.zeros(len(CHANNELS), np.float32), np.ones(len(CHANNELS), np.float32)
@@ -61,14 +60,14 @@ class FourCastNetWorkload:
         normal = (field[:-1] - mean[Z500]) / sd[Z500]
         self.climatology = torch.as_tensor(normal, dtype=torch.float32, device=device)
 
-    def _lent_memory(self) -> LentMemory | None:
-        """Room for the batches that loaders have under way, two a worker, and for those in use."""
+    def _shared_buffers(self) -> SharedBuffers | None:
+        """Return buffers for the batches that loaders prefetch, two a worker, and for those in use."""
         count = 2 * self.settings["loader_workers"] + 2
         fields = self.spec["local_batch_size"] * (1 + self.lead_steps) * len(CHANNELS)
         rows, columns = self.spec["dataset"]["grid"]
         try:
-            return LentMemory(count, 4 * fields * rows * columns)
-        except OSError:  # a system that promises no more memory than it has
+            return SharedBuffers(count, 4 * fields * rows * columns)
+        except OSError:  # a system that does not overcommit memory
             return None
 
     def _random_sample(self, rows: int, columns: int) -> torch.Tensor:
@@ -121,7 +120,7 @@ class FourCastNetWorkload:
             lead_steps=self.lead_steps,
             samples_per_year=dataset["samples_per_year"],
             require_targets=part == "train",
-            memory=self._memory,
+            buffers=self._buffers,
             known_years=all_years(dataset),
         )
 

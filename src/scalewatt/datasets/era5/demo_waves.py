@@ -32,7 +32,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.times import TARGET_STEPS, all_years, year_times
+from scalewatt.datasets.era5.channels import TARGET_STEPS, all_years, year_times
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,7 +65,7 @@ UNITS = {
 
 
 def phase_speed(degree: int, superrotation: float = SUPERROTATION) -> float:
-    """Angular speed (rad/s, eastward) of a harmonic of this degree in solid-body rotating air."""
+    """Return the angular speed (rad/s, eastward) of a harmonic of this degree in solid-body rotation."""
     return superrotation - 2 * (EARTH_ROTATION + superrotation) / (degree * (degree + 1))
 
 
@@ -87,7 +87,7 @@ class Harmonics:
 
     @classmethod
     def on_grid(cls, degree: int, latitude: np.ndarray, longitude: np.ndarray) -> Harmonics:
-        """Tables on the given latitudes and longitudes (radians)."""
+        """Return the tables on the given latitudes and longitudes (radians)."""
         value, eastward, northward = np.zeros((3, degree + 1, degree + 1, len(latitude)))
         sin, cos = np.sin(latitude), np.cos(latitude)
         for m in range(degree + 1):
@@ -107,15 +107,15 @@ class Harmonics:
 
     @property
     def sin_latitude(self) -> np.ndarray:
-        """Of every row."""
+        """Sine of the latitude of every row."""
         return self.value[0, 1] / math.sqrt(1.5)
 
     def field(self, coefficients: np.ndarray) -> np.ndarray:
-        """Σ coefficients (…, m, n) · harmonics, real part: (…, latitude, longitude)."""
+        """Return the real part of Σ coefficients (…, m, n) · harmonics: (…, latitude, longitude)."""
         return self._sum(coefficients, self.value)
 
     def gradient(self, coefficients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Eastward and northward derivative on the sphere (per metre)."""
+        """Return the eastward and northward derivatives on the sphere (per metre)."""
         east = self._sum(1j * coefficients, self.eastward)
         north = self._sum(coefficients, self.northward)
         return east / EARTH_RADIUS_M, north / EARTH_RADIUS_M
@@ -132,7 +132,7 @@ class Harmonics:
 
 
 def laplacian_factor(size: int) -> np.ndarray:
-    """n(n + 1)/a², minus the eigenvalues of the Laplacian, along the last axis of coefficients."""
+    """Return n(n + 1)/a², minus the eigenvalues of the Laplacian, along the last axis of coefficients."""
     n = np.arange(size)
     return n * (n + 1) / EARTH_RADIUS_M**2
 
@@ -153,7 +153,7 @@ class Balance:
         self.beta = 2 * EARTH_ROTATION * np.sqrt(1 - nodes[:, None] ** 2) / EARTH_RADIUS_M
 
     def geopotential(self, psi: np.ndarray) -> np.ndarray:
-        """Coefficients (…, M, M) of Φ (m²/s², zero mean) from those of ψ (…, m, n)."""
+        """Return coefficients (…, M, M) of Φ (m²/s², zero mean) from those of ψ (…, m, n)."""
         grid = self.harmonics
         zeta = -laplacian_factor(psi.shape[-1]) * psi
         psi_x, psi_y = grid.gradient(psi)
@@ -168,7 +168,7 @@ class Balance:
         return -self.analyse(forcing) / laplacian - kinetic
 
     def analyse(self, field: np.ndarray) -> np.ndarray:
-        """Coefficients (…, m, n) of a field (…, latitude, longitude) on the Gaussian grid."""
+        """Return coefficients (…, m, n) of a field (…, latitude, longitude) on the Gaussian grid."""
         along = np.fft.rfft(field, norm="forward")[..., : self.degree + 1]
         along[..., 1:] *= 2  # the negative wave numbers, which the real part stands for
         by_m = (along * self.weights[:, None]).swapaxes(-1, -2)[..., None, :]
@@ -179,7 +179,7 @@ class Balance:
 
 
 def standard_atmosphere(pressure_hpa: float) -> tuple[float, float]:
-    """Geopotential (m²/s²) and temperature (K), international standard atmosphere to 20 km."""
+    """Return geopotential (m²/s²) and temperature (K) of the international standard atmosphere to 20 km."""
     lapse, exponent = 0.0065, 0.0065 * GAS_CONSTANT / GRAVITY
     temperature = 288.15 * (pressure_hpa / 1013.25) ** exponent
     if temperature > 216.65:
@@ -190,7 +190,7 @@ def standard_atmosphere(pressure_hpa: float) -> tuple[float, float]:
 
 
 def vertical_structure(pressure_hpa: float) -> tuple[float, float, float]:
-    """Mean wind and wave amplitude as multiples of 500 hPa's, and westward tilt (rad of phase)."""
+    """Return mean wind and wave amplitude relative to 500 hPa, and westward tilt (rad of phase)."""
     height = math.log(500 / pressure_hpa)
     wind = 1 + height * (1.0 - 0.36 * height)
     amplitude = 1 + height * (0.45 - 0.17 * height)
@@ -206,7 +206,7 @@ class Year:
 
     @classmethod
     def draw(cls, seed: int, year: int) -> Year:
-        """The year's waves: the seed's, each a little different from year to year."""
+        """Draw the year's waves: the seed's, varied a little from year to year."""
         common, own = np.random.default_rng(seed), np.random.default_rng([seed, year])
         wind = MODE_WIND * common.uniform(0.6, 1.4, len(MODES)) * own.uniform(0.8, 1.2, len(MODES))
         phase = common.uniform(0, 2 * np.pi, len(MODES)) + own.normal(0, 0.5, len(MODES))
@@ -214,7 +214,7 @@ class Year:
         return cls(2 * EARTH_RADIUS_M * wind / np.sqrt(n * (n + 1)), phase)
 
     def streamfunction(self, seconds: np.ndarray, pressure_hpa: float) -> np.ndarray:
-        """Coefficients (time, m, n) of ψ in m²/s at `seconds` since 1 January."""
+        """Return coefficients (time, m, n) of ψ in m²/s at `seconds` since 1 January."""
         wind, scale, tilt = vertical_structure(pressure_hpa)
         psi = np.zeros((len(seconds), MAX_DEGREE + 1, MAX_DEGREE + 1), complex)
         # Solid-body rotation is -a²ω·sin(latitude), and sin(latitude) is P(1, 0)/√1.5.
@@ -228,7 +228,7 @@ class Year:
 def make_fields(
     year: Year, seconds: np.ndarray, grid: Harmonics, balance: Balance, height: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """All variables of UNITS: (time, level, latitude, longitude) or without level.
+    """Return all variables of UNITS: (time, level, latitude, longitude) or without level.
 
     `height` is the surface height in m, (latitude, longitude).
     """
@@ -258,7 +258,7 @@ def make_fields(
 def moisture_and_surface(
     fields: dict[str, np.ndarray], height: np.ndarray, sin_latitude: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The variables that are plausible functions of the balanced ones (see the module's text)."""
+    """Return the variables that are plausible functions of the balanced ones (see the module's docstring)."""
     lowest = LEVELS_HPA.index(1000)
     u, v = fields["u_component_of_wind"], fields["v_component_of_wind"]
     temperature = fields["temperature"][:, lowest]
@@ -283,7 +283,7 @@ def moisture_and_surface(
 
 
 def surface_height(seed: int, grid: Harmonics) -> np.ndarray:
-    """A smooth surface height in m, 0 to about 2 km: (latitude, longitude)."""
+    """Return a smooth surface height in m, 0 to about 2 km: (latitude, longitude)."""
     rng = np.random.default_rng([seed, 0])
     coefficients = rng.normal(size=(2, 5, 5)) * np.triu(np.ones((5, 5)))
     coefficients[:, 0, 0] = 0
@@ -295,7 +295,7 @@ def surface_height(seed: int, grid: Harmonics) -> np.ndarray:
 
 
 def year_dataset(definition: dict[str, Any], year: int) -> xr.Dataset:
-    """One year of the dataset that `definition` describes, as ERA5-named float32 fields."""
+    """Return one year of the dataset that `definition` describes, as ERA5-named float32 fields."""
     import xarray as xr
 
     rows, columns = definition["grid"]
@@ -329,7 +329,7 @@ def year_dataset(definition: dict[str, Any], year: int) -> xr.Dataset:
 
 
 def write_waves(store_path: Path | str, definition: dict[str, Any]) -> None:
-    """Write all years of `definition` as a Zarr store; it appears when complete, replacing any."""
+    """Write all years of `definition` as a Zarr store, which replaces any other once complete."""
     store = Path(store_path)
     if definition["samples_per_year"] + TARGET_STEPS > len(year_times(2001)):
         raise InputError(

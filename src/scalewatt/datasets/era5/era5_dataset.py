@@ -1,4 +1,4 @@
-"""Reader of prepared ERA5 years (their form: `era5_prepare`)."""
+"""Datasets of prepared ERA5 years (their format: `prepare_era5`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNELS
-from scalewatt.datasets.era5.shared_buffers import LentMemory, Loan
-from scalewatt.datasets.era5.times import STEP_H
+from scalewatt.datasets.era5.channels import CHANNELS, STEP_H
+from scalewatt.datasets.era5.shared_buffers import Lease, SharedBuffers
 from scalewatt.datasets.era5.year_layout import StepReader, YearFile, check_years
 
 __all__ = ["Era5Dataset", "SyntheticEra5", "YearFile", "check_years"]
@@ -24,10 +23,10 @@ Key = tuple[int, int]
 
 
 class Fetched(list[tuple[torch.Tensor, ...]]):
-    """Items of a batch, and the batch that they are parts of."""
+    """Items of a batch, and the batch that they are views of."""
 
     def __init__(
-        self, parts: Sequence[torch.Tensor], batch: tuple[torch.Tensor, ...] | Loan
+        self, parts: Sequence[torch.Tensor], batch: tuple[torch.Tensor, ...] | Lease
     ) -> None:
         super().__init__(zip(*parts, strict=True))
         self.batch = batch
@@ -39,12 +38,12 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
     An item, by the key (epoch, position), is x, float32 (channels, H, W), and its targets, float32
     (lead_steps, channels, H, W), 6 h apart. H leaves out the southernmost row, and of 21 channels
     the last is left out. A year contributes its first `samples_per_year` times; targets may be in
-    the next year's file, if it is one of `known_years` (by default `years`): what else lies in the
-    folder changes nothing. A sample whose targets are not there is an error that names the year
+    the next year's file, if it is one of `known_years` (by default `years`), whatever else is in the
+    folder. A sample whose targets are not there is an error that names the year
     (InputError), or left out if `require_targets` is false.
 
-    A loader fetches whole batches, read straight into where they stay: in `memory` while it has
-    room. Each process opens a year once.
+    A loader fetches whole batches, which are read into their final place: a shared buffer of
+    `buffers` while one is free. Each process opens a year once.
     """
 
     def __init__(
@@ -54,11 +53,11 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         lead_steps: int,
         samples_per_year: int,
         require_targets: bool = True,
-        memory: LentMemory | None = None,
+        buffers: SharedBuffers | None = None,
         known_years: Iterable[int] | None = None,
     ) -> None:
         self.lead_steps = lead_steps
-        self.memory = memory
+        self.buffers = buffers
         self._files: list[YearFile] = []
         self._samples: list[tuple[int, int]] = []  # (file, time in it)
         folder, years = Path(folder), list(years)
@@ -102,29 +101,29 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         return self.__getitems__([key])[0]
 
     def __getitems__(self, keys: Sequence[Key]) -> Fetched:
-        """The items of a batch, next to each other in memory; `collate` gives the batch."""
+        """Return the items of a batch, next to each other in memory; `collate` gives the batch."""
         shapes = [(len(keys), *self.shape), (len(keys), self.lead_steps, *self.shape)]
-        loan = None if self.memory is None else self.memory.take(shapes)
-        if self.memory is None or loan is None:
+        lease = None if self.buffers is None else self.buffers.acquire(shapes)
+        if self.buffers is None or lease is None:
             fresh = tuple(torch.empty(shape) for shape in shapes)
             self._fill(keys, *(part.numpy() for part in fresh))
             return Fetched(fresh, fresh)
-        arrays = self.memory.arrays(loan)
+        arrays = self.buffers.arrays(lease)
         try:
             self._fill(keys, *arrays)
         except BaseException:
-            self.memory.give_back(loan)
+            self.buffers.release(lease)
             raise
         if get_worker_info() is None:
-            lent = self.memory.tensors(loan)
-            return Fetched(lent, lent)
-        return Fetched([torch.from_numpy(part) for part in arrays], loan)
+            tensors = self.buffers.tensors(lease)
+            return Fetched(tensors, tensors)
+        return Fetched([torch.from_numpy(part) for part in arrays], lease)
 
     @staticmethod
-    def collate(items: Fetched) -> tuple[torch.Tensor, ...] | Loan:
-        """x (n, channels, H, W) and targets (n, lead_steps, channels, H, W), not copied.
+    def collate(items: Fetched) -> tuple[torch.Tensor, ...] | Lease:
+        """Return x (n, channels, H, W) and targets (n, lead_steps, channels, H, W), not copied.
 
-        In a loader worker possibly a `Loan`, which is these tensors where it arrives.
+        In a loader worker possibly a `Lease`, which is these tensors where it arrives.
         """
         return items.batch
 
@@ -153,7 +152,7 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         return self._readers[file.path]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_readers": {}, "memory": None}
+        return self.__dict__ | {"_readers": {}, "buffers": None}
 
 
 def _used(file: YearFile) -> int:
@@ -161,7 +160,7 @@ def _used(file: YearFile) -> int:
 
 
 class SyntheticEra5(Dataset[torch.Tensor]):
-    """Positions without fields: nothing is read, the workload has one sample on the device."""
+    """Positions without fields: nothing is read, and the workload keeps one sample on the device."""
 
     workers = 0
 
@@ -172,10 +171,10 @@ class SyntheticEra5(Dataset[torch.Tensor]):
         return self.samples
 
     def __getitems__(self, keys: Sequence[Key]) -> list[torch.Tensor]:
-        """The positions of a batch, int64 (n,), as its only part."""
+        """Return the positions of a batch, int64 (n,), as its only part."""
         return [torch.tensor([position for _, position in keys])]
 
     @staticmethod
     def collate(batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        """It is a batch already."""
+        """Return the batch, which is complete already."""
         return batch

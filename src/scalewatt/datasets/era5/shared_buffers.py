@@ -1,10 +1,10 @@
-"""Memory for batches that is used again and again, filled by loader workers, read by the trainer.
+"""Shared buffers for batches: filled by loader workers, read by the training process, reused.
 
-Fresh memory costs as much as reading into it: the system hands out every page zeroed. So batches
-lie in slots, made once and shared with the workers that are forked later. A slot is free again
-when the last tensor over it is gone, which only the process that trains can know; it then clears
-the slot's mark, and a worker takes it anew. Every loan has a mark of its own, and no process that
-was forked from the borrower gives back what it inherited.
+Fresh memory costs as much as reading into it, because the system zeroes every page first. So batches
+lie in buffers that are allocated once and shared with the workers that are forked later. A buffer is
+free again when the last tensor over it is gone, which only the training process can know: it then
+clears the buffer's lease, and a worker acquires it anew. Every lease has a number of its own, and a
+process forked from the owner releases nothing that it inherited.
 """
 
 from __future__ import annotations
@@ -24,80 +24,80 @@ import torch
 
 _LOCK_S = 1.0
 _numbers = itertools.count()
-_known: weakref.WeakValueDictionary[int, LentMemory] = weakref.WeakValueDictionary()
+_pools: weakref.WeakValueDictionary[int, SharedBuffers] = weakref.WeakValueDictionary()
 
 Shape = tuple[int, ...]
 
 
-class LentMemory:
-    """`count` slots of `size` bytes. Pages that are never written take no memory."""
+class SharedBuffers:
+    """`count` buffers of `size` bytes. Pages that are never written take no memory."""
 
     def __init__(self, count: int, size: int) -> None:
         self.count, self.size = count, size
         self.number = next(_numbers)
-        self._slots = [mmap.mmap(-1, size) for _ in range(count)]
-        # Of every slot the number of its loan, 0 if there is none; at the end, the last number given.
-        self._marks = np.frombuffer(mmap.mmap(-1, 8 * (count + 1)), np.int64)
+        self._buffers = [mmap.mmap(-1, size) for _ in range(count)]
+        # The number of each buffer's lease, 0 for none; at the end, the last number given.
+        self._leases = np.frombuffer(mmap.mmap(-1, 8 * (count + 1)), np.int64)
         self._lock = multiprocessing.get_context("fork").Lock()
-        _known[self.number] = self
+        _pools[self.number] = self
 
-    def take(self, shapes: Sequence[Shape]) -> Loan | None:
-        """A slot with float32 arrays of these shapes; None if none is free or large enough."""
+    def acquire(self, shapes: Sequence[Shape]) -> Lease | None:
+        """Lease a buffer for float32 arrays of these shapes; None if none is free or large enough."""
         if 4 * sum(map(prod, shapes)) > self.size or not self._lock.acquire(timeout=_LOCK_S):
             return None
         try:
-            free = np.flatnonzero(self._marks[:-1] == 0)
+            free = np.flatnonzero(self._leases[:-1] == 0)
             if not len(free):
                 return None
-            slot = int(free[0])
-            self._marks[-1] += 1
-            mark = int(self._marks[-1])
-            self._marks[slot] = mark
+            buffer = int(free[0])
+            self._leases[-1] += 1
+            number = int(self._leases[-1])
+            self._leases[buffer] = number
         finally:
             self._lock.release()
-        return Loan(self.number, slot, mark, tuple(shapes))
+        return Lease(self.number, buffer, number, tuple(shapes))
 
-    def arrays(self, loan: Loan) -> list[np.ndarray]:
-        """The slot's arrays, to be filled."""
-        return _split(np.frombuffer(self._slots[loan.slot], np.float32), loan.shapes)
+    def arrays(self, lease: Lease) -> list[np.ndarray]:
+        """Return the buffer's arrays, to be filled."""
+        return _split(np.frombuffer(self._buffers[lease.buffer], np.float32), lease.shapes)
 
-    def tensors(self, loan: Loan) -> tuple[torch.Tensor, ...]:
-        """The slot's tensors; the slot is free again when none of them, nor any view, is left."""
-        memory = np.frombuffer(self._slots[loan.slot], np.float32)
+    def tensors(self, lease: Lease) -> tuple[torch.Tensor, ...]:
+        """Return the buffer's tensors; the lease ends when none of them, nor any view, is left."""
+        memory = np.frombuffer(self._buffers[lease.buffer], np.float32)
         # torch keeps this very array for as long as anything uses the memory.
-        weakref.finalize(memory, self._drop, loan, os.getpid()).atexit = False
-        return tuple(_split(torch.from_numpy(memory), loan.shapes))
+        weakref.finalize(memory, self._release_in, os.getpid(), lease).atexit = False
+        return tuple(_split(torch.from_numpy(memory), lease.shapes))
 
-    def give_back(self, loan: Loan) -> None:
-        """The slot is free, unless it was given back and is lent anew."""
-        if self._marks[loan.slot] == loan.mark:
-            self._marks[loan.slot] = 0
+    def release(self, lease: Lease) -> None:
+        """Free the buffer, unless it has been released and leased anew."""
+        if self._leases[lease.buffer] == lease.number:
+            self._leases[lease.buffer] = 0
 
-    def _drop(self, loan: Loan, borrower: int) -> None:
-        if os.getpid() == borrower:
-            self.give_back(loan)
+    def _release_in(self, process: int, lease: Lease) -> None:
+        if os.getpid() == process:
+            self.release(lease)
 
     def __reduce__(self) -> Any:
-        raise TypeError("memory is lent to forked processes only")
+        raise TypeError("buffers are shared with forked processes only")
 
 
 @dataclass(frozen=True)
-class Loan:
-    """A slot in use. Handed to another process, it arrives as the tensors over it."""
+class Lease:
+    """A buffer in use. Sent to another process, it arrives as the tensors over the buffer."""
 
-    memory: int
-    slot: int
-    mark: int
+    pool: int
+    buffer: int
+    number: int
     shapes: tuple[Shape, ...]
 
     def __reduce__(self) -> Any:
-        return _receive, (self.memory, self.slot, self.mark, self.shapes)
+        return _receive, (self.pool, self.buffer, self.number, self.shapes)
 
 
 def _receive(
-    memory: int, slot: int, mark: int, shapes: tuple[Shape, ...]
+    pool: int, buffer: int, number: int, shapes: tuple[Shape, ...]
 ) -> tuple[torch.Tensor, ...]:
-    return _known[memory].tensors(Loan(memory, slot, mark, shapes))
+    return _pools[pool].tensors(Lease(pool, buffer, number, shapes))
 
 
 def _split(flat: Any, shapes: Sequence[Shape]) -> list[Any]:

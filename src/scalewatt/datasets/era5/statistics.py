@@ -1,8 +1,12 @@
-"""Mean and standard deviation of every channel, and the mean z500, over the training years."""
+"""Mean and standard deviation of every channel, and the mean z500, over the training years.
+
+Partial results are merged by the formulas of Chan, Golub and LeVeque (1979); all in float64.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +16,78 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, read_json, write_json
 from scalewatt.datasets.era5.channels import CHANNELS, Z500
-from scalewatt.datasets.era5.moments import Moments
 
 STATISTICS = "statistics.json"
 CLIMATOLOGY = "climatology.h5"
 ANEW = "remove it and prepare the dataset again"
 BLOCK_BYTES = 128 * 2**20  # read at once
+PART = 2**15
+"""Values at once: their float64 copy stays in a core's cache."""
+
+
+# --- moments --------------------------------------------------------------------------------------
+
+
+def field_moments(values: np.ndarray) -> tuple[int, float, float]:
+    """Return count, mean and sum of squared deviations from the mean of a float32 array.
+
+    Sums are of the deviations from a guess of the mean, so that nothing is lost where the mean is
+    large against the deviations.
+    """
+    flat = values.reshape(-1)
+    guess = float(flat[:: max(1, flat.size // 4096)].mean(dtype=np.float64))
+    total = squares = 0.0
+    buffer = np.empty(min(PART, flat.size))
+    for first in range(0, flat.size, PART):
+        part = flat[first : first + PART]
+        deviations = np.subtract(part, guess, out=buffer[: part.size], dtype=np.float64)
+        total += float(deviations.sum())
+        squares += float(np.einsum("i,i", deviations, deviations))
+    return flat.size, guess + total / flat.size, max(0.0, squares - total**2 / flat.size)
+
+
+@dataclass
+class Moments:
+    """Moments of every channel, and the sum of the fields of z500 (latitude, longitude), if any."""
+
+    count: np.ndarray = field(default_factory=lambda: np.zeros(len(CHANNELS), np.int64))
+    mean: np.ndarray = field(default_factory=lambda: np.zeros(len(CHANNELS)))
+    squares: np.ndarray = field(default_factory=lambda: np.zeros(len(CHANNELS)))
+    z500_sum: np.ndarray | None = None
+
+    def add_field(self, channel: int, values: np.ndarray) -> None:
+        """Add one field of a channel."""
+        self._add(np.array([channel]), *(np.array([x]) for x in field_moments(values)))
+
+    def add_z500(self, values: np.ndarray) -> None:
+        """Add one field of z500 to the sum for the mean field."""
+        if self.z500_sum is None:
+            self.z500_sum = np.zeros(values.shape)
+        self.z500_sum += values
+
+    def merge(self, other: Moments) -> None:
+        """Add the moments of another."""
+        counted = np.flatnonzero(other.count)
+        self._add(counted, other.count[counted], other.mean[counted], other.squares[counted])
+        if other.z500_sum is not None:
+            self.add_z500(other.z500_sum)
+
+    def _add(
+        self, channels: np.ndarray, count: np.ndarray, mean: np.ndarray, squares: np.ndarray
+    ) -> None:
+        before = self.count[channels]
+        both = before + count
+        difference = mean - self.mean[channels]
+        self.squares[channels] += squares + difference**2 * (before * (count / both))
+        self.mean[channels] += difference * (count / both)
+        self.count[channels] = both
+
+
+# --- files ----------------------------------------------------------------------------------------
 
 
 def write_statistics(folder: Path, years: Iterable[int], steps: dict[int, int]) -> None:
-    """Merge the years' moments into `statistics.json` and `climatology.h5`, if they say else.
+    """Merge the years' moments into `statistics.json` and `climatology.h5`, if these differ.
 
     Population sd, unweighted over all values of each year's first `steps`. A year's own moments
     are taken where its file has those of exactly these steps; else they are computed in one pass.
@@ -45,17 +111,17 @@ def write_statistics(folder: Path, years: Iterable[int], steps: dict[int, int]) 
     }
     assert whole.z500_sum is not None
     climatology = (whole.z500_sum / fields).astype(np.float32)
-    if not _holds_climatology(folder, climatology):
+    if not _is_current_climatology(folder, climatology):
         with atomic_path(folder / CLIMATOLOGY) as temporary, h5py.File(temporary, "w") as file:
             file["z500"] = climatology
             file.attrs["years"] = years
             file.attrs["units"] = "m**2 s**-2"
-    if not _holds_statistics(folder, statistics):
+    if not _are_current_statistics(folder, statistics):
         write_json(folder / STATISTICS, statistics)
 
 
 def stored_moments(path: Path, steps: int) -> Moments | None:
-    """What a prepared year's file says of its first `steps`; None if it says nothing of just them."""
+    """Return the moments stored in a prepared year's file; None unless they are of its first `steps`."""
     with h5py.File(path, "r") as file:
         group = file.get("statistics")
         if group is None or int(group.attrs["steps"]) != steps:
@@ -64,7 +130,7 @@ def stored_moments(path: Path, steps: int) -> Moments | None:
 
 
 def store_moments(file: h5py.File, moments: Moments, steps: int) -> None:
-    """Write what `stored_moments` reads."""
+    """Write the moments that `stored_moments` reads."""
     group = file.create_group("statistics")
     group.attrs["steps"] = steps
     for key in ("count", "mean", "squares", "z500_sum"):
@@ -72,7 +138,7 @@ def store_moments(file: h5py.File, moments: Moments, steps: int) -> None:
 
 
 def read_moments(path: Path, steps: int) -> Moments:
-    """The moments of a file's first `steps`, in one pass over them."""
+    """Compute the moments of a file's first `steps`, in one pass over them."""
     moments = Moments()
     with h5py.File(path, "r") as file:
         fields = file["fields"]
@@ -86,7 +152,7 @@ def read_moments(path: Path, steps: int) -> Moments:
 
 
 def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every channel, float32 (20,); InputError where damaged."""
+    """Return mean and standard deviation of every channel, float32 (20,); InputError where damaged."""
     path = Path(folder) / STATISTICS
     statistics = read_json(path)
     try:
@@ -104,7 +170,7 @@ def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_climatology(folder: Path | str, shape: tuple[int, int] | None = None) -> np.ndarray | None:
-    """Mean z500 of the training years, float32 (latitude, longitude) in m²/s², all latitudes.
+    """Return the mean z500 of the training years, float32 (latitude, longitude) in m²/s², all latitudes.
 
     None where the data were prepared before there was one; InputError where it is damaged or not
     of this shape.
@@ -123,7 +189,7 @@ def load_climatology(folder: Path | str, shape: tuple[int, int] | None = None) -
 
 
 def statistics_are_kept(folder: Path, years: list[int]) -> bool:
-    """Whether both files are there and whole, of these years and younger than all of their files."""
+    """Return True if both files are whole, of these years, and newer than all of the years' files."""
     paths = [folder / STATISTICS, folder / CLIMATOLOGY]
     if not all(path.exists() for path in paths):
         return False
@@ -137,7 +203,7 @@ def statistics_are_kept(folder: Path, years: list[int]) -> bool:
     return newest <= written and read_json(folder / STATISTICS).get("years") == years
 
 
-def _holds_climatology(folder: Path, climatology: np.ndarray) -> bool:
+def _is_current_climatology(folder: Path, climatology: np.ndarray) -> bool:
     try:
         known = load_climatology(folder, climatology.shape)
     except InputError:
@@ -145,7 +211,7 @@ def _holds_climatology(folder: Path, climatology: np.ndarray) -> bool:
     return known is not None and np.array_equal(known, climatology)
 
 
-def _holds_statistics(folder: Path, statistics: dict[str, Any]) -> bool:
+def _are_current_statistics(folder: Path, statistics: dict[str, Any]) -> bool:
     try:
         return read_json(folder / STATISTICS) == statistics
     except InputError:
@@ -153,7 +219,7 @@ def _holds_statistics(folder: Path, statistics: dict[str, Any]) -> bool:
 
 
 def rounded_statistics(folder: Path) -> dict[str, Any]:
-    """The statistics with ten digits: the same on machines whose sums differ in the last bits."""
+    """Return the statistics with ten digits: the same on machines whose sums differ in the last bits."""
     statistics = read_json(folder / STATISTICS)
     for key in ("mean", "sd"):
         statistics[key] = [f"{value:.10g}" for value in statistics[key]]

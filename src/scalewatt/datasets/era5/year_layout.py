@@ -1,4 +1,4 @@
-"""Where a prepared ERA5 year has its values, and how they are read."""
+"""The layout of a prepared ERA5 year's file, and reading its steps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNELS
-from scalewatt.datasets.era5.times import STEP_H, all_years, year_times
+from scalewatt.datasets.era5.channels import CHANNELS, STEP_H, all_years, year_times
 
 STEP_S = STEP_H * 3600
 CHANNEL_COUNTS = (len(CHANNELS), len(CHANNELS) + 1)
@@ -22,7 +21,7 @@ CHANNEL_COUNTS = (len(CHANNELS), len(CHANNELS) + 1)
 
 @dataclass(frozen=True)
 class YearFile:
-    """What a reader must know of one prepared year; `start` is its first time (Unix s)."""
+    """The layout of one prepared year; `start` is its first time (Unix s)."""
 
     path: Path
     steps: int
@@ -37,7 +36,7 @@ class YearFile:
 
     @classmethod
     def read(cls, folder: Path, year: int) -> YearFile:
-        """InputError if the file is missing, unreadable, cut off or not 6-hourly from 1 January."""
+        """Read a year's layout; InputError if the file is missing, damaged or not 6-hourly from 1 January."""
         path = folder / f"{year}.h5"
         try:
             with h5py.File(path, "r") as file:
@@ -64,7 +63,7 @@ class YearFile:
         return self.start + self.steps * STEP_S
 
     def open(self) -> StepReader:
-        """A reader of its steps; InputError if the file has gone."""
+        """Return a reader of its steps; InputError if the file is gone."""
         try:
             return _Contiguous(self) if self.offset is not None else _ByHdf5(self)
         except OSError as error:
@@ -72,7 +71,7 @@ class YearFile:
 
 
 def check_years(folder: Path, definition: dict[str, Any]) -> None:
-    """InputError unless every year's file has the definition's grid and times."""
+    """Raise InputError unless every year's file has the definition's grid and times."""
     rows, columns = definition["grid"]
     for year in all_years(definition):
         file = YearFile.read(folder, year)
@@ -90,10 +89,10 @@ def check_years(folder: Path, definition: dict[str, Any]) -> None:
 
 
 def check_origins(folder: Path, years: Iterable[int]) -> None:
-    """InputError unless all years have our channels, and relative humidity of one definition.
+    """Raise InputError unless all years have our channels, and relative humidity of one definition.
 
-    A file that does not say its channels is believed; humidity of which it is not said over what it
-    is counts as a definition of its own.
+    A file that does not state its channels is trusted; humidity that does not state over what it is
+    defined counts as a definition of its own.
     """
     kinds: dict[str, int] = {}
     for year in years:
@@ -146,7 +145,7 @@ class StepReader(Protocol):
     """An open year."""
 
     def read(self, step: int, out: np.ndarray) -> None:
-        """One step's first channels and rows into `out`, float32 (channels, H, W), contiguous."""
+        """Read one step's first channels and rows into `out`, float32 (channels, H, W), contiguous."""
 
 
 class _Contiguous:
@@ -174,7 +173,7 @@ class _Contiguous:
 
 
 class _ByHdf5:
-    """By HDF5, whatever the layout."""
+    """Through HDF5, whatever the layout."""
 
     def __init__(self, year: YearFile) -> None:
         self.year = year

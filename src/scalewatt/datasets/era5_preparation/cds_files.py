@@ -1,4 +1,4 @@
-"""ERA5 in files of the Climate Data Store, split in whatever way, by their labels."""
+"""ERA5 in files of the Climate Data Store, split in any way and selected by label."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
 
 
 def open_files(patterns: Sequence[str], lists: Path | None = None) -> FieldSource:
-    """All GRIB and netCDF files that the patterns match; `lists` keeps lists of GRIB messages.
+    """Open all GRIB and netCDF files that the patterns match; `lists` is a folder for lists of GRIB messages.
 
     InputError where a pattern matches nothing, a file is torn or of another format, or grids
     differ.
     """
     name = f"ERA5 files {', '.join(patterns)}"
     pieces: dict[str, list[Piece]] = {}
-    passed_over: dict[str, str] = {}
+    skipped: dict[str, str] = {}
     grid: tuple[np.ndarray, np.ndarray] | None = None
     grid_of, units = "", "unknown"
     for path in _matches(patterns):
         found = _open(path, lists)
-        passed_over |= found.passed_over
+        skipped |= found.skipped
         if not found.pieces:
             continue
         here = found.latitude, found.longitude
@@ -41,10 +41,10 @@ def open_files(patterns: Sequence[str], lists: Path | None = None) -> FieldSourc
             pieces.setdefault(variable, []).extend(some)
         units = found.humidity_units if found.humidity_units != "unknown" else units
     if grid is None:
-        more = "".join(f"; {text}" for text in passed_over.values())
+        more = "".join(f"; {text}" for text in skipped.values())
         raise InputError(f"{name}: hold none of the variables needed{more}")
     facts = {"relative_humidity_over": HUMIDITY}
-    return FieldSource(name, *grid, pieces, units, facts, passed_over=passed_over)
+    return FieldSource(name, *grid, pieces, units, facts, skipped=skipped)
 
 
 def _matches(patterns: Sequence[str]) -> list[Path]:

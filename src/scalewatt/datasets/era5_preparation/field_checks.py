@@ -1,4 +1,4 @@
-"""What ERA5 fields can be on Earth: plausible ranges, units recognised by values, the grid."""
+"""Checks of ERA5 fields: plausible ranges, units recognised by values, the grid."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ of geopotential, or normalised values fall outside in several channels.
 FRACTION = 2.0
 """Relative humidity in percent exceeds this somewhere on every globe, a fraction nowhere."""
 LEAST_SPREAD = {"z1000": 2_000.0}
-"""A range that includes 0 does not tell metres from m²/s². Pressure at sea level, which differs by
+"""A range that includes 0 does not distinguish metres from m²/s². Pressure at sea level, which differs by
 more than 60 hPa on every globe and by less than 200 hPa, does: 5000 m²/s² and 1600 m."""
 
 
 def check_field(channel: int, low: float, high: float, time: np.datetime64, source: str) -> None:
-    """InputError unless a field of the globe with these extremes is finite and plausible.
+    """Raise InputError unless a field of the globe with these extremes is finite and plausible.
 
-    Values that are to be converted must be already.
+    Values must have been converted already.
     """
     what, when = describe_channel(channel), str(time)[:16]
     if not (np.isfinite(low) and np.isfinite(high)):
@@ -86,7 +86,7 @@ def check_field(channel: int, low: float, high: float, time: np.datetime64, sour
 
 
 def _guess(name: str, low: float, high: float) -> str:
-    """What else the values may be."""
+    """Return a guess of what implausible values are."""
     if low > -15 and high < 15 and name not in ("tcwv", "r500", "r850"):
         return ": these look normalised; give the physical values"
     if name.startswith("t") and name != "tcwv" and low > -110 and high < 75:
@@ -98,13 +98,13 @@ def _guess(name: str, low: float, high: float) -> str:
 
 @dataclass(frozen=True)
 class Conversions:
-    """What a source's values are multiplied with to get ours."""
+    """Factors that convert a source's values to our units."""
 
     humidity_from_fraction: bool = False
     geopotential_from_height: bool = False
 
     def factor(self, variable: str) -> float:
-        """1 where nothing is to be done."""
+        """Return the factor of a variable, 1 if its units are ours."""
         if variable == "relative_humidity" and self.humidity_from_fraction:
             return 100.0
         if variable == "geopotential" and self.geopotential_from_height:
@@ -113,7 +113,7 @@ class Conversions:
 
 
 def recognise(humidity_500: np.ndarray, geopotential_500: np.ndarray, source: str) -> Conversions:
-    """The units of relative humidity and geopotential by their values at 500 hPa.
+    """Recognise the units of relative humidity and geopotential by their values at 500 hPa.
 
     Humidity is a fraction up to `FRACTION`. 500 hPa lies at 4 to 6 km of height, or 40 000 to
     60 000 m²/s². InputError where they are neither.
@@ -129,7 +129,7 @@ def recognise(humidity_500: np.ndarray, geopotential_500: np.ndarray, source: st
 
 @dataclass(frozen=True)
 class Orientation:
-    """How fields as stored become north to south and 0° to 360°."""
+    """How stored fields are rearranged to north to south and 0° to 360°."""
 
     latitude: np.ndarray
     """Degrees north, descending, float64."""
@@ -139,7 +139,7 @@ class Orientation:
     shift: int
 
     def apply(self, fields: np.ndarray) -> np.ndarray:
-        """Fields (…, latitude, longitude) turned round; a view where possible."""
+        """Return fields (…, latitude, longitude) in our orientation; a view where possible."""
         if self.reverse:
             fields = fields[..., ::-1, :]
         return np.roll(fields, -self.shift, axis=-1) if self.shift else fields
@@ -148,7 +148,7 @@ class Orientation:
 def orient(
     latitude: np.ndarray, longitude: np.ndarray, grid: Sequence[int] | None, source: str
 ) -> Orientation:
-    """Orientation of a global regular grid; InputError on any other, or on one that is not `grid`.
+    """Return the orientation of a global regular grid; InputError on any other, or one that is not `grid`.
 
     `grid` is rows and columns used: one row less than the latitudes.
     """

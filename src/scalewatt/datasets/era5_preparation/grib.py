@@ -65,7 +65,7 @@ class GribPiece:
 
 
 def open_grib(path: Path, lists: Path | None) -> OpenedFile:
-    """Pieces of a file and its grid; `lists` is where lists are kept.
+    """Return the pieces of a file and its grid; `lists` is the folder where lists are kept.
 
     InputError where the file is torn or has another grid than a regular one.
     """
@@ -89,7 +89,7 @@ def open_grib(path: Path, lists: Path | None) -> OpenedFile:
 
 
 def _pieces(path: Path, messages: Messages, shape: tuple[int, int]) -> Iterator[GribPiece]:
-    """One piece for all times with the same levels."""
+    """Yield one piece for all times with the same levels."""
     at: dict[int, list[int | None]] = {}
     for seconds, level in messages:
         at.setdefault(seconds, []).append(level)
@@ -102,7 +102,7 @@ def _pieces(path: Path, messages: Messages, shape: tuple[int, int]) -> Iterator[
 
 
 def _values(message: bytes) -> np.ndarray:
-    """Values in the order of the grid, NaN where missing."""
+    """Return a message's values in the order of the grid, NaN where missing."""
     import eccodes
 
     handle = eccodes.codes_new_from_message(message)
@@ -117,7 +117,7 @@ def _values(message: bytes) -> np.ndarray:
 
 
 def _listed(path: Path, lists: Path | None) -> dict[str, Any]:
-    """What messages the file has: {"grid": [...], "messages": [[variable, s, level, at, bytes]]}.
+    """List the file's messages: {"grid": [...], "messages": [[variable, s, level, at, bytes]]}.
 
     A file is listed by one process; others wait for the list.
     """
@@ -138,7 +138,7 @@ def _listed(path: Path, lists: Path | None) -> dict[str, Any]:
 
 
 def _kept(kept: Path, state: dict[str, int]) -> dict[str, Any] | None:
-    """The list of a file in this state; None where there is none, or it is damaged."""
+    """Return the list of a file in this state; None where there is none, or it is damaged."""
     try:
         listed = read_json(kept)
         return listed if listed["file"] == state else None
@@ -176,7 +176,7 @@ def _scan(path: Path) -> dict[str, Any]:
 
 
 def _describe(handle: Any, path: Path) -> list[Any] | None:
-    """[variable, time in s, level, offset, bytes]; None for what is not used."""
+    """Return [variable, time in s, level, offset, bytes]; None for what is not used."""
     from eccodes import codes_get as get
 
     variable = SHORT_NAMES.get(get(handle, "shortName"))

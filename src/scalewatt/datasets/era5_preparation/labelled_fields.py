@@ -1,4 +1,4 @@
-"""ERA5 fields by label, put together from pieces: the arrays of a store, or of many files."""
+"""ERA5 fields by label, assembled from pieces: the arrays of a store, or of many files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scalewatt.datasets.era5_preparation.field_checks import (
 )
 
 BLOCK_BYTES = 16 * 2**20
-"""Decoded at once. The C library keeps allocations up to this size, larger ones are cleared anew."""
+"""Decoded at once. The C library reuses allocations up to this size; larger ones are zeroed anew."""
 WIDE_BLOCK_BYTES = 128 * 2**20
 """Decoded at once where requests take long, or chunks span many times."""
 
@@ -58,13 +58,13 @@ class Piece(Protocol):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Local files that are not the same any more when the values are others."""
+        """Local files that change when the values do."""
         ...
 
     def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
-        """Per level the fields (time, latitude, longitude) at these positions, NaN where missing.
+        """Return, per level, the fields (time, latitude, longitude) at these positions, NaN where missing.
 
-        Any exception where they cannot be read.
+        Raises any exception where they cannot be read.
         """
 
 
@@ -76,8 +76,8 @@ class OpenedFile:
     latitude: np.ndarray = field(default_factory=lambda: np.empty(0))
     longitude: np.ndarray = field(default_factory=lambda: np.empty(0))
     humidity_units: str = "unknown"
-    passed_over: dict[str, str] = field(default_factory=dict)
-    """Why a variable is not taken from here, in words."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Why a variable is not taken from here, by variable."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ class FieldSource:
     facts: dict[str, Any] = field(default_factory=dict)
     """To be recorded as attributes."""
     block_bytes: int = BLOCK_BYTES
-    passed_over: dict[str, str] = field(default_factory=dict)
-    """Of variables: where they were found, but of no use."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Why variables that were found could not be used, by variable."""
 
     def check(self, times: np.ndarray) -> None:
-        """InputError unless every variable, level and time is there, and once."""
+        """Raise InputError unless every variable, level and time is there exactly once."""
         wanted = channels_by_variable()
         if absent := sorted(wanted.keys() - self.pieces.keys()):
-            more = "".join(f"; {self.passed_over[v]}" for v in absent if v in self.passed_over)
+            more = "".join(f"; {self.skipped[v]}" for v in absent if v in self.skipped)
             raise InputError(f"{self.name}: missing {', '.join(absent)}{_hint(absent)}{more}")
         lacking = {
             level
@@ -137,14 +137,14 @@ class FieldSource:
             )
 
     def files(self, times: np.ndarray) -> list[str]:
-        """The local files that hold any of these times."""
+        """Return the local files that contain any of these times."""
         pieces = (piece for pieces in self.pieces.values() for piece in pieces)
         return sorted({f for p in pieces if np.isin(times, p.times).any() for f in p.files})
 
     def read(
         self, variable: str, levels: Sequence[int | None], times: np.ndarray
     ) -> list[np.ndarray]:
-        """Per level, (time, latitude, longitude) float32 as stored; InputError if unreadable."""
+        """Return, per level, (time, latitude, longitude) float32 as stored; InputError if unreadable."""
         out: list[np.ndarray | None] = [None] * len(levels)
         for piece in self.pieces[variable]:
             mine = [number for number, level in enumerate(levels) if level in piece.levels]
@@ -172,7 +172,7 @@ class FieldSource:
         return [fields for fields in out if fields is not None]
 
     def steps_at_once(self, variable: str, levels: Sequence[int | None]) -> int:
-        """As many times as decode to `block_bytes`, at least one.
+        """Return how many times decode to `block_bytes`, at least one.
 
         Up to WIDE_BLOCK_BYTES where chunks are as long, which would be decoded again and again.
         """
@@ -195,7 +195,7 @@ class FieldSource:
 
 
 def file_states(paths: Iterable[Path | str]) -> str:
-    """Names, sizes and times of files, in words; of one that is not there, that."""
+    """Return the names, sizes and modification times of files as text; for a missing one, that it is."""
     return "; ".join(map(_state, sorted(set(map(str, paths)))))
 
 
@@ -221,7 +221,7 @@ def _hint(absent: list[str]) -> str:
 
 
 def _positions(have: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where in `wanted` the times are that `have` holds, and their positions in `have`."""
+    """Return where in `wanted` the times are that `have` contains, and their positions in `have`."""
     order = np.argsort(have, kind="stable")
     at = np.minimum(np.searchsorted(have[order], wanted), len(have) - 1)
     there = np.flatnonzero(have[order][at] == wanted)
@@ -284,7 +284,7 @@ class LabelledYear:
         )
 
     def blocks(self, times: np.ndarray) -> Iterator[Block]:
-        """All channels at `times`, variable by variable, each in the order of time."""
+        """Yield all channels at `times`, variable by variable, each in the order of time."""
         for variable, channels in channels_by_variable().items():
             factor = np.float32(self.conversions.factor(variable))
             most = self.source.steps_at_once(variable, list(channels))
@@ -299,7 +299,7 @@ class LabelledYear:
 
 
 def _parts(pieces: Sequence[Piece], times: np.ndarray, most: int) -> Iterator[slice]:
-    """Slices of at most `most` times that end, where they can, where a chunk of a piece ends."""
+    """Yield slices of at most `most` times that end, where possible, with a chunk of a piece."""
     chunk = np.zeros(len(times), np.int64)
     for number, piece in enumerate(pieces):
         there, positions = _positions(piece.times, times)

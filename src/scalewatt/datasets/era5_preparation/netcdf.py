@@ -1,9 +1,7 @@
-"""ERA5 in netCDF files of the Climate Data Store, of before and after its change of 2024."""
+"""ERA5 in netCDF files of the Climate Data Store, from before and after its change of format in 2024."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +9,14 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import ALOFT, CHANNEL_SOURCES, SHORT_NAMES
-from scalewatt.datasets.era5_preparation.labelled_fields import OpenedFile
-from scalewatt.datasets.era5_preparation.labels import (
-    as_index,
-    decode,
+from scalewatt.datasets.era5_preparation.labelled_arrays import (
+    DIMENSION_NAMES,
+    ArrayPiece,
+    Index,
     decode_levels,
     decode_times,
-    dimension_names,
 )
+from scalewatt.datasets.era5_preparation.labelled_fields import OpenedFile
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,51 +24,10 @@ if TYPE_CHECKING:
 NETCDF3, NETCDF4 = b"CDF", b"\x89HDF"
 
 
-@dataclass(frozen=True)
-class NetcdfPiece:
-    """One variable of a file; `final` and `preliminary` are positions along `expver`."""
-
-    where: str
-    times: np.ndarray
-    levels: tuple[int | None, ...]
-    time_chunk: int
-    level_chunk: int
-    array: xr.DataArray
-    expver: tuple[int, ...]
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return (self.where,)
-
-    def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
-        array = self.array
-        if "time" in array.dims:
-            array = array.isel(time=as_index(times))
-        if "level" not in array.dims:
-            return [self._merged(array)]
-        order = np.argsort(levels)  # HDF5 reads in ascending order only
-        fields = self._merged(array.isel(level=as_index(np.array(levels)[order])))
-        return [fields[:, at] for at in np.argsort(order)]
-
-    def _merged(self, array: xr.DataArray) -> np.ndarray:
-        """(time, [level,] latitude, longitude); where final values are missing, preliminary ones."""
-        names = ("expver", "time", "level", "latitude", "longitude")
-        if "time" not in array.dims:
-            array = array.expand_dims("time")
-        array = array.transpose(*(name for name in names if name in array.dims))
-        if not self.expver:
-            return decode(array.values, array.attrs)
-        parts = [decode(array.isel(expver=at).values, array.attrs) for at in self.expver]
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = np.where(np.isnan(whole), part, whole)
-        return whole
-
-
 def open_netcdf(path: Path) -> OpenedFile:
-    """Pieces of a file, its grid, and the units of relative humidity.
+    """Return the pieces of a file, its grid, and the units of relative humidity.
 
-    In a file without pressure levels, what should have some is passed over: `z` is orography there.
+    In a file without pressure levels, what should have some is skipped: `z` is orography there.
     InputError where the file is none, torn, or of a kind that cannot be told.
     """
     import xarray as xr
@@ -88,14 +45,14 @@ def open_netcdf(path: Path) -> OpenedFile:
     except Exception as error:  # the engines' many
         raise InputError(f"{path}: cannot be read as netCDF ({error})") from error
     dataset = _renamed(dataset, path)
-    variables, passed_over = _variables(dataset), {}
+    variables, skipped = _variables(dataset), {}
     if "level" not in dataset.coords:
-        passed_over = {
+        skipped = {
             variable: f"{path}: {variables.pop(variable)} has no pressure levels"
             for variable in sorted(ALOFT & variables.keys())
         }
     if not variables:
-        return OpenedFile(passed_over=passed_over)
+        return OpenedFile(skipped=skipped)
     for name in ("time", "latitude", "longitude"):
         if name not in dataset.coords:
             raise InputError(f"{path}: missing {name}")
@@ -108,25 +65,46 @@ def open_netcdf(path: Path) -> OpenedFile:
         array = dataset[name]
         if variable in ALOFT and "level" not in array.dims and len(levels) > 1:
             raise InputError(f"{path}: {name} has no dimension of its pressure levels")
-        chunk = _chunks(array)
-        piece = NetcdfPiece(
-            where=str(path),
-            times=times,
-            levels=levels if variable in ALOFT else (None,),
-            time_chunk=chunk.get("time", 1),
-            level_chunk=chunk.get("level", 1),
-            array=_without_members(array, path),
-            expver=_experiment_versions(dataset) if "expver" in array.dims else (),
-        )
-        pieces[variable] = [piece]
+        pieces[variable] = [
+            _piece(
+                _without_members(array, path),
+                path,
+                times,
+                levels if variable in ALOFT else (None,),
+                _experiment_versions(dataset) if "expver" in array.dims else (0,),
+            )
+        ]
     humidity = variables.get("relative_humidity")
     units = str(dataset[humidity].attrs.get("units", "unknown")) if humidity else "unknown"
     grid = dataset["latitude"].values, dataset["longitude"].values
-    return OpenedFile(pieces, *grid, units, passed_over)
+    return OpenedFile(pieces, *grid, units, skipped)
+
+
+def _piece(
+    array: xr.DataArray,
+    path: Path,
+    times: np.ndarray,
+    levels: tuple[int | None, ...],
+    versions: tuple[int, ...],
+) -> ArrayPiece:
+    def select(positions: dict[str, Index]) -> np.ndarray:
+        return array.isel(positions).values
+
+    return ArrayPiece(
+        where=str(path),
+        times=times,
+        levels=levels,
+        dimensions=tuple(map(str, array.dims)),
+        chunks=_chunks(array),
+        attributes=array.attrs,
+        select=select,
+        files=(str(path),),
+        versions=versions,
+    )
 
 
 def _renamed(dataset: xr.Dataset, path: Path) -> xr.Dataset:
-    """With our names of dimensions; of two times, the one that is valid counts."""
+    """Rename dimensions to our names; of two times, the valid time counts."""
     if "valid_time" in dataset.variables and "time" in dataset.variables:
         reference = dataset["time"]
         if dataset["valid_time"].dims not in ((), ("time",)):
@@ -134,14 +112,14 @@ def _renamed(dataset: xr.Dataset, path: Path) -> xr.Dataset:
         attributes = dataset["valid_time"].attrs or reference.attrs
         valid = (reference.dims, dataset["valid_time"].values, attributes)
         dataset = dataset.drop_vars(["time", "valid_time"]).assign_coords(time=valid)
-    names = {old: new for old, new in dimension_names().items() if old in dataset.variables}
+    names = {old: new for old, new in DIMENSION_NAMES.items() if old in dataset.variables}
     dataset = dataset.rename({o: n for o, n in names.items() if n not in dataset.variables})
     coordinates = ("time", "level", "latitude", "longitude", "expver", "number")
     return dataset.set_coords([name for name in coordinates if name in dataset.variables])
 
 
 def _variables(dataset: xr.Dataset) -> dict[str, str]:
-    """The file's name of each variable that we use."""
+    """Return the file's name of each variable that we use."""
     known = {variable for variable, _ in CHANNEL_SOURCES.values()}
     found = {}
     for name in map(str, dataset.data_vars):
@@ -152,7 +130,7 @@ def _variables(dataset: xr.Dataset) -> dict[str, str]:
 
 
 def _without_members(array: xr.DataArray, path: Path) -> xr.DataArray:
-    """Without dimensions that select nothing; InputError for an ensemble or unknown dimensions."""
+    """Remove other dimensions of length one; InputError for an ensemble."""
     known = {"time", "level", "latitude", "longitude", "expver"}
     for name in [name for name in array.dims if name not in known]:
         if array.sizes[name] > 1:
@@ -164,7 +142,7 @@ def _without_members(array: xr.DataArray, path: Path) -> xr.DataArray:
 
 
 def _experiment_versions(dataset: xr.Dataset) -> tuple[int, ...]:
-    """Positions along `expver`, final (1) before preliminary (5)."""
+    """Return positions along `expver`, final (1) before preliminary (5)."""
     versions = [int(version) for version in np.atleast_1d(dataset["expver"].values)]
     return tuple(int(at) for at in np.argsort(versions))
 

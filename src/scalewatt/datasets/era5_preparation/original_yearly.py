@@ -1,4 +1,4 @@
-"""Yearly HDF5 files of the original FourCastNet project, used where they are.
+"""Yearly HDF5 files of the original FourCastNet project, used in place.
 
 `<year>.h5`, directly in a folder or in one below it (train, test, out_of_sample), with `fields`
 float32 (time, channel, latitude, longitude) and no labels: 20 channels in our order, or 21 of which
@@ -17,8 +17,7 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNELS
-from scalewatt.datasets.era5.times import year_times
+from scalewatt.datasets.era5.channels import CHANNELS, year_times
 from scalewatt.datasets.era5.year_layout import CHANNEL_COUNTS
 from scalewatt.datasets.era5_preparation.cds_files import HUMIDITY
 from scalewatt.datasets.era5_preparation.field_checks import check_field
@@ -30,7 +29,7 @@ TIBET, AMERICA = (33.0, 90.0), (33.0, 270.0)
 
 @dataclass(frozen=True)
 class OriginalYear:
-    """One such file."""
+    """One such file. A `YearReader`."""
 
     path: Path
     year: int
@@ -92,7 +91,7 @@ class OriginalYear:
         return file_states([self.path])
 
     def blocks(self, times: np.ndarray) -> Iterator[Block]:
-        """All channels of some steps at once."""
+        """Yield all channels of some steps at once."""
         positions = np.searchsorted(year_times(self.year), times)
         at_once = max(1, BLOCK_BYTES // (4 * len(CHANNELS) * len(self.grid[0]) * len(self.grid[1])))
         with h5py.File(self.path, "r") as file:
@@ -107,7 +106,7 @@ class OriginalYear:
                 yield first, {channel: block[:, channel] for channel in range(len(CHANNELS))}
 
     def _check_values(self, fields: h5py.Dataset, times: np.ndarray) -> None:
-        """InputError unless the first step of every month is in our channels, units and directions."""
+        """Raise InputError unless the first step of every month has our channels, units and orientation."""
         month = times.astype("datetime64[M]")
         steps = [0, *(np.flatnonzero(month[1:] != month[:-1]) + 1).tolist()]
         winds, pressure = np.zeros((2, 4, len(self.grid[0]))), np.zeros(fields.shape[2:])
@@ -130,7 +129,7 @@ class OriginalYear:
         self._check_directions(pressure)
 
     def _check_directions(self, pressure: np.ndarray) -> None:
-        """The high ground of Antarctica must be last, and Tibet's at 90° E."""
+        """Raise InputError unless the high ground of Antarctica is in the last rows, and Tibet's at 90° E."""
         if pressure[-1].mean() > pressure[0].mean():
             raise InputError(
                 f"{self.path}: surface pressure is lower in the first row than in the last; "
@@ -151,7 +150,7 @@ class OriginalYear:
 
 
 def find_original(folder: Path, year: int) -> Path:
-    """The year's file; InputError where there is none, or more than one."""
+    """Return the year's file; InputError if there is none, or more than one."""
     found = sorted(p for p in (*folder.glob(f"{year}.h5"), *folder.glob(f"*/{year}.h5")))
     if not found:
         raise InputError(f"{folder}: has no {year}.h5, neither itself nor in a folder below it")

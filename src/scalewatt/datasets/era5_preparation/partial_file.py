@@ -1,10 +1,10 @@
-"""The unfinished file of a year, and the note of what in it is done.
+"""The unfinished file of a year, and the record of its progress.
 
-The file's structure is complete from the start: values are written at their offsets, past the HDF5
-library. File and note belong together by a random token; it stands, negative, in the places of the
-counts, which the end overwrites. So a note never speaks for a file that was made anew. Of every
-month that is done, the note has the checksums of the last step, which are compared before the
-month is relied on.
+The file's structure is complete from the start: values are written at their offsets, bypassing the
+HDF5 library. A random negative token, stored in place of the counts until the end, ties file and
+record together, so that a record is never applied to a file that was created anew. For every
+finished month the record has the checksums of its last step, which are compared before the month
+is relied on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import zipfile
 import zlib
 from collections import deque
@@ -25,11 +24,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from scalewatt.common.errors import InputError
+from scalewatt.common.disk_space import require_space
 from scalewatt.common.files import atomic_path
 from scalewatt.datasets.era5.channels import CHANNELS
-from scalewatt.datasets.era5.moments import Moments
-from scalewatt.datasets.era5.statistics import store_moments
+from scalewatt.datasets.era5.statistics import Moments, store_moments
 
 FORMAT_VERSION = 2  # of a partial file and its progress
 SPARE_BYTES = 64 * 2**20
@@ -38,7 +36,7 @@ FIELDS_UNDER_WAY = 8
 
 @dataclass(frozen=True)
 class Layout:
-    """What a year's file is to be."""
+    """The layout of a year's file."""
 
     times: np.ndarray
     latitude: np.ndarray
@@ -50,12 +48,12 @@ class Layout:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Of `fields` as written: (time, channel, latitude, longitude)."""
+        """Shape of `fields` as written: (time, channel, latitude, longitude)."""
         return (len(self.times), len(CHANNELS), len(self.latitude), len(self.longitude))
 
     @property
     def bytes(self) -> int:
-        """Of `fields`."""
+        """Size of `fields`."""
         return 4 * int(np.prod(self.shape))
 
     @property
@@ -67,7 +65,7 @@ class Layout:
 
     @property
     def identity(self) -> str:
-        """Whether a note is of this very year, from files that are unchanged."""
+        """What a record must have stored to belong to this year, from unchanged files."""
         times = self.times.astype("datetime64[s]").astype(np.int64)
         described = [
             FORMAT_VERSION,
@@ -80,7 +78,7 @@ class Layout:
 
 
 def new_token() -> int:
-    """A negative number that no other file has."""
+    """Return a random negative number."""
     return -1 - secrets.randbits(62)
 
 
@@ -96,7 +94,7 @@ class Progress:
 
     @classmethod
     def load(cls, path: Path, identity: str) -> Progress:
-        """What was noted; nothing done where it is missing, unreadable or of something else."""
+        """Read the record; nothing is done where it is missing, unreadable or of another year."""
         try:
             with np.load(path, allow_pickle=False) as noted:
                 if str(noted["identity"]) != identity:
@@ -112,7 +110,7 @@ class Progress:
             return cls(identity)
 
     def save(self, path: Path) -> None:
-        """Replace what was noted."""
+        """Replace the record."""
         assert self.moments.z500_sum is not None
         with atomic_path(path) as temporary:
             np.savez(
@@ -129,12 +127,12 @@ class Progress:
 
 
 def checksum(values: np.ndarray) -> int:
-    """Of a contiguous field."""
+    """Return the CRC-32 of a contiguous field."""
     return zlib.crc32(values.data.cast("B"))
 
 
 def create_partial(partial: Path, layout: Layout, token: int) -> None:
-    """An HDF5 file with everything but the values, which have their places already."""
+    """Create an HDF5 file with everything but the values, for which space is allocated."""
     with atomic_path(partial) as temporary, h5py.File(temporary, "w") as file:
         describe(file, layout)
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -161,7 +159,7 @@ def describe(file: h5py.File, layout: Layout) -> None:
 
 
 def holds(partial: Path, layout: Layout, progress: Progress) -> bool:
-    """Whether the file is the one that the note is of, with the values of all its months."""
+    """Return True if the record belongs to the file, which has the values of all finished months."""
     try:
         with h5py.File(partial, "r") as file:
             fields = file["fields"]
@@ -182,18 +180,13 @@ def holds(partial: Path, layout: Layout, progress: Progress) -> bool:
 
 
 def check_space(partial: Path, layout: Layout) -> None:
-    """InputError unless the rest of the values has room."""
+    """Raise InputError unless there is space for the remaining values."""
     needed = layout.bytes - 512 * partial.stat().st_blocks + SPARE_BYTES
-    free = shutil.disk_usage(partial.parent).free
-    if needed > free:
-        raise InputError(
-            f"{partial.parent}: {needed / 1e9:.1f} GB are needed for this year, "
-            f"{free / 1e9:.1f} GB are free"
-        )
+    require_space(partial.parent, needed, str(partial.parent), "this year's fields")
 
 
 class FieldWriter:
-    """Writes fields to their places in a partial file, in a thread of its own."""
+    """Writes fields to their offsets in a partial file, in a thread of its own."""
 
     def __init__(self, partial: Path) -> None:
         with h5py.File(partial, "r") as file:
@@ -203,20 +196,20 @@ class FieldWriter:
         self.under_way: deque[Future[None]] = deque()
 
     def write(self, values: np.ndarray, step: int, channel: int) -> None:
-        """Hand over a contiguous field; OSError of an earlier one."""
+        """Queue a contiguous field; raises the OSError of an earlier one."""
         at = self.start + (step * len(CHANNELS) + channel) * values.nbytes
         self.under_way.append(self.thread.submit(_write, self.file, values, at))
         if len(self.under_way) > FIELDS_UNDER_WAY:
             self.under_way.popleft().result()
 
     def flush(self) -> None:
-        """Return when all is on the disk."""
+        """Wait until everything is on the disk."""
         while self.under_way:
             self.under_way.popleft().result()
         os.fsync(self.file)
 
     def close(self) -> None:
-        """Give up what is not written yet."""
+        """Drop what is not written yet."""
         self.thread.shutdown(cancel_futures=True)
         os.close(self.file)
 
@@ -229,7 +222,7 @@ def _write(target: int, values: np.ndarray, at: int) -> None:
 
 
 def store_at_offsets(partial: Path, moments: Moments) -> None:
-    """Write the moments to their places, so that the file's structure stays as it is on the disk."""
+    """Write the moments in place, so that the file's structure on the disk stays as it is."""
     with h5py.File(partial, "r") as file:
         group = file["statistics"]
         places = {key: group[key].id.get_offset() for key in group}

@@ -1,13 +1,14 @@
 """ERA5 for FourCastNet: preparation into yearly HDF5 files, from whichever source.
 
-Prepared form, one file `<year>.h5` a year: `fields` float32 (time, channel, latitude, longitude),
+Prepared format, one file `<year>.h5` a year: `fields` float32 (time, channel, latitude, longitude),
 contiguous and uncompressed, not normalised; `time` int64 (Unix seconds), `latitude` descending,
 `longitude`; `statistics` with the moments of every channel; attributes say which channels, from
-where, and what was converted. Of the original project's files, `fields` is a link to them.
+where, and what was converted. For files of the original project, `fields` is a link to them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +18,13 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.statistics import statistics_are_kept, stored_moments, write_statistics
-from scalewatt.datasets.era5.times import all_years, part_years, year_times
+from scalewatt.datasets.era5.channels import all_years, part_years, year_times
+from scalewatt.datasets.era5.statistics import (
+    rounded_statistics,
+    statistics_are_kept,
+    stored_moments,
+    write_statistics,
+)
 from scalewatt.datasets.era5.year_layout import YearFile, check_origins, check_years
 from scalewatt.datasets.era5_preparation.cds_files import open_files
 from scalewatt.datasets.era5_preparation.labelled_fields import LabelledYear
@@ -38,7 +44,7 @@ def prepare(
 ) -> None:
     """Make the yearly files that `definition` needs and their statistics in `folder`.
 
-    Finished years are kept, and an unfinished one goes on where it was left. `source` is recorded
+    Finished years are kept, and an unfinished one is resumed. `source` is recorded
     as the data's origin instead of `store`. InputError names what the store lacks, or the years
     that are missing where there is no store.
     """
@@ -70,7 +76,7 @@ def make_year(
 def require_source(
     definition: dict[str, Any], folder: Path, store: Source | None, years: list[int]
 ) -> None:
-    """InputError where any of the years is not there, nor what to make it from."""
+    """Raise InputError if one of the years is missing and there is no source to make it from."""
     missing = [year for year in years if not (folder / f"{year}.h5").exists()]
     if missing and not store:
         raise InputError(
@@ -94,7 +100,7 @@ def finish(folder: Path, definition: dict[str, Any]) -> None:
 
 
 def counted_steps(folder: Path, definition: dict[str, Any], year: int) -> int:
-    """Steps of a year that statistics count: those of its samples and their targets."""
+    """Return the steps of a year that statistics count: those of its samples and their targets."""
     needed = len(year_times(year, definition["samples_per_year"]))
     return min(needed, YearFile.read(folder, year).steps)
 
@@ -131,7 +137,7 @@ def prepare_year(
 
 
 def parse_source(store: Source) -> tuple[str, Any]:
-    """Kind (zarr, files or hdf5) and place: a text, of files a list; InputError on anything else."""
+    """Return a source's kind (zarr, files or hdf5) and place: a string, for files a list; else InputError."""
     if isinstance(store, str) and store.lstrip().startswith("{"):
         store = json.loads(store)
     if isinstance(store, str):
@@ -153,7 +159,7 @@ def parse_source(store: Source) -> tuple[str, Any]:
 
 
 def refuse_original(path: Path) -> None:
-    """A clear word where the data root holds files of the original project."""
+    """Raise InputError if a file in the data root is one of the original project."""
     try:
         with h5py.File(path, "r") as file:
             unlabelled = "fields" in file and "time" not in file
@@ -164,3 +170,68 @@ def refuse_original(path: Path) -> None:
             f"{path}: has fields but no time, as the original project's files; name their folder in "
             "the cluster file as sources: {<dataset>: {hdf5: <folder>}}, and another as data root"
         )
+
+
+# --- what identifies the data ---------------------------------------------------------------------
+
+
+def prepare_era5(
+    definition: dict[str, Any], folder: Path, source: Source | None
+) -> tuple[int, int]:
+    """Prepare the missing years, and return the numbers of training and validation samples."""
+    prepare(source, folder, definition)
+    return count_samples(definition, folder)
+
+
+def prepare_era5_year(
+    definition: dict[str, Any], folder: Path, source: Source | None, year: int
+) -> dict[str, Any]:
+    """Prepare one year unless it is there, and return what identifies it, without any path."""
+    if year not in all_years(definition):
+        raise InputError(f"dataset {definition['name']} has no year {year}")
+    make_year(definition, folder, source, year)
+    return {"name": definition["name"], "year": year} | describe_year(folder, definition, year)
+
+
+def describe_year(folder: Path, definition: dict[str, Any], year: int) -> dict[str, Any]:
+    """Return the shape of a prepared year and a digest of its moments, None where none are stored."""
+    file = YearFile.read(folder, year)
+    steps = counted_steps(folder, definition, year)
+    moments = stored_moments(file.path, steps)
+    digest = None
+    if moments is not None:
+        values = [[f"{x:.10g}" for x in array] for array in (moments.mean, moments.squares)]
+        digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    return {"steps": steps, "grid": [file.latitudes, file.longitudes], "moments_sha256": digest}
+
+
+def content_of(folder: Path, definition: dict[str, Any]) -> dict[str, str]:
+    """Return what identifies each prepared file's content, without paths and the last bits of sums."""
+    content = {
+        f"{year}.h5": json.dumps(describe_year(folder, definition, year), sort_keys=True)
+        for year in all_years(definition)
+    }
+    statistics = json.dumps(rounded_statistics(folder), sort_keys=True)
+    return content | {"statistics.json": hashlib.sha256(statistics.encode()).hexdigest()}
+
+
+def count_samples(definition: dict[str, Any], folder: Path) -> tuple[int, int]:
+    """Return the training and validation samples that have a 6 h target; each training sample must."""
+    from scalewatt.datasets.era5.era5_dataset import (
+        Era5Dataset,  # and with it PyTorch, which the years need not
+    )
+
+    train, validation = (
+        len(
+            Era5Dataset(
+                folder,
+                part_years(definition, part),
+                lead_steps=1,
+                samples_per_year=definition["samples_per_year"],
+                require_targets=part == "train",
+                known_years=all_years(definition),
+            )
+        )
+        for part in ("train", "validation")
+    )
+    return train, validation

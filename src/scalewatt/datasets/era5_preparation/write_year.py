@@ -1,7 +1,7 @@
 """Writing one year, month by month, so that it can be stopped anywhere and never looks complete.
 
-The year grows in `.<year>.h5.partial`. What is finished, with its moments, is noted in
-`.<year>.progress.npz` once the values are on the disk (`era5_partial`). At the end the year is
+The values go to `.<year>.h5.partial`. Finished months, with their moments, are recorded in
+`.<year>.progress.npz` once the values are on the disk (`partial_file`). At the end the year is
 checked and renamed.
 """
 
@@ -22,8 +22,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import atomic_path
 from scalewatt.datasets.era5.channels import CHANNELS, Z500
-from scalewatt.datasets.era5.moments import Moments
-from scalewatt.datasets.era5.statistics import store_moments
+from scalewatt.datasets.era5.statistics import Moments, store_moments
 from scalewatt.datasets.era5_preparation.field_checks import check_field
 from scalewatt.datasets.era5_preparation.labelled_fields import Block
 from scalewatt.datasets.era5_preparation.partial_file import (
@@ -46,12 +45,12 @@ class YearReader(Protocol):
 
     @property
     def name(self) -> str:
-        """Begins messages."""
+        """Name of the source, with which messages begin."""
         ...
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the prepared file says of its origin."""
+        """Attributes of the prepared file that state its origin."""
         ...
 
     @property
@@ -70,14 +69,14 @@ class YearReader(Protocol):
         ...
 
     def blocks(self, times: np.ndarray) -> Iterator[Block]:
-        """All fields at `times`; those of a channel in the order of time."""
+        """Yield all fields at `times`; those of a channel in the order of time."""
         ...
 
 
 def write_year(
     path: Path, times: np.ndarray, open_reader: Callable[[], YearReader], source: str | None = None
 ) -> None:
-    """Make the prepared file `path` of a source's `times`, all or nothing, going on where it was left.
+    """Write the prepared file `path` of a source's `times`, atomically, resuming unfinished work.
 
     Waits for another process that makes the same year. `source` replaces the reader's name in the
     file. InputError for values that are missing or implausible, by name and date, for a source that
@@ -94,27 +93,27 @@ def write_year(
         attributes = {"source": source or reader.name, "channels": list(CHANNELS)}
         described = reader.attributes | attributes
         layout = Layout(times, *reader.grid, described, reader.link, reader.state)
-        note = path.with_name(f".{path.stem}.progress.npz")
+        record = path.with_name(f".{path.stem}.progress.npz")
         partial = path.with_name(f".{path.name}.partial") if layout.link is None else None
-        progress = _begin(partial, note, layout)
+        progress = _begin(partial, record, layout)
         try:
-            _fill(partial, note, layout, progress, reader)
+            _fill(partial, record, layout, progress, reader)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise InputError(f"{path}: the disk is full or the quota used up") from error
             raise
-        _check_end(path, partial, note, layout, progress, reader)
+        _check_end(path, partial, record, layout, progress, reader)
         _publish(path, partial, layout, progress.moments)
-        note.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
 
 
-def _begin(partial: Path | None, note: Path, layout: Layout) -> Progress:
-    """What is done of the year; the partial file, if there is to be one, is there afterwards."""
-    progress = Progress.load(note, layout.identity)
+def _begin(partial: Path | None, record: Path, layout: Layout) -> Progress:
+    """Return the progress of the year, and create the partial file if there is to be one."""
+    progress = Progress.load(record, layout.identity)
     if partial is None:
         return progress
     if not (progress.months and holds(partial, layout, progress)):
-        note.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
         progress = Progress(layout.identity)
         create_partial(partial, layout, progress.token)
     check_space(partial, layout)
@@ -122,9 +121,9 @@ def _begin(partial: Path | None, note: Path, layout: Layout) -> Progress:
 
 
 def _fill(
-    partial: Path | None, note: Path, layout: Layout, progress: Progress, reader: YearReader
+    partial: Path | None, record: Path, layout: Layout, progress: Progress, reader: YearReader
 ) -> None:
-    """Go through the months that are not done."""
+    """Process the months that are not finished."""
     target = None if partial is None else FieldWriter(partial)
     try:
         for month in layout.months[progress.months :]:
@@ -142,7 +141,7 @@ def _fill(
                 target.flush()
             progress.months += 1
             progress.checksums.append(last)
-            progress.save(note)
+            progress.save(record)
     finally:
         if target is not None:
             target.close()
@@ -158,7 +157,7 @@ def _count(
 
 
 def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks, the next ones being read while one is worked on."""
+    """Yield the blocks, reading the next ones while one is processed."""
     reading = ThreadPoolExecutor(1, thread_name_prefix="era5")
     try:
         coming = deque(reading.submit(next, blocks, None) for _ in range(BLOCKS_AHEAD))
@@ -175,23 +174,23 @@ def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
 def _check_end(
     path: Path,
     partial: Path | None,
-    note: Path,
+    record: Path,
     layout: Layout,
     progress: Progress,
     reader: YearReader,
 ) -> None:
-    """InputError, and nothing counts as done, where the source or the partial file has changed."""
+    """Raise InputError, and discard all progress, if the source or the partial file has changed."""
     problem = None
     if reader.state != layout.state:
         problem = f"{reader.name}: was changed while {path.name} was made of it"
     elif partial is not None and not holds(partial, layout, progress):
         problem = f"{partial}: does not hold what was written to it"
     if problem:
-        note.unlink(missing_ok=True)
-        raise InputError(f"{problem}; the next start makes the year anew")
+        record.unlink(missing_ok=True)
+        raise InputError(f"{problem}; the next start prepares the year from the beginning")
     right = layout.shape[0] * layout.shape[2] * layout.shape[3]
     if (progress.moments.count != right).any():
-        note.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
         raise AssertionError(f"{path}: {progress.moments.count} values a channel, not {right}")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +11,18 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNEL_SOURCES
+from scalewatt.datasets.era5_preparation.labelled_arrays import (
+    DIMENSION_NAMES,
+    ArrayPiece,
+    Index,
+    decode_levels,
+    decode_times,
+)
 from scalewatt.datasets.era5_preparation.labelled_fields import (
     BLOCK_BYTES,
     WIDE_BLOCK_BYTES,
     FieldSource,
     Piece,
-)
-from scalewatt.datasets.era5_preparation.labels import (
-    as_index,
-    decode,
-    decode_levels,
-    decode_times,
-    dimension_names,
 )
 
 if TYPE_CHECKING:
@@ -31,35 +31,8 @@ if TYPE_CHECKING:
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 
-@dataclass(frozen=True)
-class ZarrPiece:
-    """One array of a store; only the chunks asked for are fetched, each once."""
-
-    where: str
-    times: np.ndarray
-    levels: tuple[int | None, ...]
-    time_chunk: int
-    level_chunk: int
-    array: zarr.Array
-    dimensions: tuple[str, ...]
-    files: tuple[str, ...]
-
-    def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
-        order = np.argsort(levels)
-        ascending = as_index(np.array(levels)[order])
-        selection: dict[str, Any] = {"time": as_index(times), "level": ascending}
-        wanted = tuple(selection.get(name, slice(None)) for name in self.dimensions)
-        block = np.asarray(self.array.get_orthogonal_selection(wanted))
-        if "level" not in self.dimensions:
-            block = block[None]
-        names = ("level",) * ("level" not in self.dimensions) + self.dimensions
-        axes = [names.index(n) for n in ("level", "time", "latitude", "longitude")]
-        fields = decode(block.transpose(axes), _attributes(self.array))
-        return [fields[at] for at in np.argsort(order)]
-
-
 def open_zarr(url: str) -> FieldSource:
-    """The store's ERA5 arrays (names of WeatherBench 2 and ARCO-ERA5); nothing is read but labels.
+    """Open a store's ERA5 arrays (names of WeatherBench 2 and ARCO-ERA5); only labels are read.
 
     InputError where it cannot be opened or a coordinate is missing.
     """
@@ -89,17 +62,16 @@ def open_zarr(url: str) -> FieldSource:
     pieces: dict[str, list[Piece]] = {}
     for variable, array in arrays.items():
         dimensions = _dimensions(array, variable, name)
-        chunk = dict(zip(dimensions, array.chunks, strict=True))
-        has_levels = "level" in dimensions
+        stored = _with_missing_as_nan(array, variable, name)
         pieces[variable] = [
-            ZarrPiece(
+            ArrayPiece(
                 where=name,
                 times=times,
-                levels=levels if has_levels else (None,),
-                time_chunk=chunk["time"],
-                level_chunk=chunk.get("level", 1),
-                array=_holes_told(array, variable, name),
+                levels=levels if "level" in dimensions else (None,),
                 dimensions=dimensions,
+                chunks=dict(zip(dimensions, array.chunks, strict=True)),
+                attributes=_attributes(stored),
+                select=partial(_select, stored, dimensions),
                 files=_metadata_files(url, variable),
             )
         ]
@@ -107,6 +79,13 @@ def open_zarr(url: str) -> FieldSource:
     at_once = WIDE_BLOCK_BYTES if "://" in url else BLOCK_BYTES
     grid = values["latitude"], values["longitude"]
     return FieldSource(name, *grid, pieces, units, block_bytes=at_once)
+
+
+def _select(
+    array: zarr.Array, dimensions: tuple[str, ...], positions: dict[str, Index]
+) -> np.ndarray:
+    wanted: Any = tuple(positions.get(name, slice(None)) for name in dimensions)
+    return np.asarray(array.get_orthogonal_selection(wanted))
 
 
 def _store(url: str) -> Any:
@@ -117,8 +96,8 @@ def _store(url: str) -> Any:
     return LocalStore(url, read_only=True)
 
 
-def _holes_told(array: zarr.Array, variable: str, name: str) -> zarr.Array:
-    """The array with missing values in place of chunks that a shard lacks.
+def _with_missing_as_nan(array: zarr.Array, variable: str, name: str) -> zarr.Array:
+    """Return the array with missing values in place of chunks that a shard lacks.
 
     Such chunks are no files, so that `_strict` does not see them, and Zarr gives the fill value.
     InputError where no value stands for a missing one.
@@ -140,7 +119,7 @@ def _holes_told(array: zarr.Array, variable: str, name: str) -> zarr.Array:
 
 
 def _metadata_files(url: str, variable: str) -> tuple[str, ...]:
-    """A local store's files that say what a variable is; none of a store elsewhere."""
+    """Return a local store's metadata files of a variable; none for a remote store."""
     if "://" in url and not url.startswith("file://"):
         return ()
     root = Path(url.removeprefix("file://"))
@@ -149,7 +128,7 @@ def _metadata_files(url: str, variable: str) -> tuple[str, ...]:
 
 
 def _strict(store: Any) -> Any:
-    """The same store, but a missing chunk is an error: Zarr would take it for fill values."""
+    """Return the store with missing chunks as errors: Zarr would replace them by fill values."""
     from zarr.storage import WrapperStore
 
     class StrictStore(WrapperStore):
@@ -172,7 +151,7 @@ def _hint(url: str) -> str:
 
 
 def _attributes(array: Any) -> dict[str, Any]:
-    """The array's attributes; in version 2 the fill value of packed numbers is none of them."""
+    """Return the array's attributes, with the fill value of packed numbers, which version 2 keeps apart."""
     if array is None:
         return {}
     fill = array.fill_value if array.metadata.zarr_format == 2 else None
@@ -181,10 +160,10 @@ def _attributes(array: Any) -> dict[str, Any]:
 
 
 def _coordinates(group: zarr.Group) -> dict[str, str]:
-    """The arrays that label the dimensions, by our names."""
+    """Return the names of the arrays that label the dimensions, by our names."""
     found = {}
     for name in ("time", "level", "latitude", "longitude"):
-        for spelling in (name, *(s for s, n in dimension_names().items() if n == name)):
+        for spelling in (name, *(s for s, n in DIMENSION_NAMES.items() if n == name)):
             if spelling in group:
                 found[name] = spelling
                 break
@@ -192,10 +171,10 @@ def _coordinates(group: zarr.Group) -> dict[str, str]:
 
 
 def _dimensions(array: zarr.Array, variable: str, name: str) -> tuple[str, ...]:
-    """Our names of an array's dimensions; InputError unless they are ours."""
+    """Return our names of an array's dimensions; InputError if one is unknown."""
     labelled: Any = array.attrs.get("_ARRAY_DIMENSIONS", ())
     names = getattr(array.metadata, "dimension_names", None) or labelled
-    known = tuple(dimension_names().get(str(n), str(n)) for n in names)
+    known = tuple(DIMENSION_NAMES.get(str(n), str(n)) for n in names)
     if set(known) - {"level"} != {"time", "latitude", "longitude"} or len(known) != array.ndim:
         raise InputError(
             f"{name}: {variable} has dimensions {', '.join(map(str, names)) or 'without names'}; "

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
-from scalewatt.datasets.imagenet.image_types import SUFFIXES
+from scalewatt.datasets.imagenet.tar_extraction import SUFFIXES
 
 SPLITS = ("train", "val")
 _LISTING_THREADS = 16

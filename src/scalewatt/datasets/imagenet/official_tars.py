@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.disk_space import require_space
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import read_json, write_json
+from scalewatt.common.termination import say
 from scalewatt.datasets.imagenet.devkit import Devkit, read_devkit
-from scalewatt.datasets.imagenet.tar_extraction import ClassTask
+from scalewatt.datasets.imagenet.tar_extraction import ClassTask, Work, run_tasks
 from scalewatt.datasets.imagenet.tar_members import Member, Part, RangeReader, walk
-from scalewatt.datasets.imagenet.worker_pool import Work, run_tasks, say
 
 TARS = {
     "train": "ILSVRC2012_img_train.tar",
@@ -301,12 +302,8 @@ def _check_space(root: Path, todo: list[ClassTask]) -> None:
         for task in todo
     )
     needed = size + files * disk.f_frsize // 2  # a file's last block is half full on average
-    free = disk.f_bavail * disk.f_frsize
-    if needed > free:
-        raise InputError(
-            f"{root}: {free / 1e9:.1f} GB are free, the images need {needed / 1e9:.1f} GB; "
-            "make room, or name another folder in data_roots"
-        )
+    advice = "; make room, or name another folder in data_roots"
+    require_space(root, needed, str(root), "the images", advice)
     if disk.f_files and files > disk.f_favail:
         raise InputError(f"{root}: {disk.f_favail} more files are possible, {files} are needed")
 
