@@ -284,7 +284,7 @@ def test_a_variable_without_levels_is_told_where_no_other_file_has_it(tmp_path, 
 SCAN = """
 import os, sys, time
 from pathlib import Path
-from scalewatt.datasets import era5_grib
+from scalewatt.datasets.era5_preparation import grib as era5_grib
 
 scan = era5_grib._scan
 def slowly(path):

@@ -38,7 +38,7 @@ STEPS = 260  # to the beginning of March
 SLOW = """
 import sys, time
 import numpy as np
-from scalewatt.datasets import era5_year
+from scalewatt.datasets.era5_preparation import write_year as era5_year
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 from scalewatt.datasets.era5.channels import year_times
 

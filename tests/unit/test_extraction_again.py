@@ -95,7 +95,7 @@ def test_an_md5_says_nothing_about_images_from_elsewhere(
 ) -> None:
     shutil.copytree(tree, tmp_path / "data")
     prepare(official, tmp_path / "data", None)
-    with pytest.raises(InputError, match=r"tars\.json: missing, so .* cannot be held against"):
+    with pytest.raises(InputError, match=r"tars\.json: missing, so .* cannot be checked against"):
         prepare(official, tmp_path / "data", {"tars": str(tars), "md5": md5s(tars)})
 
 
@@ -247,7 +247,7 @@ KILLED = """
 import os, signal, sys
 from concurrent.futures import Future, ProcessPoolExecutor
 from scalewatt.cli import main
-from scalewatt.datasets import tar_extraction
+from scalewatt.datasets.imagenet import tar_extraction
 
 class Few(ProcessPoolExecutor):
     classes = 0

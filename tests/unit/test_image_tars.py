@@ -200,7 +200,7 @@ def test_a_missing_validation_image_is_named(own: Official, tmp_path: Path) -> N
 def test_an_image_twice_is_named(own: Official, tmp_path: Path, in_process: None) -> None:
     wnid = sorted(own.train)[0]
     own.train[wnid][f"again/{wnid}_2.JPEG"] = image_bytes(3)
-    refused(own, tmp_path, rf"{wnid}\.tar: holds {wnid}_2\.JPEG twice")
+    refused(own, tmp_path, rf"{wnid}\.tar: has a duplicate {wnid}_2\.JPEG")
 
 
 @pytest.mark.parametrize("part", [0.97, 0.5, 0.001])

@@ -15,7 +15,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet.official_tars import TARS
-from scalewatt.datasets.prepared_check import content_of_prepared, out_of_step
+from scalewatt.datasets.prepared_check import content_of_prepared, source_warning
 
 
 def test_a_tree_elsewhere_is_never_written_to(
@@ -37,29 +37,29 @@ def test_a_tree_that_moved_is_found_again_by_its_new_source(
     assert ImageFolderIndex.load(tmp_path / "data", "val").folder == tmp_path / "after"
 
 
-def test_prepared_data_out_of_step_with_their_source_are_told(
+def test_prepared_data_from_another_source_are_reported(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(tree, tmp_path / "other")
     source, data = {"tree": str(tree)}, tmp_path / "data"
     prepare(official, data, source)
-    assert out_of_step(data, source) is None
-    assert out_of_step(data, None) is None
+    assert source_warning(data, source) is None
+    assert source_warning(data, None) is None
     other = {"tree": str(tmp_path / "other")}
-    told = out_of_step(data, other)
+    told = source_warning(data, other)
     assert told is not None
     assert f"was prepared from {source}, the cluster file names {other}" in told
     assert "prepare_imagenet prepare_era5 -R dataset" in told
     prepare(official, data, other)
-    assert out_of_step(data, other) is None
+    assert source_warning(data, other) is None
     assert ImageFolderIndex.load(data, "val").folder == tmp_path / "other"
 
 
 def test_prepared_data_that_are_gone_are_told_and_never_trained_on(tmp_path: Path) -> None:
-    told = out_of_step(tmp_path / "data", None)
+    told = source_warning(tmp_path / "data", None)
     assert told is not None
-    assert "data: holds no prepared dataset any more; prepare it again" in told
-    with pytest.raises(InputError, match=r"holds no prepared dataset .*-R dataset"):
+    assert "data: has no prepared dataset any more; prepare it again" in told
+    with pytest.raises(InputError, match=r"has no prepared dataset .*-R dataset"):
         content_of_prepared(tmp_path / "data")
 
 
@@ -205,7 +205,7 @@ def test_what_was_interrupted_between_two_indices_is_not_prepared(
         patched.setattr(ImageFolderIndex, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             prepare(official, data, other)
-    with pytest.raises(InputError, match="not prepared to its end"):
+    with pytest.raises(InputError, match="preparation of the dataset is unfinished"):
         content_of_prepared(data)
     assert prepare(official, data, other) == marker
 

@@ -11,7 +11,6 @@ MOST_MODULES = 14
 MOST_LINES = 400
 
 KNOWN_IMPORTS: set[tuple[str, str]] = {
-    ("common.disk_space", "run_files.attempt_log"),
     ("common.json_records", "campaign.run_spec"),
     ("provenance.rank_placement", "training.process_group"),
 }

@@ -18,7 +18,7 @@ from scalewatt.common.stop_request import StopRequest
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED
 from scalewatt.execution import launch
 from scalewatt.execution.failure_reason import Failure, note_failure
-from scalewatt.execution.rank import End, exit_code, note_loss, outcome_of, outcome_path
+from scalewatt.execution.rank import End, exit_code, outcome_of, outcome_path, report_loss
 from scalewatt.run_files.attempt_log import noted_attempt
 from scalewatt.run_files.work_directory import WorkDir, failure_path, open_workdir
 
@@ -126,7 +126,7 @@ def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice
             segment._on_signal(number, None)
         assert segment.stop_file.exists()
         assert segment.times_asked_to_stop == times
-        assert segment._is_to_end() is (times > 1)
+        assert segment._must_end() is (times > 1)
 
 
 def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
@@ -137,7 +137,7 @@ def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
         segment = launch._Segment(work, place, None, None)
         segment.stop_file = tmp_path / "no" / "folder"
         segment._on_signal(signal.SIGINT, None)
-        assert not segment._is_to_end()
+        assert not segment._must_end()
     assert "cannot be told to stop" in capsys.readouterr().err
 
 
@@ -170,7 +170,7 @@ def test_in_a_job_a_scheduler_that_terminates_twice_does_not_end_the_ranks(
         for _ in range(3):
             segment._on_signal(signal.SIGTERM, None)
         assert segment.stop_file.exists()
-        assert not segment._is_to_end()
+        assert not segment._must_end()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_loss_asks_the_training_to_stop_but_is_no_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stop = StopRequest()
-    note_loss("n1", stop, "the sampler has ended")
+    report_loss("n1", stop, "the sampler has ended")
     assert stop.asked() and not stop.requested()
     assert "n1: the sampler has ended" in capsys.readouterr().err
 

@@ -84,7 +84,7 @@ def test_another_definition_replaces_the_scans(tmp_path):
 
 def test_somebody_elses_images_are_never_replaced(tmp_path):
     (tmp_path / "train" / "n01440764").mkdir(parents=True)
-    with pytest.raises(InputError, match="train, which was not made for an embedded dataset"):
+    with pytest.raises(InputError, match="train, which is not from an embedded dataset"):
         prepare_dataset(DEFINITION, tmp_path, None)
     assert (tmp_path / "train" / "n01440764").exists()
 

@@ -144,7 +144,7 @@ def test_the_command_that_a_message_names_makes_the_packed_file(
     prepare_dataset(official.definition, folder, {"tree": str(tree)})
     with pytest.raises(InputError, match=r"packed\.tar: missing") as caught:
         check_packed(folder)
-    command = str(caught.value).partition("make it with: scalewatt ")[2]
+    command = str(caught.value).partition("create it with: scalewatt ")[2]
     assert main(shlex.split(command)) == 0
     check_packed(folder)
 
@@ -215,7 +215,7 @@ def test_reads_cover_every_image_once_and_stay_small(steps: list[tuple[int, int]
 
 def test_without_a_packed_file_one_is_told_how_to_make_it(own: Path, scratch: Path) -> None:
     (own / PLACES).unlink()
-    with pytest.raises(InputError, match=r"packed\.tar: missing; make it with: scalewatt prep"):
+    with pytest.raises(InputError, match=r"packed\.tar: missing; create it with: scalewatt prep"):
         stage_images(own, str(scratch), ALL)
 
 
@@ -246,7 +246,7 @@ def test_a_packed_file_of_other_images_is_refused_and_made_anew(
     other = Official.make(classes=4, train=6, side=30)
     shutil.rmtree(tmp_path / "other", ignore_errors=True)
     prepare_dataset(other.definition, own, {"tree": str(other.tree(tmp_path / "other"))})
-    with pytest.raises(InputError, match="was made of other images than are indexed"):
+    with pytest.raises(InputError, match="contains other images than are indexed"):
         stage_images(own, str(scratch), ALL)
     pack(own)
     folder = stage_images(own, str(scratch), ALL)
@@ -274,7 +274,7 @@ def test_what_staging_did_not_make_is_never_removed(tmp_path: Path, scratch: Pat
     for name in ("images", f"{PREFIX}mine"):
         (scratch / name).mkdir()
         (scratch / name / "x").touch()
-        with pytest.raises(InputError, match="was not made by staging"):
+        with pytest.raises(InputError, match="was not created by staging"):
             remove_staged(scratch / name)
         assert (scratch / name / "x").exists()
     remove_staged(scratch / "gone")

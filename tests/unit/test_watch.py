@@ -16,7 +16,7 @@ import pytest
 
 from scalewatt.execution import watchdog as watch_module
 from scalewatt.execution.heartbeat import Heartbeat
-from scalewatt.execution.watchdog import Limits, PeerWatch, SamplerWatch, Watch, watched_nodes
+from scalewatt.execution.watchdog import Limits, PeerWatch, SamplerWatch, Watchdog, watched_nodes
 
 STEM = "segment-000"
 LIMITS = Limits(journal_start_s=60, journal_silence_s=30)
@@ -216,7 +216,7 @@ class Clock:
 def test_the_time_for_which_a_job_was_suspended_is_not_the_sampler_s_fault(
     tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Watch(watch, PeerWatch([], pytest.fail))
+    one = Watchdog(watch, PeerWatch([], pytest.fail))
     one.training_began()
     grow(tmp_path)
     monkeypatch.setattr(watch_module, "time", Clock(one.stop, rounds=10))
@@ -229,7 +229,7 @@ def test_the_time_for_which_a_job_was_suspended_is_not_the_sampler_s_fault(
 def test_after_the_training_the_sampler_may_end(
     watch: SamplerWatch, sampler: BaseProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Watch(watch, PeerWatch([], pytest.fail))
+    one = Watchdog(watch, PeerWatch([], pytest.fail))
     one.training_began()
     monkeypatch.setattr(watch_module, "time", Clock(one.stop, rounds=10))
     one._watching.set()
@@ -243,13 +243,13 @@ def test_after_the_training_the_sampler_may_end(
 def test_a_loss_is_told_when_the_training_ends(
     watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
-    one = Watch(watch, PeerWatch([], pytest.fail))
+    one = Watchdog(watch, PeerWatch([], pytest.fail))
     one.training_began()
     sampler.kill()
     sampler.join()
     assert one.training_ended() == losses[0] and "has ended" in losses[0]
     assert len(losses) == 1
-    assert Watch(None, PeerWatch([], pytest.fail)).training_ended() is None
+    assert Watchdog(None, PeerWatch([], pytest.fail)).training_ended() is None
 
 
 class Rounds:
@@ -281,7 +281,7 @@ def test_a_check_that_fails_is_told_once_and_ends_neither_the_watch_nor_other_ch
 
     silent: list[str] = []
     heart = Heartbeat(tmp_path, STEM, "n1", ["n2"], 20.0, lambda host, _: silent.append(host))
-    one = Watch(watch, Broken([], pytest.fail), heart)
+    one = Watchdog(watch, Broken([], pytest.fail), heart)
     one.training_began()
     monkeypatch.setattr(watch_module, "time", Rounds(one, 70))
     one.start()

@@ -43,7 +43,7 @@ def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
     cluster.write_text(cluster.read_text() + yaml.safe_dump({"scratch": str(tmp_path / "scratch")}))
     code, output = workspace.snakemake("figure2", *campaign)
     command = f"scalewatt prepare --folder {tmp_path / 'data'} --pack"
-    assert code == 1 and f"packed.tar: missing; make it with: {command}" in output, output
+    assert code == 1 and f"packed.tar: missing; create it with: {command}" in output, output
     assert "Traceback" not in output
     assert not list(workspace.path.glob("work/*/*/spec.json"))
     workspace.done("prepare_imagenet", "-R", "dataset", *campaign)
@@ -60,4 +60,4 @@ def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
 
     shutil.rmtree(tmp_path / "data")
     _, output = workspace.snakemake("prepare_imagenet", *campaign)
-    assert "data: holds no prepared dataset any more; prepare it again" in output
+    assert "data: has no prepared dataset any more; prepare it again" in output

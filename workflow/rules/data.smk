@@ -4,7 +4,7 @@
 #        data re-runs nothing; the data themselves are no outputs and are never deleted
 # ERA5 is prepared by one job a year (datasets/<name>/<year>.json), then its statistics are merged.
 from scalewatt.datasets.era5.channels import all_years
-from scalewatt.datasets.prepared_check import is_staged, out_of_step
+from scalewatt.datasets.prepared_check import is_staged, source_warning
 
 
 def years_of(wildcards):
@@ -18,19 +18,19 @@ def years_of(wildcards):
     ]
 
 
-def say_what_is_out_of_step():
+def warn_of_other_sources():
     """Snakemake knows of prepared data only what it once noted: say where they are gone or others."""
     for name, definition in CAMPAIGN.datasets().items():
         noted = Path(f"{RESULTS}/datasets/{name}.json").exists()
         if noted and definition["source"] != "embedded":
             folder = Path(CLUSTER.data_folder(definition))
-            text = checked(out_of_step, folder, CLUSTER.sources.get(name))
+            text = checked(source_warning, folder, CLUSTER.sources.get(name))
             if text:
                 print(f"scalewatt: {text}", file=sys.stderr, flush=True)
 
 
 if not (workflow.remote_exec or RESULTS_ONLY or CLUSTER.simulates):
-    say_what_is_out_of_step()
+    warn_of_other_sources()
 
 
 def pack_option(wildcards):

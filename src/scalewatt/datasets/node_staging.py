@@ -1,8 +1,8 @@
 """A node's own copy of the images that a run reads, unpacked from the packed file.
 
-Each copy has a folder of its own on the node's scratch, with a lock held as long as the process
-that made it lives: so the next one can tell, and removes, what a killed one left behind. Forked
-children do not hold it. The last part of a folder's name is random, what is before it names the node.
+Each copy has a folder of its own on the node's scratch, locked as long as the process that created
+it lives, so that the next one recognises and removes what a killed one left behind. Forked children
+do not keep the lock. A folder's name ends in a random part; the part before names the node.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from scalewatt.common.disk_space import require_space
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet.tar_extraction import write_file
-from scalewatt.datasets.packed_tar import Packed, load_packed, make_again
+from scalewatt.datasets.packed_tar import Packed, how_to_pack, load_packed
 
 PREFIX, _NEW = "scalewatt-staged-", ".scalewatt-staging-"
 _OWNER = ".owner"
 _NEW_S = 60.0
-"""A folder that has not got its name after so long belongs to a process that was killed."""
+"""A folder that is not renamed after so long belongs to a killed process."""
 _READ_BYTES, _GAP_BYTES = 8 << 20, 64 << 10
 """Images of one read: at most so many bytes, with gaps of at most so many."""
 _held: dict[Path, int] = {}
-"""Locks of the folders that this process made."""
+"""Locks of the folders that this process created."""
 
 Places = list[tuple[str, int, int, int]]
 """Path, offset, bytes and CRC-32 of images, by ascending offset."""
@@ -43,10 +43,10 @@ Places = list[tuple[str, int, int, int]]
 def stage_images(
     data_folder: Path | str, scratch: str, wanted: Mapping[str, np.ndarray | None]
 ) -> Path:
-    """Unpack images to a new folder below `scratch`; where `ImageFolderIndex.load` finds them.
+    """Unpack images to a new folder below `scratch`; return it, for `ImageFolderIndex.load`.
 
-    `wanted` has the positions by split, None for all of it; positions and labels stay what they
-    are, images not wanted are not there. Variables ($TMPDIR) are expanded here, on the node.
+    `wanted` has the positions by split, None for all of it; positions and labels stay the
+    same, images not wanted are absent. Variables ($TMPDIR) are expanded here, on the node.
     Raises InputError where scratch is missing or too small and where the packed file is missing,
     damaged, or of other images; nothing stays behind then. `remove_staged` removes it.
     """
@@ -69,12 +69,12 @@ def stage_images(
 
 
 def remove_staged(folder: Path | str) -> None:
-    """Remove what `stage_images` made; InputError where it did not make that folder."""
+    """Remove what `stage_images` created; InputError for any other folder."""
     folder = Path(folder)
     if not folder.exists():
         return
     if not folder.name.startswith(PREFIX) or not (folder / _OWNER).is_file():
-        raise InputError(f"{folder}: was not made by staging; nothing is removed")
+        raise InputError(f"{folder}: was not created by staging; nothing is removed")
     lock = _held.pop(folder, None)
     try:
         shutil.rmtree(folder, ignore_errors=True)
@@ -92,12 +92,12 @@ def _scratch_folder(scratch: str) -> Path:
     if "$" in path:
         raise InputError(f"scratch: {path} has no value on {host}; set the variable")
     if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
-        raise InputError(f"scratch: {path} on {host} is no folder that can be written to")
+        raise InputError(f"scratch: {path} on {host} is not a writable folder")
     return Path(os.path.abspath(path))
 
 
 def _own_folder(base: Path) -> Path:
-    """A new folder; its lock is held before it has the name by which others look for it."""
+    """Create a folder, and lock it before it gets the name by which others look for it."""
     new = Path(tempfile.mkdtemp(prefix=_prefix(_NEW), dir=base))
     lock = os.open(new / _OWNER, os.O_WRONLY | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -108,12 +108,12 @@ def _own_folder(base: Path) -> Path:
 
 
 def _remove_left_behind(base: Path) -> None:
-    """Remove the folders of this node's processes that are no more; others' are left alone.
+    """Remove the folders of this node's processes that have ended, and no others.
 
     Other nodes' may be there where scratch is shared, and a lock need not be seen across nodes.
     """
     for folder in _of_this_node(base, PREFIX):
-        with suppress(OSError):  # somebody else's, gone, or locked: in use
+        with suppress(OSError):  # another user's, gone, or locked: in use
             lock = os.open(folder / _OWNER, os.O_WRONLY)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,7 +128,7 @@ def _remove_left_behind(base: Path) -> None:
 
 
 def _of_this_node(base: Path, kind: str) -> list[Path]:
-    """Folders whose name is this node's but for the random part: node `a-b` is not node `a`."""
+    """Return the folders of this node: node `a-b` is not node `a`."""
     paths = base.glob(f"{kind}*")
     return [path for path in paths if path.name.rpartition("-")[0] + "-" == _prefix(kind)]
 
@@ -138,7 +138,7 @@ def _prefix(kind: str) -> str:
 
 
 def _release_in_child() -> None:
-    """A forked process has no part in the folders: its worker may outlive a killed rank."""
+    """Close the locks in a forked process: a worker may outlive a killed rank."""
     for lock in _held.values():
         os.close(lock)
     _held.clear()
@@ -185,7 +185,7 @@ def _unpack(path: Path, places: Places, folder: Path) -> None:
 
 
 def _runs(places: Places) -> Iterator[Places]:
-    """Images that one read fetches together."""
+    """Yield the images that one read fetches together."""
     run: Places = []
     for place in places:
         end = run[-1][1] + run[-1][2] if run else 0
@@ -204,7 +204,7 @@ def _unpack_run(descriptor: int, path: Path, folder: Path, run: Places) -> None:
         image = content[offset - start : offset - start + size]
         if len(image) != size or zlib.crc32(image) != checksum:
             raise InputError(
-                f"{path}: {name} in it is damaged; remove the file, then {make_again(path.parent)}"
+                f"{path}: {name} in it is damaged; remove the file, then {how_to_pack(path.parent)}"
             )
         write_file(folder / name, image)
 

@@ -1,6 +1,6 @@
-"""All indexed images in one uncompressed tar, with their places in it, made once.
+"""All indexed images in one uncompressed tar, with their offsets.
 
-`packed.tar` can be read by anybody; `packed.parquet` says where each image's bytes are, in the
+`packed.tar` is an ordinary tar file; `packed.parquet` says where each image's bytes are, in the
 order of the indices, with their CRC-32.
 """
 
@@ -34,7 +34,7 @@ _NAME_IN_HEADER = 100
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed file, and of each split offset and bytes (int64) and CRC-32 (uint32) of its images."""
+    """A packed file, and for each split offset and bytes (int64) and CRC-32 (uint32) of its images."""
 
     path: Path
     places: dict[str, np.ndarray]
@@ -42,9 +42,9 @@ class Packed:
 
 
 def pack(data_folder: Path | str) -> Path:
-    """Make the packed file of a prepared folder unless there is one that fits; where it is.
+    """Create the packed file of a prepared folder unless there is a current one; return its path.
 
-    InputError names an image that is gone or has another size than in the index, and says if the
+    InputError names an image that is gone or has another size than in the index, or says that the
     disk is too small.
     """
     folder = Path(data_folder)
@@ -55,12 +55,12 @@ def pack(data_folder: Path | str) -> Path:
         digests = {split: index.sha256() for split, index in indices.items()}
         if _described(folder) != (digests, _size(folder / PACKED)):
             _remove_left_behind(folder)
-            _make(folder, indices, digests)
+            _write_packed(folder, indices, digests)
     return folder / PACKED
 
 
 def load_packed(data_folder: Path | str, indices: dict[str, ImageFolderIndex]) -> Packed:
-    """The packed file of a prepared folder; InputError where it is missing, cut or of other images."""
+    """Open the packed file of a prepared folder; InputError if it is missing, cut off or of other images."""
     folder = Path(data_folder)
     _check(folder, indices)
     table = pq.read_table(folder / PLACES)
@@ -70,31 +70,31 @@ def load_packed(data_folder: Path | str, indices: dict[str, ImageFolderIndex]) -
 
 
 def check_packed(data_folder: Path | str) -> None:
-    """InputError where the packed file of a prepared folder is missing, cut or of other images."""
+    """Raise InputError if the packed file of a prepared folder is missing, cut off or of other images."""
     folder = Path(data_folder)
     if _described(folder) is None:  # known without reading the indices
-        raise InputError(f"{folder / PACKED}: missing; {make_again(folder)}")
+        raise InputError(f"{folder / PACKED}: missing; {how_to_pack(folder)}")
     _check(folder, {split: ImageFolderIndex.load(folder, split) for split in SPLITS})
 
 
-def make_again(data_folder: Path | str) -> str:
-    """How a packed file is made, for a message."""
+def how_to_pack(data_folder: Path | str) -> str:
+    """Return how a packed file is created, for a message."""
     command = shlex.join(["scalewatt", "prepare", "--folder", str(data_folder), "--pack"])
-    return f"make it with: {command}"
+    return f"create it with: {command}"
 
 
 def _check(folder: Path, indices: dict[str, ImageFolderIndex]) -> None:
     described = _described(folder)
     if described is None:
-        raise InputError(f"{folder / PACKED}: missing; {make_again(folder)}")
+        raise InputError(f"{folder / PACKED}: missing; {how_to_pack(folder)}")
     digests, size = described
     if {split: index.sha256() for split, index in indices.items()} != digests:
         raise InputError(
-            f"{folder / PACKED}: was made of other images than are indexed; {make_again(folder)}"
+            f"{folder / PACKED}: contains other images than are indexed; {how_to_pack(folder)}"
         )
     if size != (found := _size(folder / PACKED)):
         raise InputError(
-            f"{folder / PACKED}: has {found} bytes, expected {size}; {make_again(folder)}"
+            f"{folder / PACKED}: has {found} bytes, expected {size}; {how_to_pack(folder)}"
         )
 
 
@@ -103,7 +103,7 @@ def _size(path: Path) -> int:
 
 
 def _described(folder: Path) -> tuple[dict[str, str], int] | None:
-    """The digests of the indices and the size of the tar that `packed.parquet` belongs to."""
+    """Return the digests of the indices and the size of the tar that `packed.parquet` belongs to."""
     if not (folder / PLACES).exists():
         return None
     metadata = pq.read_schema(folder / PLACES).metadata
@@ -114,12 +114,14 @@ def _described(folder: Path) -> tuple[dict[str, str], int] | None:
 
 
 def _remove_left_behind(folder: Path) -> None:
-    """Remove what killed packings wrote; the caller holds the lock."""
+    """Remove what killed processes wrote; the caller has the lock."""
     for path in (*folder.glob(".packed.*.tmp.tar"), *folder.glob(".packed.*.tmp.parquet")):
         path.unlink(missing_ok=True)
 
 
-def _make(folder: Path, indices: dict[str, ImageFolderIndex], digests: dict[str, str]) -> None:
+def _write_packed(
+    folder: Path, indices: dict[str, ImageFolderIndex], digests: dict[str, str]
+) -> None:
     names = [path for index in indices.values() for path in index.paths]
     sizes = np.concatenate([index.sizes for index in indices.values()])
     headers = np.array([_header_bytes(name) for name in names], np.int64)

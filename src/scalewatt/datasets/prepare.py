@@ -1,8 +1,8 @@
-"""Bring a dataset definition's data into its prepared form, once.
+"""Preparation of a dataset: bring its data into the form that trainings read, once.
 
 `manifest.json` in the folder says what was made from which definition. For an embedded dataset it
 is written first, without a marker, and again at the end; so a folder without a manifest is never
-taken for ours, and one without a marker never for finished. For images it loses its marker once
+taken for ours, and one without a marker never for finished. For images the marker is removed once
 they are checked, before their indices are replaced.
 """
 
@@ -90,7 +90,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
 def prepare_dataset_year(
     definition: dict[str, Any], folder: Path, source: Source, year: int
 ) -> dict[str, Any]:
-    """Prepare one year of a dataset in ERA5's format, for `prepare_dataset` to find; describe it.
+    """Prepare one year of a dataset in ERA5's format, which `prepare_dataset` will find; describe it.
 
     The result has neither path nor time. Years may be prepared at the same time.
     """
@@ -107,7 +107,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{folder}: cannot be made ({error.strerror}); name another folder in data_roots"
+            f"{folder}: cannot be created ({error.strerror}); name another folder in data_roots"
         ) from error
 
 
@@ -121,10 +121,10 @@ def _manifest(definition: dict, files: dict, marker: dict | None) -> dict[str, A
 
 
 def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, Any]) -> bool:
-    """Whether the folder holds this definition's data, judged by names, sizes and its indices."""
+    """Return True if the folder has this definition's data, by names, sizes and indices."""
     wanted = _manifest(definition, manifest["files"], manifest["marker"])
-    said = {key: value for key, value in manifest.items() if key != "made_from"}
-    if manifest["marker"] is None or said != wanted:
+    found = {key: value for key, value in manifest.items() if key != "made_from"}
+    if manifest["marker"] is None or found != wanted:
         return False
     paths = ((folder / name, entry["bytes"]) for name, entry in manifest["files"].items())
     whole = all(path.is_file() and path.stat().st_size == size for path, size in paths)
@@ -168,7 +168,7 @@ def _era5(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
 
 
 def _era5_content(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
-    """What identifies the data wherever they lie; a year's file may name the path of another."""
+    """Return what identifies the data wherever they are; a year's file may name the path of another."""
     from scalewatt.datasets.era5_preparation.prepare_era5 import content_of
 
     return {
@@ -181,7 +181,7 @@ def _era5_content(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
 
 
 def _products(folder: Path, format: str) -> list[Path]:
-    """The entries of the folder that preparation makes; others in it are not ours."""
+    """Return the entries of the folder that preparation creates; others are not ours."""
     patterns = {
         "imagenet": ("train", "val", "index-*.parquet"),
         "era5": ("waves.zarr", "[0-9][0-9][0-9][0-9].h5", "statistics.json", "climatology.h5"),
@@ -190,12 +190,12 @@ def _products(folder: Path, format: str) -> list[Path]:
 
 
 def _clear(folder: Path, manifest: dict | None, definition: dict) -> None:
-    """Remove an unfinished or differently defined embedded dataset, and nobody else's data."""
+    """Remove an unfinished or differently defined embedded dataset, and no other data."""
     leftovers = [path for kind in ("imagenet", "era5") for path in _products(folder, kind)]
     ours = manifest is not None and manifest["definition"]["source"] == "embedded"
     if leftovers and not ours:
         raise InputError(
-            f"{folder}: holds {leftovers[0].name}, which was not made for an embedded dataset; "
+            f"{folder}: contains {leftovers[0].name}, which is not from an embedded dataset; "
             f"name another folder for dataset {definition['name']}, or remove it"
         )
     unfinished = (".building-*", ".waves.zarr.*.tmp", ".[0-9]*.h5.partial", ".[0-9]*.progress.npz")
@@ -204,7 +204,7 @@ def _clear(folder: Path, manifest: dict | None, definition: dict) -> None:
 
 
 def _list_files(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
-    """Every file of the dataset: its size and, where reading all is cheap, its SHA-256."""
+    """Return every file of the dataset with its size and, where reading all is cheap, its SHA-256."""
     listed: dict[str, dict[str, Any]] = {}
     for product in _products(folder, definition["format"]):
         below = sorted(product.rglob("*")) if product.is_dir() else [product]
@@ -222,7 +222,7 @@ def _described(path: Path) -> dict[str, Any]:
 
 
 def _content_sha256(files: dict[str, dict[str, Any]]) -> str:
-    """One digest over names, sizes and the digests that there are."""
+    """Return one digest over names, sizes and digests, where there are any."""
     digest = hashlib.sha256()
     for name, entry in sorted(files.items()):
         digest.update(f"{name}\0{entry['bytes']}\0{entry.get('sha256', '')}\n".encode())

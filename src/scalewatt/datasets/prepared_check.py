@@ -1,4 +1,4 @@
-"""What a training holds against a prepared folder before it starts."""
+"""Checks of a prepared folder before a training starts."""
 
 from __future__ import annotations
 
@@ -9,54 +9,53 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json
 
 MANIFEST = "manifest.json"
-AGAIN = "prepare it again, by itself: snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
+AGAIN = "prepare it again, on its own: snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
 _INDEX = "index-*.parquet"
 
 
 def content_of_prepared(folder: Path) -> str:
-    """SHA-256 of a prepared dataset's content, as its manifest says.
+    """Return the SHA-256 of a prepared dataset's content, from its manifest.
 
-    InputError where it is not prepared to its end, or an index of images is not the one that was
-    prepared.
+    InputError if the preparation is unfinished, or an index of images is not the prepared one.
     """
     if not (folder / MANIFEST).exists():
-        raise InputError(f"{folder}: holds no prepared dataset (any more); {AGAIN}")
+        raise InputError(f"{folder}: has no prepared dataset (any more); {AGAIN}")
     manifest = read_json(folder / MANIFEST)
     if not manifest["marker"]:
-        raise InputError(f"{folder}: the dataset is not prepared to its end; {AGAIN}")
+        raise InputError(f"{folder}: the preparation of the dataset is unfinished; {AGAIN}")
     if (path := changed_index(folder, manifest)) is not None:
         raise InputError(f"{path}: is not the index that {MANIFEST} describes; {AGAIN}")
     return str(manifest["marker"]["content_sha256"])
 
 
 def definition_of_prepared(folder: Path) -> dict[str, Any]:
-    """What a folder was prepared for; InputError where it was not."""
+    """Return the definition that a folder was prepared for; InputError if it was not prepared."""
     if not (folder / MANIFEST).exists():
         raise InputError(f"{folder}: is not prepared yet; expected --definition")
     return dict(read_json(folder / MANIFEST)["definition"])
 
 
-def out_of_step(folder: Path, source: str | dict[str, Any] | None) -> str | None:
-    """What a user should know of data that were prepared before: gone, or made from another source."""
+def source_warning(folder: Path, source: str | dict[str, Any] | None) -> str | None:
+    """Return a warning about prepared data that are gone or from another source; None if there is none."""
     if not (folder / MANIFEST).exists():
-        return f"{folder}: holds no prepared dataset any more; {AGAIN}"
+        return f"{folder}: has no prepared dataset any more; {AGAIN}"
     made_from = read_json(folder / MANIFEST).get("made_from", source)
     if source is None or made_from == source:
         return None
     return (
-        f"{folder}: was prepared from {made_from or 'what lay in it'}, the cluster file names "
+        f"{folder}: was prepared from {made_from or 'its own content'}, the cluster file names "
         f"{source}; what is prepared is used as it is. To change that, {AGAIN}"
     )
 
 
 def is_staged(spec: dict[str, Any], scratch: str | None) -> bool:
-    """Whether a run reads images from a copy on its nodes' own disks."""
+    """Return True if a run reads images from a copy on its nodes' own disks."""
     images = spec["dataset"]["format"] == "imagenet"
     return scratch is not None and images and spec["settings"].get("loader") != "synthetic"
 
 
 def changed_index(folder: Path, manifest: dict[str, Any]) -> Path | None:
-    """An index of images that is not the one that the manifest describes."""
+    """Return an index of images that differs from the manifest; None if there is none."""
     for path in sorted(folder.glob(_INDEX)):
         expected = manifest["files"].get(path.name, {}).get("sha256")
         if expected and file_sha256(path) != expected:

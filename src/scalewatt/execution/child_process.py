@@ -49,13 +49,13 @@ def start_child(
 
 
 def _prepare(parent: int) -> None:
-    """In the child: end with the rank, and take Ctrl-C as any program does."""
+    """Set up the child: it ends with the rank, and handles Ctrl-C as any program does."""
     die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def how_ended(code: int) -> str:
-    """How a process with this exit code of Python's `subprocess` ended."""
+    """Describe how a process with this return code of Python's `subprocess` ended."""
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
@@ -65,7 +65,7 @@ def how_ended(code: int) -> str:
 
 
 def wait_for_child(command: subprocess.Popen[bytes], signals: Signals) -> int:
-    """Wait for the command's end; what it leaves of its process group is ended."""
+    """Wait for the command's end, and end what it leaves of its process group."""
     with _guarded_group(command.pid):
         while (code := command.poll()) is None:
             signals.pass_on(command)
@@ -76,10 +76,10 @@ def wait_for_child(command: subprocess.Popen[bytes], signals: Signals) -> int:
 
 @contextmanager
 def _guarded_group(group: int) -> Iterator[None]:
-    """End a process group at the end of the block, and also where this process is killed in it.
+    """End a process group at the end of the block, and also if this process is killed in it.
 
-    The kernel ends the command itself with this process, but not what the command has started: a
-    shell does, which waits for the end of a pipe that only this process writes to.
+    The kernel ends the command itself with this process, but not what the command has started. A
+    shell does that, which waits for the end of a pipe that only this process writes to.
     """
     end, own = os.pipe()
     guard = subprocess.Popen(
@@ -101,7 +101,7 @@ def _guarded_group(group: int) -> Iterator[None]:
 
 
 class Signals:
-    """Passes a rank's signals on to its command, and a wish to stop on to all ranks' (`file`)."""
+    """Forwards a rank's signals to its command, and a request to stop to all ranks (`file`)."""
 
     def __init__(self, stop: StopRequest, file: Path) -> None:
         self.stop, self.file = stop, file
@@ -134,7 +134,7 @@ class Signals:
             self._asked = True
 
     def _is_asked(self) -> bool:
-        """Whether this rank or another has been asked to stop; all ranks are told."""
+        """Return True if this rank or another has been asked to stop; all ranks are informed."""
         if self.stop.asked() or self._got:
             if not self._asked:
                 self.file.touch()

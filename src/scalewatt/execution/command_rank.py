@@ -1,6 +1,6 @@
 """One rank of a run of a command: the command as a child process, as torchrun would start it.
 
-What it does with a signal is its own affair; its exit code says how it ended: 0 finished, 75
+How it handles a signal is up to the command; its exit code says how it ended: 0 finished, 75
 stopped at a checkpoint of its own, anything else failed.
 """
 
@@ -64,10 +64,10 @@ class Place:
 def run_command(
     job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float
 ) -> tuple[str, bool]:
-    """What perun monitors of a command: all ranks' commands from start to end.
+    """Run this rank's command from start to end: what perun monitors.
 
-    Gives FINISHED or STOPPED, and False; CommandFailed where this rank's command failed. Asked to
-    stop before the commands are started, none is: a program that starts has no handlers yet.
+    Returns FINISHED or STOPPED, and False; CommandFailed if this rank's command failed. No command
+    is started after a request to stop, because a starting program has no signal handlers yet.
     """
     events = EventLog(
         job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
@@ -97,7 +97,7 @@ def run_command(
 
 
 def find_place(ranks: Ranks) -> Place:
-    """This rank's place; rank 0 finds a free port. All ranks take part."""
+    """Return this rank's place; rank 0 finds a free port. All ranks must call this."""
     hosts = ranks.comm.allgather(ranks.host)
     nodes = list(dict.fromkeys(hosts))
     address = "127.0.0.1" if len(nodes) == 1 else ranks.host
@@ -124,9 +124,9 @@ def _free_port() -> int:
 def child_environment(
     environment: dict[str, str], place: Place, job: Job, stop_file: Path
 ) -> dict[str, str]:
-    """A rank's environment as its command gets it: torchrun's variables, none of MPI's.
+    """Return the environment of a rank's command: torchrun's variables, none of MPI's.
 
-    PATH is as it was where the run was started: the command may be of another Python environment.
+    PATH is as it was where the run was started: the command may run in another Python environment.
     """
     kept = {k: v for k, v in environment.items() if not k.startswith(LAUNCHERS_VARIABLES)}
     kept.pop(FOLDER_VARIABLE, None)
@@ -166,7 +166,7 @@ def child_environment(
 
 
 def _gathered(ranks: Ranks, code: int) -> list[int]:
-    """All ranks' exit codes; waiting for the others costs no computing time, as MPI's own would."""
+    """Return all ranks' exit codes, without the busy waiting of MPI's own collectives."""
     request = ranks.comm.Ibarrier()
     while not request.Test():
         time.sleep(_LOOK_S)
@@ -188,14 +188,14 @@ def _write_result(job: Job) -> None:
     )
 
 
-def _told(words: list[str], redaction: Redaction, is_script: bool) -> list[str]:
-    """A command as it may be told; in a script blanks end a path, in a word they do not."""
+def _redacted(words: list[str], redaction: Redaction, is_script: bool) -> list[str]:
+    """Return a command with secrets and paths redacted; only in a script do blanks end a path."""
     shown = redaction.text if is_script else redaction.word
     return [shown(word) for word in without_secrets(words)]
 
 
 def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None:
-    """Rank 0 writes what this segment runs on, for the run's provenance."""
+    """Write on rank 0 what this segment runs on, for the run's provenance."""
     placement = gathered_placement(ranks, gpu)
     if placement is None:
         return
@@ -211,14 +211,14 @@ def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None
             "device_name": cpu_name() if gpu is None else gpu.name,
             **flags(os.environ, job.spec["seed"]),
             "threads_per_rank": int(threads) if threads.isdigit() else None,
-            "packages_of": "the recorder",  # the command may be of another Python environment
+            "packages_of": "the recorder",  # the command may run in another Python environment
             "packages": package_versions(),
             "python": sys.version.split()[0],
             "software": software(mpi=MPI),
             "perun": settings_in_effect(),
             "environment_variables": variables(os.environ, redaction),
             "slurm": slurm_step(os.environ),
-            "command": _told(words, redaction, bool(job.spec["settings"]["shell"])),
+            "command": _redacted(words, redaction, bool(job.spec["settings"]["shell"])),
             "files": job.spec["settings"]["files"],
         },
     )

@@ -1,4 +1,4 @@
-"""Why a segment failed, in one line: what a rank said of itself, or the log's most telling line."""
+"""Why a segment failed, in one line: what a rank recorded, or the log's most informative line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_failure(path: Path) -> Failure | None:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an exception, or one that led to it, is for want of room on a file system."""
+    """Return True if an exception, or one that led to it, is due to a full file system."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -82,7 +82,7 @@ def most_telling(noted: str | None, log: str) -> str | None:
 
 
 def says_full(text: str) -> bool:
-    """Whether a text tells of a full file system."""
+    """Return True if a text reports a full file system."""
     return bool(_FULL_TEXT.search(text))
 
 

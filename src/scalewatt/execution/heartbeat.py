@@ -1,4 +1,4 @@
-"""Signs of life between the nodes of a training, for ranks that MPI lets wait for ever."""
+"""Heartbeats between the nodes of a training, for ranks that MPI leaves waiting for ever."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 
 BEAT_S = 5.0
-"""How often a node shows that it lives, and looks at others."""
+"""How often a node beats, and looks at others."""
 
 
 class Heartbeat:
-    """Shows the other nodes that this one lives, and notices when one of `watched` shows nothing.
+    """Beats for the other nodes, and notices when one of `watched` stops.
 
-    A node lives as long as its file `<stem>.<host>.heartbeat` in the shared folder changes its
-    time. Only changes count, against the reader's own clock: the nodes' clocks may differ. Writing
-    takes no space, so that a full disk stops no heart. `on_silence` is called with a host and the
+    A node is alive as long as its file `<stem>.<host>.heartbeat` in the shared folder changes its
+    time. Only changes count, measured by the reader's own clock: the nodes' clocks may differ. A beat
+    takes no space, so that a full disk does not stop it. `on_silence` is called with a host and the
     seconds for which it has been silent.
     """
 
@@ -35,11 +35,11 @@ class Heartbeat:
         self._silent_s = dict.fromkeys(watched, 0.0)
         self.limit_s, self.on_silence = limit_s, on_silence
         self._waited_s = 0.0
-        self._judging = True
+        self._watching = True
         self._own.touch()
 
     def check(self, elapsed_s: float) -> None:
-        """To be called often, with the seconds since the last call."""
+        """Beat and look at the others; call this often, with the seconds since the last call."""
         self._waited_s += elapsed_s
         if self._waited_s < BEAT_S:
             return
@@ -49,11 +49,11 @@ class Heartbeat:
             self._look(host, path, waited_s)
 
     def training_ended(self) -> None:
-        """Nobody is judged any more; the others may still judge this node."""
-        self._judging = False
+        """Stop looking at other nodes, which may still look at this one."""
+        self._watching = False
 
     def stop(self) -> None:
-        """Take the own file away."""
+        """Remove this node's file."""
         with suppress(OSError):
             self._own.unlink()
 
@@ -61,7 +61,7 @@ class Heartbeat:
         beat = _last_beat(path)
         self._silent_s[host] = 0.0 if beat != self._seen[host] else self._silent_s[host] + waited_s
         self._seen[host] = beat
-        if self._judging and self._silent_s[host] > self.limit_s:
+        if self._watching and self._silent_s[host] > self.limit_s:
             self.on_silence(host, self._silent_s[host])
 
 
@@ -70,7 +70,7 @@ def _path(folder: Path, stem: str, host: str) -> Path:
 
 
 def _last_beat(path: Path) -> int | None:
-    """The file's time in ns, None without one. Opening it makes NFS ask the server."""
+    """Return the file's time in ns, None if there is no file. Opening it makes NFS ask the server."""
     try:
         with open(path, "rb") as file:
             return os.fstat(file.fileno()).st_mtime_ns

@@ -1,11 +1,11 @@
-"""An idle probe: what a node draws while its GPUs are held and nothing else is done.
+"""An idle probe: the power of a node while its GPUs are open and nothing is computed.
 
 `run_probe` starts one rank per GPU of a node (one rank on a CPU) through the cluster's launcher.
-Each rank (`python -m scalewatt.execution.idle_probe ORDER`) opens its GPU, settles and waits, under the
-same perun, journal and watch over the sampler as a training. A probe whose sampler is lost, or whose
+Each rank (`python -m scalewatt.execution.idle_probe ORDER`) opens its GPU, settles and waits, with the
+same perun, journal and watchdog of the sampler as a training. A probe whose sampler is lost, or whose
 journal does not reach the end of its window, fails.
-Nothing hangs: ranks that have not come to the end of the window START_LIMIT_S after the time that
-it needs, or not left CLOSE_LIMIT_S after it, are ended.
+Nothing hangs: ranks that have not reached the end of the window START_LIMIT_S after the time that
+it needs, or not exited CLOSE_LIMIT_S after it, are ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scalewatt.execution.launcher_process import (
     require_launcher,
 )
 from scalewatt.execution.rank import fail, leave, segment_name
-from scalewatt.execution.watchdog import Limits, Watch, watch_rank
+from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.provenance.versions import Gpu, cpu_name, gpu_identity, held_gpus, package_versions
 from scalewatt.recordings.journal import last_sample_s
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scalewatt.training.process_group import Ranks
 
 SETTLE_S = 5.0
-"""Left out of the window: clocks and fans calm down after the GPUs were opened."""
+"""Excluded from the window: clocks and fans settle after the GPUs were opened."""
 START_LIMIT_S = 600.0
 """How long the ranks may take until the window begins, imports from a slow disk included."""
 CLOSE_LIMIT_S = 120.0
@@ -79,7 +79,7 @@ class Probe:
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return f"idle probe of {self.device} repeat {self.repeat}"
 
 
@@ -136,9 +136,9 @@ class _Attempt:
         self._deadline_s = time.monotonic() + START_LIMIT_S + probe.settle_s + probe.seconds
 
     def run(self) -> int:
-        """Start the ranks, wait for them, and say what went wrong if something did."""
+        """Start the ranks, wait for them, and report what went wrong if something did."""
         with open(self.log, "wb") as log, RanksProcess(self.command, log, [self.lock]) as ranks:
-            code = ranks.wait(self._is_to_end)
+            code = ranks.wait(self._exceeded_limit)
         if is_recorded(self.work):
             return 0
         say(last_lines(self.log))
@@ -147,20 +147,20 @@ class _Attempt:
         )
         return EXIT_INPUT if code == EXIT_INPUT else EXIT_FAILURE
 
-    def _is_to_end(self) -> bool:
-        """Whether the ranks have taken longer than they may."""
+    def _exceeded_limit(self) -> bool:
+        """Return True if the ranks have exceeded their time limit."""
         if not self._closing and (self.work / RESULT).exists():
             self._closing = True
             self._deadline_s = time.monotonic() + CLOSE_LIMIT_S + CLOSING_MARGIN_S
         if time.monotonic() <= self._deadline_s:
             return False
-        what = "perun did not close" if self._closing else "the ranks did not come to their end"
+        what = "perun did not close" if self._closing else "the ranks did not finish"
         say(f"{self.probe.name}: {what}; they are ended")
         return True
 
 
 def is_recorded(work: Path) -> bool:
-    """Whether the ranks came to the end of the window, and a journal did as well."""
+    """Return True if the ranks and a journal reached the end of the window."""
     if not (work / RESULT).exists():
         return False
     probe = read_json(work / RESULT)
@@ -173,7 +173,7 @@ def is_recorded(work: Path) -> bool:
 
 
 def _geometry(device: Device) -> tuple[bool, int]:
-    """Whether there are GPUs to hold, and how many ranks hold them; `auto` looks at the machine."""
+    """Return whether GPUs are to be opened, and by how many ranks; `auto` looks at the machine."""
     if device.torch_device != "auto":
         return device.torch_device == "cuda", device.probe_ranks
     import torch
@@ -185,8 +185,8 @@ def _geometry(device: Device) -> tuple[bool, int]:
 # --- in a rank -------------------------------------------------------------------------------
 
 
-def hold(order: dict[str, Any], ranks: Ranks) -> dict[str, Any] | None:
-    """Open this rank's GPU and wait; on rank 0, the window and what was held."""
+def hold_gpus(order: dict[str, Any], ranks: Ranks) -> dict[str, Any] | None:
+    """Open this rank's GPU and wait; return the window and the devices on rank 0, None elsewhere."""
     held, device_name = _open_gpu(ranks) if order["torch_device"] == "cuda" else (None, None)
     places = ranks.comm.gather((ranks.host, held), root=0)
     start_s = ranks.comm.bcast(time.time() + order["settle_s"], root=0)
@@ -198,7 +198,7 @@ def hold(order: dict[str, Any], ranks: Ranks) -> dict[str, Any] | None:
 
 
 def _open_gpu(ranks: Ranks) -> tuple[Gpu, str]:
-    """Make a CUDA context with a few bytes in it; what tells the GPU, and its name."""
+    """Create a CUDA context with a few bytes in it; return the GPU's identity and name."""
     import torch
 
     from scalewatt.training.process_group import choose_device
@@ -229,14 +229,14 @@ def _result(
     }
 
 
-def guarded_hold(watch: Watch, order: dict[str, Any], ranks: Ranks) -> bool:
-    """`hold`, ending all ranks on an error: perun would catch it and wait for ever.
+def guarded_hold(watch: Watchdog, order: dict[str, Any], ranks: Ranks) -> bool:
+    """Call `hold_gpus`, ending all ranks on an error: perun would catch it and wait for ever.
 
     Rank 0 writes the result once every rank has said that its sampler still lives.
     """
     try:
         watch.training_began()
-        result = hold(order, ranks)
+        result = hold_gpus(order, ranks)
         end_within(CLOSE_LIMIT_S)
         losses = [lost for lost in ranks.comm.allgather(watch.training_ended()) if lost]
         if losses:

@@ -1,8 +1,8 @@
-"""Running a training: locks, starts the ranks, watches over them, publishes.
+"""Run a training: lock it, start the ranks, watch over them, publish.
 
-What the ranks watch themselves, and after how long, is in `watch`. Here the launcher is ended with
-all it started when training has returned and the ranks do not end (10 s after they should have
-ended themselves), when a person asks twice, and what it leaves behind 10 s after its own end.
+What the ranks watch themselves, with which time limits, is in `watchdog`. Here the launcher is ended
+with all it started when training has returned and the ranks do not end (10 s after they should have
+ended themselves) or when a person asks twice; what it leaves behind is ended 10 s after its own end.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ MONITOR_RESTARTS = 3
 
 @dataclass(frozen=True)
 class Place:
-    """Where and with what a training is started."""
+    """Where and with which resources a training is started."""
 
     data_folder: Path | None
-    """None where the run has no dataset of ours."""
+    """None where the run has no prepared dataset."""
     work_root: Path
     launcher: str
     torch_device: str
@@ -88,8 +88,8 @@ def run_training(
     """Train one segment of the run in `spec_path`; when it is the last, publish to `out`.
 
     A segment whose energy is no longer recorded is followed by another at once. Returns 0 when the
-    run is finished, EXIT_STOPPED when it waits at a checkpoint, EXIT_INPUT or EXIT_FAILURE. Why it
-    did not finish goes to `note`.
+    run is finished, EXIT_STOPPED when it waits at a checkpoint, EXIT_INPUT or EXIT_FAILURE. The reason
+    for not finishing goes to `note`.
     """
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, initial_weights)
@@ -108,7 +108,7 @@ def run_training(
         except OSError as error:
             if not is_full(error):
                 raise
-            return _fail(work, f"{full_text(work.path)} ({error})", note)
+            return _report_failure(work, f"{full_text(work.path)} ({error})", note)
 
 
 def _go_on(
@@ -119,7 +119,7 @@ def _go_on(
     max_updates: int | None,
     note: AttemptNote | None,
 ) -> int:
-    """Train a segment of a run that is held, unless it is trained; publish it if it is then."""
+    """Train a segment of a locked run unless it is finished; publish the run if it is then."""
     if not work.finished:
         _check_packed(work.spec, place)
         with node_lock(place.work_root.parent) as node:
@@ -134,7 +134,7 @@ def _go_on(
     return 0
 
 
-def _fail(work: WorkDir, reason: str, note: AttemptNote | None) -> int:
+def _report_failure(work: WorkDir, reason: str, note: AttemptNote | None) -> int:
     if note is not None:
         note.reason = reason
     say(f"scalewatt: error: {work.spec['configuration']}: {reason}")
@@ -179,7 +179,7 @@ def _train(
                 f"{name}: the energy was no longer recorded ({last['detail']}); "
                 f"goes on from its checkpoint ({start + 1} of {MONITOR_RESTARTS})"
             )
-    work.end_segment(MONITOR_LOST, last["detail"], EXIT_FAILURE)  # it is given up
+    work.end_segment(MONITOR_LOST, last["detail"], EXIT_FAILURE)  # no further retries
     say(
         f"scalewatt: error: {name}: the energy was not recorded in {MONITOR_RESTARTS + 1} starts "
         f"({last['detail']}); the training waits at its checkpoint, its log is "
@@ -189,7 +189,7 @@ def _train(
 
 
 def _check_packed(spec: dict[str, Any], place: Place) -> None:
-    """The file that nodes unpack must be there and fit before any rank starts."""
+    """Check, before any rank starts, that the file that nodes unpack is there and current."""
     if place.data_folder is not None and is_staged(spec, place.scratch):
         from scalewatt.datasets.packed_tar import check_packed  # with numpy and pyarrow
 
@@ -197,7 +197,7 @@ def _check_packed(spec: dict[str, Any], place: Place) -> None:
 
 
 def _check_command(spec: dict[str, Any], max_updates: int | None) -> None:
-    """A command and the files that it depends on must be there before anything is started."""
+    """Check, before anything is started, that a command and the files it depends on are there."""
     if max_updates is not None:
         raise InputError("--max-updates: a command counts its own updates; allowed: without")
     check_unchanged(spec)
@@ -212,7 +212,7 @@ def _check_command(spec: dict[str, Any], max_updates: int | None) -> None:
 
 
 def _check_initial_weights(spec: dict[str, Any], spec_path: Path, weights: Path | None) -> None:
-    """The weights must be those of the very run that the spec names."""
+    """Check that the weights are those of the run that the spec names."""
     source = spec["initial_weights"]
     if bool(source) != bool(weights):
         raise InputError(
@@ -265,7 +265,7 @@ class _Segment:
         self._log_start = 0
 
     def run(self) -> int:
-        """Start the ranks, wait for them, note the outcome."""
+        """Start the ranks, wait for them, record the outcome."""
         path = self.work.path / "train.log"
         self._log_start = path.stat().st_size if path.exists() else 0
         with (
@@ -275,7 +275,7 @@ class _Segment:
             asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
             previous = {number: signal.signal(number, self._on_signal) for number in asking}
             try:
-                code = ranks.wait(self._is_to_end)
+                code = ranks.wait(self._must_end)
             finally:
                 for number, handler in previous.items():
                     signal.signal(number, handler)
@@ -316,8 +316,8 @@ class _Segment:
         else:
             say(f"{name}: stops at its next step; ask again to end it at once")
 
-    def _is_to_end(self) -> bool:
-        """Whether the ranks were asked to end twice, or perun does not close."""
+    def _must_end(self) -> bool:
+        """Return True if the ranks were asked twice to end, or perun does not close."""
         now = time.monotonic()
         if self._returned_s is None and outcome_path(self.work.path, self.number).exists():
             self._returned_s = now
@@ -350,10 +350,10 @@ class _Segment:
             return one_line(f"{full_text(self.work.path)} ({reason})")
         return reason
 
-    def _end_as(self, said: dict[str, Any], code: int) -> int:
-        """Note the outcome that the ranks gave; whoever asked them to stop wants no other segment."""
-        name, outcome = self.work.spec["configuration"], said["outcome"]
-        details = [f"{loss['host']}: {loss['reason']}" for loss in said["losses"]]
+    def _end_as(self, ended_as: dict[str, Any], code: int) -> int:
+        """Record the outcome that the ranks gave; after a request to stop, no segment follows."""
+        name, outcome = self.work.spec["configuration"], ended_as["outcome"]
+        details = [f"{loss['host']}: {loss['reason']}" for loss in ended_as["losses"]]
         if outcome == MONITOR_LOST and self.times_asked_to_stop:
             outcome = STOPPED
         if code not in (0, EXIT_STOPPED):

@@ -98,7 +98,7 @@ class RanksProcess:
         return self._process.wait()
 
     def _has_ended(self) -> bool:
-        """Whether the launcher has; it stays a zombie, so that no other process gets its ids."""
+        """Return True if the launcher has ended; it stays a zombie, so that no other process gets its ids."""
         try:
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._process.pid, options) is not None
@@ -128,24 +128,24 @@ class RanksProcess:
 
 
 def command_path() -> str:
-    """PATH with this Python's commands first: mpiexec of the environment's MPI is among them."""
+    """Return PATH with this Python's commands first, among them the environment's mpiexec."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 def require_launcher(launcher: str) -> None:
-    """InputError where the launcher's program is not on this machine."""
+    """Raise InputError if the launcher's program is not on this machine."""
     program = shlex.split(launcher)[0]
     if shutil.which(program, path=command_path()) is None:
         raise InputError(f"launcher: '{program}' is not found; allowed: a command of this machine")
 
 
 def log_text(log: Path, start: int = 0) -> str:
-    """A log from byte `start` on."""
+    """Return a log from byte `start` on."""
     return log.read_bytes()[start:].decode(errors="replace")
 
 
 def last_lines(log: Path, count: int = 25, start: int = 0) -> str:
-    """The end of a log from byte `start` on, for whoever reads that something failed."""
+    """Return the last lines of a log from byte `start` on, for a message about a failure."""
     return "\n".join(log_text(log, start).splitlines()[-count:])
 
 

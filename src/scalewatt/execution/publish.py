@@ -26,7 +26,7 @@ _BASELINES = ("metric_persistence", "metric_climatology")
 
 
 def already_published(out: Path, work: WorkDir) -> bool:
-    """Whether `out` holds this very run, finished. The provenance is written last."""
+    """Return True if `out` has this run, finished. The provenance is written last."""
     path = out / "provenance.json"
     if not path.exists():
         return False
@@ -42,7 +42,7 @@ def publish(work: WorkDir, out: Path) -> None:
     events = read_events(marks, _segment_ends(work.perun))
     out.mkdir(parents=True, exist_ok=True)
     _place_folder(work.perun, out / "perun")
-    if not command:  # whose weights are its own affair
+    if not command:  # its weights are up to the command
         _place_file(work.path / "weights.pt", out / "weights.pt")
     if (work.path / SUBSETS).exists():
         _place_file(work.path / SUBSETS, out / SUBSETS)
@@ -56,7 +56,7 @@ def publish(work: WorkDir, out: Path) -> None:
 
 
 def _segment_ends(folder: Path) -> dict[int, float]:
-    """Wall-clock time of each segment's last recorded sample, in Unix s."""
+    """Return the wall-clock time of each segment's last recorded sample, in Unix s."""
     ends: dict[int, float] = {}
     for journal in sorted(folder.glob("segment-*.journal")):
         segment = int(journal.name.split(".")[0].removeprefix("segment-"))
@@ -90,7 +90,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         "parameters": result["parameters"],
         "segments": [
             _impersonal(s)
-            | _placed(by_segment.get(s["segment"], {}))
+            | _placement(by_segment.get(s["segment"], {}))
             | {name: software.get(s["segment"], {}).get(name) for name in _OF_CODE}
             for s in segments
         ],
@@ -105,25 +105,25 @@ _OF_CODE = ("commit", "commit_clean")
 def _read(
     numbers: list[int], work: Path, path_of: Callable[[Path, int], Path]
 ) -> dict[int, dict[str, Any]]:
-    """What was noted of segments, by their numbers; of one that noted nothing, nothing."""
+    """Return the records of segments by number, without those that have none."""
     paths = {number: path_of(work, number) for number in numbers}
     return {number: read_json(path) for number, path in paths.items() if path.exists()}
 
 
 def _impersonal(segment: dict[str, Any]) -> dict[str, Any]:
-    """A segment's note without the paths that the reason of its end may name."""
+    """Return a segment's record without the paths that the reason of its end may name."""
     if not segment.get("detail"):
         return segment
     return segment | {"detail": Redaction.of(os.environ).text(segment["detail"])}
 
 
-def _placed(described: dict[str, Any]) -> dict[str, Any]:
-    """Where a segment ran, as its entry in the provenance says it; null where not noted."""
+def _placement(described: dict[str, Any]) -> dict[str, Any]:
+    """Return where a segment ran, for its entry in the provenance; None where unknown."""
     return {"ranks": described.get("ranks"), "allocation": described.get("allocation")}
 
 
 def _place_file(source: Path, target: Path) -> None:
-    """The same file at a second place, without copying where the file system allows it."""
+    """Place a file at `target`, without copying where the file system allows it."""
     with atomic_path(target) as temporary:
         try:
             os.link(source, temporary)

@@ -35,7 +35,7 @@ from scalewatt.common.termination import (
 from scalewatt.execution.child_process import CommandFailed
 from scalewatt.execution.command_rank import run_command
 from scalewatt.execution.failure_reason import Failure, is_full, note_failure
-from scalewatt.execution.watchdog import Limits, Watch, watch_rank
+from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.run_files.attempt_log import one_line
 from scalewatt.run_files.work_directory import (
     description_path,
@@ -55,11 +55,11 @@ _CODES = {FINISHED: 0, STOPPED: EXIT_STOPPED, MONITOR_LOST: EXIT_STOPPED}
 
 @dataclass(frozen=True)
 class End:
-    """What one rank says at the end of its training."""
+    """What one rank reports at the end of its training."""
 
     host: str
     requested: bool
-    """Whether somebody asked it to stop: the scheduler, a person."""
+    """Whether it was asked to stop, by the scheduler or a person."""
     enough: bool
     """Whether it has done as many updates as this segment was to do."""
     lost: str | None
@@ -67,9 +67,9 @@ class End:
 
 
 def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
-    """The segment's outcome and lost samplers (host, reason): what the outcome file holds.
+    """Return the content of the outcome file: the segment's outcome and lost samplers (host, reason).
 
-    A training has stopped for want of a sampler only if nothing else asked it to.
+    A training has stopped because of a lost sampler only if nothing else asked it to.
     """
     losses = [{"host": end.host, "reason": end.lost} for end in ends if end.lost]
     wanted = any(end.requested or end.enough for end in ends)
@@ -80,9 +80,9 @@ def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
 def train(
     job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float
 ) -> tuple[str, bool]:
-    """What perun monitors: the segment from its imports to its last checkpoint.
+    """Train the segment, from its imports to its last checkpoint: what perun monitors.
 
-    Gives FINISHED or STOPPED, and whether the segment's updates were done.
+    Returns FINISHED or STOPPED, and whether the segment's updates were done.
     """
     if is_command_spec(job.spec):
         return run_command(job, ranks, torch_device, stop, started_s)
@@ -114,7 +114,7 @@ def train(
 
 
 def guarded_train(
-    watch: Watch,
+    watch: Watchdog,
     limits: Limits,
     job: Job,
     ranks: Ranks,
@@ -122,33 +122,33 @@ def guarded_train(
     stop: StopRequest,
     started_s: float,
 ) -> str:
-    """`train`, ending all ranks on an error: perun would catch it and wait for the others for ever.
+    """Call `train`, ending all ranks on an error: perun would catch it and wait for the others for ever.
 
     From the training's return on, this process ends within `limits.closing_s`. If a sampler was
-    lost, it ends at once: perun would wait for what that one will never send.
+    lost, it ends at once: perun would wait for a message that will never come.
     """
     try:
         watch.training_began()
         trained, enough = train(job, ranks, torch_device, stop, started_s)
         end_within(limits.closing_s)
         end = End(ranks.host, stop.requested(), enough, watch.training_ended())
-        said = outcome_of(trained, ranks.comm.allgather(end))
+        outcome = outcome_of(trained, ranks.comm.allgather(end))
         if ranks.rank == 0:
-            write_json(outcome_path(job.work, job.segment), said, job.require_held)
+            write_json(outcome_path(job.work, job.segment), outcome, job.require_held)
         ranks.comm.Barrier()  # from here on a rank may end the others
-        if said["losses"]:
-            leave(watch, ranks, exit_code(said["outcome"]))
-        return str(said["outcome"])
+        if outcome["losses"]:
+            leave(watch, ranks, exit_code(outcome["outcome"]))
+        return str(outcome["outcome"])
     except BaseException as error:
         fail(error, failure_path(job.work, job.segment), ranks.rank)
 
 
 def exit_code(outcome: str | None) -> int:
-    """A rank's exit code; perun gives no outcome where it caught an error."""
+    """Return a rank's exit code; perun gives no outcome where it caught an error."""
     return _CODES.get(outcome or "", EXIT_FAILURE)
 
 
-def leave(watch: Watch, ranks: Ranks, code: int) -> NoReturn:
+def leave(watch: Watchdog, ranks: Ranks, code: int) -> NoReturn:
     """End this rank with all the others, without waiting for any child process as Python would."""
     from mpi4py import MPI
 
@@ -162,8 +162,8 @@ def leave(watch: Watch, ranks: Ranks, code: int) -> NoReturn:
 
 
 def fail(error: BaseException, note: Path | None = None, rank: int | None = None) -> NoReturn:
-    """Say what went wrong, note it in `note`, and end all ranks, which may wait in collectives."""
-    end_within(ABORT_S)  # whatever becomes of the rest
+    """Report an error, record it in `note`, and end all ranks, which may wait in collectives."""
+    end_within(ABORT_S)  # even if the rest hangs
     code = EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILURE
     if isinstance(error, InputError | CommandFailed):
         reason = text = str(error)
@@ -178,7 +178,7 @@ def fail(error: BaseException, note: Path | None = None, rank: int | None = None
 
 
 def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) -> None:
-    """Rank 0 writes what this segment runs on, for the run's provenance."""
+    """Write on rank 0 what this segment runs on, for the run's provenance."""
     import torch
     from mpi4py import MPI
 
@@ -213,8 +213,8 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     )
 
 
-def note_loss(host: str, stop: StopRequest, reason: str) -> None:
-    """Say that the sampler of `host` was lost, and ask the training to stop."""
+def report_loss(host: str, stop: StopRequest, reason: str) -> None:
+    """Report that the sampler of `host` was lost, and ask the training to stop."""
     stop.ask()
     say(f"scalewatt: {host}: {reason}")
 
@@ -234,7 +234,7 @@ def main(argv: list[str]) -> NoReturn:
 
 
 def _is_orphan(work: Path) -> bool:
-    """Whether the launching process died before this rank could hear of it by a signal."""
+    """Return True if the launching process died before this rank could be told by a signal."""
     from scalewatt.common.processes import runs_still
     from scalewatt.run_files.lock_holder import read_holder
 
@@ -269,7 +269,7 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
     )
     limits = Limits(**order["limits"])
     stem, period_s = segment_name(job.segment), spec["sampling_period_s"]
-    on_loss = partial(note_loss, ranks.host, stop)
+    on_loss = partial(report_loss, ranks.host, stop)
     watch = watch_rank(ranks, work, stem, period_s, limits, on_loss)
     args = (watch, limits, job, ranks, order["torch_device"], stop, started_s)
     run = f"{spec['configuration']} repeat {spec['repeat']}"

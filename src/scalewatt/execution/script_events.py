@@ -1,4 +1,4 @@
-"""What a command's script said of itself (`scalewatt.events`), joined with what was seen from outside."""
+"""Events that a command's script reports (`scalewatt.events`), joined with those of its recorder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Row = dict[str, Any]
 
 
 def joined_events(work: Path) -> Path:
-    """A file of the run's stage marks for `read_events`, in the working directory `work`.
+    """Write the run's stage marks to a file in the working directory `work`, for `read_events`.
 
-    Where a script marks stages, they stand for the one stage `train` that is seen from outside;
+    Where a script marks stages, they replace the one stage `train` of the recorder;
     `startup` then lasts until its first mark.
     """
     own, given = read_json_lines(work / "events.jsonl"), read_json_lines(work / EVENTS_FILE)
@@ -29,7 +29,7 @@ def joined_events(work: Path) -> Path:
 
 
 def history_rows(work: Path, spec: Row, segment: int) -> list[Row]:
-    """One row per reported epoch; without a report one row of the whole training, in `segment`.
+    """Return one row per reported epoch; without reports one row of the whole training, in `segment`.
 
     A segment that reports an epoch has trained from there anew: what segments before it reported of
     that epoch and of later ones is of an abandoned attempt. Samples that were not reported are those
@@ -47,7 +47,7 @@ def history_rows(work: Path, spec: Row, segment: int) -> list[Row]:
 
 
 def _final_reports(reports: list[Row]) -> list[Row]:
-    """Of reports in the order in which they were made, those of the attempt that led to the end."""
+    """Return the reports, given in order, that belong to the attempt that finished."""
     kept: dict[int, Row] = {}
     for report in reports:
         epoch, segment = report["epoch"], report["segment"]

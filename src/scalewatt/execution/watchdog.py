@@ -1,15 +1,15 @@
-"""Watching from inside a rank: over perun's sampler, the other ranks, and the other nodes.
+"""The watchdog inside a rank: over perun's sampler, the other ranks, and the other nodes.
 
-What may hang ends within these times (defaults of `Limits`; a check takes place every second):
+What may hang ends within these times (defaults of `Limits`; checks run every second):
 
-- A sampler that takes no first sample: 60 s after its start, if training cannot begin for want of
-  it, else 60 s after that. One that stops writing (frozen, disk full): 30 s. Both times are ten
+- A sampler that takes no first sample: 60 s after its start, if training cannot begin without it,
+  else 60 s after training begins. One that stops writing (frozen, disk full): 30 s. Both times are ten
   sampling periods if that is longer. One that has ended: at once. The rank that started it ends it
   and asks the training to stop at a checkpoint.
 - perun after training: 120 s, by the rank itself; `launch` ends what is left 10 s later.
-- Ranks whose fellow on the same node has died: 2 s to notice, and at most 10 s more to end.
+- Ranks of which another on the same node has died: 2 s to notice, and at most 10 s more to end.
 - Ranks of which another node has died or is frozen: mpiexec ends them, and so does srun, which
-  `launch` tells to. Under a launcher that does neither, a broken gloo connection ends them at once;
+  `launch` asks to. Under a launcher that does neither, a broken gloo connection ends them at once;
   where they wait for MPI or a collective, 120 s of silence (`heartbeat`) do. The first rank's node
   watches all others, which watch that one, so ranks that MPI's abort does not reach have 120 s more.
 
@@ -46,7 +46,7 @@ SILENT_PERIODS = 10
 
 @dataclass(frozen=True)
 class Limits:
-    """After how many seconds something is taken to hang."""
+    """After how many seconds something is presumed to hang."""
 
     journal_start_s: float = 60.0
     """Without a journal, from the sampler's start and again from the training's; ten sampling
@@ -56,13 +56,13 @@ class Limits:
     closing_s: float = 120.0
     """From the training's return to the end of the ranks."""
     heartbeat_s: float = 120.0
-    """Without a sign of life of another node. Shared file systems may tell it late."""
+    """Without a heartbeat of another node. Shared file systems may show it late."""
 
 
 class SamplerWatch:
     """Watches the sampler that perun started as a child of this process, by its journal's growth.
 
-    To be made before perun starts; `on_loss` is called once, from the watching thread, with the
+    Create it before perun starts; `on_loss` is called once, from the watching thread, with the
     reason, when the sampler has been ended.
     """
 
@@ -88,7 +88,7 @@ class SamplerWatch:
         self._quiet_s = 0.0
 
     def began(self) -> None:
-        """The training begins: from now on the journal must grow.
+        """Note that training begins: from now on the journal must grow.
 
         perun has started its sampler by now, and there is no other child process yet.
         """
@@ -98,13 +98,13 @@ class SamplerWatch:
             self._training = True
 
     def check(self, elapsed_s: float) -> None:
-        """Look at the sampler `elapsed_s` after the last look; end it if it is lost."""
+        """Check the sampler `elapsed_s` after the last check; end it if it is lost."""
         with self._lock:
             if not self._over:
                 self._check(elapsed_s)
 
     def ended(self) -> str | None:
-        """The training has ended, and the sampler may from now on; why it was lost before."""
+        """Note that training has ended, and the sampler may end; return why it was lost before, if it was."""
         self.check(0.0)
         with self._lock:
             self._over = True
@@ -139,7 +139,7 @@ class SamplerWatch:
         return None
 
     def _journal_size(self) -> int | None:
-        """Bytes of this host's journals of the segment, <stem>.<host>[.<n>].journal; None without."""
+        """Return the bytes of this host's journals of the segment, <stem>.<host>[.<n>].journal; None without."""
         stem = f"{self.stem}.{socket.gethostname()}"
         names = chain([f"{stem}.journal"], (f"{stem}.{n}.journal" for n in count(1)))
         sizes = list(takewhile(lambda size: size >= 0, (_size(self.folder / n) for n in names)))
@@ -155,15 +155,15 @@ class PeerWatch:
         self._missing: set[int] = set()
 
     def check(self) -> None:
-        """Call `on_death` with the process id of a peer that was gone at the last look as well."""
+        """Call `on_death` with the process id of a peer that was gone at the last check as well."""
         missing = {p.pid for p in self._peers if _gone(p)}
         for pid in sorted(missing & self._missing):
             self.on_death(pid)
         self._missing = missing
 
 
-class Watch:
-    """The thread that watches in one rank."""
+class Watchdog:
+    """The thread that watches in one rank: sampler, other ranks, other nodes."""
 
     def __init__(
         self, sampler: SamplerWatch | None, peers: PeerWatch, heart: Heartbeat | None = None
@@ -179,18 +179,18 @@ class Watch:
         self._thread.start()
 
     def training_began(self) -> None:
-        """From now on samples must come."""
+        """Note that training begins: from now on samples must come."""
         if self.sampler:
             self.sampler.began()
 
     def training_ended(self) -> str | None:
-        """The sampler may end from now on; why it was lost before, if it was."""
+        """Note that training has ended, and the sampler may end; return why it was lost before, if it was."""
         if self.heart:
             self.heart.training_ended()
         return self.sampler.ended() if self.sampler else None
 
     def stop(self) -> None:
-        """The other ranks may end from now on."""
+        """Stop watching: the other ranks may end from now on."""
         self._watching.clear()
         if self.heart:
             self.heart.stop()
@@ -209,19 +209,19 @@ class Watch:
             time.sleep(CHECK_INTERVAL_S)
 
     def _guarded(self, what: str, check: Callable[[], None]) -> None:
-        """Check; what goes wrong in it is said once and ends neither the watch nor other checks."""
+        """Run a check; its errors are reported once and end neither the watchdog nor other checks."""
         try:
             check()
         except Exception as error:
             if what not in self._said:
                 self._said.add(what)
-                say(f"scalewatt: the watch over {what} failed, and goes on: {error!r}")
+                say(f"scalewatt: the check of {what} failed, and continues: {error!r}")
 
 
 def watch_rank(
     ranks: Ranks, work: Path, stem: str, period_s: float, limits: Limits, on_loss: Any
-) -> Watch:
-    """The started watch of this rank; all ranks take part.
+) -> Watchdog:
+    """Start this rank's watchdog; all ranks must call this.
 
     `work` is a folder that all nodes share, with perun's in it. Each node's first rank watches over
     its sampler and the other nodes.
@@ -238,13 +238,13 @@ def watch_rank(
             facts = (watched, limits.heartbeat_s, _end_after_silence)
             heart = Heartbeat(work, stem, ranks.host, *facts)
     peers = PeerWatch([p for p in here if p != os.getpid()], _end_after_a_death)
-    watch = Watch(sampler, peers, heart)
+    watch = Watchdog(sampler, peers, heart)
     watch.start()
     return watch
 
 
 def watched_nodes(host: str, hosts: Sequence[str]) -> list[str]:
-    """The nodes that `host` watches; `hosts` are those of the ranks, in their order."""
+    """Return the nodes that `host` watches; `hosts` are those of the ranks, in their order."""
     nodes = list(dict.fromkeys(hosts))
     return nodes[1:] if host == nodes[0] else nodes[:1]
 
@@ -256,18 +256,18 @@ def _end_after_a_death(pid: int) -> None:
 def _end_after_silence(host: str, seconds: float) -> None:
     abort(
         EXIT_FAILURE,
-        f"scalewatt: {host} has shown no sign of life for {seconds:.0f} s; the training is ended",
+        f"scalewatt: {host} has had no heartbeat for {seconds:.0f} s; the training is ended",
     )
 
 
 def _only_child() -> BaseProcess | None:
-    """The child process that multiprocessing started, if there is exactly one."""
+    """Return the child process that multiprocessing started, if there is exactly one."""
     children = multiprocessing.active_children()
     return children[0] if len(children) == 1 else None
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; -1 without one."""
+    """Return the size of a file in bytes; -1 if there is none."""
     try:
         return path.stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""Ways to get at ImageNet's batches, by the setting `loader`: what `pil` is compared with."""
+"""Alternatives to the default loader of ImageNet's batches (`pil`), chosen by the setting `loader`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from scalewatt.datasets.imagenet.imagenet_dataset import (
 
 
 class TorchvisionImages(ImageNetDataset):
-    """The same views of the same images as bytes, for `normalised` to finish on the device.
+    """The same views of the same images as bytes, which `normalised` finishes on the device.
 
     An item is uint8 (3, image_size, image_size) and the label. Files are decoded by
-    `torchvision.io.decode_jpeg`, whose pixels are Pillow's; what that refuses (a PNG by the name
-    of a JPEG, a torn file) goes to Pillow, which reads it or says what is wrong. The resizing is
+    `torchvision.io.decode_jpeg`, whose pixels are Pillow's; what that refuses (a PNG named as
+    a JPEG, a truncated file) goes to Pillow, which reads it or reports the error. The resizing is
     torch's antialiased bilinear kernel for bytes, which torchvision's `resize` ends in; it is
     called directly because torchvision 0.22 turns bytes into floats first on a processor with
-    AVX-512. It differs from Pillow's by one grey level at most. A byte is a quarter of a float32
-    to stack, to hand over between processes and to copy to the device.
+    AVX-512. It differs from Pillow's by one grey level at most. Bytes are a quarter of float32 to
+    stack, to send between processes and to copy to the device.
     """
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, int]:
@@ -50,7 +50,7 @@ class TorchvisionImages(ImageNetDataset):
 
 
 def decode(path: str) -> torch.Tensor:
-    """The image in a file as uint8 (3, height, width); InputError naming the file."""
+    """Return the image in a file as uint8 (3, height, width); InputError naming the file."""
     from torchvision.io import ImageReadMode, decode_jpeg
 
     try:
@@ -67,7 +67,7 @@ def _resized(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
 
 
 def normalised(images: torch.Tensor) -> torch.Tensor:
-    """Bytes (…, 3, height, width) as float32, normalised as `imagenet.to_tensor` does it."""
+    """Return bytes (…, 3, height, width) as float32, normalised as by `imagenet_dataset.to_tensor`."""
     scale, offset = _scale_and_offset(images.device)
     return images.float().mul_(scale).sub_(offset)
 
@@ -80,8 +80,8 @@ def _scale_and_offset(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]
 class SyntheticImages(Dataset[tuple[int]]):
     """Labels without images: nothing is read, `RandomImages` makes the images on the device.
 
-    An item is (label,); the labels go round the classes. Cheaper made in the training process
-    than handed over from another one.
+    An item is (label,); labels cycle through the classes. The training process makes
+    them itself, which is cheaper than to receive them from a worker.
     """
 
     workers = 0
@@ -97,14 +97,14 @@ class SyntheticImages(Dataset[tuple[int]]):
 
     @staticmethod
     def collate(items: Sequence[tuple[int]]) -> list[torch.Tensor]:
-        """The labels of a batch, int64 (n,), as its only part."""
+        """Return the labels of a batch, int64 (n,), as its only part."""
         return [torch.tensor([label for (label,) in items])]
 
 
 class RandomImages:
     """One batch of random images for every batch size, made once and kept on the device.
 
-    Standard normal, as normalised images about are: a GPU's power depends on the values.
+    Standard normal, roughly as normalised images: a GPU's power depends on the values.
     """
 
     def __init__(self, size: int, seed: int, device: torch.device, channels_last: bool) -> None:
@@ -113,7 +113,7 @@ class RandomImages:
         self._batches: dict[int, torch.Tensor] = {}
 
     def batch(self, count: int) -> torch.Tensor:
-        """Float32 (count, 3, size, size), the same whenever asked for."""
+        """Return float32 (count, 3, size, size), the same at every call."""
         if count not in self._batches:
             generator = torch.Generator(self.device).manual_seed(self.seed)
             shape = (count, 3, self.size, self.size)

@@ -41,7 +41,7 @@ def write_scans(folder: Path | str, definition: dict[str, Any]) -> None:
 
 
 def _split(labels: np.ndarray, definition: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the training and of the validation scans."""
+    """Return the indices of the training and of the validation scans."""
     train, validation = definition["train_samples"], definition["validation_samples"]
     classes = len(np.unique(labels))
     if train + validation > len(labels) or min(train, validation) < classes:

@@ -1,4 +1,4 @@
-"""What the development kit of ILSVRC2012 says: classes, images of each, labels for validation."""
+"""The development kit of ILSVRC2012: classes, images of each, labels for validation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Devkit:
     """Entry i belongs to ILSVRC2012_val_<i + 1>.JPEG."""
 
     def validation_images(self) -> dict[str, int]:
-        """Number of validation images of each class."""
+        """Count the validation images of each class."""
         counts = dict.fromkeys(self.train_images, 0)
         for name in self.validation:
             counts[name] += 1
@@ -43,7 +43,7 @@ def read_devkit(path: Path | str) -> Devkit:
     classes = _classes(files[_META], f"{path}: {_META}")
     wnid_of = {number: wnid for number, wnid, _ in classes}
     if len(wnid_of) != len(classes) or len(set(wnid_of.values())) != len(classes):
-        raise InputError(f"{path}: {_META}: a class stands there twice")
+        raise InputError(f"{path}: {_META}: duplicate class")
     validation = []
     for number, line in enumerate(files[_GROUND_TRUTH].decode("ascii", "replace").split(), 1):
         if not line.isdigit() or int(line) not in wnid_of:
@@ -62,7 +62,7 @@ def _by_wnid(entry: tuple[int, str, int]) -> str:
 def _read_files(path: Path) -> dict[str, bytes]:
     found = {}
     try:
-        # All of it at once, so that its checksum at the end is held against it.
+        # All of it at once, so that the checksum at its end is verified.
         content = gzip.decompress(path.read_bytes())
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:
             for member in tar:
@@ -78,7 +78,7 @@ def _read_files(path: Path) -> dict[str, bytes]:
 
 
 def _classes(content: bytes, where: str) -> list[tuple[int, str, int]]:
-    """ILSVRC2012_ID, WordNet id and training images of every synset without children."""
+    """Return ILSVRC2012_ID, WordNet id and training images of every synset without children."""
     from scipy.io import loadmat
 
     try:

@@ -16,7 +16,7 @@ from scalewatt.datasets.imagenet.index import ImageFolderIndex
 
 CHANNEL_MEAN = (0.485, 0.456, 0.406)
 CHANNEL_SD = (0.229, 0.224, 0.225)
-"""Of ImageNet's pixels in 0–1, the values everybody uses."""
+"""Of ImageNet's pixels in 0–1, the customary values."""
 
 Box = tuple[int, int, int, int]
 """Left, upper, right, lower in pixels."""
@@ -80,7 +80,7 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
         return os.path.join(self.folder, os.fsdecode(self.paths[position]))
 
     def _random_view(self, key: tuple[int, int], width: int, height: int) -> tuple[Box, bool]:
-        """The part of an image of this size that item `key` shows, and whether it is mirrored."""
+        """Return the part of an image of this size that item `key` shows, and whether it is mirrored."""
         epoch, position = key
         rng = np.random.default_rng([self.seed, epoch, int(self.indices[position])])
         box = random_box(width, height, self.crop_scale, rng)
@@ -88,7 +88,7 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
 
 
 def open_image(path: str) -> Image.Image:
-    """The image in a file, as RGB; InputError naming the file where there is none."""
+    """Return the image in a file, as RGB; InputError naming the file if it cannot be read."""
     try:
         with Image.open(path) as image:
             image.load()
@@ -98,7 +98,7 @@ def open_image(path: str) -> Image.Image:
 
 
 def random_box(width: int, height: int, scale: tuple[float, ...], rng: np.random.Generator) -> Box:
-    """A box (left, upper, right, lower) of random area and aspect inside the image.
+    """Draw a box (left, upper, right, lower) of random area and aspect inside the image.
 
     The distribution of torchvision's RandomResizedCrop: ten tries with area uniform in `scale`
     and the logarithm of the aspect uniform, then the largest central box of allowed aspect.
@@ -124,7 +124,7 @@ def central_view(image: Image.Image, size: int) -> Image.Image:
 
 
 def central_geometry(width: int, height: int, size: int) -> tuple[int, int, int, int]:
-    """Of the central view: width and height after resizing, then left and upper of the square."""
+    """Return the central view's width and height after resizing, then left and upper of the square."""
     shorter = round(size * 256 / 224)
     smallest = min(width, height)
     width, height = (int(shorter * one / smallest) for one in (width, height))
@@ -137,7 +137,7 @@ PIXEL_OFFSET = (np.array(CHANNEL_MEAN) / np.array(CHANNEL_SD)).astype(np.float32
 
 
 def to_tensor(image: Image.Image) -> torch.Tensor:
-    """An RGB image as float32 (3, height, width), normalised with ImageNet's mean and sd."""
+    """Return an RGB image as float32 (3, height, width), normalised with ImageNet's mean and sd."""
     pixels = np.asarray(image).transpose(2, 0, 1)
     out = np.empty(pixels.shape, np.float32)
     np.multiply(pixels, PIXEL_SCALE, out=out)

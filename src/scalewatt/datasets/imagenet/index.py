@@ -45,7 +45,7 @@ class ImageFolderIndex:
         return cls(root, table["path"].to_pylist(), labels, classes, sizes)
 
     def counts(self) -> dict[str, int]:
-        """Number of images of each class."""
+        """Count the images of each class."""
         counts = np.bincount(self.labels, minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
@@ -60,7 +60,7 @@ class ImageFolderIndex:
         write_table(pa.table(columns).replace_schema_metadata(metadata), index_path(folder, split))
 
     def sha256(self) -> str:
-        """Digest over the images' paths and sizes; the same wherever they are."""
+        """Return a digest of the images' paths and sizes; the same wherever they are."""
         if self.sizes is None:
             raise InputError(f"{self.folder}: the index has no sizes; prepare the data again")
         digest = hashlib.sha256()
@@ -70,17 +70,17 @@ class ImageFolderIndex:
 
 
 def index_path(folder: Path | str, split: str) -> Path:
-    """Where the index of a split is."""
+    """Return the path of a split's index."""
     return Path(folder) / f"index-{split}.parquet"
 
 
 def indexed_folder(folder: Path | str, split: str) -> Path:
-    """Where the images of a split are, by its index in `folder`."""
+    """Return the folder of a split's images, by its index in `folder`."""
     return _images_folder(pq.read_schema(_existing(folder, split)), folder)
 
 
 def classes_are_there(folder: Path | str, split: str) -> bool:
-    """Whether there is a folder for each class of a split's index."""
+    """Return True if there is a folder for each class of a split's index."""
     schema = pq.read_schema(_existing(folder, split))
     root = _images_folder(schema, folder) / split
     return root.is_dir() and set(json.loads(schema.metadata[b"classes"])) <= set(os.listdir(root))
@@ -106,7 +106,7 @@ def build_index(folder: Path | str, split: str) -> ImageFolderIndex:
 
 
 def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
-    """All images of a split below `folder`, sorted by class and then name; nothing is written.
+    """Find all images of a split below `folder`, sorted by class and then name; nothing is written.
 
     InputError names a class without images or with an empty one, and a name that is no UTF-8.
     """
@@ -132,7 +132,7 @@ def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
 
 
 def _images(folder: Path) -> list[tuple[str, int]]:
-    """Name and bytes of every image of a class, sorted."""
+    """Return name and size of every image of a class, sorted."""
     found = sorted(
         (entry.name, entry.stat().st_size)
         for entry in os.scandir(folder)

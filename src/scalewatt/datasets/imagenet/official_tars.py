@@ -1,10 +1,10 @@
 """ImageNet-2012 from the three files as distributed to train/<class>/ and val/<class>/.
 
-Nothing is copied on the way: each class's images are read at their places in the tars and written
-once. All of it happens in `.extracting` below the data folder, which becomes train/ and val/ only
-when counts and digests are right; classes that are missing in a finished train/ or val/ are put
-into it. Killed, it goes on where it was: finished classes and digests are not made again, as long
-as the tars have the size and time that `.extracting/tars.json` (then `tars.json`) says.
+Nothing is copied on the way: each class's images are read at their offsets in the tars and written
+once. Extraction takes place in `.extracting` below the data folder, which becomes train/ and val/
+only when counts and digests are right; classes that are missing in a finished train/ or val/ are
+added. A killed extraction resumes: finished classes and digests are kept as long as the tars have
+the size and time recorded in `.extracting/tars.json` (later `tars.json`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OFFICIAL_MD5 = {
 }
 _OFFICIAL_NUMBERS = (1_281_167, 50_000, 1000)
 _SPLITS_OF = {"train": ("train",), "validation": ("val",), "devkit": ("val",)}
-"""What is extracted anew where a file was replaced; the devkit says whose each val image is."""
+"""What is extracted anew where a file was replaced; the devkit assigns val images to classes."""
 RECORD = "tars.json"
 EXTRACTING = ".extracting"
 _SHOWN = 5
@@ -52,11 +52,11 @@ class Tars:
     md5: dict[str, str]
 
     def path(self, kind: str) -> Path:
-        """Where train, validation or devkit is."""
+        """Return the path of train, validation or devkit."""
         return self.folder / TARS[kind]
 
     def expected_md5(self, kind: str, definition: dict[str, Any]) -> tuple[str | None, str]:
-        """The MD5 that a file must have, and whose word it is: the user's or the official one."""
+        """Return the MD5 that a file must have, and its origin: given by the user, official or unchecked."""
         if kind in self.md5:
             return self.md5[kind].lower(), "given"
         numbers = tuple(definition[k] for k in ("train_samples", "validation_samples", "classes"))
@@ -66,10 +66,10 @@ class Tars:
 
 
 def extract_tars(tars: Tars, definition: dict[str, Any], folder: Path) -> None:
-    """Make train/ and val/ in `folder` from the tars; does nothing where they were.
+    """Extract train/ and val/ into `folder` from the tars, unless that was done.
 
     InputError names what is missing, damaged, of another number than the devkit or the definition
-    says, or of another digest, and says if the disk is too small.
+    says, or has another digest, or that the disk is too small.
     """
     absent = [str(tars.path(kind)) for kind in TARS if not tars.path(kind).is_file()]
     if absent:
@@ -97,7 +97,7 @@ def check_recorded(tars: Tars, folder: Path) -> None:
         return
     if not (folder / RECORD).exists():
         raise InputError(
-            f"{folder / RECORD}: missing, so what is there cannot be held against the md5 in the "
+            f"{folder / RECORD}: missing, so the images cannot be checked against the md5 in the "
             "cluster file; expected images that were extracted from the tars, or no md5"
         )
     record = read_json(folder / RECORD)
@@ -112,7 +112,7 @@ def check_recorded(tars: Tars, folder: Path) -> None:
 
 
 def _is_done(folder: Path, devkit: Devkit) -> bool:
-    """Whether all was extracted and every class's folder is still there."""
+    """Return True if everything was extracted and every class's folder is still there."""
     if (folder / EXTRACTING / RECORD).exists() or not (folder / RECORD).exists():
         return False
     return all(
@@ -148,7 +148,7 @@ def check_devkit(devkit: Devkit, definition: dict[str, Any], where: Path) -> Non
 
 
 def _members(path: Path) -> list[Member]:
-    """All members of a tar, of which only the headers are read."""
+    """Return all members of a tar, reading only the headers."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return list(walk(RangeReader(descriptor, ahead=0), Part.whole(path)))
@@ -190,12 +190,12 @@ def _validation_tasks(tars: Tars, devkit: Devkit) -> list[ClassTask]:
 
 
 def _compare(found: list[str], wanted: Iterable[str], what: str) -> None:
-    """Refuse missing, unknown and double names."""
+    """Refuse missing, unknown and duplicate names."""
     known = set(wanted)
     for word, names in (
         ("missing", known - set(found)),
         ("not in the devkit", set(found) - known),
-        ("there twice", {name for name, count in Counter(found).items() if count > 1}),
+        ("duplicate", {name for name, count in Counter(found).items() if count > 1}),
     ):
         if names:
             shown = ", ".join(sorted(names)[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
@@ -235,7 +235,7 @@ def _extract(tars: Tars, definition: dict[str, Any], folder: Path, tasks: list[C
 
 
 def _begin(tars: Tars, folder: Path) -> dict[str, dict[str, Any]]:
-    """The record of the tars; what was extracted from others than are there now is removed.
+    """Return the record of the tars, after removing what was extracted from other files than these.
 
     InputError where that is a finished train/ or val/.
     """
@@ -256,7 +256,7 @@ def _begin(tars: Tars, folder: Path) -> dict[str, dict[str, Any]]:
         if finished:
             raise InputError(
                 f"{finished[0]}: was extracted from another {name} than is in {tars.folder} now; "
-                "bring that file back, or remove the folder to extract it again"
+                "restore that file, or remove the folder to extract it again"
             )
     for split in outdated:
         shutil.rmtree(root / split, ignore_errors=True)
@@ -272,23 +272,23 @@ def _check_digests(
     for kind, entry in record.items():
         expected, whose = tars.expected_md5(kind, definition)
         if expected and entry["md5"] and entry["md5"] != expected:
-            said = "the official one" if whose == "official" else "in the cluster file"
+            origin = "the official one" if whose == "official" else "in the cluster file"
             raise InputError(
-                f"{tars.path(kind)}: MD5 is {entry['md5']}, expected {expected} ({said}); the file "
+                f"{tars.path(kind)}: MD5 is {entry['md5']}, expected {expected} ({origin}); the file "
                 "is damaged or another one, and nothing extracted from it is used"
             )
 
 
 def _is_extracted(task: ClassTask, folder: Path) -> bool:
-    """Whether a class's folder is there, with as many files as it must have."""
+    """Return True if a class's folder is complete; InputError if it has another number of files."""
     places = [folder / task.split / task.name, folder / EXTRACTING / task.split / task.name]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:
         return False
     if len(os.listdir(found)) != task.count:
         raise InputError(
-            f"{found}: has {len(os.listdir(found))} files, expected {task.count}; somebody changed "
-            "it, remove the folder to extract it again"
+            f"{found}: has {len(os.listdir(found))} files, expected {task.count}; it was "
+            "changed, remove the folder to extract it again"
         )
     return True
 
@@ -309,7 +309,7 @@ def _check_space(root: Path, todo: list[ClassTask]) -> None:
 
 
 def _finish(folder: Path, root: Path) -> None:
-    """Give the folders their names; a kill in between is made good by the next call."""
+    """Rename the folders; the next call completes what a kill interrupts."""
     for split in ("train", "val"):
         if (root / split).exists() and (folder / split).exists():
             for made in sorted((root / split).iterdir()):

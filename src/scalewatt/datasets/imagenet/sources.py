@@ -32,7 +32,7 @@ _SHOWN = 5
 def prepare_images(
     definition: dict[str, Any], folder: Path, source: str | dict[str, Any] | None
 ) -> dict[str, ImageFolderIndex]:
-    """Extract the tars if that is the source; the checked indices by split, not yet written.
+    """Extract the tars if that is the source; return the checked indices by split, not yet written.
 
     Without a source the tars, or the tree, lie in `folder`. A tree elsewhere is read where it is,
     and nothing is written there.
@@ -45,7 +45,7 @@ def prepare_images(
 
 
 def find_source(folder: Path, source: str | dict[str, Any] | None) -> Tars | Path:
-    """The tars, or the folder of the tree, that a source (text, object or nothing) means."""
+    """Return the tars, or the folder of the tree, that a source (text, object or None) means."""
     if isinstance(source, dict):
         if "tars" in source:
             return Tars(Path(source["tars"]), source.get("md5", {}))
@@ -72,7 +72,7 @@ def find_source(folder: Path, source: str | dict[str, Any] | None) -> Tars | Pat
 
 
 def lies_elsewhere(folder: Path, source: str | dict[str, Any] | None) -> bool:
-    """Whether a prepared index leads to another tree than the source, or to one with classes gone.
+    """Return True if a prepared index refers to another tree than the source, or to missing classes.
 
     Tars are not needed any more once they are extracted. InputError where another MD5 is given
     than what was extracted from them has.
@@ -97,12 +97,12 @@ def _holds_nothing(place: Path) -> bool:
 
 
 def index_files(folder: Path) -> list[Path]:
-    """The files that preparation leaves for images that are not ours."""
+    """Return the files that preparation leaves for images elsewhere."""
     return [index_path(folder, split) for split in SPLITS]
 
 
 def image_sizes(folder: Path) -> dict[str, int]:
-    """Bytes of every image, by its path; the same for the tars and for a tree made of them."""
+    """Return the size of every image by path; the same for the tars and for a tree extracted from them."""
     found: dict[str, int] = {}
     for split in SPLITS:
         index = ImageFolderIndex.load(folder, split)
@@ -138,7 +138,7 @@ def _indices(definition: dict[str, Any], images: Path) -> dict[str, ImageFolderI
 
 
 def _devkit_beside(images: Path, definition: dict[str, Any]) -> Devkit | None:
-    """The devkit, where it lies with the images: then counts are checked class by class."""
+    """Return the devkit if it is beside the images; counts are then checked class by class."""
     path = images / TARS["devkit"]
     if not path.is_file():
         return None
@@ -148,7 +148,7 @@ def _devkit_beside(images: Path, definition: dict[str, Any]) -> Devkit | None:
 
 
 def _check_classes(index: ImageFolderIndex, devkit: Devkit | None, where: Path) -> None:
-    """Name the classes that have another number of images than the devkit says."""
+    """Raise InputError naming classes that have another number of images than in the devkit."""
     if devkit is None:
         return
     train = where.name == "train"
@@ -165,7 +165,7 @@ def _check_classes(index: ImageFolderIndex, devkit: Devkit | None, where: Path) 
 
 
 def _same_classes(train: ImageFolderIndex, val: ImageFolderIndex, images: Path) -> None:
-    """Name a class that only one of the splits has: every label after it would be another."""
+    """Raise InputError naming a class that only one split has: every label after it would be shifted."""
     alone = sorted(set(train.classes) ^ set(val.classes))
     if alone:
         split = "train" if alone[0] in val.classes else "val"

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def stratified_subset(labels: np.ndarray, total: int, seed: int) -> np.ndarray:
-    """Sorted indices (int64) of `total` samples, stratified by class.
+    """Return sorted indices (int64) of `total` samples, stratified by class.
 
     A class with c of the N samples has the exact share total·c/N. As with the largest-remainder
     method, the subset has exactly `total` samples and every class gets its share rounded down or
@@ -41,7 +41,7 @@ def stratified_subset(labels: np.ndarray, total: int, seed: int) -> np.ndarray:
 
 
 def _class_order(sizes: list[int], priority: list[int], total: int) -> Iterator[int]:
-    """The class of each of the first `total` samples of the order; `priority` breaks ties."""
+    """Yield the class of each of the first `total` samples of the order; `priority` breaks ties."""
     n = sum(sizes)
     given = [0] * len(sizes)
     waiting = [(0, klass) for klass in range(len(sizes))]  # (last step before release, class)
@@ -60,5 +60,5 @@ def _class_order(sizes: list[int], priority: list[int], total: int) -> Iterator[
 
 
 def indices_sha256(indices: np.ndarray) -> str:
-    """SHA-256 of an index list, as little-endian int64."""
+    """Return the SHA-256 of an index list, as little-endian int64."""
     return hashlib.sha256(np.asarray(indices).astype("<i8").tobytes()).hexdigest()

@@ -23,13 +23,13 @@ from scalewatt.datasets.imagenet.tar_members import Member, Part, RangeReader, w
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
-"""JPEG, and PNG: one of the official images is a PNG by the name of a JPEG."""
+"""JPEG, and PNG: one of the official images is a PNG named as a JPEG."""
 _DIGEST_READ = 1 << 22
 _SHOWN = 3
 
 
 def is_image(content: memoryview | bytes) -> bool:
-    """Whether it begins as a JPEG or PNG file does."""
+    """Return True if the content begins as a JPEG or PNG file does."""
     return bytes(content[:8]).startswith(_MAGIC)
 
 
@@ -52,20 +52,20 @@ def write_file(
 
 
 class Abandoned(Exception):
-    """Nobody wants the result of this work any more."""
+    """The result of this work is no longer needed."""
 
 
 _abandoned: Callable[[], bool] = bool
-"""Whether this process is to leave its work; without a pool it never is."""
+"""Whether this process is to abandon its work; without a pool, never."""
 
 
-def obey(abandoned: Callable[[], bool]) -> None:
-    """Have this process leave its work with `Abandoned` once `abandoned` says so."""
+def abandon_when(abandoned: Callable[[], bool]) -> None:
+    """Have this process raise `Abandoned` in its work once `abandoned` returns True."""
     global _abandoned
     _abandoned = abandoned
 
 
-def _go_on() -> None:
+def _check_abandoned() -> None:
     if _abandoned():
         raise Abandoned
 
@@ -75,7 +75,7 @@ class ClassTask:
     """Images of one class to extract to `split`/`name`.
 
     They are all members of `part` of the file `tar`, `count` of them; or `members` where those of
-    a class stand scattered.
+    a class are scattered.
     """
 
     tar: str
@@ -87,12 +87,12 @@ class ClassTask:
 
 
 def extract_class(task: ClassTask, root: str) -> int:
-    """Write a class's images below `root`; how many bytes.
+    """Write a class's images below `root` and return how many bytes.
 
-    Its folder has its name only once it is complete.
+    The folder is renamed to its final name once it is complete.
     """
     partial = Path(root, f".partial-{task.split}-{task.name}")
-    if partial.exists():  # of a process that was killed; the caller holds the lock
+    if partial.exists():  # left by a killed process; the caller has the lock
         shutil.rmtree(partial)
     partial.mkdir(parents=True)
     descriptor = os.open(task.tar, os.O_RDONLY)
@@ -115,13 +115,13 @@ def _write(members: Iterable[Member], reader: RangeReader, folder: Path, task: C
     folder_descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for member in members:
-            _go_on()
+            _check_abandoned()
             name = os.path.basename(member.name)
             content = reader.read(member.offset, member.size)
             if len(content) < member.size:
                 raise InputError(f"{task.part.name}: ends within {name}; the file is truncated")
             if name in names:
-                raise InputError(f"{task.part.name}: holds {name} twice")
+                raise InputError(f"{task.part.name}: has a duplicate {name}")
             if not name.lower().endswith(SUFFIXES) or not is_image(content):
                 raise InputError(f"{task.part.name}: {name} is no JPEG or PNG image")
             names.add(name)
@@ -138,13 +138,13 @@ def _write(members: Iterable[Member], reader: RangeReader, folder: Path, task: C
 
 
 def md5_of(path: str) -> str:
-    """MD5 of a file, read once from its beginning to its end."""
+    """Return the MD5 of a file, read once from beginning to end."""
     digest, buffer = hashlib.md5(usedforsecurity=False), bytearray(_DIGEST_READ)
     view = memoryview(buffer)
     with open(path, "rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
         while count := file.readinto(buffer):
-            _go_on()
+            _check_abandoned()
             digest.update(view[:count])
     return digest.hexdigest()
 
@@ -162,16 +162,15 @@ class Work:
 
 
 def run_tasks(work: Work, on_digest: Callable[[str, str], None]) -> None:
-    """Do all of it in parallel; `on_digest(kind, md5)` is called as soon as one is known.
+    """Do all work in parallel; `on_digest(kind, md5)` is called as soon as one is known.
 
-    Classes that cannot be extracted are named together at the end. A disk or memory that gives out,
-    or an error of `on_digest`, ends it at once, whatever other processes are at. They end with this
-    one.
+    Classes that cannot be extracted are reported together at the end. A full disk, exhausted memory
+    or an error of `on_digest` ends everything at once. The processes end with this one.
     """
     if not (work.classes or work.digests):
         return
     context = multiprocessing.get_context("spawn")
-    # No lock guards it: a process that is killed with a lock would stop the others.
+    # Without a lock, because a process that is killed while it has the lock would block the others.
     abandoned = context.RawValue("b", 0)
     pool = ProcessPoolExecutor(
         max_workers=min(len(os.sched_getaffinity(0)), len(work.classes) + len(work.digests)),
@@ -180,7 +179,7 @@ def run_tasks(work: Work, on_digest: Callable[[str, str], None]) -> None:
         initargs=(os.getpid(), abandoned),
     )
     try:
-        # A digest takes as long as its file's slowest reading: it begins first.
+        # A digest reads a whole file and takes longest, so it begins first.
         digests = {pool.submit(md5_of, path): kind for kind, path in work.digests.items()}
         classes = [pool.submit(extract_class, task, work.root) for task in work.classes]
         _collect(digests, classes, on_digest)
@@ -193,9 +192,9 @@ def run_tasks(work: Work, on_digest: Callable[[str, str], None]) -> None:
 
 
 def _begin(parent: int, abandoned: Any) -> None:
-    """What each process of the pool does first."""
+    """Prepare a process of the pool."""
     die_with(parent)
-    obey(lambda: bool(abandoned.value))
+    abandon_when(lambda: bool(abandoned.value))
 
 
 def _collect(

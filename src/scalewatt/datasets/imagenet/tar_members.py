@@ -1,4 +1,4 @@
-"""The members of a tar file by their offsets, also of a tar inside a tar, without copying it."""
+"""The members of a tar file by offset, including a tar inside a tar, without copying it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RangeReader:
         self._start = self._end = 0
 
     def read(self, offset: int, size: int) -> memoryview:
-        """`size` bytes from `offset`; fewer where the file ends before."""
+        """Return `size` bytes from `offset`; fewer where the file ends before."""
         if offset < self._start or offset + size > self._end:
             self._fill(offset, size)
         begin = offset - self._start
@@ -64,15 +64,15 @@ class Part:
 
     @classmethod
     def whole(cls, path: Path | str) -> Part:
-        """All of a file."""
+        """Return the part that is all of a file."""
         return cls(str(path), 0, os.stat(path).st_size)
 
 
 def walk(reader: RangeReader, part: Part) -> Iterator[Member]:
-    """The regular files of a tar in their order; InputError where it is damaged or truncated.
+    """Yield the regular files of a tar in order; InputError where it is damaged or truncated.
 
-    A tar without its end mark ends with its last member, as for GNU tar: whether one is missing is
-    for the caller to see.
+    A tar without its end mark ends with its last member, as for GNU tar, so the caller has to check
+    that none is missing. (`tarfile` silently ends at a damaged header.)
     """
     offset, last = part.start, "its beginning"
     given: dict[str, str] = {}
@@ -113,7 +113,7 @@ def walk(reader: RangeReader, part: Part) -> Iterator[Member]:
 
 
 def _pax_values(text: bytes) -> dict[str, str]:
-    """The records `length key=value` of an extended header."""
+    """Return the records `length key=value` of an extended header."""
     values = {}
     while text:
         length, _, _ = text.partition(b" ")
