@@ -218,7 +218,7 @@ def test_values_lost_before_the_end_are_not_published(tmp_path, url, whole, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(Progress, "save", losing)
-        with pytest.raises(InputError, match=r"partial: does not hold what was written to it"):
+        with pytest.raises(InputError, match=r"partial: does not contain what was written to it"):
             finish(url, path)
     assert not path.exists()
     finish(url, path)

@@ -151,7 +151,7 @@ def test_a_class_with_missing_images_is_named(
     wnid = sorted(own.train)[1]
     own.train[wnid].popitem()
     count = own.num_train_images[wnid]
-    message = rf"img_train\.tar: {wnid}\.tar: holds {count - 1} images .*the devkit says {count}"
+    message = rf"img_train\.tar: {wnid}\.tar: has {count - 1} images .*the devkit says {count}"
     refused(own, tmp_path, message)
 
 
@@ -278,7 +278,7 @@ def test_a_ground_truth_that_is_no_class_is_named(own: Official, tmp_path: Path)
     path = tmp_path / "tars" / TARS["devkit"]
     with tarfile.open(path) as tar:
         meta = tar.extractfile("ILSVRC2012_devkit_t12/data/meta.mat").read()  # type: ignore[union-attr]
-    for truth, message in ((b"1\n4\n", "line 2 is '4'"), (None, "holds no data/ILSVRC2012_val")):
+    for truth, message in ((b"1\n4\n", "line 2 is '4'"), (None, "has no data/ILSVRC2012_val")):
         members = {"ILSVRC2012_devkit_t12/data/meta.mat": meta}
         if truth:
             name = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
@@ -297,7 +297,7 @@ def test_files_that_are_not_there_are_named(own: Official, tmp_path: Path) -> No
     (tmp_path / "tars" / TARS["validation"]).unlink()
     with pytest.raises(InputError, match=r"img_val\.tar: missing; expected ILSVRC2012_img_train"):
         prepare(own, tmp_path / "data", str(tmp_path / "tars"))
-    with pytest.raises(InputError, match="holds neither ILSVRC2012_img_train"):
+    with pytest.raises(InputError, match="has neither ILSVRC2012_img_train"):
         prepare(own, tmp_path / "data", str(tmp_path))
 
 

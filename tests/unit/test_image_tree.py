@@ -158,11 +158,11 @@ def test_a_tree_may_lie_in_a_folder_of_any_name(
     assert ImageFolderIndex.load(tmp_path / "data", "val").folder == place
 
 
-def test_a_data_root_that_cannot_be_made_is_named(
+def test_a_data_root_that_cannot_be_created_is_named(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"file/data: cannot be made \(Not a directory\)"):
+    with pytest.raises(InputError, match=r"file/data: cannot be created \(Not a directory\)"):
         prepare(official, tmp_path / "file" / "data", str(tree))
 
 

@@ -11,9 +11,9 @@ from scalewatt.common import disk_space as room
 from scalewatt.execution.failure_reason import (
     Failure,
     is_full,
-    most_telling,
-    note_failure,
+    most_informative_line,
     read_failure,
+    record_failure,
 )
 
 TRACEBACK = """resnet50 epoch 1/3: train_loss 2.3
@@ -83,20 +83,22 @@ KILLED = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
         (None, "one\n\ntwo words \n\n", "two words"),
     ],
 )
-def test_the_line_that_says_most_is_told(noted: str | None, log: str, expected: str | None) -> None:
-    assert most_telling(noted, log) == expected
+def test_the_most_informative_line_is_chosen(
+    noted: str | None, log: str, expected: str | None
+) -> None:
+    assert most_informative_line(noted, log) == expected
 
 
 def test_the_first_rank_that_fails_is_the_one_that_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "segment-000.failure"
     assert read_failure(path) is None
-    note_failure(path, Failure(64, 1, "first"))
-    note_failure(path, Failure(70, 0, "second"))
+    record_failure(path, Failure(64, 1, "first"))
+    record_failure(path, Failure(70, 0, "second"))
     assert read_failure(path) == Failure(64, 1, "first")
 
 
 def test_a_failure_that_cannot_be_noted_is_no_other_failure(tmp_path: Path) -> None:
-    note_failure(tmp_path / "no" / "folder", Failure(70, None, "why"))
+    record_failure(tmp_path / "no" / "folder", Failure(70, None, "why"))
 
 
 def test_a_full_disk_is_recognised_also_as_the_cause_of_another_error() -> None:

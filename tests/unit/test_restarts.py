@@ -17,7 +17,7 @@ from scalewatt.common.files import write_json
 from scalewatt.common.stop_request import StopRequest
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED
 from scalewatt.execution import launch
-from scalewatt.execution.failure_reason import Failure, note_failure
+from scalewatt.execution.failure_reason import Failure, record_failure
 from scalewatt.execution.rank import End, exit_code, outcome_of, outcome_path, report_loss
 from scalewatt.run_files.attempt_log import noted_attempt
 from scalewatt.run_files.work_directory import WorkDir, failure_path, open_workdir
@@ -189,7 +189,7 @@ def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
         segment = launch._Segment(work, place, None, None)
         (work.path / "train.log").write_text("srun: error: n1: task 0: Killed\n")
         if failure is not None:
-            note_failure(failure_path(work.path, 0), failure)
+            record_failure(failure_path(work.path, 0), failure)
         assert segment._conclude(137) == code
         (noted,) = work.segments()
     expected = failure.reason if failure else "a rank was killed (srun: error: n1: task 0: Killed)"

@@ -191,7 +191,7 @@ def test_variables_are_expanded_on_the_node(
 
 
 def test_a_scratch_that_is_no_folder_is_named(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere on .* is no folder"):
+    with pytest.raises(InputError, match=r"nowhere on .* is not a writable folder"):
         stage_images(data, str(tmp_path / "nowhere"), ALL)
 
 

@@ -255,7 +255,7 @@ def test_a_loss_is_told_when_the_training_ends(
 class Rounds:
     """A clock of one second a round, which ends the watch after some."""
 
-    def __init__(self, watch: Watch, rounds: int) -> None:
+    def __init__(self, watch: Watchdog, rounds: int) -> None:
         self.watch, self.now, self.rounds = watch, 0.0, rounds
 
     def monotonic(self) -> float:

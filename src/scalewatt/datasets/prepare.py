@@ -1,6 +1,6 @@
 """Preparation of a dataset: bring its data into the form that trainings read, once.
 
-`manifest.json` in the folder says what was made from which definition. For an embedded dataset it
+`manifest.json` in the folder records what was made from which definition. For an embedded dataset it
 is written first, without a marker, and again at the end; so a folder without a manifest is never
 taken for ours, and one without a marker never for finished. For images the marker is removed once
 they are checked, before their indices are replaced.
@@ -58,7 +58,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     elif manifest and manifest["definition"] != definition:
         raise InputError(
             f"{folder}: was prepared for {manifest['definition']}, but the campaign defines "
-            f"{definition}; name another folder, or delete {folder / MANIFEST} to check it anew"
+            f"{definition}; name another folder, or delete {folder / MANIFEST} to check it again"
         )
     build = {
         ("imagenet", True): _embedded_scans,
@@ -67,7 +67,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
         ("era5", False): _era5,
     }[definition["format"], embedded]
     samples = build(definition, folder, source)
-    if of_images:  # the images themselves are read too rarely to be hashed, and may lie elsewhere
+    if of_images:  # the images themselves are too many to be hashed, and may be elsewhere
         files = {name: {"bytes": size} for name, size in image_sizes(folder).items()}
         files_here = {path.name: _described(path) for path in index_files(folder)}
     elif embedded:

@@ -97,7 +97,7 @@ def assess_folder(folder: Folder, answer: Answer, mounts: Mapping[str, str]) -> 
     if tried["exists"] is None and not folder.written:
         text = f"{folder.path}: cannot be searched ({tried['error']})"
         fix: Commands = (f"ls -ld {tried['tried']}",)
-        ask = ("whoever owns it, or another data_roots entry",)
+        ask = ("its owner, or another data_roots entry",)
         return Check(name, MISSING, text, "its data cannot be read", fix, False, facts, ask)
     if tried["exists"] is False:
         if not folder.written:

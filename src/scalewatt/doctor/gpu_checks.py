@@ -102,7 +102,7 @@ def _without_nvml(stage: str, error: str, on_bus: int, needed: bool) -> Check:
         found = f"{on_bus} NVIDIA GPU{'s' if on_bus > 1 else ''} on the bus, no NVML ({error})"
         fix = ("sudo apt-get install nvidia-driver && sudo reboot",)
         ask = (
-            "whoever runs this machine, for a driver",
+            "the administrators of this machine, for a driver",
             "a container started by docker run --gpus all …, or apptainer exec --nv …",
         )
         means = "runs cannot use or measure them"
@@ -165,7 +165,7 @@ def assess_torch(
         return Check("torch", bad, built, means, SET_UP, True, facts)
     if driver_cuda and driver_cuda // 1000 < int(cuda.partition(".")[0]):
         found = f"{built}; the driver knows CUDA {driver_cuda // 1000} only"
-        ask = ("whoever runs this machine: a driver for CUDA " + cuda.partition(".")[0],)
+        ask = ("the administrators of this machine: a driver for CUDA " + cuda.partition(".")[0],)
         return Check("torch", bad, found, "torch cannot use the GPUs", (), True, facts, ask)
     counted = used.output.split()[-1:] if used else []
     if used is None or used.problem or not counted or not counted[0].isdigit():
@@ -175,7 +175,9 @@ def assess_torch(
     found = f"{built}; it can use {facts['gpus']} of {gpus} GPUs"
     if facts["gpus"]:
         return Check("torch", OK, found, needed=True, facts=facts)
-    ask = ("what CUDA_VISIBLE_DEVICES is set to; whoever runs this machine, for its driver",)
+    ask = (
+        "what CUDA_VISIBLE_DEVICES is set to; the administrators of this machine, for its driver",
+    )
     return Check("torch", bad, found, "runs would use the CPU or fail", (), True, facts, ask)
 
 

@@ -74,7 +74,7 @@ def find_counters(
         try:
             int(read(entry / "energy_uj"))
         except (OSError, ValueError) as error:
-            problem = getattr(error, "strerror", None) or "it holds no number"
+            problem = getattr(error, "strerror", None) or "it contains no number"
         one = EnergyCounter(
             entry=entry.name,
             name=name,
@@ -158,7 +158,7 @@ def find_grace(folder: Path) -> tuple[GraceSensor, ...]:
         try:
             int(file.read_text())
         except (OSError, ValueError) as error:
-            problem = getattr(error, "strerror", None) or "it holds no number"
+            problem = getattr(error, "strerror", None) or "it contains no number"
         found.append(GraceSensor(label.strip(), problem))
     return tuple(found)
 

@@ -117,8 +117,8 @@ def assess_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
         ask = (f"{where}: devices.<name>.partition, gres, cpus_per_rank as `sinfo` shows them",)
         means = "runs on these devices are refused before they are submitted"
         return Check(name, MISSING, "; ".join(problems), means, (), True, facts, ask)
-    said = (_partition_text(known[str(d.partition)]) for d in cluster.devices.values())
-    return Check(name, OK, "; ".join(dict.fromkeys(said)), needed=True, facts=facts)
+    found = (_partition_text(known[str(d.partition)]) for d in cluster.devices.values())
+    return Check(name, OK, "; ".join(dict.fromkeys(found)), needed=True, facts=facts)
 
 
 def _demand(device: Device, excluded: Sequence[str]) -> Demand:
@@ -139,8 +139,8 @@ def _partition_text(partition: Partition) -> str:
 def assess_pmi(answer: Answer, launcher: str, where: str) -> Check:
     """Check that srun knows the PMI that the launcher asks for."""
     wanted = re.search(r"--mpi[= ](\S+)", launcher)
-    said = f"{answer.output} {answer.errors}"
-    listed = re.findall(r"\w+", said.partition("are")[2])
+    text = f"{answer.output} {answer.errors}"
+    listed = re.findall(r"\w+", text.partition("are")[2])
     known = (word for word in listed if re.fullmatch(r"none|pmi\w*|cray\w*|openmpi", word))
     plugins = list(dict.fromkeys(known))
     facts = {"wanted": wanted[1] if wanted else None, "plugins": plugins}
@@ -193,7 +193,7 @@ def assess_accounting(answer: Answer) -> Check:
     """Check that sacct answers."""
     if answer.not_found or "disabled" in answer.errors:
         found = answer.problem
-        means = "how a job ended is learned from the queue alone; Slurm's own energy is not noted"
+        means = "how a job ended is known from the queue alone; Slurm's own energy is not recorded"
         ask = ("the cluster's support, for slurmdbd",)
         return Check("slurm_accounting", LIMITED, found, means, ask=ask)
     if answer.problem:
@@ -227,7 +227,7 @@ def assess_job(environment: Mapping[str, str], profile: Profile) -> Check:
         found = f"inside job {job} on partition {partition}, host {os.uname().nodename}"
         return Check("slurm_job", OK, found, facts=facts)
     fix = tuple(dict.fromkeys(_there(d, profile) for d in profile.cluster.devices.values()))
-    means = "sensors and GPUs here are this node's; runs go to others, where to run this again"
+    means = "sensors and GPUs here are this node's; runs go to others, so run the doctor there"
     return Check("slurm_job", LIMITED, "not in a job (a login node)", means, fix, facts=facts)
 
 

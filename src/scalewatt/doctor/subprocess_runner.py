@@ -76,7 +76,7 @@ class Subprocesses:
         program = Path(command[0]).name
         if self.which(command[0]) is None:
             return Answer(problem=f"{program} is not found", not_found=True)
-        # Files, since whoever holds a pipe's other end would be waited for.
+        # Files: a pipe would have to be read until the last process with its other end has ended.
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             try:
                 process = self._start(command, output, errors, {**kept, **(environment or {})})

@@ -21,7 +21,7 @@ _KILLED = re.compile(
     r"(?i)oom.?kill|out of memory|killed by signal|: killed$|exit code: (?:9|137)\b"
 )
 _ABORTED = re.compile(r"^(Abort\(-?\d+\) on node [^:]*: (?!application called).*)")
-"""MPI's own error; what the application gave up for is in its other lines."""
+"""MPI's own error; why the application aborted is in its other lines."""
 _SAID = re.compile(r"^scalewatt: (.*)")
 _OF_RANKS = re.compile(
     r"(?:\w+\.)*(?:RuntimeError|Dist\w+Error|Connection\w*Error|BrokenPipeError)\b"
@@ -29,12 +29,12 @@ _OF_RANKS = re.compile(
 _CONSEQUENCE = re.compile(
     r"(?i)connection (?:closed|reset|refused)|broken pipe|gloo|nccl|socket|TCPStore|DistBackend"
 )
-"""What a rank says of the others' death, in an exception `_OF_RANKS`."""
+"""How a rank reports the others' death, in an exception `_OF_RANKS`."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What the first rank that failed said of it."""
+    """The error of the first rank that failed."""
 
     code: int
     """EXIT_INPUT or EXIT_FAILURE."""
@@ -42,14 +42,14 @@ class Failure:
     reason: str
 
 
-def note_failure(path: Path, failure: Failure) -> None:
+def record_failure(path: Path, failure: Failure) -> None:
     """Note how a rank failed, unless another has done so before; on a full disk not at all."""
     with suppress(OSError), open(path, "x", encoding="utf-8") as note:
         note.write(json.dumps(asdict(failure)) + "\n")
 
 
 def read_failure(path: Path) -> Failure | None:
-    """Return what was noted; None without a note."""
+    """Return the recorded failure; None if there is none."""
     return read_note(path, Failure)
 
 
@@ -64,24 +64,24 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
-def most_telling(noted: str | None, log: str) -> str | None:
-    """Return the line that says most of why ranks failed; None where nothing says anything.
+def most_informative_line(recorded: str | None, log: str) -> str | None:
+    """Return the line that says most about why ranks failed; None if the log says nothing.
 
-    `noted` is what the first rank that failed said; it gives way to the log only where it tells no
+    `recorded` is the error of the first rank that failed; the log is preferred only where that says no
     more than that the connection to the others broke.
     """
     lines = log.splitlines()
-    found = [noted] if noted else []
+    found = [recorded] if recorded else []
     found += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
     causes = [one for one in found if not (_OF_RANKS.match(one) and _CONSEQUENCE.search(one))]
     killed = [f"a rank was killed ({line.strip('= ')})" for line in lines if _KILLED.search(line)]
-    said = [*_matches(_ABORTED, lines), *_matches(_SAID, lines)]
+    messages = [*_matches(_ABORTED, lines), *_matches(_SAID, lines)]
     rest = [line.strip() for line in lines if line.strip()][-1:]
-    best = next(iter([*causes, *killed, *said, *found, *rest]), None)
+    best = next(iter([*causes, *killed, *messages, *found, *rest]), None)
     return one_line(best) if best else None
 
 
-def says_full(text: str) -> bool:
+def reports_full_disk(text: str) -> bool:
     """Return True if a text reports a full file system."""
     return bool(_FULL_TEXT.search(text))
 

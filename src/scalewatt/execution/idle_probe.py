@@ -50,7 +50,7 @@ CLOCK_DRIFT = 1e-3
 """Share of the window by which the clock may be slewed (twice what Linux does at most)."""
 
 RESULT = "probe.json"
-"""Written last: a folder with it holds a finished probe."""
+"""Written last: a folder with it has a finished probe."""
 PERUN = "perun"
 _UNFINISHED = ".unfinished"
 
@@ -232,7 +232,7 @@ def _result(
 def guarded_hold(watch: Watchdog, order: dict[str, Any], ranks: Ranks) -> bool:
     """Call `hold_gpus`, ending all ranks on an error: perun would catch it and wait for ever.
 
-    Rank 0 writes the result once every rank has said that its sampler still lives.
+    Rank 0 writes the result once every rank has reported that its sampler is alive.
     """
     try:
         watch.training_began()

@@ -29,9 +29,9 @@ from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
     Failure,
     is_full,
-    most_telling,
+    most_informative_line,
     read_failure,
-    says_full,
+    reports_full_disk,
 )
 from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
@@ -60,7 +60,7 @@ from scalewatt.slurm.step_energy import note_slurm_energies
 from scalewatt.training.segment_job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3
-"""How often one call starts a training again because its energy was no longer recorded."""
+"""How often one call restarts a training because its energy was no longer recorded."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ def run_training(
         if already_published(out, work):
             return 0
         try:
-            return _go_on(work, out, place, initial_weights, max_updates, note)
+            return _continue_run(work, out, place, initial_weights, max_updates, note)
         except OSError as error:
             if not is_full(error):
                 raise
             return _report_failure(work, f"{full_text(work.path)} ({error})", note)
 
 
-def _go_on(
+def _continue_run(
     work: WorkDir,
     out: Path,
     place: Place,
@@ -177,7 +177,7 @@ def _train(
         if start < MONITOR_RESTARTS:
             say(
                 f"{name}: the energy was no longer recorded ({last['detail']}); "
-                f"goes on from its checkpoint ({start + 1} of {MONITOR_RESTARTS})"
+                f"resumes from its checkpoint ({start + 1} of {MONITOR_RESTARTS})"
             )
     work.end_segment(MONITOR_LOST, last["detail"], EXIT_FAILURE)  # no further retries
     say(
@@ -223,7 +223,7 @@ def _check_initial_weights(spec: dict[str, Any], spec_path: Path, weights: Path 
         if found != source["spec_sha256"]:
             raise InputError(
                 f"{weights}: are of another run than {spec_path} starts from "
-                f"({source['configuration']} repeat {source['repeat']}); train that one again"
+                f"({source['configuration']} repeat {source['repeat']}); re-train that one"
             )
 
 
@@ -312,7 +312,7 @@ class _Segment:
         try:
             self.stop_file.touch()
         except OSError as error:
-            say(f"{name}: cannot be told to stop ({error}); ask again to end it at once")
+            say(f"{name}: cannot be asked to stop ({error}); ask again to end it at once")
         else:
             say(f"{name}: stops at its next step; ask again to end it at once")
 
@@ -344,8 +344,8 @@ class _Segment:
         return ended
 
     def _reason(self, failure: Failure | None, log: str) -> str | None:
-        reason = most_telling(failure.reason if failure else None, log)
-        full = not has_room(self.work.path) or (reason is not None and says_full(reason))
+        reason = most_informative_line(failure.reason if failure else None, log)
+        full = not has_room(self.work.path) or (reason is not None and reports_full_disk(reason))
         if full and (failure is None or NO_ROOM not in failure.reason):
             return one_line(f"{full_text(self.work.path)} ({reason})")
         return reason
@@ -362,5 +362,5 @@ class _Segment:
         ended = 0 if outcome == FINISHED else EXIT_STOPPED
         self.work.end_segment(outcome, "; ".join(details) or None, ended)
         if outcome == STOPPED:
-            say(f"{name}: stopped at a checkpoint; start it again to go on")
+            say(f"{name}: stopped at a checkpoint; start it again to resume")
         return ended

@@ -66,8 +66,8 @@ class RanksProcess:
             },
             start_new_session=True,  # a terminal's Ctrl-C reaches this process only
             pass_fds=tuple(locks),
-            # When this process dies: no rank trains on unwatched. mpiexec and srun pass USR1 on to
-            # the ranks, which stop at a checkpoint; by TERM srun would end them at once.
+            # When this process dies, no rank trains on unwatched: mpiexec and srun forward USR1 to the
+            # ranks, which stop at a checkpoint. On TERM srun would end them at once.
             preexec_fn=partial(signal_at_parents_death, signal.SIGUSR1),
         )
 
@@ -77,14 +77,14 @@ class RanksProcess:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def wait(self, is_to_end: Callable[[], bool]) -> int:
-        """Wait for the launcher, but end it once `is_to_end`; its exit code when all have ended."""
-        while not self._has_ended() and not is_to_end():
+    def wait(self, must_end: Callable[[], bool]) -> int:
+        """Wait for the launcher, ending it once `must_end()`; return its exit code when all have ended."""
+        while not self._has_ended() and not must_end():
             time.sleep(_LOOK_S)
         return self.end()
 
     def end(self) -> int:
-        """End all that still live, by TERM and after GRACE_S by KILL; the launcher's exit code."""
+        """End all that are still alive, by TERM, after GRACE_S by KILL; return the launcher's exit code."""
         if self._process.returncode is not None:
             return self._process.returncode
         if not self._has_ended():
@@ -98,7 +98,7 @@ class RanksProcess:
         return self._process.wait()
 
     def _has_ended(self) -> bool:
-        """Return True if the launcher has ended; it stays a zombie, so that no other process gets its ids."""
+        """Return True if the launcher has ended; as a zombie it keeps its process id."""
         try:
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._process.pid, options) is not None
@@ -123,7 +123,7 @@ class RanksProcess:
             if os.getpgid(process.pid) == self._process.pid:
                 return True
             return process.environ().get(_MARK) == self.mark
-        except (psutil.Error, OSError):  # it has just ended, or is somebody else's
+        except (psutil.Error, OSError):  # it has just ended, or is another user's
             return False
 
 

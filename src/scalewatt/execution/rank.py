@@ -34,7 +34,7 @@ from scalewatt.common.termination import (
 )
 from scalewatt.execution.child_process import CommandFailed
 from scalewatt.execution.command_rank import run_command
-from scalewatt.execution.failure_reason import Failure, is_full, note_failure
+from scalewatt.execution.failure_reason import Failure, is_full, record_failure
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.run_files.attempt_log import one_line
 from scalewatt.run_files.work_directory import (
@@ -173,7 +173,7 @@ def fail(error: BaseException, note: Path | None = None, rank: int | None = None
     if is_full(error) and note is not None:
         reason = text = f"{full_text(note.parent)} ({error})"
     if note is not None:
-        note_failure(note, Failure(code, rank, one_line(reason)))
+        record_failure(note, Failure(code, rank, one_line(reason)))
     abort(code, text if text.startswith("Traceback") else f"scalewatt: error: {text}")
 
 

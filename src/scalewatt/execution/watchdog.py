@@ -139,7 +139,7 @@ class SamplerWatch:
         return None
 
     def _journal_size(self) -> int | None:
-        """Return the bytes of this host's journals of the segment, <stem>.<host>[.<n>].journal; None without."""
+        """Return the bytes of this host's journals, <stem>.<host>[.<n>].journal; None without any."""
         stem = f"{self.stem}.{socket.gethostname()}"
         names = chain([f"{stem}.journal"], (f"{stem}.{n}.journal" for n in count(1)))
         sizes = list(takewhile(lambda size: size >= 0, (_size(self.folder / n) for n in names)))

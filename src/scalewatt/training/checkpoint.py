@@ -1,4 +1,4 @@
-"""Checkpoints with everything needed to go on bit for bit."""
+"""Checkpoints with everything needed to resume bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROBE_BYTES = 1 << 22
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """The state of this rank's random number generators."""
+    """Return the state of this rank's random number generators."""
     return {
         "python": random.getstate(),
         "numpy": np.random.get_state(),
@@ -28,7 +28,7 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
-    """Undo everything that drew random numbers since `random_state`."""
+    """Restore the random number generators to what `random_state` returned."""
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])
     torch.set_rng_state(state["torch"])
@@ -43,11 +43,10 @@ def save_checkpoint(
     device: torch.device,
     check: Check | None = None,
 ) -> None:
-    """Rank 0 writes `state` and every rank's random state; all ranks must call this.
+    """Write `state` and every rank's random state on rank 0; all ranks must call this.
 
-    `check` raises where the checkpoint before may not be replaced; it is called right before that.
-
-    OSError where the file system is full. The checkpoint before stays until the new one is whole.
+    `check` is called right before the old checkpoint is replaced, and raises if it must not be.
+    OSError if the file system is full. The old checkpoint stays until the new one is complete.
     """
     random_states = ranks.comm.gather(random_state(device), root=0)
     if ranks.rank == 0:
@@ -56,7 +55,7 @@ def save_checkpoint(
 
 
 def save_to(path: Path, state: dict[str, Any]) -> None:
-    """Write `state` as torch does; OSError where the file system is full, which torch does not say."""
+    """Write `state` as torch does; OSError if the file system is full, which torch does not report."""
     try:
         torch.save(state, path)
     except RuntimeError:
@@ -66,7 +65,7 @@ def save_to(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
-    """The checkpoint at `path`, None if there is none; InputError if it is damaged or another spec's."""
+    """Load the checkpoint at `path`, None if there is none; InputError if damaged or of another spec."""
     if not path.exists():
         return None
     try:
@@ -75,7 +74,7 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
         state = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # whatever unpickling what is damaged may raise
         raise InputError(
-            f"{path}: is damaged ({error}); put it back from a copy, or delete the folder "
+            f"{path}: is damaged ({error}); restore it from a copy, or delete the folder "
             f"{path.parent} to train from the beginning"
         ) from error
     if state["spec_sha256"] != spec_sha256:
@@ -86,7 +85,7 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
 
 
 def _check_sums(path: Path) -> None:
-    """ValueError where a part of the file has not the checksum it was written with: torch reads on."""
+    """Raise ValueError if a part of the file has a wrong checksum, which torch does not verify."""
     with zipfile.ZipFile(path) as file:
         if damaged := file.testzip():
             raise ValueError(f"{damaged} has a wrong checksum")

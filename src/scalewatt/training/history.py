@@ -38,7 +38,7 @@ HISTORY_SCHEMA = pa.schema(
 
 
 def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """The rows as a table of HISTORY_SCHEMA and the model's own results, in the rows' order.
+    """Return the rows as a table of HISTORY_SCHEMA and the model's own results, in the rows' order.
 
     What a row does not say is null. Only numbers become columns.
     """
@@ -56,7 +56,7 @@ def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def subsets_table(lists: Mapping[str, np.ndarray]) -> pa.Table:
-    """Columns split and position (in the split's index), from `Workload.index_lists`."""
+    """Return columns split and position (in the split's index), from `Workload.index_lists`."""
     splits = [split for split, positions in lists.items() for _ in range(len(positions))]
     positions = np.concatenate([*lists.values()])
     return pa.table(

@@ -33,7 +33,7 @@ class Network:
 
     @classmethod
     def of(cls, network: nn.Module, settings: dict[str, Any], device: torch.device) -> Network:
-        """`network` as the run's settings want it; InputError where it cannot be compiled."""
+        """Return `network` set up as the run's settings ask; InputError if it cannot be compiled."""
         layout = torch.channels_last if settings.get("channels_last") else torch.contiguous_format
         weights = network.to(device)
         if layout == torch.channels_last:
@@ -48,7 +48,7 @@ class Network:
         return cls(weights, trained, evaluated, device, layout)  # type: ignore[arg-type]
 
     def inputs(self, batch: Iterable[torch.Tensor]) -> Batch:
-        """The batch on the network's device, images in its layout."""
+        """Return the batch on the network's device, images in its layout."""
         return tuple(
             part.to(
                 self.device,
@@ -60,7 +60,7 @@ class Network:
 
 
 def _require_compiler() -> None:
-    """InputError where there is no C++ compiler, which torch.compile needs."""
+    """Raise InputError if there is no C++ compiler, which torch.compile needs."""
     wanted = (os.environ["CXX"],) if "CXX" in os.environ else _COMPILERS
     if not any(shutil.which(name) for name in wanted):
         raise InputError(f"compile: needs a C++ compiler; expected in PATH: {' or '.join(wanted)}")

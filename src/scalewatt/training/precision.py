@@ -1,4 +1,4 @@
-"""The arithmetic of a training: which type, with TF32 where, and how it is set."""
+"""The arithmetic of a training: data type, and where TF32 is used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Precision:
 
     @classmethod
     def of(cls, setting: str, device: torch.device) -> Precision:
-        """The meaning of `setting`; a CPU has no TF32 and computes fp16 as fp32.
+        """Return the meaning of `setting`; a CPU has no TF32 and computes fp16 as fp32.
 
         InputError where the GPU cannot compute in it.
         """
@@ -48,14 +48,14 @@ class Precision:
         return cls(used, autocast, convolutions, products)
 
     def set_flags(self) -> None:
-        """Let torch use TF32 where it is meant."""
+        """Set torch's flags for TF32."""
         torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
         torch.backends.cuda.matmul.allow_tf32 = self.matmul_tf32
 
     def computing(self, device: torch.device) -> AbstractContextManager[Any]:
-        """The context of a forward pass in training; evaluation is done without."""
+        """Return the context of a forward pass in training; evaluation is done without."""
         return torch.autocast(device.type, self.autocast, enabled=self.autocast is not None)
 
     def scaler(self, device: torch.device) -> torch.amp.GradScaler:
-        """Of gradients, at work in fp16 only."""
+        """Return the gradient scaler, which is active in fp16 only."""
         return torch.amp.GradScaler(device.type, enabled=self.autocast == torch.float16)

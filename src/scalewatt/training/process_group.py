@@ -1,4 +1,4 @@
-"""Who takes part in a training: MPI's ranks, their devices, and torch's process group."""
+"""The processes of a training: MPI's ranks, their devices, and torch's process group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Ranks:
 
 
 def join_ranks(spec: dict[str, Any]) -> Ranks:
-    """Find this process's place; InputError where the launcher started another world than the spec's."""
+    """Return this process's place; InputError if the launcher started another world than the spec's."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -57,7 +57,7 @@ def join_ranks(spec: dict[str, Any]) -> Ranks:
 
 
 def choose_device(torch_device: str, ranks: Ranks) -> torch.device:
-    """The device of this rank: its own GPU, or the CPU.
+    """Return the device of this rank: its own GPU, or the CPU.
 
     `auto` takes GPUs where there are any; ranks share them if there are fewer than ranks.
     """

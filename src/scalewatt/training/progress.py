@@ -1,4 +1,4 @@
-"""Rank 0's notes of how far the run is, for whoever looks on from outside."""
+"""Rank 0's record of the run's progress, for `scalewatt status`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from scalewatt.run_files.progress_files import Progress, note_position, note_pro
 from scalewatt.training.segment_job import Job
 
 INTERVAL_S = 5.0
-"""Steps are noted no more often; stages always."""
+"""Steps are recorded no more often than this; stages always."""
 TRAIN = "train"
 
 
 class ProgressNotes:
-    """Writes position.json after each checkpoint and progress.json as the training goes on."""
+    """Writes position.json after each checkpoint and progress.json as the training proceeds."""
 
     def __init__(self, job: Job, steps: int) -> None:
         self.job, self.steps = job, steps
@@ -25,19 +25,19 @@ class ProgressNotes:
         self._samples_per_s: float | None = None
 
     def at_checkpoint(self, epoch: int, step: int) -> None:
-        """Note where the checkpoint stands that has just been written."""
+        """Record the position of the checkpoint that has just been written."""
         updates = self._updates(epoch, step)
         note_position(self.job.work, updates, epoch, step, self.job.require_held)
 
     def at_stage(self, stage: str, epoch: int, step: int) -> None:
-        """Note that a stage begins."""
+        """Record that a stage begins."""
         if self._stage == TRAIN:
             self._measure(epoch, step)
         self._stage, self._mark = stage, (time.monotonic(), self._updates(epoch, step))
         self._note(epoch, step)
 
     def at_step(self, epoch: int, step: int) -> None:
-        """Note that an update is done, if the last note is old enough."""
+        """Record that an update is done, if the last record is old enough."""
         if time.monotonic() >= self._next_s:
             self._measure(epoch, step)
             self._note(epoch, step)
@@ -65,7 +65,7 @@ class ProgressNotes:
             stage=self._stage,
             written_s=time.time(),
         )
-        with suppress(OSError):  # a full disk: the next checkpoint says so
+        with suppress(OSError):  # a full disk: the next checkpoint reports it
             note_progress(self.job.work, progress)
 
     def _updates(self, epoch: int, step: int) -> int:

@@ -1,4 +1,4 @@
-"""Which samples a rank sees, and in which order: a function of seed, epoch and rank alone."""
+"""Which samples a rank sees, and in which order: a function of seed, epoch and rank only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Key = tuple[int, int]
 
 
 def epoch_order(samples: int, seed: int, epoch: int) -> torch.Tensor:
-    """The permutation of `samples` positions in `epoch`, the same on every rank."""
+    """Return the permutation of `samples` positions in `epoch`, the same on every rank."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     return torch.randperm(samples, generator=generator)
 
@@ -32,7 +32,7 @@ class TrainingBatches(Sampler[list[Key]]):
 
     @property
     def steps(self) -> int:
-        """Batches of a whole epoch."""
+        """Number of batches of a whole epoch."""
         return -(-(self.samples // self.ranks) // self.batch_size)
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class TrainingBatches(Sampler[list[Key]]):
 class EvaluationBatches(Sampler[list[Key]]):
     """One rank's batches of an evaluation: every position on exactly one rank.
 
-    With `whole` false what does not divide by the ranks is dropped.
+    With `whole` false the remainder that does not divide by the ranks is dropped.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class EvaluationBatches(Sampler[list[Key]]):
         self.own = list(positions[rank:used:ranks])
         self.batch_size = batch_size
         self.most = -(-used // (ranks * batch_size))
-        """Batches of the rank that has most."""
+        """Number of batches of the rank that has most."""
         self.epoch = 0
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from scalewatt.run_files.run_lock import require_held
 
 FINISHED, STOPPED = "finished", "stopped"
-"""How a segment ends that does not fail."""
+"""Outcomes of a segment that does not fail."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Job:
     max_updates: int | None = None
     """Stop after so many updates of this segment."""
     hold_token: str | None = None
-    """What says that the working directory is still this run's to write to (jobs.hold)."""
+    """The token of this process's lock of the working directory (`run_lock`)."""
 
     def require_held(self) -> None:
-        """HeldError where the run was taken over by another: nothing may be written any more."""
+        """Raise HeldError if another process has taken over the run, so that nothing more may be written."""
         require_held(self.work, self.hold_token)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> Iterator[Job]:
-    """The job with its data on this node's scratch, where the cluster names one and the run reads images.
+    """Yield the job with its images on this node's scratch, if the cluster names one.
 
-    One rank a node unpacks what the run reads, the others wait; it removes it at the end.
+    One rank of a node unpacks what the run reads and removes it at the end; the others wait.
     """
     if job.scratch is None or not is_staged(job.spec, job.scratch):
         yield job

@@ -1,4 +1,4 @@
-"""How a training step's time divides: waiting for data, copying, forward, backward, optimiser."""
+"""Timing of a training step's phases: waiting for data, copying, forward, backward, optimiser."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class PhaseTimer:
         self._stride = max(1, steps // SAMPLED_STEPS)
 
     def begin_step(self, step: int) -> None:
-        """Whether this step is timed follows from its number alone."""
+        """Decide by the step's number whether it is timed."""
         self._sampled = step % self._stride == 0
 
     def waited(self, seconds: float) -> None:
-        """Note how long a step waited for its batch."""
+        """Record how long a step waited for its batch."""
         self._sums[0] += seconds, 1
 
     @contextmanager
@@ -60,7 +60,7 @@ class PhaseTimer:
             self._sums[index] += time.perf_counter() - began, 1
 
     def sums(self) -> np.ndarray:
-        """Seconds and steps of every phase so far, float64 (phases, 2)."""
+        """Return seconds and steps of every phase so far, float64 (phases, 2)."""
         if self._events:
             torch.cuda.synchronize()
             for index, begin, end in self._events:
@@ -69,13 +69,13 @@ class PhaseTimer:
         return self._sums.copy()
 
     def restore(self, sums: np.ndarray | None) -> None:
-        """Go on from `sums`, or from nothing."""
+        """Continue from `sums`, or from zero."""
         self._events.clear()
         self._sums = np.zeros((len(PHASES), 2)) if sums is None else np.array(sums)
 
 
 def mean_phases(ranks: np.ndarray) -> dict[str, float | None]:
-    """`step_<phase>_s`: seconds a step, mean over the ranks' timed steps, from sums (ranks, phases, 2)."""
+    """Return `step_<phase>_s`: seconds per step, mean over ranks' timed steps, of sums (ranks, phases, 2)."""
     seconds, steps = ranks.sum(axis=0).T
     return {
         f"step_{phase}_s": float(s / n) if n else None
@@ -84,7 +84,7 @@ def mean_phases(ranks: np.ndarray) -> dict[str, float | None]:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory this rank has held: of the GPU since the last call, else of the process."""
+    """Return this rank's peak memory: of the GPU since the last call, else of the process."""
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -95,7 +95,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def timed(batches: Iterator[Any], timer: PhaseTimer) -> Iterator[Any]:
-    """The batches; the time until each is there is noted."""
+    """Yield the batches, and record the time waited for each."""
     while True:
         began = time.perf_counter()
         try:

@@ -35,8 +35,8 @@ from scalewatt.training.segment_job import FINISHED, STOPPED, Job
 from scalewatt.training.step_timer import PhaseTimer, mean_phases, peak_memory_bytes, timed
 from scalewatt.workloads import workload_class
 
-_ENOUGH, _ASKED = 1, 2
-"""Why to stop: the segment has done its updates, or somebody wants it."""
+_UPDATES_DONE, _REQUESTED = 1, 2
+"""Reasons to stop: the segment has done its updates, or a stop was requested."""
 
 
 class Trainer:
@@ -104,7 +104,7 @@ class Trainer:
         )
 
     def warm_up(self) -> None:
-        """Pass zeros twice before the real work, and undo all that this changed.
+        """Process zeros twice before the real work, and undo all that this changed.
 
         DDP regroups its gradient buckets after the first backward pass, which changes the order
         of summation: without this, a resumed run would differ from an uninterrupted one.
@@ -125,7 +125,7 @@ class Trainer:
         restore_random_state(own, self.device)
 
     def resume(self) -> None:
-        """Go on from the run's checkpoint, if there is one."""
+        """Resume from the run's checkpoint, if there is one."""
         state = load_checkpoint(self.job.work / "checkpoint.pt", self.job.spec_sha256)
         if state is None:
             return
@@ -140,11 +140,11 @@ class Trainer:
         self.phases.restore(state["phases"][self.ranks.rank])
         self.history = state["history"]
         restore_random_state(state["random_states"][self.ranks.rank], self.device)
-        if self.notes:  # which a rank that was killed may not have written
+        if self.notes:  # a killed rank may not have written it
             self.notes.at_checkpoint(self.epoch, self.step)
 
     def provenance(self) -> dict[str, Any]:
-        """What the run's provenance says of how it computed and of the model's data."""
+        """Return the provenance of the computation and of the model's data."""
         parallel = getattr(self.network.trained, "_orig_mod", self.network.trained)  # if compiled
         return {
             "precision_used": self.precision.used,
@@ -193,7 +193,7 @@ class Trainer:
         return FINISHED
 
     def close(self) -> None:
-        """Wait for what is still under way between the ranks, and leave the process group."""
+        """Wait for pending communication between the ranks, and leave the process group."""
         if self._flags is not None:
             self._flags[0].wait()
         self.ranks.comm.Barrier()
@@ -205,7 +205,7 @@ class Trainer:
             self.notes.at_stage(stage, self.epoch, self.step)
 
     def _train_epoch(self) -> bool:
-        """The rest of the current epoch; False if the ranks agreed to stop before its end."""
+        """Train the rest of the current epoch; return False if the ranks agreed to stop before its end."""
         self._enter("train")
         self.network.trained.train()
         self.batches.epoch, self.batches.first_step = self.epoch, self.step
@@ -237,13 +237,13 @@ class Trainer:
             self.scaler.update()
         self.sums = sums if self.sums is None else self.sums + sums
 
-    def _agreed_to_stop(self, least: int = _ENOUGH) -> bool:
-        """Whether any rank had a reason one step ago, of `least` weight: all ranks read it alike.
+    def _agreed_to_stop(self, least: int = _UPDATES_DONE) -> bool:
+        """Return True on all ranks if any rank had a reason of at least weight `least` one step ago.
 
-        The question of this step is sent off and not waited for.
+        This step's reduction is started and not waited for.
         """
         enough = self.job.max_updates is not None and self.updates_here >= self.job.max_updates
-        own = _ASKED if self.stop.asked() else _ENOUGH if enough else 0
+        own = _REQUESTED if self.stop.asked() else _UPDATES_DONE if enough else 0
         if self._control is None:
             return own >= least
         agreed = 0
@@ -257,9 +257,9 @@ class Trainer:
         return agreed >= least
 
     def _end_epoch(self) -> bool:
-        """Evaluate and note the epoch; False if the ranks agreed to stop before that was done.
+        """Evaluate and record the epoch; return False if the ranks agreed to stop before that was done.
 
-        What was evaluated until then is evaluated again after the checkpoint.
+        What was evaluated until then is re-evaluated after the checkpoint.
         """
         assert self.sums is not None
         sums = {"train": self._gather(self.sums)}
@@ -302,19 +302,19 @@ class Trainer:
         return True
 
     def _how_it_ran(self) -> dict[str, float | int | None]:
-        """The epoch's time per step by phase, mean over ranks, and the largest memory of a rank."""
+        """Return the epoch's time per step by phase, mean over ranks, and the largest memory of a rank."""
         own = self.phases.sums(), peak_memory_bytes(self.device)
         phases, memory = zip(*self.ranks.comm.allgather(own), strict=True)
         return {**mean_phases(np.stack(phases)), "peak_memory_bytes": max(memory)}
 
     def _share_buffers(self) -> None:
-        """Rank 0's running statistics are the model's; the others' are thrown away."""
+        """Broadcast rank 0's running statistics, which are the model's."""
         for buffer in self.network.weights.buffers():
             dist.broadcast(buffer, src=0)
 
     @torch.no_grad()
     def _evaluate(self, name: str) -> torch.Tensor | None:
-        """This rank's sums over an evaluation; None if the ranks agreed to stop within it.
+        """Return this rank's sums over an evaluation; None if the ranks agreed to stop within it.
 
         That the segment has done its updates is no reason to.
         """
@@ -326,14 +326,14 @@ class Trainer:
         for batch in batches_of(loader):
             sums = self.workload.evaluate(name, self.network.evaluated, self.network.inputs(batch))
             total = sums if total is None else total + sums
-            if self._agreed_to_stop(_ASKED):
+            if self._agreed_to_stop(_REQUESTED):
                 return None
-        if any(self._agreed_to_stop(_ASKED) for _ in range(batches.most - len(batches))):
+        if any(self._agreed_to_stop(_REQUESTED) for _ in range(batches.most - len(batches))):
             return None
         return torch.zeros(0) if total is None else total
 
     def _gather(self, sums: torch.Tensor) -> np.ndarray:
-        """The sums of the ranks that had any, shape (ranks, k), in the ranks' order everywhere."""
+        """Return the sums of the ranks that had any, shape (ranks, k), in the ranks' order."""
         rows = self.ranks.comm.allgather(sums.cpu().numpy().astype(np.float64))
         return np.stack([row for row in rows if row.size])
 
@@ -359,7 +359,7 @@ class Trainer:
 
 
 def batches_of(loader: DataLoader[Any]) -> Iterator[Any]:
-    """The loader's batches; a worker's InputError as it was there, without the worker's traceback."""
+    """Yield the loader's batches; a worker's InputError is raised without the worker's traceback."""
     try:
         yield from loader
     except InputError as error:
@@ -369,7 +369,7 @@ def batches_of(loader: DataLoader[Any]) -> Iterator[Any]:
 
 
 def _finite(value: float | None) -> float | None:
-    """A diverged training has no loss: missing, not NaN."""
+    """Return None for NaN or infinity: a diverged training has no loss."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def workload_class(model: str) -> type[Workload]:
-    """The workload of `model`: WORKLOAD of the file of its name.
+    """Return the workload of `model`: WORKLOAD of the module of its name.
 
-    Imported here, so that one model's needs are not another's.
+    The module is imported here, so that no model needs another's packages.
     """
     return import_module(f"scalewatt.workloads.{model}").WORKLOAD

@@ -18,7 +18,7 @@ class Mlp(nn.Module):
         self.fc2 = nn.Linear(hidden, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(..., C) to (..., C)."""
+        """Map (..., C) to (..., C)."""
         return self.fc2(functional.gelu(self.fc1(x)))
 
 
@@ -33,7 +33,7 @@ class Block(nn.Module):
         self.mlp = Mlp(width, int(width * mlp_ratio))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, rows, columns, C) to the same."""
+        """Map (B, rows, columns, C) to the same shape."""
         x = x + self.filter(self.norm1(x))
         return x + self.mlp(self.norm2(x))
 
@@ -46,13 +46,13 @@ class PatchEmbed(nn.Module):
         self.proj = nn.Conv2d(channels, width, kernel_size=patch_size, stride=patch_size)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, channels, H, W) to (B, H/p, W/p, width)."""
+        """Map (B, channels, H, W) to (B, H/p, W/p, width)."""
         if x.device.type == "cpu":
             return self._product(x)
         return self.proj(x).permute(0, 2, 3, 1)
 
     def _product(self, x: torch.Tensor) -> torch.Tensor:
-        """The same as one matrix product, which takes a CPU half as long."""
+        """Compute the same as one matrix product, which takes half the time on a CPU."""
         batch, channels, height, width = x.shape
         p = self.proj.kernel_size[0]
         patches = x.reshape(batch, channels, height // p, p, width // p, p)
@@ -95,7 +95,7 @@ class FourCastNet(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, in_channels, H, W) to (B, out_channels, H, W)."""
+        """Map (B, in_channels, H, W) to (B, out_channels, H, W)."""
         x = self.patch_embed(x)
         batch, rows, columns, width = x.shape
         x = x + self.pos_embed.reshape(1, rows, columns, width)
@@ -114,7 +114,7 @@ class Rollout(nn.Module):
         self.net, self.steps = net, steps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, C, H, W) to (B, steps, C, H, W)."""
+        """Map (B, C, H, W) to (B, steps, C, H, W)."""
         forecasts = []
         for _ in range(self.steps):
             x = self.net(x)

@@ -71,13 +71,13 @@ class FourCastNetWorkload:
             return None
 
     def _random_sample(self, rows: int, columns: int) -> torch.Tensor:
-        """State and targets, standard normal, float32 (1 + lead_steps, channels, H, W)."""
+        """Return state and targets, standard normal, float32 (1 + lead_steps, channels, H, W)."""
         random = torch.Generator(self.device).manual_seed(self.spec["seed"])
         shape = (1 + self.lead_steps, len(CHANNELS), rows, columns)
         return torch.randn(shape, generator=random, device=self.device)
 
     def model(self) -> nn.Module:
-        """The network inside its rollout."""
+        """Return the network inside its rollout."""
         s = self.settings
         net = FourCastNet(
             grid=tuple(self.spec["dataset"]["grid"]),
@@ -91,22 +91,22 @@ class FourCastNetWorkload:
         return Rollout(net, self.lead_steps)
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Adam."""
+        """Return Adam."""
         s = self.settings
         return torch.optim.Adam(
             model.parameters(), lr=s["learning_rate"], weight_decay=s["weight_decay"]
         )
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> CosinePerEpoch:
-        """A cosine to 0 over the epochs, stepped once an epoch."""
+        """Return a cosine to 0 over the epochs, stepped once per epoch."""
         return CosinePerEpoch(optimizer, self.spec["epochs"])
 
     def provenance(self) -> dict[str, Any]:
-        """Nothing beyond the spec."""
+        """Return nothing beyond the spec."""
         return {}
 
     def index_lists(self) -> dict[str, np.ndarray]:
-        """None: whole years are read."""
+        """Return none, since whole years are read."""
         return {}
 
     def _dataset(self, part: str) -> Era5Dataset | SyntheticEra5:
@@ -125,11 +125,11 @@ class FourCastNetWorkload:
         )
 
     def training_data(self) -> Era5Dataset | SyntheticEra5:
-        """The training years."""
+        """Return the training years."""
         return self._dataset("train")
 
     def evaluations(self) -> dict[str, Evaluation]:
-        """The loss of the validation years, and forecasts of the test year."""
+        """Return the loss of the validation years, and forecasts of the test year."""
         validation, test = self._dataset("validation"), self._dataset("test")
         s = self.settings
         starts = range(0, len(test), s["initial_condition_spacing"])[: s["initial_conditions"]]
@@ -139,7 +139,7 @@ class FourCastNetWorkload:
         }
 
     def _normalised(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """State (n, channels, H, W) and targets (n, lead_steps, channels, H, W)."""
+        """Return state (n, channels, H, W) and targets (n, lead_steps, channels, H, W), normalised."""
         if self.synthetic:
             batch = self._sample[0].expand(len(batch[0]), -1, -1, -1), self._sample[1:].expand(
                 len(batch[0]), -1, -1, -1, -1
@@ -148,13 +148,13 @@ class FourCastNetWorkload:
         return (x - self.mean) / self.sd, (targets - self.mean) / self.sd
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Relative L2 of each step in float32, summed over the steps, mean over the batch."""
+        """Return the relative L2 error in float32, summed over steps, mean over the batch; and its sums."""
         x, target = self._normalised(batch)
         loss = _relative_l2(model(x).float(), target).sum(dim=1).mean()
         return loss, _weighted(loss.detach(), n=len(x))
 
     def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """The loss of validation, the errors of forecasts."""
+        """Return the sums of the validation loss, or of the forecasts' errors."""
         x, target = self._normalised(batch)
         forecast = model(x).float()
         if name == "validation":
@@ -166,12 +166,12 @@ class FourCastNetWorkload:
         return torch.stack([count, *errors])
 
     def _rmse(self, forecast: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-        """Latitude-weighted RMSE of each sample, (B, H, W) to (B,), in m²/s²."""
+        """Return the latitude-weighted RMSE of each sample, (B, H, W) to (B,), in m²/s²."""
         squares = self.weights[:, None] * (forecast - truth) ** 2
         return squares.mean(dim=(-2, -1)).sqrt() * self.sd[Z500, 0, 0]
 
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
-        """RMSE in m²/s²; also that of persistence (the last state kept) and of climatology (the
+        """Return the RMSE in m²/s²; also that of persistence (the last state kept) and of climatology (the
         training years' mean), which need no training. None where there is no climatology."""
 
         def mean(name: str, column: int) -> float | None:
@@ -190,7 +190,7 @@ class FourCastNetWorkload:
 
 
 def _relative_l2(forecast: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """(B, steps, C, H, W) to (B, steps): norm of the error over the norm of the target."""
+    """Return norm of the error over norm of the target, (B, steps, C, H, W) to (B, steps)."""
     error = (forecast - target).flatten(2).norm(dim=2)
     return error / target.flatten(2).norm(dim=2)
 
@@ -200,7 +200,7 @@ def _weighted(loss: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def _latitude_weights(latitudes: np.ndarray) -> torch.Tensor:
-    """N·cos(lat)/Σcos(lat) over the latitudes used, shape (H,)."""
+    """Return N·cos(lat)/Σcos(lat) over the latitudes used, shape (H,)."""
     cosines = np.cos(np.deg2rad(latitudes.astype(np.float64)))
     return torch.as_tensor(len(cosines) * cosines / cosines.sum(), dtype=torch.float32)
 
@@ -212,18 +212,18 @@ class CosinePerEpoch:
         self.scheduler = CosineAnnealingLR(optimizer, T_max=epochs)
 
     def begin_step(self, epoch: int, step: int, steps: int) -> None:
-        """The rate is constant within an epoch."""
+        """Do nothing: the rate is constant within an epoch."""
 
     def end_epoch(self, epoch: int, results: dict[str, float | None]) -> None:
-        """One step along the cosine."""
+        """Advance one step along the cosine."""
         self.scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """The scheduler's state."""
+        """Return the scheduler's state."""
         return self.scheduler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self.scheduler.load_state_dict(state)
 
 

@@ -1,4 +1,4 @@
-"""What a model must offer to be trained by the loop. A new model is one new file beside this one."""
+"""What a model must provide to be trained by the loop. A new model is one new module beside this one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Evaluation:
     dataset: Dataset[Any]
     positions: Sequence[int]
     whole: bool = True
-    """Every position counts once; else what does not divide by the ranks is dropped."""
+    """Every position counts once; else the remainder that does not divide by the ranks is dropped."""
 
 
 class Schedule(Protocol):
@@ -32,13 +32,13 @@ class Schedule(Protocol):
         """Set the rate of update `step` of `steps` in `epoch` (all 0-based)."""
 
     def end_epoch(self, epoch: int, results: dict[str, float | None]) -> None:
-        """React to an epoch's results."""
+        """Adapt to an epoch's results."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on."""
+        """Return what is needed to resume."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Resume from `state`."""
 
 
 class Workload(Protocol):
@@ -51,34 +51,34 @@ class Workload(Protocol):
     def __init__(self, spec: dict[str, Any], data_folder: str, device: torch.device) -> None: ...
 
     def model(self) -> nn.Module:
-        """The network with freshly initialised weights."""
+        """Return the network with freshly initialised weights."""
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """The optimiser of its parameters."""
+        """Return the optimiser of its parameters."""
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> Schedule:
-        """The learning-rate schedule."""
+        """Return the learning-rate schedule."""
 
     def provenance(self) -> dict[str, Any]:
-        """What the run's provenance should say of the model's data."""
+        """Return what the run's provenance should record about the model's data."""
 
     def index_lists(self) -> dict[str, np.ndarray]:
-        """Positions (int64) of the samples that it reads of each split it does not read whole."""
+        """Return positions (int64) of the samples that it reads, for each split it does not read whole."""
 
     def training_data(self) -> Dataset[Any]:
-        """Items by key (epoch, position)."""
+        """Return the training data, with items by key (epoch, position)."""
 
     def evaluations(self) -> dict[str, Evaluation]:
-        """What to evaluate after every epoch, by name."""
+        """Return what to evaluate after every epoch, by name."""
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean loss over the batch (with its graph), and the batch's sums."""
+        """Return the mean loss over the batch (with its graph), and the batch's sums."""
 
     def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """The batch's sums in evaluation `name`."""
+        """Return the batch's sums in evaluation `name`."""
 
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
-        """An epoch's results from each evaluation's sums, shape (ranks, k), and "train"'s.
+        """Return an epoch's results from the sums of each evaluation and of "train", shape (ranks, k).
 
         Keys: train_loss, train_metric, validation_loss, metric, and what the model adds.
         """

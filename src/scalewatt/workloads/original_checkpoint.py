@@ -23,7 +23,7 @@ def load_original_checkpoint(
     """Give `model` the weights of a checkpoint of the original code, in place.
 
     A file or what it holds: `{"model_state": {"module.<name>": tensor}, …}`, where everything but
-    `model_state` is passed over, or the state itself, with or without the prefix. The original's
+    `model_state` is ignored, or the state itself, with or without the prefix. The original's
     last `norm`, which its forward pass never uses, has no place here. InputError names parameters
     that are missing, unknown or of another shape; the model is then as before.
     """
@@ -45,7 +45,7 @@ def load_original_checkpoint(
 
 
 def _state(path_or_state: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What to call the source in messages, and its parameters by name without prefix."""
+    """Return the source's name for messages, and its parameters by name without prefix."""
     where, saved = "checkpoint", path_or_state
     if isinstance(saved, str | Path):
         where, saved = str(saved), _read(Path(saved))

@@ -35,7 +35,7 @@ RESULTS = (
     "top5_error_percent",
     "plateau_loss",
 )
-"""What `ResNet50.results` gives."""
+"""Keys of `ResNet50.results`."""
 
 
 class ResNet50:
@@ -62,13 +62,13 @@ class ResNet50:
         self._indices: dict[str, np.ndarray] = {}
 
     def model(self) -> nn.Module:
-        """torchvision's resnet50, unchanged, with the dataset's number of classes."""
+        """Return torchvision's resnet50, unchanged, with the dataset's number of classes."""
         from torchvision.models.resnet import resnet50
 
         return resnet50(weights=None, num_classes=self.spec["dataset"]["classes"])
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """SGD with momentum; weight decay on every parameter."""
+        """Return SGD with momentum, and weight decay on every parameter."""
         s = self.settings
         return torch.optim.SGD(
             model.parameters(),
@@ -82,7 +82,7 @@ class ResNet50:
         return self.settings["base_learning_rate"] * scale
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> WarmupThenPlateau:
-        """Linear warm-up, then ReduceLROnPlateau on the validation loss."""
+        """Return linear warm-up, then ReduceLROnPlateau on the validation loss."""
         s = self.settings
         return WarmupThenPlateau(
             optimizer,
@@ -116,7 +116,7 @@ class ResNet50:
         return data
 
     def provenance(self) -> dict[str, Any]:
-        """SHA-256 of the training and validation subsets' index lists, null for a whole set."""
+        """Return the SHA-256 of the training and validation subsets' index lists, None for a whole set."""
         subsets = {split: self._subset(split) for split in SPLITS}
         return {
             f"{split}_indices_sha256": None if indices is None else indices_sha256(indices)
@@ -124,7 +124,7 @@ class ResNet50:
         }
 
     def index_lists(self) -> dict[str, np.ndarray]:
-        """The subsets this run reads, by split: positions (int64) in the split's index, ascending.
+        """Return the subsets this run reads, by split: positions (int64) in the split's index, ascending.
 
         Empty where the whole dataset or none of it is read.
         """
@@ -144,11 +144,11 @@ class ResNet50:
         return self._indices[split]
 
     def training_data(self) -> ImageNetDataset | SyntheticImages:
-        """The training images, augmented."""
+        """Return the training images, augmented."""
         return self._dataset("train", augment=True)
 
     def evaluations(self) -> dict[str, Evaluation]:
-        """The validation images; under the paper's protocol augmented, and the training set too."""
+        """Return the validation images; under the paper's protocol augmented, and the training set too."""
         validation = self._dataset("val", augment=self.paper)
         found = {"validation": Evaluation(validation, range(len(validation)), whole=not self.paper)}
         if self.evaluate_train:
@@ -157,13 +157,13 @@ class ResNet50:
         return found
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cross entropy."""
+        """Return the cross entropy, and the batch's sums."""
         logits, labels, loss = self._forward(model, batch)
         top = _top(logits)
         return loss, _sums(labels, loss, top, top_hits(top, labels))
 
     def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """Cross entropy and hits, which the paper's protocol counts as the authors do."""
+        """Return sums of cross entropy and hits, which the paper's protocol counts as the authors do."""
         logits, labels, loss = self._forward(model, batch)
         top = _top(logits)
         count = top_hits_one_by_one if self.paper else top_hits
@@ -172,7 +172,7 @@ class ResNet50:
     def _forward(
         self, model: nn.Module, batch: Batch
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logits (n, classes) in fp32, labels, and the batch's mean loss."""
+        """Return logits (n, classes) in fp32, labels, and the batch's mean loss."""
         *images, labels = batch
         if self._random is not None:
             pixels = self._random.batch(len(labels))
@@ -182,7 +182,7 @@ class ResNet50:
         return logits, labels, functional.cross_entropy(logits, labels)
 
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
-        """Errors in percent. Under the paper's protocol the training metrics are those of the second pass."""
+        """Return errors in percent; the paper's protocol takes training metrics from the second pass."""
         if self._random is not None:
             return dict.fromkeys(RESULTS)
         train = sums["train_again"] if self.paper else sums["train"]
@@ -201,17 +201,17 @@ class ResNet50:
 
 
 def _top(logits: torch.Tensor) -> torch.Tensor:
-    """The most probable five classes or fewer, best first: (n, ≤ 5)."""
+    """Return the most probable five classes or fewer, best first: (n, ≤ 5)."""
     return logits.detach().topk(min(5, logits.shape[1]), dim=1).indices
 
 
 def top_hits(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """How many labels (n) are in their row of `top` (n, k), a count on the device."""
+    """Count the labels (n) that are in their row of `top` (n, k), on the device."""
     return (top == labels[:, None]).sum()
 
 
 def top_hits_one_by_one(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """`top_hits` sample after sample, each waiting for the device to answer.
+    """Count as `top_hits` does, but sample by sample, waiting for the device each time.
 
     So do the authors of the paper, and the time and energy of it are in what they measured.
     """
@@ -281,17 +281,17 @@ class WarmupThenPlateau:
             group["lr"] = rate
 
     def end_epoch(self, epoch: int, results: dict[str, float | None]) -> None:
-        """After the warm-up, watch the validation loss."""
+        """Step the plateau scheduler by the validation loss after the warm-up."""
         loss = results["plateau_loss"]
         if epoch >= self.warmup_epochs and loss is not None:
             self.plateau.step(loss)
 
     def state_dict(self) -> dict[str, Any]:
-        """The plateau's state; the rate itself is in the optimiser's."""
+        """Return the plateau's state; the rate itself is in the optimiser's state."""
         return self.plateau.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Resume from `state`."""
         self.plateau.load_state_dict(state)
 
 

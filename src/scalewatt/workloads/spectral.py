@@ -28,7 +28,7 @@ class SpectralLayer(nn.Module):
         self.b2 = nn.Parameter(0.02 * torch.randn(2, blocks, size))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Shape and type are kept; the transform runs in float32, the maps as autocast says."""
+        """Filter `x`, keeping shape and type; the transform runs in float32, the maps as autocast says."""
         rows, columns = x.shape[1:3]
         modes = min(rows // 2 + 1, columns // 2 + 1)
         spectrum = to_spectrum(x.float().permute(0, 3, 1, 2), modes)
@@ -36,7 +36,7 @@ class SpectralLayer(nn.Module):
         return (mixed.permute(0, 2, 3, 1) + x.float()).to(x.dtype)
 
     def _mix(self, spectrum: torch.Tensor) -> torch.Tensor:
-        """Both maps, ReLU and soft-shrink; (B, C, modes, rows) complex to the same."""
+        """Apply both maps, ReLU and soft-shrink: (B, C, modes, rows) complex to the same."""
         batch, width, modes, rows = spectrum.shape
         size = width // self.blocks
         # A block's features innermost, each its real and imaginary part: one real product a map.
@@ -50,7 +50,7 @@ class SpectralLayer(nn.Module):
 
 
 def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """A complex linear map of each block in real arithmetic.
+    """Apply a complex linear map of each block in real arithmetic.
 
     x (blocks, N, 2·size) has real and imaginary parts in turn, as has the result; weight (2,
     blocks, size, size) and bias (2, blocks, size).
@@ -74,7 +74,7 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.
 
 @torch.library.custom_op("scalewatt::to_spectrum", mutates_args=())
 def to_spectrum(x: torch.Tensor, modes: int) -> torch.Tensor:
-    """The first zonal modes of the orthonormal rfft2: real (B, C, rows, columns) to complex
+    """Return the first zonal modes of the orthonormal rfft2: real (B, C, rows, columns) to complex
     (B, C, modes, rows). The meridional transform skips the modes that are dropped."""
     zonal = torch.fft.rfft(x, dim=3, norm="ortho")[..., :modes]
     return torch.fft.fft(zonal.transpose(2, 3), dim=3, norm="ortho").contiguous()
@@ -82,7 +82,7 @@ def to_spectrum(x: torch.Tensor, modes: int) -> torch.Tensor:
 
 @torch.library.custom_op("scalewatt::to_grid", mutates_args=())
 def to_grid(spectrum: torch.Tensor, columns: int) -> torch.Tensor:
-    """The inverse of `to_spectrum`, with zeros for the modes that are not there."""
+    """Invert `to_spectrum`, with zeros for the modes that were dropped."""
     zonal = torch.fft.ifft(spectrum, dim=3, norm="ortho").transpose(2, 3)
     return torch.fft.irfft(zonal, n=columns, dim=3, norm="ortho").contiguous()
 
@@ -100,7 +100,7 @@ def _grid_shape(spectrum: torch.Tensor, columns: int) -> torch.Tensor:
 
 
 def _keep_size(ctx: Any, inputs: tuple[torch.Tensor, int], output: torch.Tensor) -> None:
-    """The modes of a spectrum, the columns of a grid."""
+    """Return the modes of a spectrum, the columns of a grid."""
     ctx.size = inputs[0].shape[2 if inputs[0].is_complex() else 3]
 
 
@@ -116,7 +116,7 @@ def _from_grid_gradient(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor,
 
 
 def _scale_paired(spectrum: torch.Tensor, columns: int, factor: float) -> torch.Tensor:
-    """Modes times `factor`, but for those that are their own mirror image (0 and columns/2)."""
+    """Multiply modes by `factor`, except those that are their own mirror image (0 and columns/2)."""
     number = torch.arange(spectrum.shape[2], device=spectrum.device)[:, None]
     single = (number == 0) | (2 * number == columns)
     return spectrum * torch.where(single, 1.0, factor)

@@ -1,7 +1,7 @@
 """ERA5 in GRIB files of the Climate Data Store, message by message.
 
 A file's messages are listed once by their headers; the list is kept beside the prepared years, so
-that other jobs need not go through the files again.
+that other jobs need not scan the files again.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def create_partial(partial: Path, layout: Layout, token: int) -> None:
 def describe(file: h5py.File, layout: Layout) -> None:
     """Write labels and attributes."""
     times = layout.times
-    if layout.link is not None:  # the file linked to may go on longer than what is used
+    if layout.link is not None:  # the file linked to may have more times than what is used
         times = times[0] + np.arange(layout.link[1]) * np.timedelta64(6, "h")
     file["time"] = times.astype("datetime64[s]").astype(np.int64)
     file["latitude"], file["longitude"] = layout.latitude, layout.longitude
@@ -158,7 +158,7 @@ def describe(file: h5py.File, layout: Layout) -> None:
         file.attrs[key] = value
 
 
-def holds(partial: Path, layout: Layout, progress: Progress) -> bool:
+def is_intact(partial: Path, layout: Layout, progress: Progress) -> bool:
     """Return True if the record belongs to the file, which has the values of all finished months."""
     try:
         with h5py.File(partial, "r") as file:

@@ -33,7 +33,7 @@ from scalewatt.datasets.era5_preparation.partial_file import (
     checksum,
     create_partial,
     describe,
-    holds,
+    is_intact,
     store_at_offsets,
 )
 
@@ -112,7 +112,7 @@ def _begin(partial: Path | None, record: Path, layout: Layout) -> Progress:
     progress = Progress.load(record, layout.identity)
     if partial is None:
         return progress
-    if not (progress.months and holds(partial, layout, progress)):
+    if not (progress.months and is_intact(partial, layout, progress)):
         record.unlink(missing_ok=True)
         progress = Progress(layout.identity)
         create_partial(partial, layout, progress.token)
@@ -182,9 +182,9 @@ def _check_end(
     """Raise InputError, and discard all progress, if the source or the partial file has changed."""
     problem = None
     if reader.state != layout.state:
-        problem = f"{reader.name}: was changed while {path.name} was made of it"
-    elif partial is not None and not holds(partial, layout, progress):
-        problem = f"{partial}: does not hold what was written to it"
+        problem = f"{reader.name}: was changed while {path.name} was made from it"
+    elif partial is not None and not is_intact(partial, layout, progress):
+        problem = f"{partial}: does not contain what was written to it"
     if problem:
         record.unlink(missing_ok=True)
         raise InputError(f"{problem}; the next start prepares the year from the beginning")

@@ -73,7 +73,7 @@ def _read_files(path: Path) -> dict[str, bytes]:
         raise InputError(f"{path}: cannot be read as a tar.gz file ({error})") from error
     for wanted in (_META, _GROUND_TRUTH):
         if wanted not in found:
-            raise InputError(f"{path}: holds no {wanted}; expected the devkit of ILSVRC2012")
+            raise InputError(f"{path}: has no {wanted}; expected the devkit of ILSVRC2012")
     return found
 
 

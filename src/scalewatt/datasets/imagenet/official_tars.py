@@ -46,7 +46,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Tars:
-    """A folder with the three files, and the MD5 that the user says they have."""
+    """A folder with the three files, and the MD5 that the user gives for them."""
 
     folder: Path
     md5: dict[str, str]

@@ -34,7 +34,7 @@ def prepare_images(
 ) -> dict[str, ImageFolderIndex]:
     """Extract the tars if that is the source; return the checked indices by split, not yet written.
 
-    Without a source the tars, or the tree, lie in `folder`. A tree elsewhere is read where it is,
+    Without a source the tars, or the tree, are in `folder`. A tree elsewhere is read where it is,
     and nothing is written there.
     """
     place = find_source(folder, source)
@@ -65,7 +65,7 @@ def find_source(folder: Path, source: str | dict[str, Any] | None) -> Tars | Pat
         return Tars(place, {})
     if source and not any(splits):
         raise InputError(
-            f"{place}: holds neither {' nor '.join(TARS.values())}, nor train/<class>/<image> "
+            f"{place}: has neither {' nor '.join(TARS.values())}, nor train/<class>/<image> "
             "and val/<class>/<image>"
         )
     return place

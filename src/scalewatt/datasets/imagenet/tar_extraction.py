@@ -131,7 +131,7 @@ def _write(members: Iterable[Member], reader: RangeReader, folder: Path, task: C
         os.close(folder_descriptor)
     if len(names) != task.count:
         raise InputError(
-            f"{task.part.name}: holds {len(names)} images of class {task.name}, "
+            f"{task.part.name}: has {len(names)} images of class {task.name}, "
             f"the devkit says {task.count}"
         )
     return written
