@@ -138,7 +138,7 @@ def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
         segment.stop_file = tmp_path / "no" / "folder"
         segment._on_signal(signal.SIGINT, None)
         assert not segment._must_end()
-    assert "cannot be told to stop" in capsys.readouterr().err
+    assert "cannot be asked to stop" in capsys.readouterr().err
 
 
 def test_a_disk_that_is_full_when_a_segment_begins_is_named(
