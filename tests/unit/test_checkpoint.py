@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from scalewatt.common.errors import InputError
+from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.training.checkpoint import (
     load_checkpoint,
     random_state,
     restore_random_state,
     save_checkpoint,
 )
-from scalewatt.training.process_group import Ranks
 
 CPU = torch.device("cpu")
 SHA = "a" * 64

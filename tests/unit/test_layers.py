@@ -12,7 +12,6 @@ MOST_LINES = 400
 
 KNOWN_IMPORTS: set[tuple[str, str]] = {
     ("common.json_records", "campaign.run_spec"),
-    ("provenance.rank_placement", "training.process_group"),
 }
 """Imports against the layers that are still to be mended."""
 

@@ -22,6 +22,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.execution import idle_probe as probe
 from scalewatt.execution.idle_probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
+from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.provenance.versions import Gpu
 from scalewatt.results.tables.idle import (
     IDLE,
@@ -30,7 +31,6 @@ from scalewatt.results.tables.idle import (
     write_idle,
 )
 from scalewatt.results.tables.idle_baseline import idle_energies_j, without_baseline
-from scalewatt.training.process_group import Ranks
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}

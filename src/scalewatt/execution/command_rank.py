@@ -30,19 +30,15 @@ from scalewatt.execution.child_process import (
 )
 from scalewatt.execution.launcher_process import CALLERS_PATH
 from scalewatt.execution.script_events import history_rows
-from scalewatt.monitoring.perun_session import settings_in_effect
-from scalewatt.provenance.environment_variables import variables
-from scalewatt.provenance.libraries import flags, software
-from scalewatt.provenance.rank_placement import gathered_placement
-from scalewatt.provenance.versions import Gpu, cpu_name, package_versions, visible_gpu
+from scalewatt.execution.segment_description import describe_segment
+from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.run_files.work_directory import description_path, segment_name
-from scalewatt.slurm.step_energy import slurm_step
+from scalewatt.run_files.work_directory import segment_name
 from scalewatt.training.segment_job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:
     from scalewatt.common.stop_request import StopRequest
-    from scalewatt.training.process_group import Ranks
+    from scalewatt.provenance.rank_placement import Ranks
 
 _LOOK_S = 0.05
 
@@ -196,29 +192,13 @@ def _redacted(words: list[str], redaction: Redaction, is_script: bool) -> list[s
 
 def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None:
     """Write on rank 0 what this segment runs on, for the run's provenance."""
-    placement = gathered_placement(ranks, gpu)
-    if placement is None:
-        return
-    from mpi4py import MPI
-
     threads = os.environ.get("OMP_NUM_THREADS", "")
     redaction = Redaction.of(os.environ)
-    write_json(
-        description_path(job.work, job.segment),
-        {
-            **placement,
-            "torch_device": "cpu" if gpu is None else "cuda",
-            "device_name": cpu_name() if gpu is None else gpu.name,
-            **flags(os.environ, job.spec["seed"]),
-            "threads_per_rank": int(threads) if threads.isdigit() else None,
-            "packages_of": "the recorder",  # the command may run in another Python environment
-            "packages": package_versions(),
-            "python": sys.version.split()[0],
-            "software": software(mpi=MPI),
-            "perun": settings_in_effect(),
-            "environment_variables": variables(os.environ, redaction),
-            "slurm": slurm_step(os.environ),
-            "command": _redacted(words, redaction, bool(job.spec["settings"]["shell"])),
-            "files": job.spec["settings"]["files"],
-        },
-    )
+    further = {
+        "threads_per_rank": int(threads) if threads.isdigit() else None,
+        "packages_of": "the recorder",  # the command may run in another Python environment
+        "python": sys.version.split()[0],
+        "command": _redacted(words, redaction, bool(job.spec["settings"]["shell"])),
+        "files": job.spec["settings"]["files"],
+    }
+    describe_segment(job, ranks, gpu, None, further)

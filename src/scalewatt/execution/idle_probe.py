@@ -36,7 +36,7 @@ from scalewatt.provenance.versions import Gpu, cpu_name, gpu_identity, held_gpus
 from scalewatt.recordings.journal import last_sample_s
 
 if TYPE_CHECKING:
-    from scalewatt.training.process_group import Ranks
+    from scalewatt.provenance.rank_placement import Ranks
 
 SETTLE_S = 5.0
 """Excluded from the window: clocks and fans settle after the GPUs were opened."""

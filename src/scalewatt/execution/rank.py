@@ -38,7 +38,6 @@ from scalewatt.execution.failure_reason import Failure, is_full, record_failure
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.run_files.attempt_log import one_line
 from scalewatt.run_files.work_directory import (
-    description_path,
     failure_path,
     outcome_path,
     segment_name,
@@ -46,7 +45,7 @@ from scalewatt.run_files.work_directory import (
 from scalewatt.training.segment_job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:
-    from scalewatt.training.process_group import Ranks
+    from scalewatt.provenance.rank_placement import Ranks
 
 MONITOR_LOST = "monitor_lost"
 """An outcome that ranks give: stopped because the energy was no longer recorded."""
@@ -182,35 +181,17 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     import torch
     from mpi4py import MPI
 
-    from scalewatt.common.redaction import Redaction
-    from scalewatt.monitoring.perun_session import settings_in_effect
-    from scalewatt.provenance.environment_variables import variables
-    from scalewatt.provenance.libraries import flags, software
-    from scalewatt.provenance.rank_placement import gathered_placement
-    from scalewatt.provenance.versions import cpu_name, gpu_identity, package_versions
-    from scalewatt.slurm.step_energy import slurm_step
+    from scalewatt.execution.segment_description import describe_segment
+    from scalewatt.provenance.versions import gpu_identity
 
     on_gpu = device.type == "cuda"
-    placement = gathered_placement(ranks, gpu_identity(device) if on_gpu else None)
-    if placement is None:
-        return
-    write_json(
-        description_path(job.work, job.segment),
-        {
-            **placement,
-            "torch_device": device.type,
-            "device_name": torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
-            **flags(os.environ, job.spec["seed"], torch),
-            "packages": package_versions(),
-            "cuda": torch.version.cuda,
-            "mpi": " ".join(MPI.Get_library_version().splitlines()[0].split()),
-            "software": software(torch, MPI),
-            "perun": settings_in_effect(),
-            "environment_variables": variables(os.environ, Redaction.of(os.environ)),
-            "slurm": slurm_step(os.environ),
-            **of_workload,
-        },
-    )
+    further = {
+        **({"device_name": torch.cuda.get_device_name(device)} if on_gpu else {}),
+        "cuda": torch.version.cuda,
+        "mpi": " ".join(MPI.Get_library_version().splitlines()[0].split()),
+        **of_workload,
+    }
+    describe_segment(job, ranks, gpu_identity(device) if on_gpu else None, torch, further)
 
 
 def report_loss(host: str, stop: StopRequest, reason: str) -> None:

@@ -38,7 +38,7 @@ from scalewatt.common.termination import EXIT_FAILURE, abort, say
 from scalewatt.execution.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
-    from scalewatt.training.process_group import Ranks
+    from scalewatt.provenance.rank_placement import Ranks
 
 CHECK_INTERVAL_S = 1.0
 SILENT_PERIODS = 10

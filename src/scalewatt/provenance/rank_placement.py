@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,22 @@ from scalewatt.provenance.node_description import grouped, node_description
 from scalewatt.provenance.versions import Gpu, held_gpus
 
 if TYPE_CHECKING:
-    from scalewatt.training.process_group import Ranks
+    from mpi4py import MPI
 
 _SYS = Path("/sys")
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among the MPI ranks of a training."""
+
+    comm: MPI.Intracomm
+    rank: int
+    size: int
+    local_rank: int
+    host: str
+    nodes: int
 
 
 def rank_placement(

@@ -12,7 +12,7 @@ import torch
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import Check, atomic_path
-from scalewatt.training.process_group import Ranks
+from scalewatt.provenance.rank_placement import Ranks
 
 _PROBE_BYTES = 1 << 22
 

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.provenance.rank_placement import Ranks
 
 if TYPE_CHECKING:
     import torch
-    from mpi4py import MPI
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """This process among the ranks."""
-
-    comm: MPI.Intracomm
-    rank: int
-    size: int
-    local_rank: int
-    host: str
-    nodes: int
 
 
 def join_ranks(spec: dict[str, Any]) -> Ranks:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from scalewatt.datasets.imagenet.index import SPLITS
 from scalewatt.datasets.node_staging import remove_staged, stage_images
 from scalewatt.datasets.prepared_check import is_staged
+from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.training.process_group import Ranks
 from scalewatt.training.segment_job import Job
 from scalewatt.workloads import workload_class
 

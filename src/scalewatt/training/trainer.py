@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json, write_table
 from scalewatt.common.stop_request import StopRequest, ignore_stop_signals
+from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.training.checkpoint import (
     load_checkpoint,
@@ -28,7 +29,6 @@ from scalewatt.training.checkpoint import (
 from scalewatt.training.history import SUBSETS, subsets_table
 from scalewatt.training.network import Network
 from scalewatt.training.precision import Precision
-from scalewatt.training.process_group import Ranks
 from scalewatt.training.progress import ProgressNotes
 from scalewatt.training.samplers import EvaluationBatches, TrainingBatches
 from scalewatt.training.segment_job import FINISHED, STOPPED, Job
