@@ -159,7 +159,7 @@ def test_two_bad_classes_are_both_named(own: Official, tmp_path: Path, in_proces
     first, second, _ = sorted(own.train)
     own.train[first].popitem()
     own.train[second]["more.JPEG"] = image_bytes(7)
-    refused(own, tmp_path, rf"{first}\.tar: holds .*; .*{second}\.tar: holds ")
+    refused(own, tmp_path, rf"{first}\.tar: has .*; .*{second}\.tar: has ")
 
 
 def test_a_missing_and_an_unknown_class_are_named(own: Official, tmp_path: Path) -> None:

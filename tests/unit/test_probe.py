@@ -502,7 +502,7 @@ def test_the_gpus_that_were_held_are_told_with_the_window(
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     before = time.time()
-    told = probe.hold(order, ranks_of(Comm(("n1", Gpu(0, "GPU-a")))))
+    told = probe.hold_gpus(order, ranks_of(Comm(("n1", Gpu(0, "GPU-a")))))
     assert told is not None
     assert (told["gpus"], told["device_name"]) == ({"n1": [0, 3]}, "A100")
     assert told["gpu_uuids"] == {"n1": ["GPU-a", "GPU-d"]}
@@ -541,7 +541,7 @@ def test_a_result_is_written_only_when_no_rank_has_lost_its_sampler(
     monkeypatch.setattr(probe, "abort", abort)
     monkeypatch.setattr(probe, "fail", fail)
     monkeypatch.setattr(probe, "end_within", lambda seconds: None)
-    monkeypatch.setattr(probe, "hold", lambda order, ranks: {"device": "box"})
+    monkeypatch.setattr(probe, "hold_gpus", lambda order, ranks: {"device": "box"})
     arguments: Any = SamplerEnd(own), {"work": str(tmp_path)}, ranks_of(Comm(other))
     if own or other:
         with pytest.raises(SystemExit):
