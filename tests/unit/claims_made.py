@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 from scipy.special import stdtrit
 
-from scalewatt.claims.evidence.evidence import EPOCHS, PRECISION, Evidence, Line, Point, with_points
+from scalewatt.claims.evidence.campaign_lines import with_points
+from scalewatt.claims.evidence.evidence import EPOCHS, PRECISION, Evidence, Line, Point
+from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES
-from scalewatt.results.tables.table_schema import CONFIGURATIONS
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 Values = Mapping[str, float | None]
 REPEATS = 5
@@ -167,3 +170,8 @@ def without(given: Evidence, where: Callable[[Point], bool]) -> Evidence:
     """The same without the points that `where` picks."""
     lines = (replace(ln, points=tuple(p for p in ln.points if not where(p))) for ln in given.lines)
     return with_points(replace(given, lines=tuple(lines)))
+
+
+def runs_of(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """The table of runs with these rows; columns that a row lacks are null."""
+    return frame_of([dict.fromkeys(RUNS.names) | dict(row) for row in rows], RUNS)

@@ -10,16 +10,16 @@ from typing import Any
 
 from claims_made import changed, evidence, line
 
+from scalewatt.claims.checks.run_checks import verdict_of
+from scalewatt.claims.evidence.campaign_lines import with_points
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
     UNRESOLVED,
     Verdict,
     read_claims,
-    verdict_of,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace, with_points
-from scalewatt.claims.output import load_checks
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace
 
 Case = Callable[[], Evidence]
 
@@ -262,7 +262,6 @@ def short(where: Callable[[Point], bool], points: int = 2) -> Case:
 
 def judged(id_: str, given: Evidence) -> Verdict:
     """The verdict on a claim."""
-    load_checks()
     return verdict_of(next(claim for claim in read_claims() if claim.id == id_), given)
 
 

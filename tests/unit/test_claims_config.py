@@ -11,14 +11,18 @@ from typing import Any
 
 import pytest
 from campaign_files import DEMO, PAPER, ROOT
-from claims_made import row
+from claims_made import row, runs_of
 from claims_study import Case, Cases, ids, judged, study, trace
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.evidence.claim_types import SPECIFIED_KINDS
-from scalewatt.claims.evidence.evidence import Evidence, Line, Point, lines_of
-from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS
+from scalewatt.claims.evidence.campaign_lines import lines_of
+from scalewatt.claims.evidence.claim_types import (
+    SPECIFIED_KINDS,
+    inconsistencies,
+    unlisted_inconsistencies,
+)
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.load_evidence import published_evidence, specs_of
 
 Spec = dict[str, Any]
@@ -119,14 +123,14 @@ def run(**changes: Any) -> dict[str, Any]:
 
 
 def with_runs(*runs: dict[str, Any]) -> Case:
-    return lambda: replace(paper(), runs=runs)
+    return lambda: replace(paper(), runs=runs_of(runs))
 
 
 def repeats_of(values: list[float], population_sd: float) -> Case:
     """Runs with these energies, and their configuration with a spread."""
     runs = tuple(run(repeat=i + 1, energy_kwh=value) for i, value in enumerate(values))
     one = Point(row(configuration="one") | {"energy_kwh_population_sd": population_sd})
-    return lambda: Evidence("made", runs=runs, points=(one,))
+    return lambda: Evidence("made", runs=runs_of(runs), points=(one,))
 
 
 PACKAGES = {"python": "3.11.7", "torch": "2.7.0+cu126", "torchvision": "0.22.0", "mpi4py": "4.0.3"}
@@ -323,7 +327,7 @@ def test_another_version_in_any_run_is_a_recorded_deviation(first: bool) -> None
 @pytest.mark.parametrize("id_", ["B02", "B04", "C10", "C12"])
 def test_checks_of_runs_say_that_their_energy_is_estimated(id_: str) -> None:
     given = CASES[id_].satisfied()
-    runs = tuple({**one, "energy_origin": "estimated"} for one in given.runs)
+    runs = given.runs.assign(energy_origin="estimated")
     found = judged(id_, replace(given, runs=runs))
     assert found.detail.endswith("Origin of the energy: estimated.")
 
@@ -360,10 +364,10 @@ def test_a_part_of_a_node_counts_as_many_sockets_as_the_whole_elsewhere() -> Non
     )
     for kwh, expected in ((0.2, "reproduced"), (0.1, "not_reproduced")):
         part = run(**local, gpus=1, cpu_energy_kwh=kwh)
-        given = Evidence("made", runs=(part, whole), points=points)
+        given = Evidence("made", runs=runs_of((part, whole)), points=points)
         assert judged("C12", given).verdict == expected
     one_socket = run(**local, gpus=4, cpu_energy_kwh=0.1)
-    found = judged("C12", Evidence("made", runs=(part, one_socket), points=points))
+    found = judged("C12", Evidence("made", runs=runs_of((part, one_socket)), points=points))
     assert found.verdict == "not_testable" and "one CPU socket" in found.detail
 
 
@@ -389,17 +393,15 @@ def test_the_sampling_of_figure_5_counts_besides_the_specs() -> None:
 def test_every_contradiction_of_the_claims_is_listed_once_with_a_reading() -> None:
     with open(ROOT / "reference" / "claims.csv", encoding="utf-8", newline="") as handle:
         rows = {one["id"]: one for one in csv.DictReader(handle)}
-    assert [slip.id for slip in SLIPS] == [
-        id_ for id_, one in rows.items() if one["kind"] == "inconsistency"
-    ]
-    for slip in (*SLIPS, *FURTHER):
-        assert len(slip.reading) > 30 and slip.shows_in
-        assert set(slip.claims) <= set(rows)
-        assert bool(slip.says) == (slip in FURTHER)
+    listed = [id_ for id_, one in rows.items() if one["kind"] == "inconsistency"]
+    assert [*listed, *sorted(unlisted_inconsistencies())] == list(inconsistencies())
+    for one in inconsistencies().values():
+        assert len(one.reading) > 30 and one.shows_in
+        assert set(filter(None, one.claims.split(";"))) <= set(rows)
 
 
-def test_the_two_slips_without_a_row_are_listed_as_well() -> None:
-    blocks, order = FURTHER
+def test_the_two_inconsistencies_without_a_row_are_listed_as_well() -> None:
+    blocks, order = (inconsistencies()[id_] for id_ in ("Y01", "Y02"))
     assert "16 residual blocks" in blocks.reading
     assert "1.8-fold" in order.reading
 

@@ -24,9 +24,9 @@ from claims_study import (
     times,
 )
 
-from scalewatt.claims.checks import fourcastnet_onsets, fourcastnet_results, fourcastnet_table1
-from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, read_claims
-from scalewatt.claims.evidence.evidence import Evidence, Point, with_points
+from scalewatt.claims.evidence.campaign_lines import with_points
+from scalewatt.claims.evidence.claim_types import CHECKED_KINDS
+from scalewatt.claims.evidence.evidence import Evidence, Point
 from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.results.tables.comparisons import PUBLISHED_SPREAD, repeats_needed
 from scalewatt.results.tables.table_schema import COMPARISONS
@@ -527,30 +527,3 @@ def test_energies_of_several_origins_are_not_compared() -> None:
     for id_ in ("H07", "H08", "H19"):
         found = judged(id_, mixed)
         assert found.verdict == "not_testable" and "several origins" in found.detail
-
-
-def _numbers(text: str) -> list[float]:
-    return [float(one) for one in re.findall(r"\d+\.?\d*", text)]
-
-
-def test_the_checks_expect_what_the_list_of_claims_says() -> None:
-    claims = {claim.id: claim for claim in read_claims()}
-    for id_, (*_, energy, hours, gpu_hours) in fourcastnet_table1.ROWS.items():
-        in_order = (gpu_hours, energy, hours) if id_[0] == "H" else (energy, hours, gpu_hours)
-        assert tuple(_numbers(claims[id_].value)) == in_order
-        assert claims[id_].tolerance.startswith("+-10 %")
-    for id_, (_, value) in fourcastnet_results.PROBE.items():
-        assert _numbers(claims[id_].value)[0] == value and claims[id_].tolerance == "+-10 %"
-    for id_, (_, low, high) in fourcastnet_onsets.ONSETS.items():
-        assert _numbers(claims[id_].tolerance) == [low, high]
-    assert _numbers(claims["H04"].tolerance) == list(fourcastnet_onsets.KNEE)
-    assert _numbers(claims["T7"].tolerance) == list(fourcastnet_table1.SAVED)
-    assert _numbers(claims["T9"].tolerance) == list(fourcastnet_table1.HIGHER)
-    assert claims["H03"].tolerance == f"<{fourcastnet_results.QUADRUPLED:g}"
-    assert claims["H14"].tolerance == f"<{fourcastnet_results.SUB_LINEAR:g} at 4x"
-    assert claims["H16"].tolerance == f">{fourcastnet_results.STEEPER:g}"
-    assert claims["H07"].tolerance.endswith(f">={fourcastnet_results.PER_DOUBLING_R2:g}")
-    assert claims["H11"].tolerance == f"{fourcastnet_results.SAME_SLOPE:.0%}".replace("%", " %")
-    assert claims["H15"].tolerance == f"<={fourcastnet_results.CONSTANT_ERROR:.0%}".replace(
-        "%", " %"
-    )

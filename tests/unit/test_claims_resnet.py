@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from claims_made import NEEDED, changed, evidence, line, without
+from claims_made import NEEDED, changed, evidence, line, runs_of, without
 from claims_resnet_made import (
     DOUBLING,
     Change,
@@ -20,10 +20,10 @@ from claims_resnet_made import (
     times,
 )
 
-from scalewatt.claims.checks import general_energy, resnet_fixed, resnet_scaled
-from scalewatt.claims.evidence.claim_types import CHECKS, read_claims, verdict_of
+from scalewatt.claims.checks import power_rules
+from scalewatt.claims.checks.run_checks import verdict_of
+from scalewatt.claims.evidence.claim_types import read_claims
 from scalewatt.claims.evidence.evidence import Evidence, Point
-from scalewatt.claims.output import load_checks
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
 NON_LINEAR = {4: 10.0, 8: 40.0, 16: 12.0, 32: 60.0, 64: 14.0, 128: 50.0, 256: 20.0}
@@ -74,7 +74,7 @@ VIOLATED: dict[str, Change] = {
     "E07": times("fd_gbs_s", 8, energy_kwh=0.8),
     "E08": becoming("fd_gbs_l", "energy_kwh", NON_LINEAR),
     "E09": times("fd_gbs_l", 256, energy_kwh=0.5),
-    "F02": lambda world: replace(world, runs=tuple(OTHER_UPDATES)),
+    "F02": lambda world: replace(world, runs=runs_of(OTHER_UPDATES)),
     "F03": times("sd_lbs", 256, runtime_h=1.3),
     "F04": becoming("sd_lbs", "metric_last", {64: 30, 128: 18, 256: 6}),
     "F05": times("sd_lbs", 256, energy_kwh=1.2),
@@ -156,7 +156,6 @@ OF_THE_PAPERS_DEVICE = {"D08", "D09", "D11", "D12", "D13", "D14", "F06", "F14", 
 
 
 def verdict(id_: str, given: Evidence) -> str:
-    load_checks()
     return verdict_of(CLAIMS[id_], given).verdict
 
 
@@ -172,7 +171,6 @@ def test_a_study_that_violates_the_claim_does_not_reproduce_it(id_: str) -> None
 
 @pytest.mark.parametrize("id_", UNRESOLVED)
 def test_a_study_with_too_little_to_say_leaves_the_claim_unresolved(id_: str) -> None:
-    load_checks()
     found = verdict_of(CLAIMS[id_], UNRESOLVED[id_](resnet_world()))
     assert found.verdict == "unresolved"
     assert NEEDED.search(found.detail), found
@@ -271,7 +269,6 @@ ORDERED_NOISE: dict[str, Change] = {
 
 @pytest.mark.parametrize("id_", ORDERED_NOISE)
 def test_points_that_happen_to_be_ordered_within_their_spread_reproduce_nothing(id_: str) -> None:
-    load_checks()
     found = verdict_of(CLAIMS[id_], ORDERED_NOISE[id_](resnet_world()))
     assert found.verdict == "unresolved"
     assert NEEDED.search(found.detail)
@@ -291,7 +288,6 @@ def test_one_step_back_among_flat_noisy_points_does_not_contradict_a_rise() -> N
     ],
 )
 def test_a_claim_on_several_regimes_needs_them_all(id_: str, mode: str) -> None:
-    load_checks()
     found = verdict_of(CLAIMS[id_], dropping(mode)(resnet_world()))
     assert found.verdict == "not_testable"
     assert mode in found.detail
@@ -310,7 +306,6 @@ def test_a_claim_on_several_regimes_needs_them_all(id_: str, mode: str) -> None:
 def test_another_training_than_the_papers_tests_no_number_of_the_papers(
     id_: str, column: str, value: object, said: str
 ) -> None:
-    load_checks()
     found = verdict_of(CLAIMS[id_], _with_columns(resnet_world(), **{column: value}))
     assert found.verdict == "not_testable"
     assert said in found.detail
@@ -369,7 +364,6 @@ def test_an_error_near_the_onset_is_left_open_by_its_interval() -> None:
 
 
 def _verdict_and_need(id_: str, given: Evidence) -> tuple[str, bool]:
-    load_checks()
     found = verdict_of(CLAIMS[id_], given)
     return found.verdict, NEEDED.search(found.detail) is not None
 
@@ -410,7 +404,6 @@ def _two_scopes(**shares: float) -> Evidence:
 
 
 def test_factors_of_unequal_scope_are_compared_by_what_both_have() -> None:
-    load_checks()
     found = verdict_of(CLAIMS["A02"], _two_scopes(cpu_energy_share=0.3))
     assert found.verdict == "not_reproduced" and "(gpu+cpu of both)" in found.detail
     assert found.value == pytest.approx(1.0)
@@ -430,7 +423,7 @@ def test_factors_of_unequal_scope_are_compared_by_what_both_have() -> None:
 def test_a_fall_of_the_error_is_told_by_its_whole_interval(
     falls: tuple[float, ...], expected: str
 ) -> None:
-    found = general_energy._fall([0.1] * len(falls), [0.1 - fall / 100 for fall in falls])
+    found = power_rules.error_fall([0.1] * len(falls), [0.1 - fall / 100 for fall in falls])
     assert found.verdict == expected
     assert expected != "unresolved" or NEEDED.search(found.detail)
 
@@ -450,7 +443,6 @@ def test_a_device_without_power_does_not_hide_what_explains_another() -> None:
     ]
     given = evidence([*world.lines, *others])
     off = changed(given, lambda p: p.device == "b200" and p.gpus == 4, p_gpuh_kw=lambda p: 0.0)
-    load_checks()
     found = verdict_of(CLAIMS["A03"], off)
     assert found.verdict == "reproduced" and "An energy per GPU hour is 0." in found.detail
 
@@ -487,7 +479,6 @@ BOUNDS: dict[str, tuple[str, Callable[..., str]]] = {
 def test_the_checks_expect_what_the_list_of_claims_says(id_: str) -> None:
     column, said = BOUNDS[id_]
     listed = re.findall(r"(?<![A-Z])\d+(?:\.\d+)?", getattr(CLAIMS[id_], column))
-    load_checks()
     detail = verdict_of(CLAIMS[id_], resnet_world()).detail
     for one in said(*map(float, listed)).split("|"):
         assert re.search(rf"expected {re.escape(one)}(?![\d])", detail), detail
@@ -501,7 +492,6 @@ def test_an_estimate_says_nothing_of_the_share_of_ram() -> None:
 
 @pytest.mark.parametrize("factor", [0.1, 0.25])
 def test_one_factor_everywhere_leaves_open_what_explains_it(factor: float) -> None:
-    load_checks()
     given = changed(resnet_world(), lambda p: True, spread=0.0, p_gpuh_kw=lambda p: factor)
     assert verdict_of(CLAIMS["A03"], given).verdict == "unresolved"
 
@@ -512,7 +502,6 @@ def test_rates_that_explain_little_need_more_points() -> None:
     noisy_plane = changed(
         world, lambda p: True, p_gpuh_kw=lambda p: off[p.id] * (p.mean("p_gpuh_kw") or 0)
     )
-    load_checks()
     found = verdict_of(CLAIMS["A03"], noisy_plane)
     assert found.verdict == "unresolved"
     assert NEEDED.search(found.detail)
@@ -522,23 +511,10 @@ def test_an_energy_of_0_has_no_elasticity() -> None:
     assert verdict("F20", times("sd_lbs", 16, energy_kwh=0.0)(resnet_world())) == "not_testable"
 
 
-def test_every_check_of_these_modules_has_its_cases() -> None:
-    load_checks()
-    modules = {module.__name__ for module in (general_energy, resnet_fixed, resnet_scaled)}
-    own = {id_ for id_, one in CHECKS.items() if _module(one) in modules}
-    assert own == set(VIOLATED)
-    assert set(UNRESOLVED) == own - NEVER_UNRESOLVED
-
-
-def _module(one: object) -> str:
-    return str(getattr(getattr(one, "func", one), "__module__", ""))
-
-
 def test_the_published_probe_gives_a_single_run_its_spread() -> None:
     single = changed(
         resnet_world(), at("fd_lbs", 1), n_repeats=1, cpu_energy_kwh=lambda p: 18.9 * 1.1
     )
-    load_checks()
     found = verdict_of(CLAIMS["D08"], single)
     assert found.verdict == "unresolved"
     assert "published spread" in found.detail

@@ -1,4 +1,4 @@
-"""Claims on simulated results: what was put in by hand is not testable, the rest follows from the model."""
+"""Claims on simulated results: what was assumed is not testable, the rest follows from the model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from campaign_files import PAPER, ROOT
 from claims_made import changed, without
@@ -20,15 +21,14 @@ from test_claims_fourcastnet import CASES as FOURCASTNET
 from test_claims_power import CASES as POWER
 
 from scalewatt.campaign.table_requests import runs_definition
-from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, CHECKS, Verdict, read_claims
-from scalewatt.claims.evidence.evidence import Evidence, Point, Row
+from scalewatt.claims.checks.check_table import read_checks
+from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, Verdict, read_claims
+from scalewatt.claims.evidence.evidence import Evidence, Point, Row, rows_of
 from scalewatt.claims.load_evidence import find_campaign, published_evidence
-from scalewatt.claims.output import basis, load_checks, verdicts
+from scalewatt.claims.output import basis, verdicts
 from scalewatt.claims.simulated import (
     ALWAYS,
-    ASSUMED,
-    BATCH,
-    BY_HAND,
+    COSTS,
     DOCUMENTED,
     METRIC,
     ON_SCATTER,
@@ -36,15 +36,16 @@ from scalewatt.claims.simulated import (
     SHARES,
     simulated_in,
     verdicts_on,
-    without_by_hand,
+    without_assumptions,
 )
 from scalewatt.cli import main
+from scalewatt.provenance.simulation_subjects import SUBJECTS
 from scalewatt.results.build import write_runs
 from scalewatt.results.tables.table_schema import QUANTITIES
 from scalewatt.scaling.model.assumed import SENTENCE
-from scalewatt.scaling.simulation.assumptions import SUBJECTS
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
+ABOUT_ASSUMPTIONS = {id_: claim for id_, claim in CLAIMS.items() if claim.assumed}
 CASES: Mapping[str, Cases] = {**CONFIG, **FOURCASTNET, **POWER}
 ALL_BY_HAND = {"model": "model.json", "model_sha256": "abc", "assumed": None, "by_hand": SUBJECTS}
 
@@ -63,7 +64,11 @@ def as_simulated(given: Evidence, **said: Any) -> Evidence:
     def point(own: Point) -> Point:
         return replace(own, row=row(own.row))
 
-    rows = [*given.runs, *(one.row for one in given.points), *(one.row for one in given.traces)]
+    rows = [
+        *rows_of(given.runs),
+        *(one.row for one in given.points),
+        *(one.row for one in given.traces),
+    ]
     phases = {str(own["configuration"]): own.get("phase") for own in rows}
     phases |= {id_: None for id_, _ in given.provenance}
     phases = phases or dict.fromkeys(given.specs)
@@ -80,16 +85,20 @@ def as_simulated(given: Evidence, **said: Any) -> Evidence:
         given,
         lines=tuple(replace(ln, points=tuple(map(point, ln.points))) for ln in given.lines),
         points=tuple(map(point, given.points)),
-        runs=tuple(map(row, given.runs)),
+        runs=_simulated_runs(given),
         traces=tuple(replace(one, row=row(one.row)) for one in given.traces),
         comparisons=tuple(map(row, given.comparisons)),
         provenance=provenance,
     )
 
 
+def _simulated_runs(given: Evidence) -> pd.DataFrame:
+    origins = given.runs["energy_origin"]
+    return given.runs.assign(energy_origin=origins.where(origins.isna(), "simulated"))
+
+
 def judged(id_: str, given: Evidence) -> Verdict:
     """The verdict of the report on one claim."""
-    load_checks()
     (found,) = verdicts_on(given, [CLAIMS[id_]])
     return found
 
@@ -99,28 +108,31 @@ def judged(id_: str, given: Evidence) -> Verdict:
 
 def test_the_table_names_claims_that_have_checks_and_subjects_that_simulations_name() -> None:
     judged("A01", study())  # which loads the checks
-    assert set(BY_HAND) <= set(CHECKS)
-    assert {one.subject for one in BY_HAND.values()} <= {*SUBJECTS, *ALWAYS, ASSUMED}
+    assert set(ABOUT_ASSUMPTIONS) <= set(read_checks())
+    assert {claim.assumed for claim in ABOUT_ASSUMPTIONS.values()} <= {*SUBJECTS, *ALWAYS, COSTS}
+    assert all(claim.assumed_about for claim in ABOUT_ASSUMPTIONS.values())
 
 
 def test_where_it_is_documented_there_is_a_guide() -> None:
-    assert "put in by hand" in (ROOT / DOCUMENTED).read_text(encoding="utf-8")
+    assert "assumed" in (ROOT / DOCUMENTED).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("id_", BY_HAND)
-def test_what_was_put_in_by_hand_is_not_testable_though_the_same_measured_numbers_decide(
+@pytest.mark.parametrize("id_", ABOUT_ASSUMPTIONS)
+def test_what_was_assumed_is_not_testable_though_the_same_measured_numbers_decide(
     id_: str,
 ) -> None:
     measured = judged(id_, satisfied(id_))
     assert measured.verdict == "reproduced", measured.detail
     found = judged(id_, as_simulated(satisfied(id_)))
     assert (found.verdict, found.value) == ("not_testable", None)
-    assert "put in by hand" in found.detail and DOCUMENTED in found.detail
-    assert BY_HAND[id_].what[1:] in found.detail
+    assert "assumed" in found.detail and DOCUMENTED in found.detail
+    assert ABOUT_ASSUMPTIONS[id_].assumed_about[1:] in found.detail
     assert "simulated." in found.detail and found.expected == CLAIMS[id_].expected
 
 
-@pytest.mark.parametrize("id_", sorted({*CASES, *ids("ABDEF", CHECKED_KINDS)} - set(BY_HAND)))
+@pytest.mark.parametrize(
+    "id_", sorted({*CASES, *ids("ABDEF", CHECKED_KINDS)} - set(ABOUT_ASSUMPTIONS))
+)
 def test_what_the_model_or_a_spec_says_is_decided(id_: str) -> None:
     found = judged(id_, as_simulated(satisfied(id_)))
     assert found.verdict == "reproduced", found.detail
@@ -134,7 +146,7 @@ def everything() -> Iterator[Evidence]:
 
 
 @pytest.mark.parametrize("factor", [0.3, 2.7])
-def test_no_verdict_depends_on_a_share_or_an_error_that_was_put_in_by_hand(factor: float) -> None:
+def test_no_verdict_depends_on_a_share_or_an_error_that_was_assumed(factor: float) -> None:
     names = [name for names in QUANTITIES_OF.values() for name in names]
 
     def scaled(name: str) -> Any:
@@ -180,7 +192,7 @@ def test_a_scatter_that_was_measured_is_not_said_to_be_by_hand() -> None:
 
 def test_numbers_by_hand_are_unknown_to_checks_and_all_others_are_as_they_were() -> None:
     given = as_simulated(study())
-    found = without_by_hand(given, simulated_in(given))
+    found = without_assumptions(given, simulated_in(given))
     for before, after in zip(given.points, found.points, strict=True):
         gone = {name for name in before.row if before.row[name] != after.row[name]}
         assert {name.rsplit("_", 1)[0] for name in gone} <= {
@@ -220,7 +232,7 @@ def test_a_published_error_is_testable_and_said_to_be_given() -> None:
 def test_errors_at_constant_gbs_stay_untestable_though_each_value_is_published() -> None:
     given = as_simulated(resnet_world(), by_hand=by_hand_but("metric"))
     assert judged("D17", given).verdict == "reproduced"
-    assert BY_HAND["E03"].subject == BY_HAND["E04"].subject == BATCH
+    assert CLAIMS["E03"].assumed == CLAIMS["E04"].assumed == "batch"
     assert judged("E03", given).verdict == judged("E04", given).verdict == "not_testable"
 
 
@@ -235,7 +247,7 @@ def test_a_calibrated_fine_tuning_is_testable_and_an_assumed_one_counts_nowhere(
     assert "Left out" not in judged("D05", as_simulated(resnet_world())).detail
 
 
-def test_without_provenance_everything_may_have_been_put_in_by_hand() -> None:
+def test_without_provenance_everything_may_have_been_assumed() -> None:
     given = replace(as_simulated(study()), provenance={})
     assert simulated_in(given)
     for id_ in ("B03", "H05", "H08", "K05", "K10"):
@@ -268,7 +280,7 @@ def test_energies_are_compared_in_whole_as_parts_are_by_hand() -> None:
         given = as_simulated(
             replace(study(), comparisons=(row | {"energy_scope": scope, "configuration": a100},))
         )
-        assert len(without_by_hand(given, simulated_in(given)).comparisons) == kept
+        assert len(without_assumptions(given, simulated_in(given)).comparisons) == kept
 
 
 # --- what is said -------------------------------------------------------------------------------
@@ -339,8 +351,8 @@ def test_a_simulated_campaign_decides_what_the_model_says(
     found = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
     for id_ in ("F03", "F05", "T3", "T4", "D18"):
         assert found[id_]["verdict"] == "reproduced", found[id_]["detail"]
-    for id_ in set(BY_HAND) - {"D18"}:
+    for id_ in set(ABOUT_ASSUMPTIONS) - {"D18"}:
         assert found[id_]["verdict"] == "not_testable", found[id_]["detail"]
-        assert "put in by hand" in found[id_]["detail"], found[id_]["detail"]
+        assert "assumed" in found[id_]["detail"], found[id_]["detail"]
     assert SENTENCE in found["H09"]["detail"]
     assert all("simulated" in one["detail"] for one in found.values() if one["verdict"] != "slip")

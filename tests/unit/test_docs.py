@@ -21,7 +21,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.claims import output as listing
-from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS
+from scalewatt.claims.evidence.claim_types import inconsistencies
 from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.energy.accounting import energy_schema as energy_tables
@@ -312,14 +312,12 @@ def test_a_scalewatt_command_is_right(words: list[str]) -> None:
 # --- the paper, and how to cite ------------------------------------------------------------------
 
 
-def test_every_slip_of_the_paper_is_listed_with_the_reading_that_counts() -> None:
+def test_every_inconsistency_of_the_paper_is_listed_with_the_reading_that_counts() -> None:
     lines = text(ROOT / "docs" / "paper.md").splitlines()
     listed = {line.split(" | ")[0].strip("| "): line for line in lines if line.startswith("| ")}
-    for slip in (*SLIPS, *FURTHER):
-        assert f"| {slip.reading.replace('*', chr(92) + '*')} |" in listed[slip.id], slip.id
-    assert {id_ for id_ in listed if re.fullmatch(r"[XY]\d\d", id_)} == {
-        s.id for s in (*SLIPS, *FURTHER)
-    }
+    for id_, one in inconsistencies().items():
+        assert f"| {one.reading.replace('*', chr(92) + '*')} |" in listed[id_], id_
+    assert {id_ for id_ in listed if re.fullmatch(r"[XY]\d\d", id_)} == set(inconsistencies())
 
 
 def test_the_citation_is_of_this_version_and_licence() -> None:

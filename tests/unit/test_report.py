@@ -31,7 +31,7 @@ from report_results import (
 )
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.claims.evidence.inconsistencies import FURTHER
+from scalewatt.claims.evidence.claim_types import inconsistencies, unlisted_inconsistencies
 from scalewatt.claims.load_evidence import campaign_evidence
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -521,12 +521,17 @@ def test_claims_say_on_what_they_were_checked_and_what_decides_them(
 
 
 def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_path: Path) -> None:
-    write_claims(own, [("X01", "slip"), *((slip.id, "slip") for slip in FURTHER)])
+    write_claims(
+        own, [("X01", "slip"), *((id_, "slip") for id_ in sorted(unlisted_inconsistencies()))]
+    )
     page = report(own, tmp_path / "report.html")
-    assert f"Slips without a row among the claims : {len(FURTHER)} slips" in page.text
+    assert (
+        f"Slips without a row among the claims : {len(unlisted_inconsistencies())} slips"
+        in page.text
+    )
     assert [row["claim"] for row in page.rows("demo-claims-slip.csv")] == ["X01"]
     assert [row["in words"] for row in page.rows("demo-claims-further.csv")] == [
-        slip.says for slip in FURTHER
+        inconsistencies()[id_].statement for id_ in sorted(unlisted_inconsistencies())
     ]
 
 

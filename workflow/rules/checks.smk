@@ -1,14 +1,14 @@
 # The paper's claims, checked on the campaign's results.
 #   in   tables/{runs,configurations,scaling,comparisons}.parquet, tables/figure5.parquet where the
-#        campaign has it, provenance.json of the runs, reference/claims.csv
+#        campaign has it, provenance.json of the runs, reference/{claims,claim_checks,inconsistencies}.csv
 #   out  tables/claims.{parquet,csv,md,json}
 
 CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
 
-CHECKS = sorted(Path("src/scalewatt/claims/checks").glob("[a-z]*.py"))
-CLAIMS_CODE = code_of(
-    "claims.check_claims", *(f"claims.checks.{path.stem}" for path in CHECKS)
-)
+CLAIMS_CODE = code_of("claims.check_claims")
+CLAIMS_DATA = [
+    f"reference/{name}.csv" for name in ("claims", "claim_checks", "inconsistencies")
+]
 
 
 rule claims_table:
@@ -19,7 +19,7 @@ rule claims_table:
             runs_of(CAMPAIGN.configurations),
             "runs/{configuration}/{repeat}/provenance.json",
         ),
-        "reference/claims.csv",
+        CLAIMS_DATA,
         CLAIMS_CODE,
     output:
         report(CLAIMS[0], caption="../report/claims.rst", category="Tables"),

@@ -19,6 +19,8 @@ NAME = "published"
 DESCRIPTIONS = {
     "published_results.csv": "Every published number of a training: one row each, with where it stands",
     "claims.csv": "160 statements of the paper, each with its quantity, value, tolerance and check",
+    "claim_checks.csv": "What is checked of each claim: rule, series, quantity and bounds",
+    "inconsistencies.csv": "Where the paper contradicts itself or the facts, and the reading chosen",
     "scaling_model.json": "The scaling model of time and energy, calibrated on the published rows",
 }
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.claims.evidence.evidence import Evidence, Row, Trace, lines_of, with_points
+from scalewatt.claims.evidence.campaign_lines import lines_of, with_points
+from scalewatt.claims.evidence.evidence import Evidence, Row, Trace, rows_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.results.figures.figure_schema import POWER
-from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.frames import read_frame
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY, PUBLISHED, RUN_KEY, read_checked
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY, PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS
 
@@ -27,14 +27,13 @@ PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
 
 
 def published_evidence() -> Evidence:
-    """The paper's own numbers, in the series of the paper's campaign."""
+    """Return the paper's own numbers, in the series of the paper's campaign."""
     campaign = load_campaign(PAPER_CAMPAIGN)
-    rows = published_configurations()
     return with_points(
         Evidence(
             PUBLISHED,
             published=True,
-            lines=lines_of(campaign, rows),
+            lines=lines_of(campaign, published_configurations()),
             specs=specs_of(campaign),
             campaign=campaign,
         )
@@ -42,47 +41,48 @@ def published_evidence() -> Evidence:
 
 
 def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
-    """What a campaign's tables (a folder) and the folders of its finished runs say.
+    """Return what a campaign's tables (a folder) and the folders of its finished runs say.
 
     InputError for a table that is missing or wrong.
     """
-    rows = read_checked(tables / "configurations.parquet", CONFIGURATIONS, unique=CONFIGURATION_KEY)
-    runs = [
-        row
-        for row in read_checked(tables / "runs.parquet", RUNS, unique=RUN_KEY).to_pylist()
-        if row["excluded"] is None
-    ]
-    _check_origins(tables / "configurations.parquet", rows.to_pylist(), runs)
-    comparisons = read_checked(tables / "comparisons.parquet", COMPARISONS)
+    configurations = read_frame(
+        tables / "configurations.parquet", CONFIGURATIONS, unique=CONFIGURATION_KEY
+    )
+    runs = read_frame(tables / "runs.parquet", RUNS, unique=RUN_KEY)
+    runs = runs[runs["excluded"].isna()]
+    _check_origins(tables / "configurations.parquet", configurations, runs)
     figure5 = tables / "figure5.parquet"
-    traces = read_checked(figure5, POWER) if figure5.exists() else None
+    traces = read_frame(figure5, POWER) if figure5.exists() else None
     return with_points(
         Evidence(
             campaign.recorded_name,
-            lines=lines_of(campaign, rows.to_pylist()),
-            runs=tuple(runs),
-            comparisons=tuple(comparisons.to_pylist()),
+            lines=lines_of(campaign, rows_of(configurations)),
+            runs=runs,
+            comparisons=tuple(rows_of(read_frame(tables / "comparisons.parquet", COMPARISONS))),
             traces=() if traces is None else traces_of(traces),
-            trace_metadata={} if traces is None else metadata(traces),
+            trace_metadata={} if traces is None else _metadata(traces),
             specs=specs_of(campaign),
-            provenance=read_provenances(runs, tables.parent),
+            provenance=read_provenances(rows_of(runs[list(RUN_KEY)]), tables.parent),
             campaign=campaign,
-            table_metadata=metadata(rows),
+            table_metadata=_metadata(configurations),
         )
     )
 
 
-def _check_origins(path: Path, rows: Sequence[Row], runs: Sequence[Row]) -> None:
-    """InputError where a configuration's energy has another origin than its runs' has."""
-    of_runs: dict[str, set[str]] = {}
-    for run in runs:
-        if run["energy_kwh"] is not None:
-            of_runs.setdefault(run["configuration"], set()).add(run["energy_origin"])
-    for number, row in enumerate(rows, 1):
-        origins = of_runs.get(row["configuration"])
-        if origins and row["energy_kwh_mean"] is not None and origins != {row["energy_origin"]}:
+def _metadata(frame: pd.DataFrame) -> dict[str, Any]:
+    return {str(key): value for key, value in frame.attrs.items()}
+
+
+def _check_origins(path: Path, configurations: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """Raise InputError where a configuration's energy has another origin than its runs' has."""
+    grouped = runs.dropna(subset=["energy_kwh"]).groupby("configuration")["energy_origin"]
+    of_runs = {id_: set(origins) for id_, origins in grouped}
+    known = configurations.dropna(subset=["energy_kwh_mean"])
+    for place, id_, origin in known[["configuration", "energy_origin"]].itertuples():
+        origins = of_runs.get(id_)
+        if origins and origins != {origin}:
             raise InputError(
-                f"{path}: row {number}: {row['configuration']}: energy_origin {row['energy_origin']}; "
+                f"{path}: row {place + 1}: {id_}: energy_origin {origin}; "
                 f"expected {', '.join(sorted(map(str, origins)))}, as its runs in runs.parquet have"
             )
 
@@ -123,14 +123,12 @@ def specs_of(campaign: Campaign) -> dict[str, Row]:
     return {id_: run_spec(campaign, id_, 1) for id_ in campaign.configurations}
 
 
-def traces_of(table: pa.Table) -> tuple[Trace, ...]:
-    """The panels of figure 5's table."""
-    panels: dict[str, list[dict[str, Any]]] = {}
-    for row in table.to_pylist():
-        panels.setdefault(row["panel"], []).append(row)
+def traces_of(table: pd.DataFrame) -> tuple[Trace, ...]:
+    """Return the panels of figure 5's table."""
     return tuple(
-        Trace(rows[0], tuple(r["time_s"] for r in rows), tuple(r["power_w"] for r in rows))
-        for rows in panels.values()
+        Trace(rows[0], tuple(row["time_s"] for row in rows), tuple(row["power_w"] for row in rows))
+        for _, panel in table.groupby("panel", sort=False)
+        if (rows := rows_of(panel))
     )
 
 

@@ -6,26 +6,24 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import import_module
-from pkgutil import walk_packages
 from typing import Any
 
 import pyarrow as pa
 
-import scalewatt.claims
+from scalewatt.claims.checks.run_checks import checks_of_claims
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
-    CHECKS,
-    SLIP,
+    INCONSISTENCY,
     SPECIFIED_KINDS,
     VERDICTS,
     Claim,
     Value,
     Verdict,
+    inconsistencies,
     listed_claims,
+    unlisted_inconsistencies,
 )
 from scalewatt.claims.evidence.evidence import Evidence
-from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS
 from scalewatt.claims.rules.uncertain_number import shown
 from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.common.errors import InputError
@@ -45,21 +43,13 @@ WORDS = {
     "slip": "Slips of the paper, with the reading chosen",
 }
 FURTHER_WORDS = "Slips without a row among the claims"
-_FURTHER_IDS = {slip.id for slip in FURTHER}
 _WIDTH = 100
 
 
-def load_checks() -> None:
-    """Import all modules of checks, which fills `model.CHECKS`."""
-    for module in walk_packages(scalewatt.claims.__path__, "scalewatt.claims."):
-        import_module(module.name)
-
-
 def check_complete(claims: Sequence[Claim]) -> None:
-    """InputError where the claims lack one that a check or a slip is of."""
-    load_checks()
+    """Raise InputError where the claims lack one that a check or a reading is of."""
     there = {claim.id for claim in claims}
-    missing = sorted((set(CHECKS) | {slip.id for slip in SLIPS}) - there)
+    missing = sorted((set(checks_of_claims()) | set(inconsistencies())) - there)
     if missing:
         raise InputError(
             f"reference/claims.csv: lacks the row of claim {', '.join(missing)}; expected: all claims "
@@ -79,7 +69,8 @@ def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
     """A list of {id, verdict, value, expected, detail}, one for each row of reference/claims.csv."""
-    return [asdict(one) for one in found if one.id not in _FURTHER_IDS]
+    further = unlisted_inconsistencies()
+    return [asdict(one) for one in found if one.id not in further]
 
 
 def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> pa.Table:
@@ -131,7 +122,8 @@ def _left_out(evidence: Evidence) -> str:
 def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
     """One line: how many have each verdict, of those that results decide, or specs; and further slips."""
     of_kind = {claim.id: claim.kind for claim in claims}
-    own = [v for v in found if v.id not in _FURTHER_IDS]
+    further = unlisted_inconsistencies()
+    own = [v for v in found if v.id not in further]
 
     def number_of(kinds: Sequence[str] | None, noun: str = "") -> str:
         chosen = [v for v in own if kinds is None or of_kind[v.id] in kinds]
@@ -167,7 +159,7 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
     lines = ["# Claims", "", basis(evidence), "", counts(found, claims)]
     for words, chosen in _by_verdict(found):
         lines += ["", f"## {words} ({len(chosen)})", ""]
-        if all(one.verdict == SLIP for one in chosen):
+        if all(one.verdict == INCONSISTENCY for one in chosen):
             lines += ["| id | claim | reading chosen |", "| --- " * 3 + "|"]
             rows = [(one.id, of_id[one.id].text, one.detail) for one in chosen]
             lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
@@ -187,9 +179,10 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
 
 def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
     """The verdicts under their headings, the slips without a row in claims.csv last; none empty."""
-    own = [one for one in found if one.id not in _FURTHER_IDS]
+    further = unlisted_inconsistencies()
+    own = [one for one in found if one.id not in further]
     groups = [(WORDS[name], [one for one in own if one.verdict == name]) for name in VERDICTS]
-    groups.append((FURTHER_WORDS, [one for one in found if one.id in _FURTHER_IDS]))
+    groups.append((FURTHER_WORDS, [one for one in found if one.id in further]))
     return [(words, chosen) for words, chosen in groups if chosen]
 
 

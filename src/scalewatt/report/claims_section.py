@@ -8,8 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, SPECIFIED_KINDS
-from scalewatt.claims.evidence.inconsistencies import FURTHER
+from scalewatt.claims.evidence.claim_types import (
+    CHECKED_KINDS,
+    SPECIFIED_KINDS,
+    unlisted_inconsistencies,
+)
 from scalewatt.claims.output import FURTHER_WORDS, WORDS
 from scalewatt.report.html_tables import Cell, Grid, texts
 from scalewatt.results.tables.metadata import metadata
@@ -51,7 +54,7 @@ def claims_of(table: pa.Table) -> Claims:
     Slips that are no claims of the paper's list stand apart.
     """
     groups: dict[str, list[Row]] = {verdict: [] for verdict in (*WORDS, _FURTHER)}
-    slips = {slip.id for slip in FURTHER}
+    slips = unlisted_inconsistencies()
     for row in table.to_pylist():
         group = _FURTHER if row["id"] in slips else row["verdict"]
         groups.setdefault(group, []).append(row)

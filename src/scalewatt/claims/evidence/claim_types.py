@@ -1,36 +1,27 @@
-"""A claim, what a check answers, the verdict on a claim, and the registry of checks.
+"""A claim and the paper's inconsistencies as reference/ lists them, what a check answers, and a verdict.
 
-A check is a function of the evidence that returns an `Outcome`, registered for one claim or for
-several: `@check("D03")`. Checks made from a table register by a call: `check("D08")(partial(…))`.
-Where the evidence lacks something, a check may raise `NotTestable` or `Unresolved` in place of
-returning such an outcome.
+Where the evidence lacks something, a rule may raise `NotTestable` or `Unresolved` in place of returning
+such an outcome.
 """
 
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from scalewatt.claims.evidence.inconsistencies import FURTHER, SLIPS, Slip
-from scalewatt.claims.evidence.origin_tracking import origins_looked_at
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
-
-if TYPE_CHECKING:
-    from scalewatt.claims.evidence.evidence import Evidence
 
 REPRODUCED = "reproduced"
 NOT_REPRODUCED = "not_reproduced"
 UNRESOLVED = "unresolved"
 NOT_TESTABLE = "not_testable"
-SLIP = "slip"
+INCONSISTENCY = "slip"
 NOTHING = "nothing: a slip"
-"""What is expected of a slip."""
-VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNRESOLVED, NOT_TESTABLE, SLIP)
+"""What is expected of an inconsistency."""
+VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNRESOLVED, NOT_TESTABLE, INCONSISTENCY)
 
 CHECKED_KINDS = ("numeric", "trend", "threshold", "table", "derived", "identity")
 """Kinds of claim that tables of results decide; `hypothesis` where the campaign has the experiment."""
@@ -61,6 +52,12 @@ class Claim:
     tolerance: str
     portable: str
     note: str
+    assumed: str
+    """What simulated runs assume that the claim is about: a key of `assumptions`, or empty."""
+    assumed_about: str
+    """That, in a noun phrase."""
+    assumed_where: str
+    """The configurations that this is about: `finetune`, `gbs<=8192`, `gbs=65536`, or all."""
 
     @property
     def expected(self) -> str:
@@ -69,6 +66,27 @@ class Claim:
         tolerance = f" ({self.tolerance})" if self.tolerance not in ("", "-") else ""
         value = f"{self.value}{unit}{tolerance}" if self.value not in ("", "-") else self.tolerance
         return f"{self.quantity}: {value}" if self.quantity else self.text
+
+
+@dataclass(frozen=True)
+class Inconsistency:
+    """Where the paper contradicts itself or the facts: a row of reference/inconsistencies.csv."""
+
+    id: str
+    """A claim of kind inconsistency; Y… where claims.csv has no row."""
+    statement: str
+    """What is wrong, of one without a row in claims.csv."""
+    reading: str
+    """What is done instead, in a sentence."""
+    shows_in: str
+    """Products of a campaign that the reading is seen in, or `nowhere`."""
+    claims: str
+    """Claims that are checked by this reading, separated by semicolons."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Return True if claims.csv has a row for it."""
+        return not self.statement
 
 
 @dataclass(frozen=True)
@@ -101,25 +119,6 @@ class Unresolved(Exception):
     """Too few repeats or points; the message says how many are needed."""
 
 
-Check = Callable[["Evidence"], Outcome]
-CHECKS: dict[str, Check] = {}
-"""The check of each claim, by its id; filled as the modules of checks are imported."""
-
-
-def check(*ids: str) -> Callable[[Check], Check]:
-    """Register a function as the check of these claims."""
-
-    def register(function: Check) -> Check:
-        for id_ in ids:
-            if id_ in CHECKS:
-                raise ValueError(f"claim {id_} has two checks")
-            CHECKS[id_] = function
-        return function
-
-    return register
-
-
-_READINGS = {slip.id: slip for slip in (*SLIPS, *FURTHER)}
 _COLUMNS = {
     "id": "id",
     "section": "section",
@@ -136,26 +135,32 @@ _COLUMNS = {
     "tolerance": "tol_same_hardware",
     "portable": "portable",
     "note": "note",
+    "assumed": "assumed",
+    "assumed_about": "assumed_about",
+    "assumed_where": "assumed_where",
 }
 
 
-def read_claims(path: Path | None = None) -> tuple[Claim, ...]:
-    """The claims of claims.csv, in its order; InputError for a missing column or a double id."""
-    path = path or REFERENCE / "claims.csv"
+def read_rows(path: Path, columns: list[str]) -> list[dict[str, str]]:
+    """Read these columns of a CSV of reference/; InputError for a missing column."""
     try:
         with open(path, encoding="utf-8", newline="") as handle:
             reader = csv.DictReader(handle)
-            rows: list[dict[str, Any]] = list(reader)
+            rows = list(reader)
             names = reader.fieldnames or []
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error})") from error
-    missing = [name for name in _COLUMNS.values() if name not in names]
-    if missing:
-        raise InputError(
-            f"{path}: lacks column {missing[0]}; expected {', '.join(_COLUMNS.values())}"
-        )
+    if missing := [name for name in columns if name not in names]:
+        raise InputError(f"{path}: lacks column {missing[0]}; expected {', '.join(columns)}")
+    return [{name: row[name] or "" for name in columns} for row in rows]
+
+
+def read_claims(path: Path | None = None) -> tuple[Claim, ...]:
+    """Read the claims of claims.csv, in its order; InputError for a missing column or a duplicate id."""
+    path = path or REFERENCE / "claims.csv"
+    rows = read_rows(path, list(_COLUMNS.values()))
     claims = tuple(
-        Claim(**{field: row[column] or "" for field, column in _COLUMNS.items()}) for row in rows
+        Claim(**{field: row[column] for field, column in _COLUMNS.items()}) for row in rows
     )
     seen: set[str] = set()
     for number, claim in enumerate(claims, 1):
@@ -165,51 +170,34 @@ def read_claims(path: Path | None = None) -> tuple[Claim, ...]:
     return claims
 
 
+@cache
+def inconsistencies() -> dict[str, Inconsistency]:
+    """Return the paper's inconsistencies by id, those without a row in claims.csv last."""
+    columns = list(Inconsistency.__dataclass_fields__)
+    rows = read_rows(REFERENCE / "inconsistencies.csv", columns)
+    return {row["id"]: Inconsistency(**row) for row in rows}
+
+
+def unlisted_inconsistencies() -> set[str]:
+    """Return the ids of the inconsistencies that have no row in claims.csv."""
+    return {one.id for one in inconsistencies().values() if not one.is_listed}
+
+
 def listed_claims() -> tuple[Claim, ...]:
-    """The claims of claims.csv, and after them the slips that have no row there."""
-    return (*read_claims(), *map(_as_claim, FURTHER))
-
-
-def _as_claim(slip: Slip) -> Claim:
+    """Return the claims of claims.csv, and after them the inconsistencies that have no row there."""
     blank = dict.fromkeys(_COLUMNS, "")
-    return Claim(**blank | {"id": slip.id, "kind": "inconsistency", "text": slip.says})
+    further = (
+        Claim(**blank | {"id": one.id, "kind": "inconsistency", "text": one.statement})
+        for one in inconsistencies().values()
+        if not one.is_listed
+    )
+    return (*read_claims(), *further)
 
 
-def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
-    """Run a claim's check. A claim without one is a slip of the paper, or not testable.
-
-    The detail says of which origin the energies are that the check looked at, unless they are measured
-    or the paper's.
-    """
-    with origins_looked_at() as origins:
-        outcome = _outcome(claim, evidence)
-    expected = claim.expected if outcome.expected is None else outcome.expected
-    names = {name for line in evidence.lines for name in (line.model, line.device)}
-    detail = _sentence(outcome.detail, names)
-    if odd := sorted(origins - {"measured", "published"}):
-        detail += f" Origin of the energy: {', '.join(odd)}."
-    return Verdict(claim.id, outcome.verdict, outcome.value, expected, detail)
-
-
-def _sentence(detail: str, names: set[str]) -> str:
-    """Begun with a capital, unless it begins with a name, or an id that begins with one."""
-    first = re.split(r"[ ,:;.-]", detail, maxsplit=1)[0]
-    return detail if first in names else detail[:1].upper() + detail[1:]
-
-
-def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
-    function = CHECKS.get(claim.id)
-    if function is None:
-        if claim.kind == "inconsistency":
-            slip = _READINGS.get(claim.id)
-            if slip is None:
-                return Outcome(SLIP, None, claim.note, NOTHING)
-            shows = "Shows nowhere" if slip.shows_in == "nowhere" else f"Shows in {slip.shows_in}"
-            return Outcome(SLIP, None, f"{slip.reading} {shows}.", NOTHING)
-        return Outcome(NOT_TESTABLE, None, "There is no check for this claim.")
-    try:
-        return function(evidence)
-    except NotTestable as missing:
-        return Outcome(NOT_TESTABLE, None, str(missing))
-    except Unresolved as missing:
-        return Outcome(UNRESOLVED, None, str(missing))
+def reading_of(claim: Claim) -> str:
+    """Return how an inconsistency is read, and where that shows; its note where nothing is listed."""
+    one = inconsistencies().get(claim.id)
+    if one is None:
+        return claim.note
+    shows = "Shows nowhere" if one.shows_in == "nowhere" else f"Shows in {one.shows_in}"
+    return f"{one.reading} {shows}."

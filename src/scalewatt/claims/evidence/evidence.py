@@ -15,20 +15,21 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+import pandas as pd
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.claims.evidence.claim_types import NotTestable
 from scalewatt.claims.evidence.origin_tracking import is_of_energy, look_at
-from scalewatt.claims.evidence.pooled_spread import Key, Spread, key_of, pooled
-from scalewatt.claims.evidence.scaling_modes import constant_of, modes_of
+from scalewatt.claims.evidence.pooled_spread import Key, Spread, key_of
+from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
 from scalewatt.results.tables.repeat_statistics import Summary, summary_of
+from scalewatt.results.tables.table_schema import RUNS
 
 Row = Mapping[str, Any]
 PAPER_DEVICES = ("a100", "h100")
@@ -175,7 +176,18 @@ class Trace:
     power_w: tuple[float | None, ...]
 
 
-@dataclass(frozen=True)
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as dicts, null as None."""
+    records = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in records]
+
+
+def no_runs() -> pd.DataFrame:
+    """Return an empty table of runs."""
+    return frame_of([], RUNS)
+
+
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """Everything that checks look at."""
 
@@ -184,8 +196,8 @@ class Evidence:
     published: bool = False
     points: tuple[Point, ...] = ()
     lines: tuple[Line, ...] = ()
-    runs: tuple[Row, ...] = ()
-    """Rows of the table `runs`, without the excluded ones; none of the published results."""
+    runs: pd.DataFrame = field(default_factory=no_runs)
+    """The table `runs` without the excluded ones; empty for the published results."""
     comparisons: tuple[Row, ...] = ()
     traces: tuple[Trace, ...] = ()
     trace_metadata: Row = field(default_factory=dict)
@@ -214,7 +226,7 @@ class Evidence:
             and model in (None, line.model)
             and phase in (None, line.phase)
             and device in (None, line.device)
-            and (mode is None or _begins(line.mode, mode))
+            and (mode is None or has_mode(line.mode, mode))
             and constant in (None, line.constant)
         )
 
@@ -245,7 +257,7 @@ class Evidence:
         alike: dict[tuple[Any, ...], list[Line]] = {}
         for line in self.find(model, phase, device, mode):
             if len(line.planned) >= least:
-                alike.setdefault(_key(line), []).append(line)
+                alike.setdefault(key_of_line(line), []).append(line)
         return tuple(max(lines, key=_closeness) for lines in alike.values())
 
     def anywhere(
@@ -301,81 +313,16 @@ def unlike_paper(point: Point, epochs: int | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
-    """All series of a campaign, each with the points that `rows` (of configurations) has."""
-    by_id = {row["configuration"]: row for row in rows}
-    modes = modes_of(campaign)
-    of_point: dict[str, tuple[str, ...]] = {}
-    for name, series in campaign.series.items():
-        for id_ in series.points.values():
-            of_point[id_] = (*of_point.get(id_, ()), modes[name])
-    lines = [
-        Line(
-            name,
-            series.label,
-            series.model,
-            series.phase,
-            series.device,
-            modes[name],
-            constant_of(campaign, series),
-            tuple(
-                Point(by_id[id_], of_point[id_], _total(campaign, id_), _chance(campaign, id_))
-                for _, id_ in sorted(series.points.items())
-                if id_ in by_id
-            ),
-            tuple(sorted(series.points)),
-        )
-        for name, series in campaign.series.items()
-    ]
-    there = Counter(map(_key, lines))
-    return tuple(replace(line, alike=there[_key(line)] > 1) for line in lines)
-
-
-def _key(line: Line) -> tuple[Any, ...]:
+def key_of_line(line: Line) -> tuple[Any, ...]:
     return line.model, line.phase, line.device, line.mode, line.constant
-
-
-def _total(campaign: Campaign, id_: str) -> int | None:
-    """Samples of the whole dataset that a configuration trains on a part of."""
-    one = campaign.configurations[id_]
-    if one.dataset_samples is None:
-        return None
-    from fractions import Fraction
-
-    fraction = Fraction(one.dataset_fraction)
-    if fraction == 1:
-        return one.dataset_samples
-    total = one.dataset.get("train_samples")
-    return None if total is None else int(total)
-
-
-def _chance(campaign: Campaign, id_: str) -> float | None:
-    """The error of guessing less two of its standard deviations over the validation set, in percent."""
-    one = campaign.configurations[id_]
-    classes, samples = one.dataset.get("classes"), one.validation_samples
-    if not classes or not samples:
-        return None
-    hits = 1 / classes
-    return float(100 * (1 - hits - 2 * math.sqrt(hits * (1 - hits) / samples)))
-
-
-def with_points(evidence: Evidence) -> Evidence:
-    """The same with `points`: those of all lines, each once, with what repeats say of their spread."""
-    there = {point.id: point for line in evidence.lines for point in line.points}
-    spreads = {} if evidence.published else pooled(point.row for point in there.values())
-
-    def told(points: Iterable[Point]) -> tuple[Point, ...]:
-        return tuple(replace(point, spreads=spreads) for point in points)
-
-    lines = tuple(replace(line, points=told(line.points)) for line in evidence.lines)
-    return replace(evidence, lines=lines, points=told(there.values()))
 
 
 def _closeness(line: Line) -> tuple[int, int]:
     return sum(not unlike_paper(point) for point in line.points), len(line.points)
 
 
-def _begins(mode: str, asked: str) -> bool:
+def has_mode(mode: str, asked: str) -> bool:
+    """Return True if a mode is the asked one, or begins so."""
     return mode == asked or mode.startswith(f"{asked}_")
 
 

@@ -10,9 +10,28 @@ from scalewatt.claims.evidence.claim_types import NotTestable
 from scalewatt.claims.evidence.evidence import Point, unlike_paper
 from scalewatt.claims.evidence.origin_tracking import is_of_power
 from scalewatt.claims.evidence.pooled_spread import Spread, is_metric
-from scalewatt.claims.rules.quantity_labels import word
 from scalewatt.results.tables.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
 from scalewatt.results.tables.repeat_statistics import CONFIDENCE, Summary
+
+PER_SAMPLE = "energy_per_sample_wh"
+"""A quantity that is no column of configurations: energy per sample of the dataset."""
+_LABELS = {
+    "runtime_h": "run time",
+    "gpu_hours": "GPU hours",
+    "energy_kwh": "energy",
+    "gpu_energy_kwh": "GPU energy",
+    "cpu_energy_kwh": "CPU energy",
+    "ram_energy_kwh": "RAM energy",
+    "gpu_energy_share": "share of GPU energy",
+    "cpu_energy_share": "share of CPU energy",
+    "ram_energy_share": "share of RAM energy",
+    "p_gpuh_kw": "energy per GPU hour",
+    "mean_gpu_power_w": "mean GPU power",
+    "mean_cpu_socket_power_w": "mean power of a CPU socket",
+    "samples_per_gpuh": "samples per GPU hour",
+    "passes_per_gpuh": "passes per GPU hour",
+    "metric_last": "quality metric",
+}
 
 ASSUMED_HALF = 2 * PUBLISHED_SPREAD
 BY_CAMPAIGN = "by the campaign's repeats"
@@ -181,3 +200,8 @@ def repeats_text(repeats: int | None) -> str:
 def told(own: Number) -> str:
     """The repeats that would tell a number from 0."""
     return needed(own, abs(own.value))
+
+
+def word(name: str) -> str:
+    """Return what a quantity is called in a sentence; its column's name where it has no label."""
+    return _LABELS.get(name, name)

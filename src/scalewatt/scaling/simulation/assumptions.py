@@ -1,8 +1,8 @@
 """What the scaling model does not say and a recording needs all the same: put in by hand, in one place.
 
 Each number says what it follows. None of them changes a run's time or its whole energy, which are the
-model's: they divide it among devices and over time. A claim about one of SUBJECTS cannot be tested on
-simulated runs.
+model's: they divide it among devices and over time. A claim about one of the subjects that
+provenance.simulation_subjects lists cannot be tested on simulated runs.
 """
 
 from __future__ import annotations
@@ -12,16 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Device
-
-SUBJECTS = {
-    "device_shares": "how the energy divides among GPUs, CPUs and memory",
-    "power_profile": "how power varies in time: stages, loading dips, noise, what sensors average",
-    "stage_shares": "how the time of an epoch divides among stages",
-    "metric": "learning curves, where no value is published",
-    "repeat_scatter": "how much repeats of one configuration vary",
-    "restarts": "what a further segment costs",
-}
-"""What is put in by hand, by the key that provenance.json lists it under."""
 
 MOST_BESIDE_GPUS = 0.65
 """CPUs and memory get at most this part of a node's energy."""

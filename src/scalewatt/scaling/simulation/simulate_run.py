@@ -18,6 +18,7 @@ from scalewatt.campaign.run_spec import read_spec, spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
+from scalewatt.provenance.simulation_subjects import SUBJECTS
 from scalewatt.provenance.versions import made_with
 from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import SIMULATED, origin_stated
@@ -247,7 +248,7 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
 def _by_hand(model: KindModel, metric_source: str) -> dict[str, str]:
     """What of a run was put in by hand: not what the model or a published error says of it."""
     known = {"device_shares": TOTAL not in model.energy, "metric": metric_source == PUBLISHED}
-    return {name: text for name, text in by_hand.SUBJECTS.items() if not known.get(name)}
+    return {name: text for name, text in SUBJECTS.items() if not known.get(name)}
 
 
 def _segment(one: Simulation, segment: Segment) -> dict[str, Any]:

@@ -1,0 +1,262 @@
+"""Rules that compare trainings on two devices, and with and without loading."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from scalewatt.claims.checks.check_table import Check
+from scalewatt.claims.checks.regime_rules import energy_slope, known_energies
+from scalewatt.claims.checks.scopes import MODEL, pretrainings
+from scalewatt.claims.evidence.claim_types import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    UNRESOLVED,
+    NotTestable,
+    Outcome,
+)
+from scalewatt.claims.evidence.evidence import Evidence, Point, Row, unlike_paper
+from scalewatt.claims.evidence.origin_tracking import look_at
+from scalewatt.claims.rules.points import (
+    energies_alike,
+    in_paper,
+    like,
+    values,
+)
+from scalewatt.claims.rules.tolerance import (
+    MINIMUM_POINTS,
+    all_of,
+    attempt,
+    band,
+    combine,
+    enough,
+    linear,
+    sign,
+)
+from scalewatt.claims.rules.uncertain_number import (
+    Number,
+    mean_of,
+    minus,
+    needed,
+    over,
+    quantity,
+    refuse_estimates,
+    repeats_text,
+    text,
+)
+from scalewatt.results.tables.comparisons import MARGIN, repeats_needed, same_training
+
+_EXACT = Number(1.0, 0.0, 0.0)
+
+
+def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
+    """Whether energy is linear in GPU hours at constant GBS, and steeper on H100 by at least `low`.
+
+    Where no series of a device has three points, all its points at constant GBS are one. The slopes are
+    of the energy of the device kinds that both measured, where these are known apart.
+    """
+    groups = {device: _groups(evidence, device) for device in ("h100", "a100")}
+    parts = [
+        (
+            "",
+            linear(
+                f"{name}, energy (kWh) against GPU hours",
+                [one.value for one in values(points, "gpu_hours")],
+                values(points, "energy_kwh"),
+            ),
+        )
+        for of_device in groups.values()
+        for name, points in of_device.items()
+    ]
+    every = {p.id: p for own in groups.values() for points in own.values() for p in points}
+    refuse_estimates(list(every.values()))
+    energies, scope = energies_alike(list(every.values()))
+    of_id = dict(zip(every, energies, strict=True))
+    slopes = {
+        device: mean_of([energy_slope(name, points, of_id) for name, points in of_device.items()])
+        for device, of_device in groups.items()
+    }
+    ratio = over(slopes["h100"], slopes["a100"])
+    within = band(f"Slope of h100 over a100{scope}", ratio, *check.bounds)
+    return all_of([("", within), ("", sign("That ratio", ratio, rises=True)), *parts])
+
+
+def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
+    """Points with energy of each series at constant GBS that has three, else of all together."""
+    found = evidence.series(MODEL, "pretrain", device, "fd_gbs", least=1)
+    if not found:
+        raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
+    own = [line for line in found if not all(map(unlike_paper, line.points))] or found
+    lines = {line.title: known_energies(in_paper(line).points) for line in own}
+    long = {title: points for title, points in lines.items() if len(points) >= MINIMUM_POINTS}
+    together = tuple({p.id: p for points in lines.values() for p in points}.values())
+    groups = dict(long) or {f"{device}, all GBS": together}
+    for name, points in groups.items():
+        enough(points, f"{name}, energy against GPU hours")
+        like(points)
+    return groups
+
+
+def _each_pair(evidence: Evidence, compare: Callable[[Point, Point], Outcome]) -> Outcome:
+    """Combine a comparison of every pre-training that has results on both devices."""
+    pairs = [
+        (h100, a100)
+        for h100 in _as_paper(evidence, "h100")
+        for a100 in _as_paper(evidence, "a100")
+        if same_training(dict(h100.row)) == same_training(dict(a100.row))
+    ]
+    if not pairs:
+        raise NotTestable(
+            "No pre-training as in the paper has finished with the same GPUs, LBS, GBS and settings on both "
+            "a100 and h100."
+        )
+    return combine(
+        [
+            attempt(f"{h100.gpus} GPUs, LBS {h100.lbs}, GBS {h100.gbs}", compare, h100, a100)
+            for h100, a100 in sorted(pairs, key=lambda pair: pair[0].gpus)
+        ]
+    )
+
+
+def _as_paper(evidence: Evidence, device: str) -> list[Point]:
+    return [point for point in pretrainings(evidence, device) if not unlike_paper(point)]
+
+
+def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the part of the GPU hours that H100 saves is within the bounds in every pair."""
+
+    def compare(h100: Point, a100: Point) -> Outcome:
+        ratio = over(quantity(h100, check.quantity), quantity(a100, check.quantity))
+        return band(check.text, minus(_EXACT, ratio), *check.bounds)
+
+    return _each_pair(evidence, compare)
+
+
+def _higher_power(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the energy per GPU hour on H100 over A100 is within the bounds in every pair."""
+
+    def compare(h100: Point, a100: Point) -> Outcome:
+        refuse_estimates([h100, a100])
+        energies, scope = energies_alike([h100, a100])
+        # The spread of the hours is in that of the energies.
+        hours = [Number(quantity(p, "gpu_hours").value, 0.0, 0.0) for p in (h100, a100)]
+        own, other = (over(*both) for both in zip(energies, hours, strict=True))
+        return band(f"{check.text}{scope}", over(own, other), *check.bounds)
+
+    return _each_pair(evidence, compare)
+
+
+def _equivalent(evidence: Evidence, check: Check) -> Outcome:
+    """Whether energies of a pair are equivalent: by the table comparisons where there is one."""
+    devices = {"a100", "h100"}
+    ids = {point.id for device in devices for point in _as_paper(evidence, device)}
+    rows = [
+        row
+        for row in evidence.comparisons
+        if (row["model"], row["phase"], row["quantity"]) == (MODEL, "pretrain", check.quantity)
+        and {row["device"], row["baseline_device"]} == devices
+        and {row["configuration"], row["baseline"]} <= ids
+    ]
+    if rows:
+        return combine([(f"{row['gpus']} GPUs", _compared(row)) for row in rows])
+    return _each_pair(evidence, _alike)
+
+
+def _compared(row: Row) -> Outcome:
+    look_at(row["energy_origin"])
+    ratio, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
+    interval = "" if low is None else f" ({low:.3f} to {high:.3f})"
+    said = (
+        f"Energy of {row['device']} over {row['baseline_device']} is {ratio:.3f}{interval}, over "
+        f"{row['energy_scope']}, which both have"
+    )
+    if row["verdict"] == "equivalent":
+        return Outcome(REPRODUCED, ratio, f"{said}: equivalent within 5 %.")
+    if low is not None and (low > 1 + MARGIN or high < 1 / (1 + MARGIN)):
+        return Outcome(NOT_REPRODUCED, ratio, f"{said}: they differ by more than 5 %.")
+    if row["verdict"] == "different":
+        more = _by_how_much(Number(ratio, 0.0, math.sqrt(2) * (row["spread"] or 0.0) * ratio))
+    else:
+        more = repeats_text(row["repeats_needed"])
+    return Outcome(UNRESOLVED, ratio, f"{said}; {more}.")
+
+
+def _alike(h100: Point, a100: Point) -> Outcome:
+    (own, other), scope = energies_alike([h100, a100])
+    ratio = over(own, other)
+    said = f"Energy of h100 over a100{scope} is {text(ratio)}"
+    low, high = 1 / (1 + MARGIN), 1 + MARGIN
+    if low < ratio.low and ratio.high < high:
+        return Outcome(REPRODUCED, ratio.value, f"{said}: within 5 %.")
+    if ratio.low > high or ratio.high < low:
+        return Outcome(NOT_REPRODUCED, ratio.value, f"{said}: they differ by more than 5 %.")
+    if ratio.low > 1 or ratio.high < 1:
+        return Outcome(UNRESOLVED, ratio.value, f"{said}; {_by_how_much(ratio)}.")
+    repeats = repeats_needed(ratio.spread / ratio.value / math.sqrt(2), MARGIN, ratio.value)
+    if repeats is not None:
+        repeats = max(repeats, min(h100.n_repeats, a100.n_repeats) + 1)
+    return Outcome(UNRESOLVED, ratio.value, f"{said}; {repeats_text(repeats)}.")
+
+
+def _by_how_much(ratio: Number) -> str:
+    """How many repeats would tell a ratio that is not 1 from the margin: the table counts others."""
+    distance = min(abs(ratio.value - end) for end in (1 / (1 + MARGIN), 1 + MARGIN))
+    return f"they differ; whether by more than 5 %, {needed(ratio, distance)}"
+
+
+# --- loading ------------------------------------------------------------------------------------
+
+
+def _without_loading(evidence: Evidence, check: Check) -> Outcome:
+    """Whether without loading (`loader: synthetic`) GPUs draw more power and the run takes less energy.
+
+    The claimed share of low-power time is in no table.
+    """
+    twins = [
+        (real, twin)
+        for twin in evidence.points
+        if twin.row["loader"] == "synthetic"
+        for real in evidence.points
+        if real.row["loader"] not in (None, "synthetic") and _setting(real) == _setting(twin)
+    ]
+    if not twins:
+        raise NotTestable(
+            "No configuration has finished runs both with and without loading (loader synthetic): "
+            "campaigns/variants.yaml asks for them."
+        )
+    return combine([attempt(real.id, _of_twins, real, twin) for real, twin in twins])
+
+
+def _of_twins(real: Point, twin: Point) -> Outcome:
+    share = real.mean("step_data_share")
+    waits = "" if share is None else f" Waiting for data takes {share:.0%} of a step with loading."
+    power, energy = (
+        over(quantity(twin, name), quantity(real, name))
+        for name in ("mean_gpu_power_w", "energy_kwh")
+    )
+    found = all_of(
+        [
+            ("", sign("GPU power without loading over that with", power, rises=True)),
+            ("", sign("Energy without loading over that with", energy, rises=False)),
+        ]
+    )
+    return replace(found, detail=found.detail + waits)
+
+
+def _setting(point: Point) -> tuple[object, ...]:
+    """What two trainings share that differ in loading alone."""
+    row = {**point.row, "loader": None}
+    row["configuration"] = re.sub(r"-loader(?!_)[\w.]+", "", str(row["configuration"]))
+    return (*same_training(row), point.device, point.origin, point.scope)
+
+
+DEVICE_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
+    "energy_equivalent_on_h100": _equivalent,
+    "power_higher_on_h100": _higher_power,
+    "saved_on_h100": _saved_on_h100,
+    "steeper_on_h100": _steeper_on_h100,
+    "without_loading": _without_loading,
+}
+"""The rules by the name that the table calls them."""

@@ -1,0 +1,386 @@
+"""Rules on energy per GPU hour P, over all trainings: intervals, what explains it, shares and ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise, permutations
+
+from scalewatt.claims.checks.check_table import Check
+from scalewatt.claims.checks.scopes import PROBE_EPOCHS
+from scalewatt.claims.checks.series_rules import linear_in
+from scalewatt.claims.evidence.claim_types import (
+    REPRODUCED,
+    UNRESOLVED,
+    NotTestable,
+    Outcome,
+    Unresolved,
+)
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
+from scalewatt.claims.rules.points import known, like, values, whole_nodes, with_ram
+from scalewatt.claims.rules.tolerance import (
+    all_of,
+    attempt,
+    band,
+    combine,
+    enough,
+    positive,
+    ranked,
+    within_noise,
+)
+from scalewatt.claims.rules.uncertain_number import (
+    Number,
+    mean_of,
+    minus,
+    over,
+    quantity,
+    refuse_estimates,
+    repeats_to_tell,
+    shown,
+    text,
+    told,
+)
+from scalewatt.recordings.series import DEVICE_KINDS
+from scalewatt.results.tables.comparisons import MOST_REPEATS
+from scalewatt.results.tables.repeat_statistics import summarise
+
+P = "p_gpuh_kw"
+BOUNDS = 0.05
+"""Room at both bounds of an interval of P (claims K01 to K03, L01 to L03)."""
+NAMED = 3
+"""How many of the numbers outside of an interval are named one by one."""
+POINTS_PER_COEFFICIENT = 2
+
+
+# --- intervals ----------------------------------------------------------------------------------
+
+
+def _points_within(evidence: Evidence, check: Check) -> Outcome:
+    """Whether P of all trainings as in the paper, from `n` GPUs on, is within the bounds and 5 %."""
+    least = int(check.n or 1)
+    points = _as_paper(evidence.points, check)
+    counted = [point for point in points if point.gpus >= least]
+    if not counted:
+        raise NotTestable(_nothing(evidence, check, least))
+    own = [(f"P of {point.id}", quantity(point, P)) for point in counted]
+    found = all_within("P of points", own, *_with_room(check), check.unit)
+    below = [p for p in points if p.gpus < least]
+    named = ", ".join(f"n = {p.gpus}: {shown(p.mean(P) or 0.0)}" for p in below)
+    rest = f" Left out, below n = {least}, in kW: {named}." if below else ""
+    return Outcome(found.verdict, found.value, found.detail + rest)
+
+
+def _means_within(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the mean P of every series is."""
+    least = int(check.n or 1)
+    means = []
+    for line in evidence.find(check.model, None, check.device):
+        points = [p for p in _as_paper(line.points, check) if p.gpus >= least]
+        if points:
+            mean = mean_of([quantity(point, P) for point in points])
+            means.append((f"Mean P of {line.title}", mean))
+    if not means:
+        raise NotTestable(_nothing(evidence, check, least))
+    return all_within("Mean P of series", means, *_with_room(check), check.unit)
+
+
+def _with_room(check: Check) -> tuple[float, float]:
+    return check.low * (1 - BOUNDS), check.high * (1 + BOUNDS)
+
+
+def _as_paper(points: Sequence[Point], check: Check) -> list[Point]:
+    """Trainings as in the paper, the probe among them, with a known P."""
+    return [
+        point
+        for point in points
+        if (point.model, point.device) == (check.model, check.device)
+        and not _unlike(point)
+        and point.mean(P) is not None
+    ]
+
+
+def _unlike(point: Point) -> tuple[str, ...]:
+    return unlike_paper(point, PROBE_EPOCHS if "probe" in point.modes else None)
+
+
+def _nothing(evidence: Evidence, check: Check, least: int) -> str:
+    at = f" at {least} GPUs or more" if least > 1 else ""
+    kind = (check.model, check.device)
+    there = [p for p in evidence.points if (p.model, p.device) == kind and _unlike(p)]
+    other = f": {there[0].id} has {', '.join(_unlike(there[0]))}" if there else ""
+    return (
+        f"No finished run of {check.model} on {check.device}{at} as in the paper with a known "
+        f"energy{other}."
+    )
+
+
+def all_within(
+    what: str, numbers: Sequence[tuple[str, Number]], low: float, high: float, unit: str = ""
+) -> Outcome:
+    """Return whether all of several numbers lie in a band; those outside are named."""
+    ends = sorted(one.value for _, one in numbers)
+    span = f"{what} of {len(numbers)}: {shown(ends[0])} to {shown(ends[-1])} {unit}".rstrip()
+    value = f"{shown(ends[0])}-{shown(ends[-1])}"
+    outside = [
+        attempt(name, band, name, one, low, high, unit)
+        for name, one in numbers
+        if not low <= one.value <= high
+    ]
+    if not outside:
+        return Outcome(REPRODUCED, value, f"{span}, expected {shown(low)} to {shown(high)}.")
+    found = combine(outside)
+    # Those that decide first; all would fill a page.
+    ordered = sorted(outside, key=lambda one: one[1].verdict != found.verdict)
+    detail = " ".join(one.detail for _, one in ordered[:NAMED])
+    rest = f" {len(outside) - NAMED} more are outside." if len(outside) > NAMED else ""
+    return Outcome(found.verdict, value, f"{span}. {detail}{rest}")
+
+
+def _ram_shares_within(evidence: Evidence, check: Check) -> Outcome:
+    """Whether RAM's share of every training from `n` GPUs on is within the bounds."""
+    points = with_ram(evidence, int(check.n))
+    shares = [(f"share of {point.id}", quantity(point, check.quantity)) for point in points]
+    return all_within(check.text, shares, check.low, check.high)
+
+
+def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the largest share of RAM is at most the claim's, with its tolerance."""
+    own = with_ram(evidence)
+    worst = max(own, key=lambda point: point.mean(check.quantity) or 0)
+    share, room = (float(part) for part in check.expects.removeprefix("..").split(" +"))
+    what = f"the largest share of RAM in {len(own)} configurations ({worst.id})"
+    found = band(what, quantity(worst, check.quantity), None, share + room)
+    return Outcome(found.verdict, found.value, f"{found.detail} The claim says {shown(share)}.")
+
+
+# --- all series ---------------------------------------------------------------------------------
+
+
+def _linear_everywhere(evidence: Evidence, check: Check) -> Outcome:
+    """Whether energy is linear in GPU hours along every series with enough points of whole nodes."""
+    lines = [line for line in evidence.find() if line.mode not in ("probe", "other")]
+    there = {line.name: _of_whole_nodes(evidence, line, check.columns) for line in lines}
+    long = [line for line in lines if len(there[line.name]) >= check.least]
+    if not long:
+        refuse_estimates([point for line in lines for point in line.having(check.quantity)])
+        points = max(there.values(), key=len, default=())
+        enough(points, "energy and GPU hours along one series, whole nodes")
+
+    def of_line(line: Line) -> Outcome:
+        refuse_estimates(line.having(check.quantity))
+        points = known(line, *check.columns, at_least=whole_nodes(evidence, line))
+        return linear_in(check, evidence, line, points)
+
+    found = combine([attempt(line.title, of_line, line) for line in long])
+    left = len(lines) - len(long)
+    more = f" {left} series with fewer than {check.least} such points do not count." if left else ""
+    return Outcome(found.verdict, found.value, found.detail + more)
+
+
+def _of_whole_nodes(evidence: Evidence, line: Line, names: Iterable[str]) -> Sequence[Point]:
+    return line.having(*names, at_least=whole_nodes(evidence, line))
+
+
+def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
+    """Points of whole nodes that know these quantities, by model, device, scope and origin.
+
+    Only those of the most frequent origin: energies of several are not compared. NotTestable where all
+    are estimated; these do not count.
+    """
+    there = {
+        point.id: point
+        for line in evidence.find()
+        if line.mode != "probe"
+        for point in _of_whole_nodes(evidence, line, names)
+    }
+    sensed = [point for point in there.values() if point.origin != "estimated"]
+    if not sensed:
+        refuse_estimates(list(there.values()))
+    origins = [point.origin for point in sensed]
+    most = max(set(origins), key=lambda one: (origins.count(one), str(one)), default=None)
+    found: dict[str, list[Point]] = {}
+    for point in sensed:
+        if point.origin == most:
+            found.setdefault(f"{point.model} {point.device} ({point.scope})", []).append(point)
+    return found
+
+
+def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the largest ratio of mean P between models or devices is at least `low`."""
+    groups = list(_groups(evidence, P).values())
+    ratios = [
+        found for pair in permutations(groups, 2) if (found := _factor_over(*pair)) is not None
+    ]
+    if not ratios:
+        kinds = {f"{points[0].model} {points[0].device} ({points[0].scope})" for points in groups}
+        raise NotTestable(
+            "Two pairs of model and device with P_GPUh over the same kinds of device are needed; there "
+            f"are {', '.join(sorted(kinds)) or 'none'}."
+        )
+    ratio, what = max(ratios, key=lambda one: one[0].value)
+    return band(what, ratio, *check.bounds)
+
+
+def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, str] | None:
+    """Mean P over that of another model or device, by the device kinds that both have, and its label.
+
+    Null where there are none, or the parts of these are not known.
+    """
+    names = [f"{points[0].model} {points[0].device}" for points in (own, other)]
+    scopes = [(points[0].scope or "").split("+") for points in (own, other)]
+    kinds = [kind for kind in DEVICE_KINDS if all(kind in scope for scope in scopes)]
+    if names[0] == names[1] or not kinds:
+        return None
+    try:
+        top, bottom = (mean_of([_power(p, kinds) for p in points]) for points in (own, other))
+        ratio = over(top, bottom)
+    except NotTestable:
+        return None
+    return ratio, f"mean P_GPUh of {names[0]} over that of {names[1]} ({'+'.join(kinds)} of both)"
+
+
+def _power(point: Point, kinds: Sequence[str]) -> Number:
+    """P by some device kinds; NotTestable where their part of it is not known."""
+    own = quantity(point, P)
+    if point.scope == "+".join(kinds):
+        return own
+    share = sum(quantity(point, f"{kind}_energy_share").value for kind in kinds)
+    return over(own, Number(1.0, 0.0, 0.0), share)
+
+
+def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
+    """Whether each rate lowers the error of P when one point is left out."""
+    names = (P, "samples_per_gpuh", "passes_per_gpuh")
+    needed = POINTS_PER_COEFFICIENT * len(names)
+    groups = _groups(evidence, *names)
+    if not groups:
+        raise NotTestable("There is no point with P_GPUh and rates.")
+    large = {key: points for key, points in groups.items() if len(points) >= needed}
+    if not large:
+        most = max(map(len, groups.values()))
+        raise Unresolved(
+            f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
+        )
+    return combine([attempt(key, _left_out, points, names) for key, points in large.items()])
+
+
+def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
+    own = values(points, names[0])
+    rates = [[one.value for one in values(points, name)] for name in names[1:]]
+    if within_noise(own):
+        ordered = sorted(own, key=lambda one: one.value)
+        apart = minus(ordered[-1], ordered[0])
+        said = f"all {len(own)} P_GPUh are within their spread; {told(apart)}."
+        return Outcome(UNRESOLVED, None, said)
+    powers = [one.value for one in own]
+    if not all(powers):
+        raise NotTestable("An energy per GPU hour is 0.")
+    errors = [leave_one_out(powers, rates[:count]) for count in range(3)]
+    means = [math.fsum(each) / len(each) for each in errors]
+    said = (
+        f"leaving one of {len(points)} points out, the mean error of P_GPUh is "
+        f"{100 * means[0]:.1f} % by a constant, {100 * means[1]:.1f} % with samples per GPUh, "
+        f"{100 * means[2]:.1f} % with passes per GPUh too"
+    )
+    parts = [
+        (f"fall with {name}", error_fall(before, after))
+        for name, (before, after) in zip(("samples", "passes"), pairwise(errors), strict=True)
+    ]
+    found = all_of(parts)
+    return Outcome(found.verdict, means[2] / means[0], f"{said}; {found.detail}")
+
+
+def error_fall(before: Sequence[float], after: Sequence[float]) -> Outcome:
+    """Return whether errors of the same points fall, in percentage points, by a paired t interval."""
+    falls = summarise([100 * (a - b) for a, b in zip(before, after, strict=True)])
+    assert falls.mean is not None and falls.high is not None and falls.sd is not None
+    own = Number(falls.mean, falls.high - falls.mean, falls.sd)
+    what = "the mean fall"
+    if abs(own.value) > own.half:
+        return positive(what, own, "pp")
+    points = repeats_to_tell(abs(own.value), own.spread)
+    more = f"more than {MOST_REPEATS}" if points is None else f"about {points}"
+    said = f"{what} is {text(own, 'pp')}, expected above 0; {more} points are needed."
+    return Outcome(UNRESOLVED, own.value, said)
+
+
+def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> list[float]:
+    """Return the relative error of each y (not 0) predicted by least squares on the others."""
+    import numpy as np
+
+    scales = [max(map(abs, term)) or 1.0 for term in terms]
+    columns = [np.array(term) / scale for term, scale in zip(terms, scales, strict=True)]
+    design = np.column_stack([np.ones(len(y)), *columns])
+    observed = np.array(y)
+    errors = []
+    for index in range(len(y)):
+        others = np.arange(len(y)) != index
+        found, *_ = np.linalg.lstsq(design[others], observed[others], rcond=None)
+        errors.append(abs(float(design[index] @ found) / y[index] - 1))
+    return errors
+
+
+# --- powers of devices --------------------------------------------------------------------------
+
+
+def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the range of mean GPU power is above that of mean CPU socket power, by model and device."""
+    names = ("mean_gpu_power_w", "mean_cpu_socket_power_w")
+    groups: dict[str, list[Point]] = {}
+    for point in evidence.points:
+        if all(point.mean(name) is not None for name in names):
+            groups.setdefault(f"{point.model} {point.device}", []).append(point)
+    ready = {name: points for name, points in groups.items() if len(points) >= 2}
+    if not ready:
+        raise NotTestable(
+            "No two configurations of a model and device have power of both GPU and CPU."
+        )
+
+    def compare(points: Sequence[Point]) -> Outcome:
+        like(points)
+        gpu, cpu = (_range([quantity(point, name) for point in points]) for name in names)
+        what = f"Range of GPU power ({shown(gpu.value)} W) less that of CPU socket power"
+        return positive(what, minus(gpu, cpu), check.unit)
+
+    return combine([attempt(group, compare, points) for group, points in ready.items()])
+
+
+def _range(numbers: Sequence[Number]) -> Number:
+    ordered = sorted(numbers, key=lambda one: one.value)
+    return minus(ordered[-1], ordered[0])
+
+
+def _rank_of_all_points(evidence: Evidence, check: Check) -> Outcome:
+    """Whether a quantity goes with another over all points of a model, phase and device."""
+    groups: dict[str, list[Point]] = {}
+    for point in evidence.points:
+        if point.mean(check.against) is not None:
+            name = f"{point.model} {point.phase} {point.device}"
+            groups.setdefault(name, []).append(point)
+    if not groups:
+        raise NotTestable("No finished run has samples per GPU hour.")
+
+    def of_group(name: str, points: Sequence[Point]) -> Outcome:
+        there = [point for point in points if point.mean(check.quantity) is not None]
+        if not there:
+            raise NotTestable("GPU power is not known.")
+        enough(there, name, check.least)
+        x = [point.mean(check.against) or 0.0 for point in there]
+        own = values(there, check.quantity)
+        return ranked(check.text, x, own, check.rises, check.low)
+
+    return combine([attempt(name, of_group, name, points) for name, points in groups.items()])
+
+
+POWER_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
+    "factors_differ": _factors_differ,
+    "gpu_varies_more_than_cpu": _gpu_varies_more,
+    "largest_ram_share": _largest_ram_share,
+    "linear_everywhere": _linear_everywhere,
+    "means_within": _means_within,
+    "points_within": _points_within,
+    "ram_shares_within": _ram_shares_within,
+    "rank_of_all_points": _rank_of_all_points,
+    "rates_explain": _rates_explain,
+}
+"""The rules by the name that the table calls them."""

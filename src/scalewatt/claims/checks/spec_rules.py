@@ -1,0 +1,371 @@
+"""Rules on how trainings are set up: values in the specs of a campaign's configurations, in provenance.
+
+The series count of which a run has finished, with all their points as the campaign defines them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from scalewatt.claims.checks.check_table import Check
+from scalewatt.claims.checks.trace_rules import averaged_s
+from scalewatt.claims.evidence.claim_types import (
+    NOT_REPRODUCED,
+    NOT_TESTABLE,
+    REPRODUCED,
+    NotTestable,
+    Outcome,
+)
+from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, Line, Row, Trace, has_mode
+from scalewatt.claims.rules.tolerance import all_of, attempt, decided
+from scalewatt.results.tables.published import FULL_SAMPLES
+
+PERIOD = 0.05
+"""Relative room of the median sampling period (claim B01)."""
+SAMPLES_PER_GPU = 5004
+"""The paper's, where its dataset grows with n; one more or less is rounding."""
+
+
+def specs_of(
+    evidence: Evidence, model: str = "", phase: str = "", device: str = "", mode: str = ""
+) -> list[Row]:
+    """Return specs of the configurations in series of this description, each once; commands have none.
+
+    NotTestable where the campaign defines none, or no run of these has finished.
+    """
+    lines = [
+        line
+        for line in evidence.lines
+        if model in ("", line.model)
+        and phase in ("", line.phase)
+        and device in ("", line.device)
+        and (not mode or has_mode(line.mode, mode))
+    ]
+    described = " ".join(one for one in (model, phase, mode, device) if one) or "a known model"
+    if not _specs(evidence, lines):
+        raise NotTestable(f"The campaign defines no configuration of {described}.")
+    found = _specs(evidence, _begun(evidence, lines))
+    if not found:
+        raise NotTestable(f"No finished run of {described}.")
+    return found
+
+
+def _specs(evidence: Evidence, lines: Iterable[Line]) -> list[Row]:
+    series = {} if evidence.campaign is None else evidence.campaign.series
+    ids = dict.fromkeys(
+        id_ for line in lines if line.name in series for id_ in series[line.name].points.values()
+    )
+    specs = [evidence.specs[id_] for id_ in ids if id_ in evidence.specs]
+    return [spec for spec in specs if spec["dataset"].get("format") != "command"]
+
+
+def _begun(evidence: Evidence, lines: Iterable[Line]) -> list[Line]:
+    """Return lines with a finished run; the paper's own are all finished."""
+    return [line for line in lines if line.points or evidence.published]
+
+
+def unless_departing(found: Outcome, evidence: Evidence, model: str) -> Outcome:
+    """Return what a check of settings found; one that is none of the paper's contradicts nothing."""
+    if found.verdict != NOT_REPRODUCED or _is_of_paper(evidence, model):
+        return found
+    more = "The campaign is none of the paper's: it departs, and contradicts nothing."
+    return Outcome(NOT_TESTABLE, None, f"{found.detail} {more}")
+
+
+def _is_of_paper(evidence: Evidence, model: str) -> bool:
+    """Return True if trainings of the model are on a device, the full dataset, the protocol of the paper."""
+    lines = [line for line in evidence.lines if model in ("", line.model)]
+    return any(
+        spec["device"] in PAPER_DEVICES
+        and spec["protocol"] == "paper"
+        and _training_samples(spec) == FULL_SAMPLES.get(spec["model"], -1)
+        for spec in _specs(evidence, _begun(evidence, lines))
+    )
+
+
+# --- values in specs ----------------------------------------------------------------------------
+
+
+def _training_samples(spec: Row) -> Any:
+    """Samples of the whole dataset; where all of it is used, those that are."""
+    whole = spec["dataset_fraction"] == "1"
+    return spec["dataset_samples"] if whole else spec["dataset"].get("train_samples")
+
+
+def _validation_samples(spec: Row) -> Any:
+    """Samples of the validation set over the part of the dataset that is used, rounded."""
+    samples = spec["validation_samples"]
+    whole = spec["dataset"].get("validation_samples")
+    if samples is None or whole is None:
+        return None
+    fits = samples == int(whole * Fraction(spec["dataset_fraction"]))
+    return whole if fits else f"{samples} of {whole}"
+
+
+def _samples_per_gpu(spec: Row) -> Any:
+    """SAMPLES_PER_GPU where a GPU's samples are within one of it."""
+    if spec["dataset_samples"] is None:
+        return None
+    each = spec["dataset_samples"] / spec["gpus"]
+    return SAMPLES_PER_GPU if abs(each - SAMPLES_PER_GPU) <= 1 else round(each, 1)
+
+
+def _grid_degrees(spec: Row) -> Any:
+    """Degrees between grid points."""
+    grid = spec["dataset"].get("grid")
+    return None if not grid else (360 / grid[1], 180 / grid[0])
+
+
+def _starts_from_pretraining(spec: Row) -> bool:
+    """Return True if the weights are those of the same GPUs' pre-training."""
+    start = spec.get("initial_weights")
+    name = str(start["configuration"]) if start else ""
+    same = f"-n{spec['gpus']:03d}-lbs{spec['local_batch_size']:04d}-" in name
+    return same and "pretrain" in name
+
+
+DERIVED: Mapping[str, Callable[[Row], Any]] = {
+    "full_training_samples": _training_samples,
+    "full_validation_samples": _validation_samples,
+    "samples_per_gpu": _samples_per_gpu,
+    "grid_degrees": _grid_degrees,
+    "starts_from_same_pretraining": _starts_from_pretraining,
+}
+"""What the table names beside paths into specs."""
+
+
+def _read(evidence: Evidence, spec: Row, path: str) -> Any:
+    """Return the value at a path such as `settings.momentum`, or a derived one; null if absent."""
+    if path in DERIVED:
+        return DERIVED[path](spec)
+    if path == "repeats":
+        repeats = {} if evidence.campaign is None else evidence.campaign.repeats
+        return repeats.get(spec["configuration"])
+    *parents, name = path.split(".")
+    for parent in parents:
+        spec = spec[parent]
+    found = spec.get(name)
+    return tuple(found) if isinstance(found, list) else found
+
+
+def _spec(evidence: Evidence, check: Check) -> Outcome:
+    """Whether all specs say the wanted value, or values of several paths."""
+    paths = check.quantity.split(";")
+    found = []
+    for spec in specs_of(evidence, *check.series, check.mode):
+        values = tuple(_read(evidence, spec, path) for path in paths)
+        found.append((spec["configuration"], values if len(paths) > 1 else values[0]))
+    return exactly(check.text, check.value, found)
+
+
+def exactly(
+    what: str, wanted: Any, found: Sequence[tuple[str, Any]], noun: str = "configuration"
+) -> Outcome:
+    """Return whether all configurations (or runs) say the wanted value; NotTestable if some say none."""
+    what = what[:1].upper() + what[1:]
+    unsaid = [id_ for id_, value in found if value is None or _lacks_one(value)]
+    others = [(id_, value) for id_, value in found if value != wanted and id_ not in unsaid]
+    if others:
+        id_, value = others[0]
+        return Outcome(
+            NOT_REPRODUCED,
+            _text(value),
+            f"{what}: {_text(value)} in {id_}, and in {len(others)} of {_counted(len(found), noun)} "
+            f"another value than {_text(wanted)}.",
+        )
+    if unsaid:
+        raise NotTestable(f"{what}: {len(unsaid)} of {len(found)} do not say it.")
+    every = f"{'all ' if found[1:] else ''}{_counted(len(found), noun)}"
+    return Outcome(REPRODUCED, _text(wanted), f"{what}: {_text(wanted)} in {every}.")
+
+
+def _lacks_one(value: Any) -> bool:
+    return isinstance(value, tuple) and None in value
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ", ".join(_text(one) for one in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _decided(holds: bool, value: str, detail: str) -> Outcome:
+    return Outcome(REPRODUCED if holds else NOT_REPRODUCED, value, detail)
+
+
+def _all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the GPU counts of the whole campaign are these."""
+    found = tuple(sorted({spec["gpus"] for spec in specs_of(evidence)}))
+    holds = found == check.value
+    claimed = "" if holds else f"; claimed are {_text(check.value)}"
+    return _decided(holds, _text(found), f"The campaign has n = {_text(found)}{claimed}.")
+
+
+def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
+    """Whether series have this constant batch size and these GPU counts."""
+    specs = specs_of(evidence, *check.series, check.mode)
+    word, read = ("LBS", _lbs) if check.mode.endswith("lbs") else ("GBS", _gbs)
+    sizes = {read(spec) for spec in specs}
+    found = tuple(sorted({spec["gpus"] for spec in specs}))
+    shown = f"{word} {_text(sorted(map(str, sizes)))}, n = {_text(found)}"
+    holds = sizes == {int(check.batch)} and found == check.value
+    claimed = "" if holds else f"; claimed are {word} {check.batch}, n = {_text(check.value)}"
+    return _decided(holds, shown, f"{shown}{claimed}.")
+
+
+def _lbs(spec: Row) -> Any:
+    return spec["local_batch_size"]
+
+
+def _gbs(spec: Row) -> Any:
+    """The GBS; null where it is not that of all GPUs."""
+    fits = spec["local_batch_size"] * spec["gpus"] == spec["global_batch_size"]
+    return spec["global_batch_size"] if fits else None
+
+
+def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
+    """Whether series at constant GBS of two counts and more have these; Table 1's single points are none."""
+    sizes = {
+        line.constant
+        for line in _begun(evidence, evidence.lines)
+        if (line.model, line.phase, line.device) == check.series
+        and has_mode(line.mode, check.mode)
+        and len(line.planned) > 1
+    }
+    if not sizes:
+        raise NotTestable(
+            f"No finished pre-training in a series at constant GBS on {check.device}."
+        )
+    found = tuple(sorted(size for size in sizes if size is not None))
+    return _decided(
+        sizes == set(check.value),
+        _text(found),
+        f"Series at constant GBS on {check.device}: {_text(found)}; claimed: {_text(check.value)}.",
+    )
+
+
+def _largest(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the largest value of a path is this one."""
+    specs = specs_of(evidence, *check.series, check.mode)
+    largest = max(spec[check.quantity] for spec in specs)
+    return _decided(
+        largest == check.value,
+        str(largest),
+        f"The largest {check.text} is {largest} in {len(specs)} configurations; claimed is "
+        f"{check.value}.",
+    )
+
+
+def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
+    """Whether every configuration is repeated so often, all with one seed."""
+    specs = specs_of(evidence, *check.series, check.mode)
+    seeds = {spec["seed"] for spec in specs}
+    if None in seeds:
+        raise NotTestable("Repeats with one seed: the seed is not known of all configurations.")
+    if len(seeds) > 1:
+        named = _text(sorted(map(str, seeds)))
+        return Outcome(NOT_REPRODUCED, named, f"Seeds are {named}; one is claimed.")
+    return _spec(evidence, check)
+
+
+def _sampling_period(evidence: Evidence, check: Check) -> Outcome:
+    """Whether the specs say this period, and it is that between the samples of figure 5 within 5 %."""
+    traces = [] if averaged_s(evidence) else [t for t in evidence.traces if len(t.time_s) > 2]
+
+    def of_trace(trace: Trace) -> Outcome:
+        times = [seconds for seconds in trace.time_s if seconds is not None]
+        found = median(b - a for a, b in pairwise(times))
+        said = f"Median between samples of {trace.row['configuration']} is {found:.3f} s."
+        return decided(abs(found - check.value) <= PERIOD, found, said)
+
+    return all_of(
+        [("specs", _spec(evidence, check))]
+        + [attempt(trace.row["configuration"], of_trace, trace) for trace in traces]
+    )
+
+
+# --- provenance ---------------------------------------------------------------------------------
+
+
+def _provenance(evidence: Evidence, check: Check) -> Outcome:
+    """Whether every run's provenance has these values."""
+    runs = {
+        f"{id_}/{repeat}": provenance
+        for (id_, repeat), provenance in evidence.provenance.items()
+        if check.model in ("", evidence.specs.get(id_, {}).get("model"))
+    }
+    if not runs:
+        raise NotTestable(
+            f"No finished run{f' of {check.model}' if check.model else ''} has provenance."
+        )
+    parts = []
+    for name, wanted in zip(check.quantity.split(";"), check.value, strict=True):
+        found = [(run, provenance.get(name)) for run, provenance in runs.items()]
+        parts.append(attempt(name, exactly, name, wanted, found, "run"))
+    return all_of(parts)
+
+
+def _versions(evidence: Evidence, check: Check) -> Outcome:
+    """Whether every run's provenance has these versions of software; deviations are named."""
+    if not evidence.provenance:
+        raise NotTestable("No finished run says which software it was made with.")
+    said: dict[str, dict[str, set[str | None]]] = {}
+    for (id_, _), provenance in evidence.provenance.items():
+        of_model = said.setdefault(str(evidence.specs.get(id_, {}).get("model", "")), {})
+        for name in check.value:
+            of_model.setdefault(name, set()).add(_version(provenance, name))
+    deviating, unknown = [], []
+    for model, software in said.items():
+        for name, version in check.value.items():
+            if isinstance(version, dict):
+                version = version.get(model, "")
+            if None in software[name]:
+                unknown.append(name)
+            for own in sorted(one for one in software[name] if one is not None):
+                if version and not re.fullmatch(rf"{re.escape(version)}([.+].*)?", own):
+                    is_it = own[:1].isdigit()  # the version of that, not of another MPI
+                    told = f"{name} {own} in place of" if is_it else f"{own} in place of {name}"
+                    deviating.append(f"{told} {version}")
+    if deviating:
+        named = ", ".join(dict.fromkeys(deviating))
+        return Outcome(NOT_REPRODUCED, named, f"Recorded deviations: {named}.")
+    if unknown:
+        names = ", ".join(dict.fromkeys(unknown))
+        return Outcome(NOT_TESTABLE, None, f"Not every provenance says the version of {names}.")
+    runs = len(evidence.provenance)
+    return Outcome(REPRODUCED, None, f"All versions are the paper's in {runs} runs.")
+
+
+def _version(provenance: Row, name: str) -> str | None:
+    """Return the version of a package; MPI's and CUDA's as the program saw them."""
+    if name == "CUDA":
+        cuda: str | None = provenance.get("cuda")
+        return cuda
+    if name == "Open MPI":
+        mpi = provenance.get("mpi")
+        return None if mpi is None else re.sub(r"^Open MPI v?", "", mpi.split(",")[0])
+    packages: Mapping[str, str | None] = provenance.get("packages") or {}
+    return packages.get(name)
+
+
+SPEC_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
+    "all_gpu_counts": _all_gpu_counts,
+    "constant_gbs": _constant_gbs,
+    "gpu_counts": _gpu_counts,
+    "largest_setting": _largest,
+    "provenance": _provenance,
+    "repeats_of_one_seed": _repeats_of_one_seed,
+    "sampling_period": _sampling_period,
+    "spec": _spec,
+    "versions": _versions,
+}
+"""The rules by the name that the table calls them."""

@@ -1,0 +1,220 @@
+"""What rules ask of points: known quantities of one kind of energy, whole nodes, the paper's trainings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scalewatt.claims.evidence.claim_types import NotTestable, Unresolved
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
+from scalewatt.claims.evidence.origin_tracking import is_of_energy, is_of_power
+from scalewatt.claims.rules.tolerance import enough
+from scalewatt.claims.rules.uncertain_number import (
+    PER_SAMPLE,
+    Number,
+    basis,
+    over,
+    quantity,
+    refuse_estimates,
+    shown,
+    word,
+)
+from scalewatt.recordings.series import DEVICE_KINDS
+
+SENSED = ("measured", "published")
+"""Origins of energy that say something of RAM."""
+
+
+def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequence[Point]:
+    """Return at least `least` points of a line that know these quantities, with n ≥ `at_least`.
+
+    NotTestable for none, or where energies are of several origins or scopes; Unresolved for too few.
+    """
+    points = line.having(*names, at_least=at_least)
+    if any(map(is_of_power, names)):
+        refuse_estimates(points)
+    columns = ", ".join(word(name) for name in names)
+    what = f"{line.title}: {columns}" + (f" at n ≥ {at_least}" if at_least else "")
+    enough(points, what, least)
+    if any(map(is_of_energy, names)):
+        like(points)
+    return points
+
+
+def like(points: Sequence[Point]) -> None:
+    """Refuse (NotTestable) to compare energies of several origins or scopes."""
+    for what, found in (
+        ("origins", {p.origin for p in points}),
+        ("scopes", {p.scope for p in points}),
+    ):
+        if len(found) > 1:
+            raise NotTestable(
+                f"Energies of several {what} ({', '.join(sorted(map(str, found)))}) are not compared."
+            )
+
+
+def values(points: Sequence[Point], name: str) -> list[Number]:
+    """Return a quantity of each point; NotTestable names what is unknown, and what P does instead.
+
+    PER_SAMPLE: energy over all epochs per sample of the dataset, Wh.
+    """
+    column = "energy_kwh" if name == PER_SAMPLE else name
+    if missing := [point.gpus for point in points if point.mean(column) is None]:
+        at = ", ".join(str(n) for n in missing)
+        raise NotTestable(f"{named(column)} is not known at n = {at}.{_instead(points)}")
+    if is_of_energy(name):
+        like(points)
+    return [value(point, name) for point in points]
+
+
+def value(point: Point, name: str) -> Number:
+    """Return a quantity of a point; NotTestable where it is unknown."""
+    if name != PER_SAMPLE:
+        return quantity(point, name)
+    samples = Number(float(samples_of(point)), 0.0, 0.0)
+    return over(quantity(point, "energy_kwh"), samples, factor=1000)
+
+
+def named(name: str) -> str:
+    """Return what a quantity is called, a power with its unit."""
+    return f"{word(name)} (W)" if name.endswith("_w") else word(name)
+
+
+def _instead(points: Sequence[Point]) -> str:
+    there = [p for p in points if p.mean("p_gpuh_kw") is not None]
+    if not there:
+        return ""
+    powers = ", ".join(shown(p.mean("p_gpuh_kw") or 0.0) for p in there)
+    scopes = ", ".join(sorted({str(point.scope) for point in there}))
+    return f" (Energy per GPU hour, over {scopes}, is {powers} kW.)"
+
+
+def whole_nodes(evidence: Evidence, line: Line) -> int:
+    """Return from which n a line's runs hold all GPUs of their nodes: 4 in the paper."""
+    return evidence.gpus_per_node(line.device)
+
+
+def points_at(line: Line, counts: Sequence[int], name: str) -> list[Point]:
+    """Return the points at these n; Unresolved where one has no result, NotTestable where one lacks it."""
+    found = {point.gpus: point for point in line.points}
+    if missing := [n for n in counts if n not in found]:
+        raise Unresolved(
+            f"{line.title}: no finished run with {' or '.join(map(str, missing))} GPUs; {len(missing)} "
+            "more needed."
+        )
+    for n in counts:
+        quantity(found[n], name)
+    return [found[n] for n in counts]
+
+
+def paper_point(
+    evidence: Evidence, series: tuple[str, str, str], mode: str, gpus: int, constant: int
+) -> Point:
+    """Return the paper's own point: its device and training; NotTestable says what is missing."""
+    line = evidence.line(*series, mode, constant)
+    point = line.at(gpus)
+    if point is None:
+        raise NotTestable(f"{line.title}: no finished run with {gpus} GPUs.")
+    return as_in_paper(point)
+
+
+def as_in_paper(point: Point, epochs: int | None = None) -> Point:
+    """Return the point, if it was trained as in the paper (see `unlike_paper`); else NotTestable."""
+    if other := unlike_paper(point, epochs):
+        raise NotTestable(f"{point.id} was not trained as in the paper: {', '.join(other)}.")
+    return point
+
+
+def in_paper(line: Line) -> Line:
+    """Return the line with its points that were trained as in the paper; NotTestable without any."""
+    points = tuple(point for point in line.points if not unlike_paper(point))
+    if not points:
+        as_in_paper(line.points[0])
+    return replace(line, points=points)
+
+
+def doublings(points: Sequence[Point]) -> list[float]:
+    """Return log2 n of points."""
+    return [math.log2(point.gpus) for point in points]
+
+
+def efficiency(first: Point, point: Point) -> Number:
+    """Return GPU hours at n0 over those at n; exactly 1 for n0 itself."""
+    if first is point:
+        return Number(1.0, 0.0, 0.0)
+    return over(quantity(first, "gpu_hours"), quantity(point, "gpu_hours"))
+
+
+def samples_of(point: Point) -> int:
+    """Return the samples of its dataset; NotTestable where they are unknown."""
+    if not point.samples:
+        raise NotTestable(f"{point.id}: the size of its dataset is not known.")
+    return point.samples
+
+
+def logarithms(numbers: Sequence[Number]) -> list[Number]:
+    """Return the logarithms of energies; NotTestable for an energy of 0."""
+    if not all(one.value for one in numbers):
+        raise NotTestable("An energy of 0 kWh has no logarithm.")
+    return [
+        Number(math.log(e.value), e.half / e.value, e.spread / e.value, e.assumed) for e in numbers
+    ]
+
+
+def with_ram(evidence: Evidence, least: int = 1) -> list[Point]:
+    """Return points from `least` GPUs on with a measured or published share of RAM, on A100 if any.
+
+    An estimate from rated powers says nothing of a share. NotTestable where there are none.
+    """
+    there = [
+        point
+        for point in evidence.points
+        if point.gpus >= least and point.mean("ram_energy_share") is not None
+    ]
+    sensed = [point for point in there if point.origin in SENSED]
+    if not sensed:
+        origins = ", ".join(sorted({str(point.origin) for point in there}))
+        rest = f"; it is {origins} where there is one" if there else ""
+        at = f" at {least} GPUs or more" if least > 1 else ""
+        raise NotTestable(
+            f"No finished run{at} has measured energy of RAM (it needs the sensor of an Intel CPU){rest}."
+        )
+    return [point for point in sensed if point.device == "a100"] or sensed
+
+
+def energies_alike(points: Sequence[Point]) -> tuple[list[Number], str]:
+    """Return energies of points in kWh over the device kinds that all have, and a remark on their scope.
+
+    Where a part is not known the totals are returned, and the remark says that their scopes differ.
+    NotTestable for several origins, or an unknown energy.
+    """
+    origins = {point.origin for point in points}
+    if len(origins) > 1:
+        listed = ", ".join(sorted(map(str, origins)))
+        raise NotTestable(f"Energies of several origins ({listed}) are not compared.")
+    totals = [quantity(point, "energy_kwh") for point in points]
+    scopes = {point.scope or "unknown" for point in points}
+    if len(scopes) == 1:
+        return totals, ""
+    common = [k for k in DEVICE_KINDS if all(k in scope.split("+") for scope in scopes)]
+    try:
+        parts = [_over_kinds(point, common) for point in points]
+    except NotTestable:
+        return totals, f" (of unequal scope, {'; '.join(sorted(scopes))}, as parts are not known)"
+    return parts, f" (over {'+'.join(common)}, which all have)"
+
+
+def _over_kinds(point: Point, kinds: Sequence[str]) -> Number:
+    """Return a point's energy over some device kinds: intervals add up, as they are of the same runs."""
+    if point.scope == "+".join(kinds):
+        return quantity(point, "energy_kwh")
+    if not kinds:
+        raise NotTestable("No device kind has energy everywhere.")
+    parts = [quantity(point, f"{kind}_energy_kwh") for kind in kinds]
+    return Number(
+        sum(part.value for part in parts),
+        sum(part.half for part in parts),
+        sum(part.spread for part in parts),
+        basis(*parts),
+    )
