@@ -29,7 +29,6 @@ from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.predict import TOTAL, warnings_of
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.model.workload_size import load_of_spec
-from scalewatt.scaling.simulation import assumptions as by_hand
 from scalewatt.scaling.simulation.learning_curves import PUBLISHED, curve, final_metric
 from scalewatt.scaling.simulation.sensors import NodeSamples, joules_between
 from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
