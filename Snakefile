@@ -9,21 +9,17 @@ min_version("9.0")
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/specs.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/energy.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/results.smk"
-include: "workflow/rules/variants.smk"
-include: "workflow/rules/more_figures.smk"
 include: "workflow/rules/checks.smk"
 include: "workflow/rules/plan.smk"
 include: "workflow/rules/figures.smk"
 
 
 if not RESULTS_ONLY or workflow.remote_exec:
-
-    include: "workflow/rules/specs.smk"
-
     if CLUSTER.simulates:
 
         include: "workflow/rules/simulate.smk"
@@ -36,17 +32,39 @@ if not RESULTS_ONLY or workflow.remote_exec:
 include: "workflow/rules/reproduce.smk"
 
 
+# What takes seconds runs where Snakemake runs, and not as a job of its own.
+localrules:
+    spec,
+    request,
+    report_request,
+    energy,
+    runs_table,
+    figure_table,
+    variants_table,
+    table1_files,
+    idle_table,
+    draw_figure,
+    pages_of_runs,
+    claims_table,
+    plan_table,
+    prediction_table,
+    report,
+    manifest,
+    spec_again,
+    energy_again,
+    reproduce,
+
+
 rule all:
     default_target: True
     input:
         rules.figures.input,
-        NAMED_TABLE1,
+        TABLE1,
         rules.tables.input,
         rules.claims.input,
-        planned(PLAN),
-        predicted(PREDICTION),
-        VARIANTS,
-        RUN_PAGES,
+        PLANNED,
+        PREDICTED,
+        rules.run_pages.input,
         IDLE_TABLE,
         rules.report.output,
         MANIFEST,

@@ -25,7 +25,7 @@ LAYERS = (
     ("execution", "results"),
     ("tracking", "scaling"),
     ("claims", "figures"),
-    ("report", "registration"),
+    ("report", "registration", "targets"),
     ("reproduction",),
     ("archive",),
     ("doctor",),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -246,16 +250,18 @@ def commands(program: str) -> list[list[str]]:
     return [words[1 : words.index(">") if ">" in words else None] for words in calls]
 
 
+@cache
 def workflow_rules() -> dict[str, bool]:
-    """The workflow's rules, and whether they have outputs of their own."""
-    rules = {}
-    for path in (ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")):
-        for part in re.split(r"^\s*rule\b", text(path), flags=re.MULTILINE)[1:]:
-            named = re.match(r" (\w+):", part) or re.search(r'name:\s*f?"([\w{}]+)"', part)
-            assert named, part
-            for number in range(1, 8):
-                rules[named[1].replace("{number}", str(number))] = "output:" in part
-    return rules
+    """The workflow's rules on all profiles, and whether they have outputs of their own."""
+    clusters = [f"profiles/{name}/cluster.yaml" for name in ("local", "horeka", "simulate")]
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("rules_of_workflow.py"), *clusters],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {rule["name"]: rule["outputs"] > 0 for rule in json.loads(done.stdout)}
 
 
 def targets_in_readme() -> set[str]:

@@ -58,7 +58,7 @@ def test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs(
     assert fresh.jobs("figure2", *THEIRS) == {}
     for path in (results / "figures").glob("figure2.*"):
         path.unlink()
-    assert fresh.jobs("all", *THEIRS) == {"draw_figure2": 1, "report": 1}
+    assert fresh.jobs("all", *THEIRS) == {"draw_figure": 1, "report": 1}
     fresh.done("figure2", *THEIRS)
     assert len(drawn(finished, "tiny", "figure2")) == 4
     assert drawn(fresh, "theirs", "figure2") == drawn(finished, "tiny", "figure2")
@@ -113,7 +113,7 @@ def test_code_that_is_newer_makes_again_what_it_can(fresh: Workspace) -> None:
     for path in [*(fresh.path / "src").rglob("*.py"), *(fresh.path / "reference").iterdir()]:
         os.utime(path)
     jobs = fresh.jobs("all", *THEIRS)
-    assert jobs["figure_table"] >= 1 and jobs["draw_figure5"] == 1
+    assert jobs["figure_table"] >= 1 and jobs["draw_figure"] >= 7
     assert not {"energy", "train", "spec", "plan_table", "idle_table"} & set(jobs)
     fresh.done("all", *THEIRS)
 

@@ -216,7 +216,7 @@ def test_a_deleted_figure_is_redrawn_alone_and_with_the_same_bytes(again: Worksp
     figure = again.results / "figures" / "figure2.svg"
     before = figure.read_bytes()
     figure.unlink()
-    assert again.jobs("figure2") == {"draw_figure2": 1, "figure2": 1}
+    assert again.jobs("figure2") == {"draw_figure": 1, "figure2": 1}
     again.done("figure2")
     assert figure.read_bytes() == before
     assert set(again.jobs("all")) <= {"manifest", "report"}
@@ -226,7 +226,7 @@ def test_a_figures_module_redraws_that_figure_only(again: Workspace) -> None:
 
     module = again.path / "src/scalewatt/figures/figure3.py"
     module.write_text(module.read_text() + "\n# a new thought\n")
-    assert set(again.jobs("figures")) == {"draw_figure3", "figures"}
+    assert set(again.jobs("figures")) == {"draw_figure", "figures"}
 
 
 def test_a_figure_needs_its_own_runs_only(again: Workspace) -> None:

@@ -2,10 +2,10 @@
 #   in   tables/{runs,configurations,scaling,comparisons}.parquet, tables/figure5.parquet where the
 #        campaign has it, provenance.json of the runs, reference/{claims,claim_checks,inconsistencies}.csv
 #   out  tables/claims.{parquet,csv,md,json}
+from scalewatt.campaign.table_requests import runs_definition
 
 CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
 
-CLAIMS_CODE = code_of("claims.check_claims")
 CLAIMS_DATA = [
     f"reference/{name}.csv" for name in ("claims", "claim_checks", "inconsistencies")
 ]
@@ -15,17 +15,13 @@ rule claims_table:
     input:
         rules.tables.input,
         [f"{RESULTS}/tables/figure5.parquet"] if "figure5" in FIGURES else [],
-        files_of(
-            runs_of(CAMPAIGN.configurations),
-            "runs/{configuration}/{repeat}/provenance.json",
-        ),
+        RESULT_SET.files(ALL_RUNS, "runs/{configuration}/{repeat}/provenance.json"),
         CLAIMS_DATA,
-        CLAIMS_CODE,
+        code_of("claims.check_claims"),
     output:
         report(CLAIMS[0], caption="../report/claims.rst", category="Tables"),
         CLAIMS[1:],
     retries: 0
-    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:

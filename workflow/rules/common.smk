@@ -4,39 +4,27 @@
 # what a run is, it looks up in the run's spec.json.
 import json
 import os
-import re
 import sys
-from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-from scalewatt.campaign.cluster import (
-    basis,
-    is_results_only,
-    known_devices,
-    parse_cluster,
-    powers,
-)
-from scalewatt.campaign.external_command import check_commands, command_models
-from scalewatt.campaign.table_requests import runs_definition, table_definition
-from scalewatt.campaign.load import check_devices, load_campaign
-from scalewatt.campaign.imported_campaign import with_imported
-from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
-from scalewatt.campaign.run_spec import read_spec, run_spec, spec_text
-from scalewatt.common.errors import InputError
-from scalewatt.common.imported_modules import modules_behind
-from scalewatt.scheduling.job_request import (
-    RESOURCES,
-    account_of,
-    as_resources,
-    check_requests,
-)
+from scalewatt.campaign.cluster import is_results_only, known_devices, parse_cluster
 from scalewatt.campaign.exclusions import (
     excluded_runs,
     read_exclusions,
     remeasured_runs,
 )
+from scalewatt.campaign.external_command import check_commands
+from scalewatt.campaign.imported_campaign import with_imported
+from scalewatt.campaign.load import check_devices, load_campaign
+from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
+from scalewatt.campaign.run_spec import read_spec, run_spec, spec_text
+from scalewatt.common.errors import InputError
+from scalewatt.common.imported_modules import modules_behind
 from scalewatt.run_files.run_inventory import set_aside_notes
+from scalewatt.scheduling.job_request import account_of, check_requests
+from scalewatt.targets.result_set import ROW_FILES, ResultSet, came_with
+from scalewatt.targets.slurm_resources import slurm_resources
 
 
 def refuse(message):
@@ -45,10 +33,10 @@ def refuse(message):
     raise SystemExit(1)
 
 
-def checked(load, *arguments):
-    """Call `load`; an input error ends Snakemake with its message alone."""
+def checked(function, *arguments):
+    """Call a function; an input error ends Snakemake with its message alone."""
     try:
-        return load(*arguments)
+        return function(*arguments)
     except InputError as error:
         refuse(error)
 
@@ -57,6 +45,8 @@ if not config:
     refuse(
         "no cluster is configured: give a profile, e.g. snakemake --profile profiles/local"
     )
+
+# --- the campaign and the cluster -----------------------------------------------------------------
 
 CLUSTER_FILE = " ".join(map(os.path.relpath, workflow.configfiles))
 CLUSTER = checked(parse_cluster, config, CLUSTER_FILE or "cluster file of the profile")
@@ -70,7 +60,7 @@ if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is traine
 
 @cache
 def forecaster():
-    """What the cluster's scaling model says of runs; None where the cluster file names none."""
+    """What the cluster's scaling model predicts; None if the cluster file names none."""
     if CLUSTER.scaling_model is None:
         return None
     # Only here: what reads models is imported where one is named.
@@ -79,13 +69,13 @@ def forecaster():
     return checked(forecaster_of, CLUSTER.scaling_model)
 
 
-def scaling_model():
-    """The file of the cluster's scaling model, as an input, wherever it was found; none without one."""
+def scaling_model(wildcards):
+    """The file of the cluster's scaling model, as an input, wherever it was found."""
     return str(forecaster().model.path) if forecaster() else []
 
 
 def upper_s(spec):
-    """Upper bound of a run's time in s by the scaling model; None where it does not know it."""
+    """Upper bound of a run's time in s by the scaling model; None if it is unknown."""
     return forecaster() and forecaster().upper_runtime_s(spec)
 
 
@@ -95,28 +85,46 @@ if not RESULTS_ONLY and not workflow.remote_exec:
     checked(check_commands, CAMPAIGN)
 CLUSTER = facility_cluster(CAMPAIGN, CLUSTER)
 
+# --- results and work -----------------------------------------------------------------------------
+
 RESULTS = f"results/{CAMPAIGN.name}"
+RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
+WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
+CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
+SETUP = "".join(f"{command} && " for command in CLUSTER.setup)
+
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.
 EXCLUSIONS = [] if workflow.remote_exec else checked(read_exclusions, CAMPAIGN)
-EXCLUDED = excluded_runs(EXCLUSIONS, Path(RESULTS), finished=RESULTS_ONLY)
-REMEASURED = remeasured_runs(EXCLUSIONS)
-SET_ASIDE = set_aside_notes(Path(RESULTS))
-RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
-CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
-WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
-SETUP = "".join(f"{command} && " for command in CLUSTER.setup)
-# Only a cluster whose devices have partitions (all or none) is a Slurm cluster.
-ON_SLURM = any(device.partition for device in CLUSTER.devices.values())
-# Of a job that is no training: the next goes on with what is there. Not within one job.
-JOB_RETRIES = 2 if ON_SLURM and not workflow.remote_exec else 0
-ACCOUNT = {"slurm_account": account_of(CLUSTER)} if ON_SLURM and CLUSTER.account else {}
+RESULT_SET = ResultSet(
+    CAMPAIGN,
+    CLUSTER,
+    DEVICES,
+    RESULTS_ONLY,
+    excluded_runs(EXCLUSIONS, Path(RESULTS), finished=RESULTS_ONLY),
+    set_aside_notes(Path(RESULTS)),
+)
+ALL_RUNS = RESULT_SET.runs()
+
+# `results_only` is the default where the cluster has none of the devices: say so.
+if RESULTS_ONLY and not workflow.remote_exec:
+    if not (CLUSTER.results_only or CAMPAIGN.registered or CAMPAIGN.imported):
+        print(
+            f"scalewatt: {CLUSTER_FILE}: has no device of {CAMPAIGN.path}"
+            f" ({', '.join(sorted(CAMPAIGN.devices()))}), so nothing is trained;"
+            f" finished runs: {len(ALL_RUNS)} of {sum(CAMPAIGN.repeats.values())}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+ANY = r"[a-z0-9][A-Za-z0-9._-]*"
+NONE = "(?!)"
 
 
 wildcard_constraints:
-    configuration=r"[a-z0-9][A-Za-z0-9._-]*",
+    configuration=ANY,
     repeat=r"[1-9][0-9]*",
     dataset=r"[A-Za-z0-9_-]+",
-    number=r"[1-7]",
 
 
 def canonical(value):
@@ -126,40 +134,39 @@ def canonical(value):
 
 def spec_of(wildcards):
     """What the run of the wildcards is: in a cluster's job, what its spec.json says."""
-    path = (
-        RUN.format(configuration=wildcards.configuration, repeat=wildcards.repeat)
-        + "/spec.json"
-    )
     if workflow.remote_exec or wildcards.configuration not in CAMPAIGN.configurations:
-        return read_spec(path)
+        return recorded_spec(wildcards)
     return run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
 
 
-def requested(request):
-    """Resources of a rule's jobs: what `request(wildcards)` asks Slurm for; none elsewhere.
-
-    Each attempt asks anew. Inside a job nothing is asked for: what is left says that the jobstep is
-    to start no srun of its own.
-    """
-    if not ON_SLURM:
-        return {}
-    if workflow.remote_exec:
-        return {"mpi": ""}
-    known = {}
-
-    def resource(name):
-        def value(wildcards, attempt):
-            key = (*wildcards, attempt)
-            if key not in known:
-                known[key] = as_resources(request(wildcards))
-            return known[key][name]
-
-        return value
-
-    return {name: resource(name) for name in RESOURCES}
+def recorded_spec(wildcards):
+    """What the run of the wildcards is by its spec.json."""
+    return read_spec(f"{RUN}/spec.json".format(**wildcards))
 
 
-# What `requested` asks for, in the words of a job's message; nothing where nothing is asked.
+def code_of(*modules):
+    """Modules of the package that a rule's numbers come from: it runs again if one changes."""
+    return [os.path.relpath(path) for path in modules_behind(*modules)]
+
+
+def available(obstacle, files):
+    """Input function: the files, or none if something stands in the way (scalewatt.targets)."""
+    return lambda wildcards: [] if obstacle() else files
+
+
+def required(obstacle, files):
+    """Input function of a target: the files; an obstacle ends Snakemake with its message."""
+    return lambda wildcards: refuse(obstacle()) if obstacle() else files
+
+
+# --- Slurm ----------------------------------------------------------------------------------------
+
+# Only a cluster whose devices have partitions (all or none) is a Slurm cluster.
+ON_SLURM = any(device.partition for device in CLUSTER.devices.values())
+# Of a job that is no training: the next goes on with what is there. Not within one job.
+JOB_RETRIES = 2 if ON_SLURM and not workflow.remote_exec else 0
+ACCOUNT = {"slurm_account": account_of(CLUSTER)} if ON_SLURM and CLUSTER.account else {}
+# What `requested` asks for, in a job's message; nothing where nothing is asked.
 ASKED = (
     " (nodes × ranks × CPUs: {resources.nodes} × {resources.tasks_per_node}"
     " × {resources.cpus_per_task}; {resources.slurm_partition}; {resources.runtime} min)"
@@ -168,107 +175,19 @@ ASKED = (
 )
 
 
+def requested(request):
+    """Resources of a rule's jobs: what `request(wildcards)` asks Slurm for; none elsewhere.
+
+    Inside a job nothing is asked for: what is left makes the jobstep start no srun of its own.
+    """
+    if not ON_SLURM:
+        return {}
+    return {"mpi": ""} if workflow.remote_exec else slurm_resources(request)
+
+
 def turn(wildcards, last=False):
     """Priority of a measured job: repeats one after another, so that day and node do not confound.
 
     What is `last` comes behind the others of its repeat.
     """
     return -2 * int(wildcards.repeat) - int(last)
-
-
-def is_finished(configuration, repeat):
-    """Whether the run's results are there; the provenance is written last."""
-    return Path(
-        RUN.format(configuration=configuration, repeat=repeat), "provenance.json"
-    ).exists()
-
-
-def runs_of(configurations):
-    """[configuration, repeat] of all runs; with results_only, of the finished ones."""
-    runs = [
-        [id_, r] for id_ in configurations for r in range(1, CAMPAIGN.repeats[id_] + 1)
-    ]
-    return [run for run in runs if is_finished(*run)] if RESULTS_ONLY else runs
-
-
-def say_that_nothing_is_trained():
-    """That it is so by itself, because the cluster has none of the devices: nobody asked for it."""
-    asked = CLUSTER.results_only or CAMPAIGN.registered or CAMPAIGN.imported
-    if RESULTS_ONLY and not asked and not workflow.remote_exec:
-        finished = len(runs_of(CAMPAIGN.configurations))
-        print(
-            f"scalewatt: {CLUSTER_FILE}: has no device of {CAMPAIGN.path}"
-            f" ({', '.join(sorted(CAMPAIGN.devices()))}), so nothing is trained;"
-            f" finished runs: {finished} of {sum(CAMPAIGN.repeats.values())}",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
-say_that_nothing_is_trained()
-
-
-def repeats_together():
-    """[rule's suffix, repeats, pattern of configurations]: those whose repeats one job makes.
-
-    Only of simulations, where starting a program takes longer than what it does.
-    """
-    own = {}
-    for id_ in CAMPAIGN.configurations if CLUSTER.simulates else []:
-        repeats = tuple(repeat for _, repeat in runs_of([id_]))
-        own.setdefault(repeats, []).append(id_)
-    return [
-        ("_".join(map(str, repeats)), repeats, "|".join(map(re.escape, ids)))
-        for repeats, ids in own.items()
-        if repeats
-    ]
-
-
-def of_repeats(repeats, *patterns):
-    """Files of all repeats; `patterns` with {configuration}, which stays, and {repeat}."""
-    return [
-        pattern.replace("{repeat}", str(repeat))
-        for repeat in repeats
-        for pattern in patterns
-    ]
-
-
-def files_of(runs, *names):
-    """Files of runs below the results folder; `names` as patterns of configuration and repeat.
-
-    And the notes of earlier measurements that were set aside: Snakemake alone does not miss a run
-    whose tables are there.
-    """
-    files = [
-        f"{RESULTS}/" + name.format(configuration=configuration, repeat=repeat)
-        for configuration, repeat in runs
-        for name in names
-    ]
-    return files + [str(note) for run in runs for note in SET_ASIDE.get(tuple(run), [])]
-
-
-def came_with(files):
-    """Files that an imported campaign came with, all of `files` or none: it cannot make them."""
-    return files if all(Path(path).exists() for path in files) else []
-
-
-def code_of(*modules):
-    """Modules of the package that a rule's numbers come from: a change of them makes it run again."""
-    return [os.path.relpath(path) for path in modules_behind(*modules)]
-
-
-ROW_FILES = (
-    "runs/{configuration}/{repeat}/spec.json",
-    "runs/{configuration}/{repeat}/history.parquet",
-    "runs/{configuration}/{repeat}/provenance.json",
-    "energy/{configuration}/{repeat}.parquet",
-    "energy/{configuration}/{repeat}.flags.parquet",
-)
-
-
-def facility():
-    """PUE, carbon and price of the cluster, where it names them."""
-    from scalewatt.results.tables.derived_quantities import facility_of  # with pyarrow
-
-    given = asdict(facility_of(CLUSTER))
-    return {name: value for name, value in given.items() if value is not None}

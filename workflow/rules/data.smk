@@ -1,7 +1,8 @@
 # Datasets: from their sources to prepared folders.
 #   in   the cluster's data roots and sources; nothing for the embedded datasets
 #   out  datasets/<name>.json: what the prepared dataset is, without any path, so that moving the
-#        data re-runs nothing; the data themselves are no outputs and are never deleted
+#        data re-runs nothing; the data themselves are no outputs and are never deleted;
+#        beside it what the preparation printed (.log) and took (.benchmark.tsv)
 # ERA5 is prepared by one job a year (datasets/<name>/<year>.json), then its statistics are merged.
 from scalewatt.datasets.era5.channels import all_years
 from scalewatt.datasets.prepared_check import is_staged, source_warning
@@ -18,8 +19,8 @@ def years_of(wildcards):
     ]
 
 
-def warn_of_other_sources():
-    """Snakemake knows of prepared data only what it once noted: say where they are gone or others."""
+# Snakemake knows of prepared data only what it once noted: say so where they are gone or changed.
+if not (workflow.remote_exec or RESULTS_ONLY or CLUSTER.simulates):
     for name, definition in CAMPAIGN.datasets().items():
         noted = Path(f"{RESULTS}/datasets/{name}.json").exists()
         if noted and definition["source"] != "embedded":
@@ -27,10 +28,6 @@ def warn_of_other_sources():
             text = checked(source_warning, folder, CLUSTER.sources.get(name))
             if text:
                 print(f"scalewatt: {text}", file=sys.stderr, flush=True)
-
-
-if not (workflow.remote_exec or RESULTS_ONLY or CLUSTER.simulates):
-    warn_of_other_sources()
 
 
 def pack_option(wildcards):
@@ -64,6 +61,10 @@ rule dataset:
         years_of,
     output:
         f"{RESULTS}/datasets/{{dataset}}.json",
+    log:
+        f"{RESULTS}/datasets/{{dataset}}.log",
+    benchmark:
+        f"{RESULTS}/datasets/{{dataset}}.benchmark.tsv"
     priority: 100
     retries: JOB_RETRIES
     conda:
@@ -83,11 +84,16 @@ rule dataset:
     shell:
         "scalewatt prepare --definition {params.definition:q} --folder {resources.data_folder:q}"
         " --source={resources.data_source:q} {resources.pack} --out {output:q}"
+        " 2>&1 | tee -i {log:q}"
 
 
 rule era5_year:
     output:
         f"{RESULTS}/datasets/{{dataset}}/{{year}}.json",
+    log:
+        f"{RESULTS}/datasets/{{dataset}}/{{year}}.log",
+    benchmark:
+        f"{RESULTS}/datasets/{{dataset}}/{{year}}.benchmark.tsv"
     wildcard_constraints:
         year="[0-9]{4}",
     priority: 100
@@ -108,21 +114,17 @@ rule era5_year:
     shell:
         "scalewatt prepare --definition {params.definition:q} --folder {resources.data_folder:q}"
         " --source={resources.data_source:q} --year {wildcards.year} --out {output:q}"
+        " 2>&1 | tee -i {log:q}"
 
 
-def datasets_of_format(format_):
-    return [
-        f"{RESULTS}/datasets/{name}.json"
-        for name, definition in CAMPAIGN.datasets().items()
-        if definition["format"] == format_
-    ]
+for format_ in ("imagenet", "era5"):
 
-
-rule prepare_imagenet:
-    input:
-        datasets_of_format("imagenet"),
-
-
-rule prepare_era5:
-    input:
-        datasets_of_format("era5"),
+    rule:
+        name:
+            f"prepare_{format_}"
+        input:
+            [
+                f"{RESULTS}/datasets/{name}.json"
+                for name, definition in CAMPAIGN.datasets().items()
+                if definition["format"] == format_
+            ],

@@ -1,62 +1,116 @@
-# Figures, each from its own table and its own module, and the report.
-#   in   tables/figureN.parquet, src/scalewatt/figures/figureN.py and what all figures share
-#   out  figures/figureN.{pdf,svg,png} and .csv (exactly the plotted points); report.html
+# Figures, each from its own table and its own module; a page for each run; and the report.
+#   in   tables/<figure>.parquet, src/scalewatt/figures/<figure>.py and what all figures share;
+#        of pages also energy, traces and events of the runs
+#   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
+#        figures/runs/<configuration>/<repeat>.{pdf,svg,png}; report.html
+from scalewatt.campaign.cluster import basis
+from scalewatt.figures.draw_figure import module_of
 from scalewatt.report.report_request import report_definition
-
-NUMBERS = [n for n in range(1, 8) if f"figure{n}" in FIGURES]
-
-
-def figure_files(number):
-    return multiext(f"{RESULTS}/figures/figure{number}", ".pdf", ".svg", ".png", ".csv")
+from scalewatt.targets.result_set import PAGE_FILES
 
 
-for number in NUMBERS:
+rule draw_figure:
+    input:
+        table=f"{RESULTS}/tables/{{figure}}.parquet",
+        code=lambda wildcards: code_of(
+            "figures.draw_figure", module_of(wildcards.figure)
+        ),
+    output:
+        report(
+            f"{RESULTS}/figures/{{figure}}.svg",
+            caption="../report/figures.rst",
+            category="Figures",
+            labels=lambda wildcards: {
+                "figure": wildcards.figure.capitalize().replace("Figure", "Figure ")
+            },
+        ),
+        multiext(f"{RESULTS}/figures/{{figure}}", ".pdf", ".png", ".csv"),
+    wildcard_constraints:
+        figure="|".join(sorted({*FIGURES, "prediction"} - {"table1"})),
+    priority: 60
+    retries: 0
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        stem=f"{RESULTS}/figures/{{figure}}",
+    message:
+        "draw {wildcards.figure}"
+    shell:
+        "scalewatt figure {wildcards.figure} --table {input.table:q} --out {params.stem:q}"
+
+
+for name in (
+    *(f"figure{number}" for number in range(1, 8)),
+    *("table1", "breakdown", "learning", "pareto", "variants"),
+):
 
     rule:
         name:
-            f"draw_figure{number}"
+            name
         input:
-            table=f"{RESULTS}/tables/figure{number}.parquet",
-            code=code_of("figures.draw_figure", f"figures.figure{number}"),
-        output:
-            report(
-                f"{RESULTS}/figures/figure{number}.svg",
-                caption=f"../report/figure{number}.rst",
-                category="Figures",
-                labels={"figure": f"Figure {number}"},
+            required(
+                partial(figure_obstacle, RESULT_SET, name),
+                RESULT_SET.figure_files(name),
             ),
-            f"{RESULTS}/figures/figure{number}.pdf",
-            f"{RESULTS}/figures/figure{number}.png",
-            f"{RESULTS}/figures/figure{number}.csv",
-        priority: 60
-        retries: 0
-        localrule: True
-        conda:
-            "../../envs/analysis.yaml"
-        params:
-            number=number,
-            stem=f"{RESULTS}/figures/figure{number}",
-        message:
-            f"draw figure {number}"
-        shell:
-            "scalewatt figure {params.number} --table {input.table:q} --out {params.stem:q}"
-
-
-for number in range(1, 8):
-
-    rule:
-        name:
-            f"figure{number}"
-        input:
-            where_named(f"figure{number}", figure_files(number)),
 
 
 rule figures:
     input:
-        [figure_files(number) for number in NUMBERS],
-        MORE_FIGURES,
-        VARIANTS_FIGURE if VARIANTS else [],
+        [RESULT_SET.figure_files(name) for name in FIGURES if name != "table1"],
 
+
+# --- a page for each run --------------------------------------------------------------------------
+
+
+# One job draws all pages of a configuration: starting it takes longer than a page.
+rule pages_of_runs:
+    input:
+        lambda wildcards: RESULT_SET.files(
+            [
+                [wildcards.configuration, repeat]
+                for repeat in RESULT_SET.pages[wildcards.configuration]
+            ],
+            *PAGE_FILES,
+        ),
+        code=code_of("figures.run_page", "results.figures.run_page_table"),
+    output:
+        directory(f"{RESULTS}/figures/runs/{{configuration}}"),
+    priority: 40
+    retries: 0
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        repeats=lambda wildcards: RESULT_SET.pages[wildcards.configuration],
+        excluded=lambda wildcards: canonical(
+            RESULT_SET.page_exclusions(wildcards.configuration)
+        ),
+    message:
+        "pages of the runs of {wildcards.configuration}"
+    shell:
+        "scalewatt run-pages {wildcards.configuration:q} {params.repeats}"
+        " --results {RESULTS:q} --excluded {params.excluded:q}"
+
+
+rule run_pages:
+    input:
+        expand(
+            f"{RESULTS}/figures/runs/{{configuration}}", configuration=RESULT_SET.pages
+        ),
+
+
+if CAMPAIGN.imported and not workflow.remote_exec:
+    lost = len(ALL_RUNS) - sum(map(len, RESULT_SET.pages.values()))
+    left_out = [name for name in CAMPAIGN.figures if name not in FIGURES]
+    left_out += [f"pages of {lost} runs"] if lost else []
+    if left_out:
+        print(
+            f"scalewatt: {CAMPAIGN.path}: imported without traces, so left out: {', '.join(left_out)}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+# --- the report -----------------------------------------------------------------------------------
 
 REPORT_CODE = code_of("report.build_report") + [
     str(path)
@@ -65,37 +119,42 @@ REPORT_CODE = code_of("report.build_report") + [
 ]
 
 
-rule report:
-    input:
-        provenance=files_of(
-            runs_of(CAMPAIGN.configurations),
-            "runs/{configuration}/{repeat}/provenance.json",
-        ),
-        tables=rules.tables.input,
-        table1=NAMED_TABLE1,
-        figures=rules.figures.input,
-        variants=VARIANTS_TABLE if VARIANTS else [],
-        claims=CLAIMS,
-        plan=planned(PLAN),
-        prediction=predicted([*PREDICTION_TABLE, *PREDICTION]),
-        code=REPORT_CODE,
+use rule request as report_request with:
     output:
-        f"{RESULTS}/report.html",
-    retries: 0
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
+        f"{RESULTS}/requests/{{request}}.json",
+    wildcard_constraints:
+        request="report",
     params:
-        definition=canonical(
+        text=lambda wildcards: canonical(
             report_definition(
                 CAMPAIGN,
                 CLUSTER,
                 basis(CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())]),
                 RESULTS_ONLY,
-                REMEASURED,
+                remeasured_runs(EXCLUSIONS),
             )
         ),
+
+
+rule report:
+    input:
+        request=f"{RESULTS}/requests/report.json",
+        provenance=RESULT_SET.files(
+            ALL_RUNS, "runs/{configuration}/{repeat}/provenance.json"
+        ),
+        tables=rules.tables.input,
+        table1=TABLE1,
+        figures=rules.figures.input,
+        claims=CLAIMS,
+        plan=PLANNED,
+        prediction=PREDICTED,
+        code=REPORT_CODE,
+    output:
+        f"{RESULTS}/report.html",
+    retries: 0
+    conda:
+        "../../envs/analysis.yaml"
     message:
         "report"
     shell:
-        "scalewatt report --definition {params.definition:q} --results {RESULTS:q} --out {output:q}"
+        "scalewatt report --definition {input.request:q} --results {RESULTS:q} --out {output:q}"

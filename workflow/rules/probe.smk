@@ -3,32 +3,13 @@
 #   in   the campaign's idle_probe and the cluster's devices
 #   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log), idle/<device>.json, tables/idle
 from scalewatt.scheduling.job_request import probe_request
+from scalewatt.targets.obstacles import idle_obstacle
 
 PROBE = f"{RESULTS}/idle/{{device}}/{{repeat}}"
 
 
-def probes():
-    """{device: [repeat]} of all probes; with results_only, of the finished ones."""
-    if CAMPAIGN.idle_probe is None or CLUSTER.simulates:
-        return {}
-    # An imported campaign came with the table, and without the probes' recordings.
-    if CAMPAIGN.imported and not came_with([f"{RESULTS}/tables/idle.parquet"]):
-        return {}
-    repeats = range(1, CAMPAIGN.idle_probe.repeats + 1)
-    found = {
-        device: [
-            r
-            for r in repeats
-            if not RESULTS_ONLY
-            or Path(PROBE.format(device=device, repeat=r), "probe.json").exists()
-        ]
-        for device in sorted(CAMPAIGN.devices())
-    }
-    return {device: numbers for device, numbers in found.items() if numbers}
-
-
-PROBES = probes()
-IDLE_TABLE = multiext(f"{RESULTS}/tables/idle", ".parquet", ".csv") if PROBES else []
+PROBES = RESULT_SET.probes
+IDLE_TABLE = RESULT_SET.idle_table
 
 
 if PROBES and not RESULTS_ONLY:
@@ -67,48 +48,27 @@ if PROBES:
 
     rule idle_table:
         input:
-            [
+            request=f"{RESULTS}/requests/idle.json",
+            probes=[
                 f"{PROBE.format(device=device, repeat=repeat)}/{name}"
                 for device, numbers in PROBES.items()
                 for repeat in numbers
                 for name in ("probe.json", "perun")
             ],
-            code_of("results.tables.idle"),
+            code=code_of("results.tables.idle"),
         output:
             IDLE_TABLE,
             [f"{RESULTS}/idle/{device}.json" for device in PROBES],
         retries: 0
-        localrule: True
         conda:
             "../../envs/analysis.yaml"
-        params:
-            definition=canonical(
-                {
-                    "campaign": CAMPAIGN.name,
-                    "devices": {
-                        device: {"repeats": numbers, "powers": powers(DEVICES[device])}
-                        for device, numbers in PROBES.items()
-                    },
-                }
-            ),
         message:
             "table of idle powers"
         shell:
-            "scalewatt idle --definition {params.definition:q} --results {RESULTS:q}"
+            "scalewatt idle --definition {input.request:q} --results {RESULTS:q}"
             " --out {output[0]:q}"
-
-
-def idle_table(wildcards):
-    if CAMPAIGN.idle_probe is None:
-        refuse(
-            f"{CAMPAIGN.path}: has no key 'idle_probe', so nothing is probed; add for example"
-            " idle_probe: {seconds: 300, repeats: 3}"
-        )
-    if not PROBES:
-        refuse(f"{RESULTS}/idle: no finished probe; with results_only none is started")
-    return IDLE_TABLE
 
 
 rule idle_probe:
     input:
-        idle_table,
+        required(partial(idle_obstacle, RESULT_SET), IDLE_TABLE),

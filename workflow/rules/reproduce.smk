@@ -33,18 +33,16 @@ if not (CAMPAIGN.imported and came_with([MANIFEST])):
     rule manifest:
         input:
             rules.figures.input,
-            NAMED_TABLE1,
+            TABLE1,
             rules.tables.input,
             CLAIMS,
-            planned(PLAN),
-            predicted([*PREDICTION_TABLE, *PREDICTION]),
-            VARIANTS,
-            RUN_PAGES,
+            PLANNED,
+            PREDICTED,
+            rules.run_pages.input,
             IDLE_TABLE,
         output:
             MANIFEST,
         retries: 0
-        localrule: True
         conda:
             "../../envs/analysis.yaml"
         message:
@@ -56,15 +54,9 @@ if not (CAMPAIGN.imported and came_with([MANIFEST])):
 # --- one run, made again ----------------------------------------------------------------------------
 
 
-def again_spec(wildcards):
-    """What the run is: that of the one that is there, whatever the campaign has become."""
-    place = {"configuration": wildcards.configuration, "repeat": wildcards.repeat}
-    return read_spec(RUN.format(**place) + "/spec.json")
-
-
 def again_dataset(wildcards):
     """That the dataset is prepared, in a file of its own: the campaign's would train all runs again."""
-    spec = again_spec(wildcards)
+    spec = recorded_spec(wildcards)
     return (
         []
         if is_command_spec(spec)
@@ -74,32 +66,28 @@ def again_dataset(wildcards):
 
 def again_weights(wildcards):
     """The weights that it starts from, which are there: as an input they might be trained again."""
-    weights = checked(weights_of, Path(RESULTS), again_spec(wildcards))
+    weights = checked(weights_of, Path(RESULTS), recorded_spec(wildcards))
     return f"--initial-weights {shlex.quote(str(weights))}" if weights else ""
 
 
 def training_again(wildcards):
     """What its next job asks for, as that of the run itself."""
-    spec = again_spec(wildcards)
+    spec = recorded_spec(wildcards)
     device = OWN_CLUSTER.devices[spec["device"]]
     done = done_updates(Path(WORK_AGAIN), spec)
     return training_request(spec, device, OWN_CLUSTER, done, upper_s(spec))
 
 
-rule spec_again:
+# What the run is: that of the one that is there, whatever the campaign has become.
+use rule spec as spec_again with:
     output:
         f"{RUN_AGAIN}/spec.json",
-    priority: 100
-    retries: 0
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
+    wildcard_constraints:
+        configuration=ANY,
     params:
-        text=lambda wildcards: spec_text(again_spec(wildcards)),
+        text=lambda wildcards: spec_text(recorded_spec(wildcards)),
     message:
-        "spec of {wildcards.configuration} repeat {wildcards.repeat}, to make it again"
-    shell:
-        "printf '%s\\n' {params.text:q} > {output:q}"
+        "spec of {wildcards.configuration} repeat {wildcards.repeat}, to repeat it"
 
 
 if CLUSTER.simulates:
@@ -107,7 +95,7 @@ if CLUSTER.simulates:
     rule run_again:
         input:
             spec=f"{RUN_AGAIN}/spec.json",
-            model=lambda wildcards: scaling_model(),
+            model=scaling_model,
             published="reference/published_results.csv",
             code=code_of("scaling.simulation.simulate_run"),
         output:
@@ -131,6 +119,10 @@ else:
             [],
         output:
             f"{AGAIN}/datasets/{{dataset}}.json",
+        log:
+            f"{AGAIN}/datasets/{{dataset}}.log",
+        benchmark:
+            f"{AGAIN}/datasets/{{dataset}}.benchmark.tsv"
 
     # Its working directory is of no use any more when it is published: what is asked for by
     # `-R run_again` is another training, not the same results again.
@@ -156,30 +148,25 @@ else:
             " && rm -rf {WORK_AGAIN:q}/{wildcards.configuration:q}-{wildcards.repeat:q}-????????????-*"
 
 
-rule energy_again:
+use rule energy as energy_again with:
     input:
         spec=f"{RUN_AGAIN}/spec.json",
         events=f"{RUN_AGAIN}/events.parquet",
         perun=f"{RUN_AGAIN}/perun",
         provenance=f"{RUN_AGAIN}/provenance.json",
-        code=code_of("energy.accounting.account"),
+        code=ENERGY_CODE,
     output:
         traces=TRACES_AGAIN,
         energy=f"{ENERGY_AGAIN}.parquet",
         beside=multiext(ENERGY_AGAIN, *ENERGY_BESIDE),
-    retries: 0
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
+    wildcard_constraints:
+        configuration=ANY,
     params:
         powers=lambda wildcards: canonical(
-            powers(OWN_CLUSTER.devices[again_spec(wildcards)["device"]])
+            powers(OWN_CLUSTER.devices[recorded_spec(wildcards)["device"]])
         ),
     message:
-        "energy of {wildcards.configuration} repeat {wildcards.repeat}, made again"
-    shell:
-        "scalewatt account $(dirname {input.spec:q}) --powers {params.powers:q}"
-        " --traces {output.traces:q} --energy {output.energy:q}"
+        "energy of {wildcards.configuration} repeat {wildcards.repeat}, repeated"
 
 
 # --- the page ---------------------------------------------------------------------------------------
@@ -189,7 +176,7 @@ def again_files(wildcards):
     """The files of the run that is made again; none where none can be: the page says why."""
     if not Path(MANIFEST).exists():
         refuse(
-            f"{MANIFEST}: does not exist, so there is nothing to hold results against; make them first"
+            f"{MANIFEST}: does not exist, so there is nothing to compare results with; make them first"
             " (snakemake all), or import an archive of them"
         )
     run = checked(choose_run, CAMPAIGN, OWN_CLUSTER, Path(RESULTS)).run
@@ -207,13 +194,12 @@ rule reproduce:
     input:
         again_files,
     retries: 0
-    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
         campaign=str(CAMPAIGN.path),
     message:
-        "hold environment, files and the run made again against what was recorded"
+        "compare environment, files and the repeated run with what was recorded"
     shell:
         "scalewatt reproduce --cluster {CLUSTER_JSON:q} --campaign {params.campaign:q}"
         " --results $(dirname {RESULTS:q})"

@@ -5,6 +5,7 @@
 # the profile's `retries`, which all other rules overrule (docs/slurm.md).
 import shlex
 
+from scalewatt.campaign.external_command import command_models
 from scalewatt.run_files.progress_files import done_updates
 from scalewatt.scheduling.preflight import check_before_submission
 from scalewatt.scheduling.job_request import training_request

@@ -117,7 +117,7 @@ def _files(results: Path, runs: tuple[Run, ...]) -> Iterator[tuple[str, Given]]:
         paths = [one.folder / name for name in _OF_RUN]
         paths += [one.energy, *one.energy.parent.glob(f"{repeat}.*.parquet")]
         yield from _named(results, paths)
-    for folder in ("tables", "figures"):
+    for folder in ("requests", "tables", "figures"):
         yield from _named(results, (results / folder).rglob("*"))
     yield from _named(results, [results / "report.html", *results.glob("*.json")])
     yield from _named(results, (results / "datasets").rglob("*.json"))

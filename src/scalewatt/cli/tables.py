@@ -144,7 +144,12 @@ def table(arguments: argparse.Namespace) -> int:
 
 
 @command(
-    argument("figure", choices=(*map(str, FIGURES), *NAMED)),
+    argument(
+        "figure",
+        type=lambda name: name.removeprefix("figure"),
+        choices=(*map(str, FIGURES), *NAMED),
+        help="2 or figure2, for example",
+    ),
     argument("--table", type=Path, required=True),
     output("path without suffix"),
     examples=("scalewatt figure 2 --table results/demo/tables/figure2.parquet --out figure2",),

@@ -13,6 +13,11 @@ NAMED = ("variants", "breakdown", "learning", "pareto", "prediction")
 """Figures that are none of the paper's; each has a module of its name with draw and plotted."""
 
 
+def module_of(figure: str) -> str:
+    """Return the module that draws a figure (figure2, breakdown), dotted below the package."""
+    return f"figures.{figure}"
+
+
 def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     """Draw figure 1 to 7 or a named one and write stem.pdf, stem.svg, stem.png and stem.csv.
 
@@ -32,7 +37,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     from scalewatt.figures import style
 
     name = figure if isinstance(figure, str) else f"figure{figure}"
-    module = importlib.import_module(f"scalewatt.figures.{name}")
+    module = importlib.import_module(f"scalewatt.{module_of(name)}")
     paths = style.save(module.draw(table), stem)
     csv_path = stem.with_name(f"{stem.name}.csv")
     with atomic_path(csv_path) as temporary:

@@ -1,0 +1,226 @@
+"""Which runs, tables, figures and pages a campaign's results consist of, and what they are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
+from scalewatt.campaign.cluster import powers
+from scalewatt.campaign.table_requests import runs_definition, table_definition
+
+Run = list[Any]
+"""[configuration, repeat], as JSON has it."""
+
+ROW_FILES = (
+    "runs/{configuration}/{repeat}/spec.json",
+    "runs/{configuration}/{repeat}/history.parquet",
+    "runs/{configuration}/{repeat}/provenance.json",
+    "energy/{configuration}/{repeat}.parquet",
+    "energy/{configuration}/{repeat}.flags.parquet",
+)
+"""What a run's row in a table is made from, below the results folder."""
+TRACES = "traces/{configuration}/{repeat}.parquet"
+PAGE_FILES = (*ROW_FILES, "runs/{configuration}/{repeat}/events.parquet", TRACES)
+_MORE_FILES = {
+    "figure5": (TRACES, "energy/{configuration}/{repeat}.devices.parquet"),
+    "learning": ("energy/{configuration}/{repeat}.epochs.parquet",),
+}
+_TABLE_SUFFIXES = {
+    "table1": (".parquet", ".csv", ".md", ".tex"),
+    "variants": (".parquet", ".csv", ".md"),
+}
+
+
+@dataclass(frozen=True)
+class ResultSet:
+    """The results of one campaign as they are to be."""
+
+    campaign: Campaign
+    cluster: Cluster
+    devices: Mapping[str, Device]
+    """All that the campaign's runs may name."""
+    finished_only: bool
+    """True if nothing is trained: then only what is there counts."""
+    excluded: Sequence[dict[str, Any]]
+    """Runs left out of the tables: configuration, repeat, reason."""
+    set_aside: Mapping[tuple[str, int], Sequence[Path]]
+    """The notes of earlier measurements, by run."""
+
+    @property
+    def folder(self) -> str:
+        """Return results/<campaign>."""
+        return f"results/{self.campaign.name}"
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def is_finished(self, configuration: str, repeat: int) -> bool:
+        """Return True if the run's results are there; the provenance is written last."""
+        return Path(self.folder, "runs", configuration, str(repeat), "provenance.json").exists()
+
+    def runs(self, configurations: Iterable[str] | None = None) -> list[Run]:
+        """Return the runs of these configurations, or of all; those finished with `finished_only`."""
+        repeats = self.campaign.repeats
+        chosen = self.campaign.configurations if configurations is None else configurations
+        runs: list[Run] = [[one, repeat] for one in chosen for repeat in range(1, repeats[one] + 1)]
+        return [run for run in runs if self.is_finished(*run)] if self.finished_only else runs
+
+    def by_repeats(self) -> dict[tuple[int, ...], list[str]]:
+        """Return the configurations that have the same repeats, by these repeats."""
+        found: dict[tuple[int, ...], list[str]] = {}
+        for one in self.campaign.configurations:
+            repeats = tuple(repeat for _, repeat in self.runs([one]))
+            if repeats:
+                found.setdefault(repeats, []).append(one)
+        return found
+
+    def files(self, runs: Iterable[Run], *names: str) -> list[str]:
+        """Return files of runs; `names` are patterns below the results folder.
+
+        With the notes of earlier measurements that were set aside: Snakemake alone does not miss a
+        run whose tables are there.
+        """
+        runs = list(runs)
+        files = [
+            f"{self.folder}/" + name.format(configuration=configuration, repeat=repeat)
+            for configuration, repeat in runs
+            for name in names
+        ]
+        return files + [str(note) for run in runs for note in self.set_aside.get(tuple(run), ())]
+
+    # --- tables and figures -----------------------------------------------------------------------
+
+    @cached_property
+    def figures(self) -> list[str]:
+        """Return the campaign's `figures` (and table1) that can be made."""
+        return [name for name in self.campaign.figures if not self.lacks_traces(name)]
+
+    def lacks_traces(self, figure: str) -> bool:
+        """Return True if the campaign was imported without the table of figure 5 and its traces."""
+        if not self.campaign.imported or figure != "figure5":
+            return False
+        return not (
+            came_with([f"{self.folder}/tables/{figure}.parquet"])
+            or came_with(self.table_inputs(figure))
+        )
+
+    def figure_runs(self, figure: str) -> list[Run]:
+        """Return the runs that a figure shows."""
+        if figure == "figure1":  # drawn from the campaign alone
+            return []
+        out = [[one["configuration"], one["repeat"]] for one in self.excluded]
+        runs = self.runs(self.campaign.figure_configurations(figure))
+        runs = [run for run in runs if run not in out]
+        if figure == "figure5":  # the first run of each configuration
+            return list({run[0]: run for run in reversed(runs)}.values())
+        return runs
+
+    def table_inputs(self, figure: str) -> list[str]:
+        """Return the files that a figure's table, or Table 1, is made from."""
+        files = self.files(self.figure_runs(figure), *ROW_FILES, *_MORE_FILES.get(figure, ()))
+        if self.campaign.figures[figure].get("overlay") == "published":
+            files.append("reference/published_results.csv")
+        if figure == "breakdown":
+            files += self.idle_table[:1]
+        return files
+
+    def table_files(self, name: str) -> list[str]:
+        """Return the files of a table."""
+        suffixes = _TABLE_SUFFIXES.get(name, (".parquet", ".csv"))
+        return [f"{self.folder}/tables/{name}{suffix}" for suffix in suffixes]
+
+    def figure_files(self, figure: str) -> list[str]:
+        """Return the files that the target of a figure asks for; of table1 those of the table."""
+        tables = self.table_files(figure) if figure in _TABLE_SUFFIXES else []
+        suffixes = () if figure == "table1" else (".pdf", ".svg", ".png", ".csv")
+        return tables + [f"{self.folder}/figures/{figure}{suffix}" for suffix in suffixes]
+
+    # --- idle probes ------------------------------------------------------------------------------
+
+    @cached_property
+    def probes(self) -> dict[str, list[int]]:
+        """Return the repeats of all idle probes by device; those finished with `finished_only`."""
+        probe, campaign = self.campaign.idle_probe, self.campaign
+        if probe is None or self.cluster.simulates:
+            return {}
+        # An imported campaign came with the table, and without the probes' recordings.
+        if campaign.imported and not came_with([f"{self.folder}/tables/idle.parquet"]):
+            return {}
+        repeats = range(1, probe.repeats + 1)
+        found = {
+            device: [
+                repeat
+                for repeat in repeats
+                if not self.finished_only
+                or Path(self.folder, "idle", device, str(repeat), "probe.json").exists()
+            ]
+            for device in sorted(campaign.devices())
+        }
+        return {device: numbers for device, numbers in found.items() if numbers}
+
+    @property
+    def idle_table(self) -> list[str]:
+        """Return the files of the table of idle powers; none without probes."""
+        return self.table_files("idle") if self.probes else []
+
+    # --- pages of runs ----------------------------------------------------------------------------
+
+    @cached_property
+    def pages(self) -> dict[str, list[int]]:
+        """Return the repeats of each configuration that have a page.
+
+        Of an imported campaign those it came with, or those whose traces it has.
+        """
+        found = {}
+        for one in self.campaign.configurations:
+            runs = self.runs([one])
+            if self.campaign.imported and not came_with(self.files(runs, *PAGE_FILES)):
+                runs = [run for run in runs if came_with(self._page_files(run))]
+            if runs:
+                found[one] = [repeat for _, repeat in runs]
+        return found
+
+    def _page_files(self, run: Run) -> list[str]:
+        return [f"{self.folder}/figures/runs/{run[0]}/{run[1]}.{s}" for s in ("pdf", "svg", "png")]
+
+    def page_exclusions(self, configuration: str) -> dict[str, str]:
+        """Return why repeats of a configuration are excluded, by repeat."""
+        return {
+            str(one["repeat"]): one["reason"]
+            for one in self.excluded
+            if one["configuration"] == configuration
+        }
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def request(self, name: str) -> dict[str, Any]:
+        """Return what a table is asked to show: `runs`, `idle`, a figure's name or table1."""
+        if name == "idle":
+            devices = {
+                device: {"repeats": numbers, "powers": powers(self.devices[device])}
+                for device, numbers in self.probes.items()
+            }
+            return {"campaign": self.campaign.name, "devices": devices}
+        if name == "runs":
+            request = runs_definition(self.campaign, self.runs(), self.excluded)
+        else:
+            excluded = [] if name == "figure1" else self.excluded  # it has no run
+            request = table_definition(self.campaign, name, self.figure_runs(name), excluded)
+        if name in ("runs", "breakdown") and self.probes:
+            request["idle"] = True
+        return {**request, "facility": self._facility()}
+
+    def _facility(self) -> dict[str, Any]:
+        """Return PUE, carbon and price of the cluster, where it names them."""
+        from scalewatt.results.tables.derived_quantities import facility_of  # with pyarrow
+
+        given = asdict(facility_of(self.cluster))
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def came_with(files: list[str]) -> list[str]:
+    """Return `files` if an imported campaign came with all of them, else none: it cannot make them."""
+    return files if all(Path(path).exists() for path in files) else []
