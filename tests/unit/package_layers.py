@@ -73,12 +73,15 @@ def folder_of(name: str) -> str:
 
 
 def folder_imports() -> dict[str, set[str]]:
-    """Return, for each folder, the other folders that it imports from."""
+    """Return, for each folder, the folders of lower layers that it imports from."""
     found: dict[str, set[str]] = {folder: set() for folder in HEIGHT}
     for name in MODULES:
         if name:
             found[folder_of(name)] |= {folder_of(other) for other in imported_modules(name)}
-    return {folder: others - {folder} for folder, others in found.items()}
+    return {
+        folder: {other for other in others if HEIGHT[other] < HEIGHT[folder]}
+        for folder, others in found.items()
+    }
 
 
 # --- the picture ----------------------------------------------------------------------------------

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 
-from package_layers import HEIGHT, MODULES, PACKAGE, folder_of, imported_modules, imported_names
+from package_layers import (
+    HEIGHT,
+    MODULES,
+    PACKAGE,
+    PICTURE,
+    PROJECT,
+    folder_of,
+    imported_modules,
+    imported_names,
+    picture,
+)
 
 MOST_MODULES = 14
 MOST_LINES = 400
@@ -82,3 +93,22 @@ def test_a_name_stands_for_one_module() -> None:
 def test_a_module_can_be_read_in_one_sitting() -> None:
     lines = {n: path.read_text(encoding="utf-8").count("\n") for n, path in MODULES.items()}
     assert not {name: number for name, number in lines.items() if number > MOST_LINES}
+
+
+# --- docs/architecture.md -------------------------------------------------------------------------
+
+
+def test_the_picture_of_the_layers_is_up_to_date() -> None:
+    drawn = PICTURE.read_text(encoding="utf-8")
+    assert drawn == picture(), "run: python tests/unit/package_layers.py"
+
+
+def test_the_folders_and_modules_of_the_document_exist() -> None:
+    text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition("| folder |")[2].partition("## The way of a sample")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == set(HEIGHT)
+    named = {p for p in re.findall(r"`([\w/.]+)`", text) if p.partition("/")[0] in HEIGHT}
+    assert not [path for path in named if not (PACKAGE / path).exists() and path != "events"]
+    below = [path for path in re.findall(r"`((?:src|tests|workflow|reference)/[\w/.]+)`", text)]
+    assert not [path for path in below if not (PROJECT / path).exists()]
