@@ -36,6 +36,7 @@ if not CAMPAIGN.imported:
             report(PLAN[0], caption="../report/plan.rst", category="Tables"),
             PLAN[1:],
         retries: 0
+        localrule: True
         conda:
             "../../envs/analysis.yaml"
         params:
@@ -57,6 +58,7 @@ if not CAMPAIGN.imported:
             PREDICTION_TABLE,
         priority: 60
         retries: 0
+        localrule: True
         conda:
             "../../envs/analysis.yaml"
         params:

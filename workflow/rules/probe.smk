@@ -60,6 +60,7 @@ if PROBES:
             IDLE_TABLE,
             [f"{RESULTS}/idle/{device}.json" for device in PROBES],
         retries: 0
+        localrule: True
         conda:
             "../../envs/analysis.yaml"
         message:

@@ -43,6 +43,7 @@ if not (CAMPAIGN.imported and came_with([MANIFEST])):
         output:
             MANIFEST,
         retries: 0
+        localrule: True
         conda:
             "../../envs/analysis.yaml"
         message:
