@@ -9,6 +9,7 @@ min_version("9.0")
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/slurm.smk"
 include: "workflow/rules/specs.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/energy.smk"

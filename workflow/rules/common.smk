@@ -9,22 +9,18 @@ from functools import cache, partial
 from pathlib import Path
 
 from scalewatt.campaign.cluster import is_results_only, known_devices, parse_cluster
-from scalewatt.campaign.exclusions import (
-    excluded_runs,
-    read_exclusions,
-    remeasured_runs,
-)
+from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import check_commands
 from scalewatt.campaign.imported_campaign import with_imported
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
-from scalewatt.campaign.run_spec import read_spec, run_spec, spec_text
+from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.imported_modules import modules_behind
 from scalewatt.run_files.run_inventory import set_aside_notes
-from scalewatt.scheduling.job_request import account_of, check_requests
-from scalewatt.targets.result_set import ROW_FILES, ResultSet, came_with
-from scalewatt.targets.slurm_resources import slurm_resources
+from scalewatt.scheduling.job_request import check_requests
+from scalewatt.targets.obstacles import notices
+from scalewatt.targets.result_set import ResultSet
 
 
 def refuse(message):
@@ -105,16 +101,9 @@ RESULT_SET = ResultSet(
 )
 ALL_RUNS = RESULT_SET.runs()
 
-# `results_only` is the default where the cluster has none of the devices: say so.
-if RESULTS_ONLY and not workflow.remote_exec:
-    if not (CLUSTER.results_only or CAMPAIGN.registered or CAMPAIGN.imported):
-        print(
-            f"scalewatt: {CLUSTER_FILE}: has no device of {CAMPAIGN.path}"
-            f" ({', '.join(sorted(CAMPAIGN.devices()))}), so nothing is trained;"
-            f" finished runs: {len(ALL_RUNS)} of {sum(CAMPAIGN.repeats.values())}",
-            file=sys.stderr,
-            flush=True,
-        )
+if not workflow.remote_exec:
+    for notice in notices(RESULT_SET, CLUSTER_FILE):
+        print(f"scalewatt: {notice}", file=sys.stderr, flush=True)
 
 
 ANY = r"[a-z0-9][A-Za-z0-9._-]*"
@@ -141,7 +130,8 @@ def spec_of(wildcards):
 
 def recorded_spec(wildcards):
     """What the run of the wildcards is by its spec.json."""
-    return read_spec(f"{RUN}/spec.json".format(**wildcards))
+    run = {"configuration": wildcards.configuration, "repeat": wildcards.repeat}
+    return read_spec(RUN.format(**run) + "/spec.json")
 
 
 def code_of(*modules):
@@ -157,37 +147,3 @@ def available(obstacle, files):
 def required(obstacle, files):
     """Input function of a target: the files; an obstacle ends Snakemake with its message."""
     return lambda wildcards: refuse(obstacle()) if obstacle() else files
-
-
-# --- Slurm ----------------------------------------------------------------------------------------
-
-# Only a cluster whose devices have partitions (all or none) is a Slurm cluster.
-ON_SLURM = any(device.partition for device in CLUSTER.devices.values())
-# Of a job that is no training: the next goes on with what is there. Not within one job.
-JOB_RETRIES = 2 if ON_SLURM and not workflow.remote_exec else 0
-ACCOUNT = {"slurm_account": account_of(CLUSTER)} if ON_SLURM and CLUSTER.account else {}
-# What `requested` asks for, in a job's message; nothing where nothing is asked.
-ASKED = (
-    " (nodes × ranks × CPUs: {resources.nodes} × {resources.tasks_per_node}"
-    " × {resources.cpus_per_task}; {resources.slurm_partition}; {resources.runtime} min)"
-    if ON_SLURM and not workflow.remote_exec
-    else ""
-)
-
-
-def requested(request):
-    """Resources of a rule's jobs: what `request(wildcards)` asks Slurm for; none elsewhere.
-
-    Inside a job nothing is asked for: what is left makes the jobstep start no srun of its own.
-    """
-    if not ON_SLURM:
-        return {}
-    return {"mpi": ""} if workflow.remote_exec else slurm_resources(request)
-
-
-def turn(wildcards, last=False):
-    """Priority of a measured job: repeats one after another, so that day and node do not confound.
-
-    What is `last` comes behind the others of its repeat.
-    """
-    return -2 * int(wildcards.repeat) - int(last)

@@ -4,6 +4,7 @@
 #   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
 #        figures/runs/<configuration>/<repeat>.{pdf,svg,png}; report.html
 from scalewatt.campaign.cluster import basis
+from scalewatt.campaign.exclusions import remeasured_runs
 from scalewatt.figures.draw_figure import module_of
 from scalewatt.report.report_request import report_definition
 from scalewatt.targets.result_set import PAGE_FILES
@@ -96,18 +97,6 @@ rule run_pages:
         expand(
             f"{RESULTS}/figures/runs/{{configuration}}", configuration=RESULT_SET.pages
         ),
-
-
-if CAMPAIGN.imported and not workflow.remote_exec:
-    lost = len(ALL_RUNS) - sum(map(len, RESULT_SET.pages.values()))
-    left_out = [name for name in CAMPAIGN.figures if name not in FIGURES]
-    left_out += [f"pages of {lost} runs"] if lost else []
-    if left_out:
-        print(
-            f"scalewatt: {CAMPAIGN.path}: imported without traces, so left out: {', '.join(left_out)}",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 # --- the report -----------------------------------------------------------------------------------

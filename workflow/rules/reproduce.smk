@@ -1,10 +1,10 @@
-# Whether the results can be made again: the manifest, which records what they were; one run made again;
-# and the page that says what differs.
-#   in   tables/, figures/; of the run that is made again its spec, dataset and initial weights
+# Whether the results can be reproduced: the manifest, which records what they were; one run that is
+# repeated; and the page that says what differs.
+#   in   tables/, figures/; of the run that is repeated its spec, dataset and initial weights
 #   out  manifest.json; reproduction/{runs,energy,traces}/ (one run more, which belongs to no table),
 #        reproduction/index.html and reproduction.json
-# Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` holds what
-# is there against it, and makes nothing of it anew.
+# Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` compares
+# what is there with it, and rebuilds nothing.
 import shlex
 import subprocess
 
@@ -13,6 +13,7 @@ from scalewatt.run_files.progress_files import done_updates
 from scalewatt.scheduling.job_request import training_request
 from scalewatt.scheduling.submissions import Submissions
 from scalewatt.reproduction.run_selection import choose_run, weights_of
+from scalewatt.targets.result_set import came_with
 
 MANIFEST = f"{RESULTS}/manifest.json"
 AGAIN = f"{RESULTS}/reproduction"
@@ -27,7 +28,7 @@ OWN_CLUSTER = checked(parse_cluster, config, CLUSTER_FILE)
 SUBMISSIONS_AGAIN = Submissions(Path(WORK_AGAIN), OWN_CLUSTER.crash_retries)
 
 
-# What an imported campaign came with is held against the manifest that it came with.
+# What an imported campaign came with is compared with the manifest that it came with.
 if not (CAMPAIGN.imported and came_with([MANIFEST])):
 
     rule manifest:
@@ -52,11 +53,11 @@ if not (CAMPAIGN.imported and came_with([MANIFEST])):
             "scalewatt manifest --results {RESULTS:q}"
 
 
-# --- one run, made again ----------------------------------------------------------------------------
+# --- one run, repeated ------------------------------------------------------------------------------
 
 
 def again_dataset(wildcards):
-    """That the dataset is prepared, in a file of its own: the campaign's would train all runs again."""
+    """The prepared dataset, in a file of its own: the campaign's would train all runs again."""
     spec = recorded_spec(wildcards)
     return (
         []
@@ -66,7 +67,7 @@ def again_dataset(wildcards):
 
 
 def again_weights(wildcards):
-    """The weights that it starts from, which are there: as an input they might be trained again."""
+    """The weights that it starts from. They are there: as an input they might be trained again."""
     weights = checked(weights_of, Path(RESULTS), recorded_spec(wildcards))
     return f"--initial-weights {shlex.quote(str(weights))}" if weights else ""
 
@@ -125,8 +126,8 @@ else:
         benchmark:
             f"{AGAIN}/datasets/{{dataset}}.benchmark.tsv"
 
-    # Its working directory is of no use any more when it is published: what is asked for by
-    # `-R run_again` is another training, not the same results again.
+    # Once it is published its working directory is of no use: `-R run_again` asks for another
+    # training, not for the same results.
     rule run_again:
         input:
             spec=f"{RUN_AGAIN}/spec.json",
@@ -174,7 +175,7 @@ use rule energy as energy_again with:
 
 
 def again_files(wildcards):
-    """The files of the run that is made again; none where none can be: the page says why."""
+    """The files of the run that is repeated; none if none can be: the page says why."""
     if not Path(MANIFEST).exists():
         refuse(
             f"{MANIFEST}: does not exist, so there is nothing to compare results with; make them first"
@@ -190,7 +191,7 @@ def again_files(wildcards):
     ]
 
 
-# It has no output, so that it is made whenever it is asked for, and the page stays where it fails.
+# It has no output, so that it runs whenever it is asked for, and the page stays if it fails.
 rule reproduce:
     input:
         again_files,
@@ -206,8 +207,8 @@ rule reproduce:
         " --results $(dirname {RESULTS:q})"
 
 
-# Where the run cannot be made again, the page says so, with all other checks. Snakemake knows one
-# onerror only; it has none in a job.
+# If the run cannot be repeated, the page says so, with all other checks. Snakemake knows one onerror
+# only; it has none in a job.
 onerror:
     asked = [job for job in workflow.dag.jobs if job.rule.name == "reproduce"]
     files = [path for job in asked for path in job.input]

@@ -4,6 +4,7 @@
 #   in   spec, history, provenance and energy of the table's own runs
 #   out  requests/*.json; tables/*.parquet and .csv, of some also .md and .tex
 from scalewatt.targets.obstacles import figure_obstacle
+from scalewatt.targets.result_set import ROW_FILES
 
 FIGURES = RESULT_SET.figures
 

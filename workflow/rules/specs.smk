@@ -1,6 +1,7 @@
 # What each run is: the one file that trainings and simulations read.
 #   in   the campaign
 #   out  runs/<configuration>/<repeat>/spec.json
+from scalewatt.campaign.run_spec import spec_text
 
 
 rule spec:

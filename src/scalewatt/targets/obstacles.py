@@ -1,4 +1,4 @@
-"""Why a target cannot be made: messages for the person who asked for it; None where it can be."""
+"""Why a target cannot be made, for the person who asked for it; and what is left out of results."""
 
 from __future__ import annotations
 
@@ -93,3 +93,27 @@ def prediction_obstacle(
             " it; 'prediction' is for runs that were trained"
         )
     return plan_obstacle(campaign, cluster, cluster_file, forecaster, files)
+
+
+def notices(results: ResultSet, cluster_file: str) -> list[str]:
+    """Return what is to be said before anything starts: that nothing is trained, what is left out."""
+    campaign, found = results.campaign, []
+    wanted = results.cluster.results_only or campaign.registered or campaign.imported
+    runs = len(results.runs())
+    if (
+        results.finished_only and not wanted
+    ):  # the default where the cluster has none of the devices
+        found.append(
+            f"{cluster_file}: has no device of {campaign.path}"
+            f" ({', '.join(sorted(campaign.devices()))}), so nothing is trained;"
+            f" finished runs: {runs} of {sum(campaign.repeats.values())}"
+        )
+    if campaign.imported:
+        left_out = [name for name in campaign.figures if name not in results.figures]
+        lost = runs - sum(map(len, results.pages.values()))
+        left_out += [f"pages of {lost} runs"] if lost else []
+        if left_out:
+            found.append(
+                f"{campaign.path}: imported without traces, so left out: {', '.join(left_out)}"
+            )
+    return found
