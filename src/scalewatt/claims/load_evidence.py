@@ -13,7 +13,7 @@ from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.claims.evidence.campaign_lines import lines_of, with_points
-from scalewatt.claims.evidence.evidence import Evidence, Row, Trace, rows_of
+from scalewatt.claims.evidence.evidence import RUN_COLUMNS, Evidence, Row, Trace, rows_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.results.figures.figure_schema import POWER
@@ -49,7 +49,7 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
         tables / "configurations.parquet", CONFIGURATIONS, unique=CONFIGURATION_KEY
     )
     runs = read_frame(tables / "runs.parquet", RUNS, unique=RUN_KEY)
-    runs = runs[runs["excluded"].isna()]
+    runs = runs.loc[runs["excluded"].isna(), RUN_COLUMNS]
     _check_origins(tables / "configurations.parquet", configurations, runs)
     figure5 = tables / "figure5.parquet"
     traces = read_frame(figure5, POWER) if figure5.exists() else None

@@ -68,8 +68,10 @@ def _look_at(runs: pd.DataFrame) -> None:
 
 def _has(runs: pd.DataFrame) -> dict[str, pd.Series]:
     """Return for each device kind which runs have it in their total energy."""
-    scopes = runs["energy_scope"].fillna("").astype("string").str.split("+")
-    return {kind: scopes.map(lambda scope, kind=kind: kind in scope) for kind in DEVICE_KINDS}
+    scopes = "+" + runs["energy_scope"].astype("string").fillna("") + "+"
+    return {
+        kind: scopes.str.contains(f"+{kind}+", regex=False).astype(bool) for kind in DEVICE_KINDS
+    }
 
 
 def _sum_of_parts(evidence: Evidence, check: Check) -> Outcome:

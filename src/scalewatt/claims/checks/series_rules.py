@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from math import log
 
+import pandas as pd
+
 from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, Unresolved
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
@@ -278,7 +280,8 @@ def error_slope(points: Points) -> Number:
 
 def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Whether the updates per GPU and epoch are the paper's, with a smaller dataset all the same."""
-    updates = [_updates_per_epoch(evidence, point) for point in points]
+    runs = evidence.runs[["configuration", "updates", "epochs"]].dropna()
+    updates = [_updates_per_epoch(runs, point) for point in points]
     wanted = check.value if all(map(is_full_size, points)) else updates[0]
     return decided(
         set(updates) == {wanted},
@@ -288,10 +291,9 @@ def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Ou
     )
 
 
-def _updates_per_epoch(evidence: Evidence, point: Point) -> float:
+def _updates_per_epoch(runs: pd.DataFrame, point: Point) -> float:
     """As the runs counted them; for published points, as their batches and samples give."""
-    runs = evidence.runs[evidence.runs["configuration"] == point.id]
-    for updates, epochs in runs[["updates", "epochs"]].dropna().itertuples(index=False):
+    for _, updates, epochs in runs[runs["configuration"] == point.id].itertuples(index=False):
         if updates and epochs:
             return float(updates / epochs)
     return float(-(-(samples_of(point) // point.gpus) // point.lbs))

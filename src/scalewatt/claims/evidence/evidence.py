@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.claims.evidence.claim_types import NotTestable
@@ -36,6 +37,16 @@ PAPER_DEVICES = ("a100", "h100")
 EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
 """The paper's, by phase; PRECISION by model."""
 PRECISION = {"resnet50": "torch_default", "fourcastnet": "fp16"}
+
+
+RUN_COLUMNS = [
+    *("configuration", "repeat", "model", "phase", "device", "gpus", "nodes"),
+    *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "updates"),
+    *("runtime_h", "gpu_hours", "p_gpuh_kw", "energy_origin", "energy_scope", "energy_kwh"),
+    *("gpu_energy_kwh", "cpu_energy_kwh", "ram_energy_kwh"),
+    *("mean_gpu_power_w", "mean_cpu_socket_power_w", "mean_ram_power_w"),
+]
+"""Columns of the table `runs` that rules look at."""
 
 
 @dataclass(frozen=True)
@@ -178,13 +189,13 @@ class Trace:
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table as dicts, null as None."""
-    records = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in records]
+    rows: list[dict[str, Any]] = pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
+    return rows
 
 
 def no_runs() -> pd.DataFrame:
     """Return an empty table of runs."""
-    return frame_of([], RUNS)
+    return frame_of([], RUNS)[RUN_COLUMNS]
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +208,7 @@ class Evidence:
     points: tuple[Point, ...] = ()
     lines: tuple[Line, ...] = ()
     runs: pd.DataFrame = field(default_factory=no_runs)
-    """The table `runs` without the excluded ones; empty for the published results."""
+    """RUN_COLUMNS of the table `runs` without the excluded ones; empty for the published results."""
     comparisons: tuple[Row, ...] = ()
     traces: tuple[Trace, ...] = ()
     trace_metadata: Row = field(default_factory=dict)
