@@ -1,0 +1,124 @@
+"""What the rules ask for: runs, files and requests of a campaign, and why a target cannot be made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_files import DEMO
+
+from scalewatt.campaign.cluster import known_devices, load_cluster
+from scalewatt.campaign.load import load_campaign
+from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
+from scalewatt.targets.result_set import ROW_FILES, ResultSet, came_with
+
+CLUSTER_FILE = PROJECT_ROOT / "profiles" / "local" / "cluster.yaml"
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultSet:
+    """The demo's results, of which nothing is there, in an empty folder."""
+    cluster = load_cluster(CLUSTER_FILE)
+    campaign = load_campaign(DEMO, cluster)
+    monkeypatch.chdir(tmp_path)
+    return ResultSet(campaign, cluster, known_devices(cluster), False, [], {})
+
+
+def finish(results: ResultSet, configuration: str, repeat: int) -> None:
+    folder = Path(results.folder, "runs", configuration, str(repeat))
+    folder.mkdir(parents=True)
+    (folder / "provenance.json").touch()
+
+
+def test_all_runs_are_wanted_or_those_that_are_finished(results: ResultSet) -> None:
+    runs = results.runs()
+    assert len(runs) == sum(results.campaign.repeats.values())
+    only = replace(results, finished_only=True)
+    assert only.runs() == []
+    finish(results, *runs[3])
+    assert only.runs() == [runs[3]]
+
+
+def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: ResultSet) -> None:
+    run = results.runs()[0]
+    noted = replace(results, set_aside={tuple(run): [Path("note.json")]})
+    assert noted.files([run], ROW_FILES[0]) == [
+        f"results/demo/runs/{run[0]}/{run[1]}/spec.json",
+        "note.json",
+    ]
+
+
+def test_a_figure_shows_its_own_runs_without_those_excluded(results: ResultSet) -> None:
+    shown = results.figure_runs("figure2")
+    out = {"configuration": shown[0][0], "repeat": shown[0][1], "reason": "shared"}
+    fewer = replace(results, excluded=[out])
+    assert fewer.figure_runs("figure2") == shown[1:]
+    assert fewer.request("figure2")["excluded"] == [out]
+    assert fewer.page_exclusions(shown[0][0]) == {str(shown[0][1]): "shared"}
+    assert results.figure_runs("figure1") == []
+
+
+def test_figure_5_takes_the_first_run_of_each_configuration_with_its_traces(
+    results: ResultSet,
+) -> None:
+    runs = results.figure_runs("figure5")
+    assert runs and all(repeat == 1 for _, repeat in runs)
+    assert any("/traces/" in path for path in results.table_inputs("figure5"))
+    assert not any("/traces/" in path for path in results.table_inputs("figure2"))
+
+
+def test_configurations_with_the_same_repeats_belong_together(results: ResultSet) -> None:
+    found = results.by_repeats()
+    assert sum(map(len, found.values())) == len(results.campaign.configurations)
+    for repeats, configurations in found.items():
+        assert {results.campaign.repeats[one] for one in configurations} == {len(repeats)}
+
+
+def test_a_target_asks_for_tables_and_drawings(results: ResultSet) -> None:
+    assert [path.rpartition(".")[2] for path in results.figure_files("figure2")] == [
+        *("pdf", "svg", "png", "csv")
+    ]
+    assert results.figure_files("table1") == [
+        f"results/demo/tables/table1.{suffix}" for suffix in ("parquet", "csv", "md", "tex")
+    ]
+
+
+def test_what_came_with_an_archive_is_all_of_it_or_nothing(tmp_path: Path) -> None:
+    here, gone = tmp_path / "here", tmp_path / "gone"
+    here.touch()
+    assert came_with([str(here)]) == [str(here)]
+    assert came_with([str(here), str(gone)]) == []
+
+
+def test_an_imported_campaign_without_traces_leaves_figure_5_out_and_says_so(
+    results: ResultSet,
+) -> None:
+    campaign = replace(results.campaign, imported=True)  # any value: it was imported
+    theirs = replace(results, campaign=campaign, finished_only=True)
+    assert "figure5" in results.figures and "figure5" not in theirs.figures
+    assert "was imported without them" in (figure_obstacle(theirs, "figure5") or "")
+    assert any("left out: figure5" in notice for notice in notices(theirs, "cluster.yaml"))
+
+
+def test_obstacles_name_the_key_and_an_example(results: ResultSet) -> None:
+    assert figure_obstacle(results, "figure2") is None
+    others: dict[str, Any] = {"figure2": results.campaign.figures["figure2"]}
+    campaign = replace(results.campaign, figures=others, idle_probe=None)
+    fewer = replace(results, campaign=campaign)
+    for name in ("figure5", "table1", "pareto", "variants"):
+        text = figure_obstacle(fewer, name) or ""
+        assert f"has no key 'figures.{name}'" in text and f"{name}: {{" in text
+    assert "has no key 'idle_probe'" in (idle_obstacle(fewer) or "")
+    known = fewer.campaign, fewer.cluster, "cluster.yaml", lambda: None, ["plan.csv"]
+    assert "cluster.yaml" in (plan_obstacle(*known) or "")
+
+
+def test_that_nothing_is_trained_is_said_unless_somebody_asked_for_it(results: ResultSet) -> None:
+    only = replace(results, finished_only=True)
+    (notice,) = notices(only, "cluster.yaml")
+    assert "so nothing is trained; finished runs: 0 of " in notice
+    asked = replace(only, cluster=replace(only.cluster, results_only=True))
+    assert notices(asked, "cluster.yaml") == notices(results, "cluster.yaml") == []
