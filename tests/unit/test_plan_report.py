@@ -19,8 +19,8 @@ from scalewatt.report.plan_section import points_grid, prediction_grid, sums_gri
 from scalewatt.report.report_inputs import read_results
 from scalewatt.report.report_request import Definition
 from scalewatt.results.tables.frames import write_frame
+from scalewatt.scaling.commands import used_by
 from scalewatt.scaling.model.assumed import SENTENCE
-from scalewatt.scaling.planning.finished_runs import used_by
 from scalewatt.scaling.planning.plan_table import PLAN, make_plan
 from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
 

@@ -30,7 +30,7 @@ from scalewatt.scaling.model.predict import TOTAL, estimate, predict
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.model.workload_size import load_of_spec
 from scalewatt.scaling.simulation.learning_curves import (
-    BY_HAND,
+    ASSUMED,
 )
 from scalewatt.scaling.simulation.run_sample import bounded_pairs, draw_run
 from scalewatt.scaling.simulation.simulated_run import simulation
@@ -360,7 +360,7 @@ def test_provenance_names_the_model_and_what_was_put_in_by_hand(short: Simulated
     assert said["kind"] == "resnet50 on a100"
     assert said["assumed"] is None
     assert (said["sampling_period_s"], said["spec_sampling_period_s"]) == (10, 1)
-    assert said["metric"]["source"] == BY_HAND
+    assert said["metric"]["source"] == ASSUMED
     assert {"device_shares", "power_profile", "metric"} <= set(said["by_hand"])
 
 

@@ -13,7 +13,7 @@ from scalewatt.results.tables.published import REFERENCE
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import (
-    BY_HAND,
+    ASSUMED,
     IN_WORDS,
     INTERPOLATED,
     PUBLISHED,
@@ -79,5 +79,5 @@ def test_between_published_errors_is_interpolated_and_what_is_by_hand_says_so() 
     between = final_metric(spec_of("resnet50-a100-n128-lbs0256-full"))
     assert (between.source, between.between) == (INTERPOLATED, (8192, 65536))
     assert 28 < between.value < 42
-    assert final_metric(spec_of(SHORT)).source == BY_HAND
-    assert final_metric(spec_of(LONG)).source == BY_HAND
+    assert final_metric(spec_of(SHORT)).source == ASSUMED
+    assert final_metric(spec_of(LONG)).source == ASSUMED

@@ -15,7 +15,7 @@ from scalewatt.figures.footnote_text import sensor_sentence
 from scalewatt.recordings.gpu_power_semantics import gpu_quantity
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
-from scalewatt.scaling.simulation import assumptions as by_hand
+from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.power_profile import Course, Sensor, counted, gpu_sensor
 from scalewatt.scaling.simulation.sensors import NodeSamples, Periods, joules_between
 from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
@@ -145,4 +145,4 @@ def test_the_cluster_may_have_wider_nodes_whose_unused_gpus_are_idle() -> None:
     seconds = one.segments[0].seconds
     assert node.joules["unused_gpu"] == pytest.approx(7 * 50 * seconds, rel=1e-6)
     idle = np.array([s.raw for s in node.sensors if s.device_kind == "gpu"][1:]) * 1e-3
-    assert idle.std() / idle.mean() == pytest.approx(by_hand.UNUSED_NOISE, rel=0.1)
+    assert idle.std() / idle.mean() == pytest.approx(assumptions.UNUSED_NOISE, rel=0.1)

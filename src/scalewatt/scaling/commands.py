@@ -1,29 +1,42 @@
-"""`scalewatt calibrate` and `scalewatt plan`: from results to the scaling model, from it to a plan."""
+"""`scalewatt calibrate` and `scalewatt plan`: the scaling model from results, and plans from it."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import platform
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
+from scalewatt.campaign.run_spec import run_spec, spec_sha256, text_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_text
+from scalewatt.common.files import read_json, write_text
+from scalewatt.recordings.series import DEVICE_KINDS
+from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import write_frame
+from scalewatt.results.tables.run_row import RunFiles, run_row
+from scalewatt.run_files.run_inventory import published_runs
 from scalewatt.scaling.model.calibrate import calibratable, calibrate_kind
-from scalewatt.scaling.model.calibration_points import points_of
+from scalewatt.scaling.model.calibration_points import points_of, table_of
 from scalewatt.scaling.model.cross_validate import Score, scores, validate
 from scalewatt.scaling.model.kind_model import KindModel, Point
 from scalewatt.scaling.model.model_file import ScalingModel, write_model
-from scalewatt.scaling.model.model_provenance import provenance_of
+from scalewatt.scaling.model.posterior import DRAWS, SEED
 from scalewatt.scaling.model.training_kind import Kind
-from scalewatt.scaling.planning.finished_runs import used_by
 from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of, no_model
+from scalewatt.scaling.planning.plan import Used
 from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown
 from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
+
+_PACKAGES = ("numpy", "scipy", "emcee")
+"""Packages whose versions are in a model's provenance."""
 
 
 def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
@@ -40,7 +53,7 @@ def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
 
 
 def _check_once(points: Iterable[Point]) -> None:
-    """InputError where a configuration is there twice: it would count twice."""
+    """Raise InputError where a configuration is given twice: it would count twice."""
     seen: dict[tuple[Kind, str], str] = {}
     for point in points:
         if (point.kind, point.configuration) in seen:
@@ -61,11 +74,11 @@ def plan_campaign(
     energy_kwh: float | None = None,
     step: tuple[int | None, int | None] = (None, None),
 ) -> Plan:
-    """The plan of a campaign on a cluster; by default the campaign and model that the cluster names.
+    """Return the plan of a campaign on a cluster; by default the campaign and model that it names.
 
-    `given`: the cluster file, or its content as JSON. `results`: the campaign's folder, in which
-    finished runs are looked for; None: all is predicted. `step`: two n to set beside each other.
-    InputError where the files or n are wrong, there is no scaling model, or nothing can be predicted.
+    `given`: the cluster file, or its content as JSON. `results`: the campaign's folder with finished
+    runs; None: all is predicted. `step`: two n to compare. InputError where the files or n are wrong,
+    there is no scaling model, or nothing can be predicted.
     """
     smaller, larger = step
     if (smaller is None) != (larger is None):
@@ -82,7 +95,7 @@ def plan_campaign(
 def forecaster_for(
     campaign: Campaign, cluster: Cluster, model: Path | None, where: str
 ) -> Forecaster:
-    """The forecaster by a model's file, or by what the cluster file names; InputError without both."""
+    """Return the forecaster of a model's file, or of the cluster file's; InputError without both."""
     forecaster = forecaster_of(model or cluster.scaling_model)
     if forecaster is None:
         raise no_model(where, campaign)
@@ -90,7 +103,7 @@ def forecaster_for(
 
 
 def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> None:
-    """Write the table of what a campaign's results took beside what was predicted, with its CSV.
+    """Write the table that compares a campaign's results with their prediction, and its CSV.
 
     `results`: the campaign's folder; `given`: the cluster file, or its content as JSON. InputError
     where the cluster simulates.
@@ -107,7 +120,7 @@ def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> No
 
 
 def _cluster(given: str) -> tuple[Cluster, str]:
-    """The cluster from its file, or its content as JSON, and what messages call it."""
+    """Return the cluster from its file, or its content as JSON, and its name in messages."""
     if given.lstrip().startswith("{"):
         return parse_cluster(json.loads(given), "cluster file"), "cluster file"
     return load_cluster(given), given
@@ -141,3 +154,64 @@ def _one_size(model: KindModel) -> str | None:
     if len(sizes) > 1:
         return None
     return f"all points have local batch size {sizes[0]}: no other one can be predicted"
+
+
+def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], Used]:
+    """Return what each finished and accounted run took, by configuration and repeat.
+
+    `results`: the campaign's folder. A run whose spec differs from the campaign's has to be re-run, so
+    it does not count; nor does a simulated one, which used nothing. InputError where the folder does
+    not exist or is not a campaign's, and where a file of a run is damaged.
+    """
+    _check_folder(campaign, results)
+    found = {}
+    for run in published_runs(results):
+        files = RunFiles(results, *run)
+        if run[0] in campaign.configurations and files.energy.is_file():
+            row = run_row(files, campaign.name, Facility())
+            if read_json(files.folder / "provenance.json").get("simulated"):
+                continue
+            if campaign.registered or row["spec_sha256"] == spec_sha256(run_spec(campaign, *run)):
+                found[run] = Used(
+                    row["runtime_h"],
+                    row["energy_kwh"],
+                    {kind: row[f"{kind}_energy_kwh"] for kind in DEVICE_KINDS},
+                    row["energy_scope"],
+                    row["energy_origin"],
+                )
+    return found
+
+
+def _check_folder(campaign: Campaign, results: Path) -> None:
+    """Raise InputError where `results` is not the folder of a campaign's results."""
+    if not results.is_dir():
+        raise InputError(
+            f"{results}: is no folder; expected the campaign's results, "
+            f"e.g. results/{campaign.name}"
+        )
+    inside = results / campaign.name
+    if inside.is_dir() and not (results / "runs").exists():
+        raise InputError(
+            f"{results}: holds no runs, but {inside} does; expected the campaign's own folder: {inside}"
+        )
+
+
+def provenance_of(sources: Sequence[Path], points: Iterable[Point]) -> dict[str, Any]:
+    """Return when, with which versions and sampler settings, and from which tables and specs, as JSON."""
+    specs = sorted({one.spec_sha256 for one in points if one.spec_sha256 is not None})
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in _PACKAGES},
+        },
+        "seed": SEED,
+        "draws": DRAWS,
+        "tables_sha256": {str(source): _table_sha256(table_of(source)) for source in sources},
+        "specs": len(specs),
+        "specs_sha256": text_sha256("\n".join(specs)) if specs else None,
+    }
+
+
+def _table_sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,8 +1,8 @@
-"""What is assumed of fine-tuning where none was calibrated: twice the pre-training, and 30 % more or less.
+"""Assumptions about fine-tuning where none was calibrated: twice the cost of pre-training, ± 30 %.
 
 Huber et al. (2025) publish no time and no energy of a fine-tuning. It makes two forecast steps for each
-sample, forward and backward (`scalewatt.workloads.fourcastnet`), so all that goes by sample, update or
-pass is taken twice. What an epoch costs whatever its size (validation, checkpoint) stays as it is.
+sample, forward and backward (`scalewatt.workloads.fourcastnet`), so costs per sample, update or
+pass are doubled. What an epoch costs whatever its size (validation, checkpoint) stays the same.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TWICE = ("sample", "update", "input_excess", "synchronisation", "pass")
 
 
 def pretraining_of(kind: Kind) -> Kind | None:
-    """The pre-training that a fine-tuning is like; None where it is no fine-tuning."""
+    """Return the kind of pre-training that a fine-tuning follows; None where it is no fine-tuning."""
     if not kind.key.endswith(FINETUNE):
         return None
     return replace(kind, key=kind.key.removesuffix(FINETUNE) + PRETRAIN)
 
 
 def assumed_finetuning(kind: Kind, pretraining: KindModel) -> KindModel:
-    """The model of a fine-tuning from that of the pre-training.
+    """Return the model of a fine-tuning, derived from that of the pre-training.
 
     Each draw has one unknown factor, the same for its time and its samples' and passes' energy.
     """
@@ -58,9 +58,9 @@ def assumed_finetuning(kind: Kind, pretraining: KindModel) -> KindModel:
 
 
 def _scaled(draws: Draws, names: tuple[str, ...], factors: Array, every_term: bool) -> Draws:
-    """Twice what is for each step; `factors` on these terms alone, or on every one.
+    """Return draws with the costs per step doubled; `factors` on these terms only, or on every one.
 
-    An energy's terms of time need none: their time has it.
+    An energy's terms of time need none: the time already has it.
     """
     columns = []
     for number, name in enumerate(names):

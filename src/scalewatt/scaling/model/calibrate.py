@@ -1,4 +1,4 @@
-"""From points to the scaling model: which terms a run time has, and draws of what they cost."""
+"""Calibrate the scaling model on points: select the terms of the run time, and sample their costs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from scalewatt.scaling.model.workload_size import Load
 
 MIN_POINTS = 3
 SURE = 3
-"""With fewer points than so many more than terms, the spread alone is not believed (`_honest`)."""
+"""With fewer points beyond the number of terms, the fitted spread is too small (`_robust`)."""
 FOR_MEDIANS = 8
-"""Autocorrelation lengths of a chain of which only medians count."""
+"""Autocorrelation lengths of a chain of which only medians are used."""
 BASE = ("epoch", "sample", "update")
 OPTIONAL = ("startup", "first_batch", "straggler", "synchronisation")
 SHORT_S = 3600.0
-"""Of runs below it the start, half a minute or more, is a felt part."""
+"""In shorter runs the start, half a minute or more, is a considerable part."""
 WORTH = 0.95
-"""A further term must bring the mean leave-one-out error down to this part of what it was."""
+"""A further term must reduce the mean leave-one-out error to this part of what it was."""
 
 
 def calibrate(points: Iterable[Point]) -> list[KindModel]:
-    """One model per kind that has enough points. InputError where none has, or energies are unequal."""
+    """Return a model of each kind that has enough points; InputError as of `calibratable`."""
     kinds, _ = calibratable(points)
     return [calibrate_kind(kind, own) for kind, own in kinds.items()]
 
 
 def calibratable(points: Iterable[Point]) -> tuple[dict[Kind, list[Point]], tuple[str, ...]]:
-    """The points of the kinds that have enough of them, and what the others lack.
+    """Return the points of the kinds that have enough of them, and what the others lack.
 
     InputError where no kind has enough, or energies of one are of several origins or scopes.
     """
@@ -48,9 +48,9 @@ def calibratable(points: Iterable[Point]) -> tuple[dict[Kind, list[Point]], tupl
 
 
 def lacking(points: Sequence[Point]) -> str | None:
-    """Which points are missing before they decide anything; None where there are enough.
+    """Return which points are missing for a calibration; None where there are enough.
 
-    One LBS will do: then no other one can be predicted (`KindModel.check`).
+    One LBS is enough: then no other one can be predicted (`KindModel.check`).
     """
     gpus = {point.load.gpus for point in points}
     missing = []
@@ -67,7 +67,7 @@ def lacking(points: Sequence[Point]) -> str | None:
 
 
 def calibrate_kind(kind: Kind, points: Sequence[Point], few: bool = False) -> KindModel:
-    """The model of one kind's points. `few`: of its energies fewer points will do (for validation)."""
+    """Return the model of one kind's points. `few`: accept fewer points with energies (for validation)."""
     terms, time = fit_time(points)
     known = [point for point in points if point.energy_j is not None]
     lack = None if few and known else lacking(known)
@@ -87,27 +87,27 @@ def calibrate_kind(kind: Kind, points: Sequence[Point], few: bool = False) -> Ki
 
 
 def fit_time(points: Sequence[Point]) -> tuple[TimeTerms, Draws]:
-    """The terms that the points ask for, and what they cost."""
+    """Return the selected terms of the run time, and draws of their costs."""
     loads = [point.load for point in points]
     values = np.array([point.runtime_s for point in points])
     terms = choose_terms(loads, values)
-    return terms, _honest(terms.columns(loads), values)
+    return terms, _robust(terms.columns(loads), values)
 
 
 def fit_energy(points: Sequence[Point]) -> dict[str, Draws]:
-    """Costs by device kind where every point has them, else of the total."""
+    """Return draws of costs by device kind where every point has them, else of the total."""
     terms = EnergyTerms()
     columns = terms.columns([p.load for p in points], np.array([p.runtime_s for p in points]))
-    return {name: _honest(columns, np.array(values)) for name, values in _energies(points).items()}
+    return {name: _robust(columns, np.array(values)) for name, values in _energies(points).items()}
 
 
-def _honest(columns: Array, values: Array) -> Draws:
-    """Draws that are no surer than leaving points out shows, where the points are few.
+def _robust(columns: Array, values: Array) -> Draws:
+    """Return draws whose spread is at least the leave-one-out error, where the points are few.
 
-    With hardly more points than terms any costs fit, and what is left over says nothing. There the
-    standard deviation of all that is predicted is at least the root mean square of the errors of
-    points left out, times (points - 1) / points: who lacks one of three points knows a third less. It
-    is a factor that all predictions of a draw share.
+    With hardly more points than terms any costs fit, and residuals are meaningless. Then the
+    standard deviation of all predictions is at least the root mean square of the leave-one-out errors,
+    times (points - 1) / points, because each fit lacks one of the points. It is a factor that all
+    predictions of a draw share.
     """
     found = draw(columns, values)
     points, terms = columns.shape
@@ -118,7 +118,7 @@ def _honest(columns: Array, values: Array) -> Draws:
 
 
 def _unseen_errors(columns: Array, values: Array) -> list[float]:
-    """Relative errors of the medians of points that the draws have not seen."""
+    """Return the relative leave-one-out errors of the medians."""
     errors = []
     for number, value in enumerate(values):
         others = np.arange(len(values)) != number
@@ -143,11 +143,11 @@ def _energies(points: Sequence[Point]) -> dict[str, list[float]]:
 
 
 def choose_terms(loads: Sequence[Load], values: Array) -> TimeTerms:
-    """The fewest terms that predict points left out well.
+    """Return the fewest terms that predict points left out well.
 
-    Of all sets of one size the one with the smallest mean leave-one-out error counts; a larger size
-    is taken where that error falls to WORTH of it. Beyond the least a set has at least two terms less
-    than points; the least, BASE and a start-up that can be felt, is taken whatever the points.
+    Of all sets of one size, that with the smallest mean leave-one-out error is considered; a larger
+    size is chosen where the error falls to WORTH of it. A set beyond the minimal one has at least two
+    terms less than points; the minimal one, BASE and a considerable start-up, is always allowed.
     """
     least = _least(loads, values)
     chosen = TimeTerms(least)
@@ -163,13 +163,13 @@ def choose_terms(loads: Sequence[Load], values: Array) -> TimeTerms:
 
 
 def _least(loads: Sequence[Load], values: Array) -> tuple[str, ...]:
-    """Terms that are always there. Short runs have a start-up, which else were an epoch's."""
+    """Return the minimal terms. Short runs have a start-up, which would else be attributed to epochs."""
     short = values.min() < SHORT_S and len({load.epochs for load in loads}) > 1
     return ("startup", *BASE) if short and len(loads) > len(BASE) else BASE
 
 
 def _sets(least: Sequence[str], size: int, loads: Sequence[Load]) -> Iterator[TimeTerms]:
-    """All sets with `size` terms beyond `least`; a maximum takes the place of a constant update."""
+    """Yield all sets with `size` terms beyond `least`; a maximum replaces a constant update."""
     same_epochs = len({load.epochs for load in loads}) == 1
     allowed = [
         name for name in OPTIONAL if name not in least and not (same_epochs and name == "startup")
@@ -184,7 +184,7 @@ def _sets(least: Sequence[str], size: int, loads: Sequence[Load]) -> Iterator[Ti
 
 
 def _left_out_error(terms: TimeTerms, loads: Sequence[Load], values: Array) -> float:
-    """Mean relative error of points that the costs were not fitted on."""
+    """Return the mean relative leave-one-out error."""
     columns = terms.columns(loads)
     errors = []
     for number, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""The points that a scaling model is calibrated on: configurations of a campaign, or the published ones."""
+"""Points to calibrate a scaling model on: configurations of a campaign, or the published ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 def points_of(source: Path) -> list[Point]:
-    """The points of a results folder, of a table of configurations, or of `reference`.
+    """Return the points of a results folder, of a table of configurations, or of `reference`.
 
     Points without a run time are left out. InputError where the source is none of these, has
     no point, or has a value that no measurement can have.
@@ -39,7 +39,7 @@ def points_of(source: Path) -> list[Point]:
 
 
 def table_of(source: Path) -> Path:
-    """The table that a source's points are read from; InputError where it is missing."""
+    """Return the table that a source's points are read from; InputError where it is missing."""
     if source.resolve() in (REFERENCE, REFERENCE.parent):
         return REFERENCE
     if not source.is_dir():
@@ -80,7 +80,7 @@ def _point(source: str, row: Row, runs: Path | None) -> Point:
 
 
 def _spec(runs: Path | None, configuration: str) -> dict[str, Any] | None:
-    """The spec of the first repeat that is there: repeats differ in their number alone."""
+    """Return the spec of the first repeat that exists: repeats differ in their number only."""
     folder = None if runs is None else runs / configuration
     if folder is None or not folder.is_dir():
         return None
@@ -107,7 +107,7 @@ def _load(row: Row, where: str) -> Load:
 
 
 def by_kind(points: Iterable[Point]) -> dict[Kind, list[Point]]:
-    """The points of each kind, in order.
+    """Return the points of each kind, in order.
 
     InputError where energies of several origins or scopes would be one model's.
     """

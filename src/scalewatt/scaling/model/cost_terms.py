@@ -49,14 +49,14 @@ ENERGY_UNITS = {
 
 @dataclass(frozen=True)
 class TimeTerms:
-    """Which terms a run time has, and where its knee is."""
+    """The terms of a run time, and where its knee is."""
 
     names: tuple[str, ...]
     knee: float | None = None
-    """The LBS from which on input is slower than computing; None where no such is seen."""
+    """The LBS above which input is slower than computing; None where there is none."""
 
     def columns(self, loads: Sequence[Load]) -> Array:
-        """One row per load, one column per term, all ≥ 0."""
+        """Return one row per load, one column per term, all ≥ 0."""
         return np.array([[self._column(name, load) for name in self.names] for load in loads])
 
     def _column(self, name: str, load: Load) -> float:
@@ -77,12 +77,12 @@ class TimeTerms:
 
 @dataclass(frozen=True)
 class EnergyTerms:
-    """Which terms an energy has."""
+    """The terms of an energy."""
 
     names: tuple[str, ...] = tuple(ENERGY_UNITS)
 
     def columns(self, loads: Sequence[Load], runtimes_s: Array) -> Array:
-        """Columns (..., loads, terms) for run times (..., loads): each draw of a time has its own."""
+        """Return columns (..., loads, terms) for run times (..., loads): each draw of a time has its own."""
         hours = np.asarray(runtimes_s, dtype=float) / 3600
         ones = np.ones_like(hours)
         columns = {

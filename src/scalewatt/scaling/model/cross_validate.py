@@ -1,4 +1,4 @@
-"""How well the scaling model predicts points that it has not seen, beside two simple rules."""
+"""Cross-validate the scaling model, and compare it with two simple rules."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from scalewatt.scaling.model.calibrate import MIN_POINTS, calibrate_kind
 from scalewatt.scaling.model.cost_terms import Array
-from scalewatt.scaling.model.kind_model import WORLDS, KindModel, Point, repeated
+from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, Point, repeated
 from scalewatt.scaling.model.posterior import best
 from scalewatt.scaling.model.predict import Estimate, energies_at, estimate, predict
 
 POINT, SERIES, UPPER, LARGEST = "point", "series", "upper half of n", "largest n"
-"""What is left out: each point; each series of one LBS or GBS; all n above the middle; the largest n."""
+"""Folds: each point; each series of one LBS or GBS; all n above the middle; the largest n."""
 SCHEMES = (POINT, SERIES, UPPER, LARGEST)
 TIME, ENERGY, ENERGY_AT_TIME = "time", "energy", "energy at known time"
 PER_GPUH, PER_SAMPLE = "constant per GPUh", "constant per sample"
@@ -23,7 +23,7 @@ SERIES_POINTS = 3
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A point that was left out, and what the others say of it."""
+    """A point that was left out, and its prediction from the others."""
 
     scheme: str
     group: str
@@ -32,19 +32,19 @@ class HeldOut:
     gpus: int
     quantity: str
     value: float
-    """s or J, as it was found."""
+    """In s or J, as measured."""
     predicted: Estimate
     baselines: dict[str, float]
-    """Of energies: what the two rules say, fitted on the same points."""
+    """Of energies: the predictions of the two rules, fitted on the same points."""
 
     @property
     def error(self) -> float:
-        """Relative error of the median."""
+        """Return the relative error of the median."""
         return self.predicted.median / self.value - 1
 
 
 def validate(points: Sequence[Point], schemes: Sequence[str] = SCHEMES) -> list[HeldOut]:
-    """Leave out, calibrate on the rest with terms chosen anew, and predict what was left out."""
+    """Leave points out, calibrate on the rest with newly selected terms, and predict what was left out."""
     found = []
     for scheme, group, left_out in _folds(points):
         rest = [point for point in points if point not in left_out]
@@ -66,7 +66,7 @@ def _folds(points: Sequence[Point]) -> Iterator[tuple[str, str, list[Point]]]:
 
 
 def _series(points: Sequence[Point]) -> dict[str, list[Point]]:
-    """The points with one LBS, and with one GBS, where they are several but not all."""
+    """Return the points with one LBS, and with one GBS, where they are several but not all."""
     found: dict[str, list[Point]] = {}
     for point in points:
         load = point.load
@@ -76,7 +76,7 @@ def _series(points: Sequence[Point]) -> dict[str, list[Point]]:
 
 
 def held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterator[HeldOut]:
-    """What a model says of a point that it was not calibrated on, by quantity."""
+    """Yield a model's predictions of a point that it was not calibrated on, by quantity."""
 
     def held(quantity: str, value: float, draws: Array, rules: dict[str, float]) -> HeldOut:
         found = estimate(draws)
@@ -91,7 +91,7 @@ def held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterato
             rules,
         )
 
-    model = repeated(model, WORLDS)
+    model = repeated(model, DEVIATIONS)
     predicted = predict(model, [point.load])
     yield held(TIME, point.runtime_s, predicted.runtime_s[:, 0], {})
     if point.energy_j is None or predicted.total_j is None:
@@ -103,7 +103,7 @@ def held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterato
 
 
 def _baselines(points: Sequence[Point], point: Point) -> dict[str, float]:
-    """J of a point at its known time, by the two rules fitted on `points`."""
+    """Return the energy in J of a point at its known time, by the two rules fitted on `points`."""
     known = [one for one in points if one.energy_j is not None]
     values = np.array([one.energy_j for one in known])
     amounts = {
@@ -134,7 +134,7 @@ class Score:
 
 
 def scores(held_out: Sequence[HeldOut]) -> list[Score]:
-    """One score for each scheme and quantity."""
+    """Return a score for each scheme and quantity."""
     grouped: dict[tuple[str, str], list[HeldOut]] = {}
     for one in held_out:
         grouped.setdefault((one.scheme, one.quantity), []).append(one)

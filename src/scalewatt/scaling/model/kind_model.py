@@ -1,4 +1,4 @@
-"""One kind of training as the scaling model has it: its points, and draws of what its terms cost."""
+"""The scaling model of one kind of training: its points, and draws of the costs of its terms."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scalewatt.scaling.model.posterior import Draws
 from scalewatt.scaling.model.training_kind import Kind
 from scalewatt.scaling.model.workload_size import Load
 
-WORLDS = 4
-"""Deviations of its own that a run has for each draw of the costs: quantiles become smoother."""
+DEVIATIONS = 4
+"""Deviations of a run that are drawn for each draw of the costs: quantiles become smoother."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What one configuration took: means over its repeats, energies in J, null where not known."""
+    """Measurements of one configuration: means over its repeats, energies in J, null where not known."""
 
     source: str
     campaign: str
@@ -35,7 +35,7 @@ class Point:
     n_repeats: int
     spec_sha256: str | None = None
     assumed_settings: bool = False
-    """Whether its spec was not there, so that settings are taken to be the model's defaults."""
+    """True if its spec was missing, so that settings are assumed to be the model's defaults."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,22 @@ class KindModel:
     origin: str | None
     scope: str | None
     assumed: str | None = None
-    """What it rests on where it was not calibrated itself: a sentence that goes with all it says."""
+    """The assumption where it was not calibrated itself: a sentence that goes with all its predictions."""
     no_energy: str | None = None
     """Why it has no energies."""
 
     @property
     def largest_gpus(self) -> int:
-        """The largest n it was calibrated on."""
+        """Return the largest n it was calibrated on."""
         return max(point.load.gpus for point in self.points)
 
     @property
     def local_batch_sizes(self) -> tuple[int, ...]:
-        """The LBS it was calibrated on, ascending."""
+        """Return the LBS it was calibrated on, ascending."""
         return tuple(sorted({point.load.local_batch_size for point in self.points}))
 
     def check(self, load: Load) -> None:
-        """InputError where it cannot say anything of a load: its points are of one other LBS."""
+        """Raise InputError where it cannot predict a load: its points are all of one other LBS."""
         sizes = self.local_batch_sizes
         if len(sizes) == 1 and load.local_batch_size != sizes[0]:
             raise InputError(
@@ -77,7 +77,7 @@ class KindModel:
 
 
 def repeated(model: KindModel, times: int) -> KindModel:
-    """The same model with each draw several times, in order: terms of time and energy stay together."""
+    """Return the model with each draw several times, in order: terms of time and energy stay paired."""
 
     def more(draws: Draws) -> Draws:
         return Draws(np.repeat(draws.terms, times, axis=0), np.repeat(draws.spread, times))
@@ -87,11 +87,11 @@ def repeated(model: KindModel, times: int) -> KindModel:
 
 
 def assumed_of(points: Sequence[Point]) -> str | None:
-    """What is assumed of points without their specs; None where all have one."""
+    """Return what is assumed of points without their specs; None where all have one."""
     without = sum(point.assumed_settings for point in points)
     if not without:
         return None
     return (
         f"{without} of the {len(points)} configurations it was calibrated on came without their "
-        "spec.json: their settings are taken to be the model's defaults, on official data"
+        "spec.json: their settings are assumed to be the model's defaults, on official data"
     )

@@ -1,4 +1,4 @@
-"""The scaling model as one file: what a person reads first, the draws that predictions need last."""
+"""Read and write the scaling model as one file: first what people read, last the draws."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ScalingModel:
     """Kinds of which the sources had too few points, each with what is missing."""
 
     def of(self, kind: Kind) -> KindModel:
-        """The model of a kind; InputError, which says what would make it possible, where it has none.
+        """Return the model of a kind; InputError, with what would make it possible, where it has none.
 
         A fine-tuning that was not calibrated is assumed to be like its pre-training.
         """
@@ -72,7 +72,7 @@ def write_model(
     scores: Mapping[Kind, Sequence[Score]],
     provenance: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model, with the scores of its validation by kind, and what it was made from."""
+    """Write a model, with the scores of its validation by kind, and its provenance."""
     content = {
         "version": VERSION,
         "what": "scalewatt's scaling model of time and energy; docs/scaling.md explains it",
@@ -90,7 +90,7 @@ def write_model(
 
 
 def read_model(path: Path) -> ScalingModel:
-    """Read a model; InputError where the file is none."""
+    """Read a model; InputError where the file is not one."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -190,7 +190,7 @@ def _draws(model: KindModel) -> dict[str, Any]:
 
 
 def _matrix(draws: Draws) -> list[list[float]]:
-    """One row a draw: its costs, then its spread."""
+    """Return one row per draw: its costs, then its spread."""
     table = np.column_stack([draws.terms, draws.spread])
     return [[_short(value) for value in row] for row in table]
 
@@ -235,7 +235,7 @@ def _kind_model(content: Mapping[str, Any], draws: Mapping[str, Any]) -> KindMod
 
 
 def _expect(right: bool, said: str) -> None:
-    """ValueError with what was expected where something is not right."""
+    """Raise ValueError with what was expected, unless `right`."""
     if not right:
         raise ValueError(said)
 

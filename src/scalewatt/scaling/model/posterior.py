@@ -1,10 +1,10 @@
-"""What measured points say of non-negative costs: draws from the posterior of a linear model.
+"""Draws from the posterior of a linear model with non-negative costs.
 
 A value y is the sum of its terms, x · b with b ≥ 0, times 1 + e: its error is relative. The errors
 are normal with an unknown standard deviation, whose prior is worth `PRIOR_POINTS` points with the
 spread `PRIOR_SPREAD`; b has a flat prior where it is not negative. emcee (Foreman-Mackey et al. 2013,
-arXiv 1202.3665) samples it: terms that the points cannot tell apart stay undecided, and what they
-decide together stays narrow.
+arXiv 1202.3665) samples it: terms that the points cannot separate stay uncertain, and what they
+determine together stays narrow.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PRIOR_SPREAD = 0.03
 5 repeats (reference/published_results.csv)."""
 PRIOR_POINTS = 2.0
 MOST_SPREAD = 0.5
-"""Without it the spread of as many terms as points could be anything."""
+"""Without it the spread would be unbounded where there are as many terms as points."""
 MOST_UNSURE = 0.3
 """Relative standard deviation that `widened` gives at most: its 90 % interval is ± 50 %."""
 DRAWS = 500
 LENGTHS = 25
-"""A chain is run on until it has so many autocorrelation lengths of each parameter, for each walker."""
+"""A chain is continued until it has so many autocorrelation lengths of each parameter, per walker."""
 _BURNT, _STEPS, _LONGEST = 500, 80, 20000
-"""Steps: left out, for each length at first, and at most."""
+"""Steps: of the burn-in, for each length at first, and at most."""
 SEED = 1
 _FACTORS_SEED = 3
 
@@ -46,14 +46,14 @@ class Draws:
     """(draws,): relative standard deviation of a point around the model."""
 
     def means(self, columns: Array) -> Array:
-        """Values of the model, (draws, points), for columns (points, terms) or (draws, points, terms)."""
+        """Return values (draws, points) of columns (points, terms) or (draws, points, terms)."""
         if columns.ndim == 2:
             return self.terms @ columns.T
         return np.einsum("dt,dpt->dp", self.terms, columns)
 
 
 def best(columns: Array, values: Array) -> Array:
-    """The non-negative costs with the smallest relative errors (least squares)."""
+    """Return the non-negative costs with the smallest relative errors (least squares)."""
     from scipy.optimize import nnls
 
     relative = columns / values[:, None]
@@ -62,10 +62,10 @@ def best(columns: Array, values: Array) -> Array:
 
 
 def draw(columns: Array, values: Array, seed: int = SEED, lengths: int = LENGTHS) -> Draws:
-    """Draw costs for columns (points, terms) and the values (points,) that were found.
+    """Draw costs for columns (points, terms) and measured values (points,).
 
-    `lengths`: of the chain, as LENGTHS; fewer do for medians.
-    Draws of other values come from another random stream: sums of several models pair them.
+    `lengths`: of the chain, as LENGTHS; fewer are enough for medians.
+    Draws for other values use another random stream, because sums of several models pair them.
     """
     import emcee
 
@@ -102,16 +102,17 @@ def draw(columns: Array, values: Array, seed: int = SEED, lengths: int = LENGTHS
 
 
 def _lengths(sampler: Any) -> float:
-    """How many autocorrelation lengths of its slowest parameter a chain has."""
+    """Return how many autocorrelation lengths of its slowest parameter a chain has."""
     slowest = sampler.get_autocorr_time(discard=_BURNT, tol=0).max()
     return float((sampler.iteration - _BURNT) / slowest)
 
 
 def widened(draws: Draws, least: float) -> Draws:
-    """The draws with a factor each, so that a point's standard deviation is `least`, up to MOST_UNSURE.
+    """Return the draws times a factor each, so that a point's standard deviation is `least`.
 
-    The factor is on all that a draw predicts: runs of one draw are wrong together. Every other draw is
-    taken twice, with factors as far above 1 as below, so that medians stay.
+    `least` is limited to MOST_UNSURE. All predictions of a draw share its factor, so their errors are
+    fully correlated. Every other draw is used twice, with factors as far above 1 as below, so that
+    medians stay.
     """
     least = min(least, MOST_UNSURE)
     spread = float(np.median(draws.spread))
@@ -125,7 +126,7 @@ def widened(draws: Draws, least: float) -> Draws:
 
 
 def factors_around_one(count: int, deviation: float) -> Array:
-    """Factors (count,): quantiles of a normal distribution around 1, in random order, none below 0.1."""
+    """Return factors (count,): shuffled quantiles of a normal distribution around 1, none below 0.1."""
     normal = NormalDist(1.0, deviation)
     quantiles = np.array([normal.inv_cdf((number + 0.5) / count) for number in range(count)])
     return np.random.default_rng(_FACTORS_SEED).permutation(np.maximum(quantiles, 0.1))

@@ -1,4 +1,4 @@
-"""Time and energy of a load by the scaling model, with what is not known of them."""
+"""Predict time and energy of a load by the scaling model, with their uncertainty."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ INTERVAL = (0.05, 0.95)
 FAR = 4
 """Beyond so many times the calibrated n a prediction carries a warning."""
 NEAR = 1.0
-"""Doublings of n or LBS within which a calibrated point says how sure a time is."""
+"""Doublings of n or LBS within which a calibrated point determines the uncertainty of a time."""
 UNSEEN = 0.05
-"""Relative standard deviation of a time that each doubling beyond these adds; put in by hand."""
+"""Relative standard deviation of a time that each doubling beyond these adds; assumed."""
 TOTAL = "total"
 _SEED = 2
 
@@ -35,19 +35,19 @@ class Estimate:
     high: float
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies in the interval."""
+        """Return True if a value lies in the interval."""
         return self.low <= value <= self.high
 
 
 def estimate(draws: Array) -> Estimate:
-    """Median and 90 % interval of draws (draws,)."""
+    """Return median and 90 % interval of draws (draws,)."""
     low, median, high = np.quantile(draws, [INTERVAL[0], 0.5, INTERVAL[1]])
     return Estimate(float(median), float(low), float(high))
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Draws of single runs: their spread around the model is in them."""
+    """Draws of single runs, their deviations from the model included."""
 
     runtime_s: Array
     """(draws, loads)."""
@@ -56,12 +56,12 @@ class Predicted:
 
     @property
     def total_j(self) -> Array | None:
-        """Draws of the whole energy; None where it is not known."""
+        """Return draws of the whole energy; None where it is not known."""
         return sum(self.energy_j.values()) if self.energy_j else None  # type: ignore[return-value]
 
 
 def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predicted:
-    """Draws of the run times and energies of `loads`, each a run of its own."""
+    """Return draws of the run times and energies of `loads`, each a separate run."""
     random = np.random.default_rng(seed)
     runtimes = scattered(model.time, model.time_terms.columns(loads), random)
     runtimes = runtimes * unseen(model, loads)
@@ -71,7 +71,7 @@ def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predi
 def energies_at(
     model: KindModel, loads: Sequence[Load], runtimes_s: Array, random: np.random.Generator
 ) -> dict[str, Array]:
-    """Draws of energies at known run times, (loads,) or (draws, loads).
+    """Return draws of energies at known run times, (loads,) or (draws, loads).
 
     The kinds of device deviate together from the model: one factor for all of a run.
     """
@@ -84,9 +84,9 @@ def energies_at(
 
 
 def unseen(model: KindModel, loads: Sequence[Load]) -> Array:
-    """Factors, (draws, loads), on times of loads unlike all points: 1 of those that are near one.
+    """Return factors (draws, loads) on times of loads far from all points; 1 for loads near one.
 
-    What the terms lack grows with the distance, the same way for all loads of a draw.
+    The error of the terms grows with the distance, in the same direction for all loads of a draw.
     """
     random = np.random.default_rng(zlib.crc32(model.kind.name.encode()))
     deviations = random.standard_normal(len(model.time.spread))
@@ -95,7 +95,7 @@ def unseen(model: KindModel, loads: Sequence[Load]) -> Array:
 
 
 def doublings_apart(model: KindModel, load: Load) -> float:
-    """Doublings of n or LBS, of the two the more, between a load and the nearest calibrated point."""
+    """Return the doublings of n or LBS, the larger, between a load and the nearest calibrated point."""
     return min(
         max(
             abs(math.log2(load.gpus / point.load.gpus)),
@@ -106,14 +106,14 @@ def doublings_apart(model: KindModel, load: Load) -> float:
 
 
 def scattered(draws: Draws, columns: Array, random: np.random.Generator) -> Array:
-    """Draws of single runs around the model."""
+    """Return draws of single runs around the model."""
     means = draws.means(columns)
     factors = 1 + draws.spread[:, None] * random.standard_normal(means.shape)
     return means * _above_zero(factors)
 
 
 def warnings_of(model: KindModel, load: Load) -> list[str]:
-    """What to be careful about in a prediction."""
+    """Return the warnings about a prediction."""
     if load.gpus > FAR * model.largest_gpus:
         return [
             f"n = {load.gpus} is more than {FAR} times the largest calibrated "

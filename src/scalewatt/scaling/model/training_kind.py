@@ -1,4 +1,4 @@
-"""What trainings must have in common to be described by one set of costs."""
+"""Kinds of training: what trainings must have in common to share one set of costs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LEARNING = frozenset(
         *("sparsity_threshold", "initial_conditions", "initial_condition_spacing"),
     }
 )
-"""Settings that change what is learnt, and next to nothing of time and energy."""
+"""Settings that change what is learnt, but hardly time and energy."""
 _DATA = ("format", "source", "grid")
-"""What of a dataset matters: its size is the training's load."""
+"""Relevant properties of a dataset; its size belongs to the training's load."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +30,22 @@ class Kind:
     device: str
     protocol: str
     settings: str
-    """All that else makes a difference, as canonical JSON."""
+    """All other relevant settings, as canonical JSON."""
 
     @property
     def name(self) -> str:
-        """A name for people: unique among trainings that differ in no more than it says."""
+        """Return a human-readable name, unique among trainings that differ only in what it states."""
         changed = [f"{name}={value}" for name, value in self.changed().items()]
         protocol = [] if self.protocol == "paper" else [self.protocol]
         return ", ".join([f"{self.key} on {self.device}", *protocol, *changed])
 
     def changed(self) -> dict[str, Any]:
-        """The settings that are not the model's defaults."""
+        """Return the settings that are not the model's defaults."""
         usual, own = defaults_of(self.key), json.loads(self.settings)
         return {name: value for name, value in own.items() if usual.get(name, value) != value}
 
     def as_json(self) -> dict[str, Any]:
-        """For the model's file."""
+        """Return it for the model's file."""
         return {
             "model": self.key,
             "device": self.device,
@@ -55,12 +55,12 @@ class Kind:
 
 
 def kind_from_json(content: Mapping[str, Any]) -> Kind:
-    """The inverse of `Kind.as_json`; KeyError or TypeError where it is none."""
+    """Invert `Kind.as_json`; KeyError or TypeError where `content` is not such."""
     return _kind(content["model"], content["device"], content["protocol"], content["settings"], {})
 
 
 def kind_of_spec(spec: Mapping[str, Any]) -> Kind:
-    """The kind of a run's spec."""
+    """Return the kind of a run's spec."""
     return _kind(
         model_key(spec["model"], spec["phase"]),
         spec["device"],
@@ -71,9 +71,9 @@ def kind_of_spec(spec: Mapping[str, Any]) -> Kind:
 
 
 def kind_of_row(row: Mapping[str, Any]) -> Kind:
-    """The kind of a row of configurations whose spec is not there.
+    """Return the kind of a row of configurations whose spec is missing.
 
-    What the row does not say has the model's default, and comes from official data.
+    Settings that the row lacks have the model's defaults, and the data are assumed to be official.
     """
     key = model_key(row["model"], row["phase"])
     usual = defaults_of(key)
@@ -88,7 +88,7 @@ def kind_of_row(row: Mapping[str, Any]) -> Kind:
 
 
 def defaults_of(key: str) -> dict[str, Any]:
-    """A model's default settings, by name; none of a model that is not known."""
+    """Return a model's default settings, by name; none of an unknown model."""
     for model in known_models().values():
         if key in model.settings:
             properties = model.settings[key]["properties"]

@@ -1,4 +1,4 @@
-"""What a training has to do, and on what: all that the scaling model knows of it."""
+"""The load of a training: its work and its machines, all that the scaling model uses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Load:
 
     @property
     def passes(self) -> int:
-        """One forward and backward on one GPU each."""
+        """Return the number of passes: one forward and backward on one GPU each."""
         return self.updates * self.gpus
 
 
 def load_of(
     gpus: int, nodes: int, local_batch_size: int, dataset_samples: int, epochs: int
 ) -> Load:
-    """The load of a training by its numbers: each GPU has the same share, the last batch is partial."""
+    """Return the load of a training: each GPU has the same share, the last batch is partial."""
     share = dataset_samples // gpus
     return Load(
         gpus=gpus,
@@ -42,7 +42,7 @@ def load_of(
 
 
 def load_of_spec(spec: Mapping[str, Any]) -> Load:
-    """The load of a run's spec; InputError where its samples are not known (a command's)."""
+    """Return the load of a run's spec; InputError where its samples are not known (a command's)."""
     if spec["samples_per_epoch"] is None or spec["updates"] is None:
         raise InputError(_unknown_samples(spec["configuration"]))
     return Load(
@@ -54,5 +54,5 @@ def load_of_spec(spec: Mapping[str, Any]) -> Load:
 def _unknown_samples(configuration: str) -> str:
     return (
         f"{configuration}: its samples are not known; the scaling model needs a model whose "
-        "samples the campaign says (`samples` of a command)"
+        "samples the campaign states (`samples` of a command)"
     )

@@ -1,7 +1,7 @@
-"""What the scaling model says of a campaign's runs, as draws that can be added up.
+"""Forecast a campaign's runs by the scaling model, as posterior samples that can be summed.
 
-One draw is one world: all runs of it share what the terms cost, each has a deviation of its own. So a
-sum of runs is the sum within each draw; adding up ends of intervals would overstate what is unknown.
+In one posterior sample all runs share the costs of the terms, and each has its own deviation. So a
+sum of runs is the sum within each sample; summing ends of intervals would overstate the uncertainty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.model.cost_terms import Array
-from scalewatt.scaling.model.kind_model import WORLDS, KindModel, repeated
+from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, repeated
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.predict import Predicted, energies_at, estimate, predict, warnings_of
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
@@ -33,40 +33,40 @@ Spec = Mapping[str, Any]
 
 @dataclass
 class Forecaster:
-    """Forecasts of runs by one scaling model; what was asked once is kept."""
+    """Forecasts of runs by one scaling model, cached."""
 
     model: ScalingModel
     _kinds: dict[Kind, KindModel] = field(default_factory=dict, init=False)
     _upper_s: dict[tuple[str, Kind, Load], float] = field(default_factory=dict, init=False)
-    """By configuration too: what deviates is drawn for each by itself, whoever asks first."""
+    """By configuration too: deviations are drawn for each separately, whatever the order of requests."""
 
     def of_kind(self, spec: Spec) -> KindModel:
-        """The model of a spec's kind, its draws repeated; InputError where it has none."""
+        """Return the model of a spec's kind, its draws repeated; InputError where there is none."""
         load = load_of_spec(spec)  # a command need not say its samples
         kind = kind_of_spec(spec)
         if kind not in self._kinds:
-            self._kinds[kind] = repeated(self.model.of(kind), WORLDS)
+            self._kinds[kind] = repeated(self.model.of(kind), DEVIATIONS)
         self._kinds[kind].check(load)
         return self._kinds[kind]
 
     def runs(self, spec: Spec, repeats: int = 1) -> Predicted:
-        """Draws, (draws, repeats), of runs of one configuration; InputError where it has no model."""
+        """Return draws (draws, repeats) of runs of one configuration; InputError where it has no model."""
         seed = _seed_of(spec["configuration"])
         return predict(self.of_kind(spec), [load_of_spec(spec)] * repeats, seed)
 
     def energy_at(self, spec: Spec, runtime_s: float) -> dict[str, Array]:
-        """Draws, (draws,), of the energy in J of a run whose time is known."""
+        """Return draws (draws,) of the energy in J of a run whose time is known."""
         found = self.energies_at(spec, [runtime_s])
         return {name: joules[:, 0] for name, joules in found.items()}
 
     def energies_at(self, spec: Spec, runtimes_s: Sequence[float]) -> dict[str, Array]:
-        """Draws, (draws, runs), of the energies in J of one configuration's runs whose times are known."""
+        """Return draws (draws, runs) of the energies in J of one configuration's runs of known times."""
         random = np.random.default_rng(_seed_of(spec["configuration"]))
         loads = [load_of_spec(spec)] * len(runtimes_s)
         return energies_at(self.of_kind(spec), loads, np.array(runtimes_s), random)
 
     def upper_runtime_s(self, spec: Spec) -> float | None:
-        """The upper end of the run time's interval, in s; None where nothing is known of the run."""
+        """Return the upper end of the run time's interval, in s; None where the run cannot be predicted."""
         try:
             key = spec["configuration"], kind_of_spec(spec), load_of_spec(spec)
             if key not in self._upper_s:
@@ -76,7 +76,7 @@ class Forecaster:
             return None
 
     def energy_kwh(self, spec: Spec) -> float | None:
-        """The median of a run's energy; None where nothing is known of it."""
+        """Return the median of a run's energy; None where it cannot be predicted."""
         try:
             total = self.runs(spec).total_j
         except InputError:
@@ -84,14 +84,14 @@ class Forecaster:
         return None if total is None else float(np.median(total)) / J_PER_KWH
 
     def warnings(self, spec: Spec) -> list[str]:
-        """What to be careful about in a forecast of a spec's runs."""
+        """Return the warnings about a forecast of a spec's runs."""
         model = self.of_kind(spec)
         assumed = [model.assumed] if model.assumed else []
         return [*warnings_of(model, load_of_spec(spec)), *assumed]
 
 
 def check_any(campaign: Campaign, forecaster: Forecaster) -> None:
-    """InputError, which says what would make it possible, where no run of a campaign can be predicted."""
+    """Raise InputError, with what would make it possible, where no run of a campaign can be predicted."""
     reasons = []
     for id_ in campaign.configurations:
         try:
@@ -100,14 +100,14 @@ def check_any(campaign: Campaign, forecaster: Forecaster) -> None:
         except InputError as error:
             reasons.append(str(error))
     different = len(set(reasons))
-    more = f" (and {different - 1} reasons more)" if different > 1 else ""
+    more = f" (and {different - 1} more reasons)" if different > 1 else ""
     raise InputError(f"{campaign.path}: no run can be predicted: {reasons[0]}{more}")
 
 
 def model_path(path: str | Path | None) -> Path | None:
-    """Where a cluster's `scaling_model` lies; None without one.
+    """Return the path of a cluster's `scaling_model`; None without one.
 
-    A relative path counts from where the command is run, or else from the project's folder.
+    A relative path is relative to the working directory, or else to the project's folder.
     """
     if path is None:
         return None
@@ -116,13 +116,13 @@ def model_path(path: str | Path | None) -> Path | None:
 
 
 def forecaster_of(path: str | Path | None) -> Forecaster | None:
-    """The forecaster of a cluster's `scaling_model`; None without one, InputError where it is none."""
+    """Return the forecaster of a cluster's `scaling_model`; None without one, InputError if it is damaged."""
     found = model_path(path)
     return None if found is None else Forecaster(read_model(found))
 
 
 def no_model(where: str, campaign: Campaign) -> InputError:
-    """That the cluster file `where` names no scaling model, and what would make one."""
+    """Return the error that the cluster file `where` names no scaling model, and how to make one."""
     return InputError(
         f"{where}: has no key 'scaling_model', so nothing can be predicted; to make it possible run "
         f"what `scalewatt pilot {campaign.path}` writes, then `scalewatt calibrate results/<its name> "
@@ -131,7 +131,7 @@ def no_model(where: str, campaign: Campaign) -> InputError:
 
 
 def energy_by(path: str | Path | None) -> Callable[[Spec], float | None]:
-    """The predicted energy of a spec's run in kWh, by a cluster's `scaling_model`, read when it is asked."""
+    """Return a function that predicts a spec's energy in kWh; it reads `scaling_model` at its first call."""
     found: list[Forecaster | None] = []
 
     def energy_kwh(spec: Spec) -> float | None:
@@ -143,5 +143,5 @@ def energy_by(path: str | Path | None) -> Callable[[Spec], float | None]:
 
 
 def _seed_of(configuration: str) -> int:
-    """Another stream of deviations for each configuration, the same each time."""
+    """Return the seed of a configuration's deviations, the same each time."""
     return _SEED + zlib.crc32(configuration.encode())

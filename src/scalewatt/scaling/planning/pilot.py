@@ -1,4 +1,4 @@
-"""`scalewatt pilot`: the few short runs that calibrate the scaling model for a campaign, as a campaign."""
+"""`scalewatt pilot`: write a campaign of the few short runs that calibrate the scaling model for another."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from scalewatt.scaling.model.predict import FAR
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
 
 UPDATES = 300
-"""At least about so many updates an epoch, where the model can train on a part of its dataset."""
+"""At least about so many updates per epoch, where the model can train on a part of its dataset."""
 IMAGES = 100_000
-"""And so many images of each GPU, some minutes on an A100: the start is to be a small part of a run."""
+"""And so many images per GPU, some minutes on an A100: the start should be a small part of a run."""
 _PARTS = 1000
 _DROPPED = ("series", "figures", "energy_budget_kwh", "idle_probe")
 _OF_A_SERIES = ("model", "phase", "device", "protocol")
@@ -49,7 +49,7 @@ class Pilot:
     text: str
     runs: int
     left_out: tuple[str, ...]
-    """What of the campaign it cannot calibrate, and why."""
+    """Parts of the campaign that it cannot calibrate, and why."""
 
 
 def write_pilot(path: Path, out: Path | None) -> str:
@@ -78,7 +78,7 @@ def write_pilot(path: Path, out: Path | None) -> str:
 
 
 def make_pilot(path: Path) -> Pilot:
-    """The pilot of the campaign at `path`; InputError where nothing of it can be calibrated."""
+    """Return the pilot of the campaign at `path`; InputError where nothing of it can be calibrated."""
     content, campaign = read_yaml(path), load_campaign(path)
     if campaign.registered:
         raise InputError(f"{path}: is of runs made elsewhere; expected a campaign that trains")
@@ -104,7 +104,7 @@ def make_pilot(path: Path) -> Pilot:
         for name in made["models"]
         if any(name in (one["model"], _key(one)) for one in series.values())
     }
-    # Whatever was overlooked here is found before anybody submits it.
+    # The checks of any campaign: a mistake is found before anybody submits it.
     checked = expand(made, path.with_name(f"{path.stem}-pilot.yaml"), devices)
     head = (
         f"# The short runs that calibrate the scaling model for {path}, by `scalewatt pilot`.\n"
@@ -129,7 +129,7 @@ def _series_of(
     devices: Mapping[str, Device],
     kinds: Mapping[Kind, Sequence[Configuration]],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Series of a kind, one for each trial; with those whose weights a fine-tuning starts from."""
+    """Yield the series of a kind, one for each trial, and those whose weights a fine-tuning starts from."""
     first = configurations[0]
     if first.dataset_samples is None:
         raise InputError(
@@ -152,7 +152,7 @@ def _series_of(
 def _entry(
     kind: Kind, template: Mapping[str, Any], trial: Trial, number: int
 ) -> tuple[str, dict[str, Any]]:
-    """The name and content of a trial's series, by a series of the campaign."""
+    """Return name and content of a trial's series, following a series of the campaign."""
     name = (
         f"{kind.key.replace('.', '-')}-{kind.device}-{number + 1}-n{trial.gpus:03d}"
         f"-lbs{trial.local_batch_size:04d}-epochs{trial.epochs}"
@@ -180,13 +180,13 @@ def trials(
     limit: int | None,
     samples_per_gpu: int | None,
 ) -> list[Trial]:
-    """Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between.
+    """Return two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between.
 
-    Where the device holds a single LBS: two n × one and two epochs. The larger n is so large that no
-    prediction of the campaign lies beyond FAR times it; the largest LBS is the campaign's, past the
-    knee where loading is slower than computing, if it has one there. `limit`: the largest LBS that the
-    device holds; `samples_per_gpu`: of which a part of the dataset will do, beside UPDATES; None: it is
-    taken whole. InputError where there is no second n.
+    Where the device holds a single LBS: two n, one and two epochs. The larger n is so large that no
+    prediction of the campaign lies beyond FAR times it; the largest LBS is the campaign's, beyond the
+    knee where loading is slower than computing, if there is one. `limit`: the largest LBS that the
+    device holds; `samples_per_gpu`: how many are enough where a part of the dataset can be used,
+    besides UPDATES; None: the whole dataset is used. InputError where there is no second n.
     """
     counts = two_counts(kind, sorted({one.gpus for one in configurations}), device)
     batches = batch_sizes(sorted({one.local_batch_size for one in configurations}), limit)
@@ -201,7 +201,7 @@ def trials(
 
 
 def two_counts(kind: Kind, counts: Sequence[int], device: Device) -> tuple[int, int]:
-    """The smallest n, and the smallest other that reaches all of the campaign."""
+    """Return the smallest n, and the smallest other that covers all of the campaign."""
     smallest, largest = counts[0], counts[-1]
     enough = [n for n in counts if n > smallest and FAR * n >= largest]
     if enough:
@@ -214,7 +214,7 @@ def two_counts(kind: Kind, counts: Sequence[int], device: Device) -> tuple[int, 
 
 
 def batch_sizes(sizes: Sequence[int], limit: int | None) -> tuple[int, ...]:
-    """The smallest LBS, one between where there is any, and the largest; one where no other fits."""
+    """Return the smallest LBS, one between where there is any, and the largest; one where no other fits."""
     if len(sizes) == 1:
         only = sizes[0]
         sizes = [only, 2 * only] if 2 * only <= (limit or 2 * only) else [only // 2, only]
@@ -226,7 +226,7 @@ def batch_sizes(sizes: Sequence[int], limit: int | None) -> tuple[int, ...]:
 
 
 def _whole(configuration: Configuration) -> int:
-    """Samples of the whole dataset."""
+    """Return the samples of the whole dataset."""
     dataset, samples = configuration.dataset, configuration.dataset_samples or 0
     if "train_samples" in dataset:
         return int(dataset["train_samples"])
@@ -234,7 +234,7 @@ def _whole(configuration: Configuration) -> int:
 
 
 def _fraction(gpus: int, local_batch_size: int, samples_per_gpu: int | None, whole: int) -> str:
-    """So much of the dataset that an epoch has about UPDATES updates, and so many samples of each GPU."""
+    """Return the part of the dataset that gives about UPDATES updates and so many samples per GPU."""
     if samples_per_gpu is None:
         return "1"
     samples = gpus * max(UPDATES * local_batch_size, samples_per_gpu)

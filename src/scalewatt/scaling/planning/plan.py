@@ -1,6 +1,6 @@
-"""A campaign's time, energy and cost before it is submitted: by the scaling model, with intervals.
+"""Plan a campaign's time, energy and cost before it is submitted, with intervals.
 
-Runs that have finished count with what they used; of the others draws are added up (`forecast`).
+Finished runs count with what they used; of the others draws are summed (`forecast`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ QUANTITIES = (
     *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS),
     *("facility_energy_kwh", "carbon_kg", "cost"),
 )
-"""What a plan says, each with the ends of its 90 % interval."""
+"""The quantities of a plan, each with the ends of its 90 % interval."""
 
 
 @dataclass(frozen=True)
 class Used:
-    """What a finished run took; null where it is not known."""
+    """Time and energy of a finished run; null where unknown."""
 
     runtime_h: float
     energy_kwh: float | None
@@ -46,7 +46,7 @@ class Used:
 
 @dataclass(frozen=True)
 class Amounts:
-    """Draws, (draws,), of what one or several runs take; None where it is not known."""
+    """Draws (draws,) of what one or several runs take; None where unknown."""
 
     runtime_h: Array | None
     gpu_hours: Array
@@ -55,7 +55,7 @@ class Amounts:
     segments: Array | None
 
     def quantities(self, facility: Facility) -> dict[str, Array | None]:
-        """By name of QUANTITIES."""
+        """Return the draws by name of QUANTITIES."""
         facility_kwh = _times(self.energy_kwh, facility.pue)
         carbon = None if facility.carbon_g_per_kwh is None else facility.carbon_g_per_kwh / 1000
         return {
@@ -80,9 +80,9 @@ class PlannedRun:
     configuration: Configuration
     repeat: int
     amounts: Amounts | None
-    """None where the model does not know it, and it has not finished."""
+    """None where it cannot be predicted and has not finished."""
     reason: str | None
-    """Why it is not known, and what would make it possible."""
+    """Why it cannot be predicted, and what would make it possible."""
     basis: str | None
     scope: str | None
     """Of the energy; null without one."""
@@ -94,13 +94,13 @@ class PlannedRun:
 
     @property
     def energy_is_known(self) -> bool:
-        """Whether its energy is in the sums."""
+        """Return True if its energy is in the sums."""
         return self.amounts is not None and self.amounts.energy_kwh is not None
 
 
 @dataclass(frozen=True)
 class Planner:
-    """What plans are made with."""
+    """Everything that plans are made from."""
 
     campaign: Campaign
     cluster: Cluster
@@ -111,9 +111,9 @@ class Planner:
     _jobs: dict[str, tuple[int | None, str | None]] = field(default_factory=dict, init=False)
 
     def runs(self) -> list[PlannedRun]:
-        """All runs of the campaign, in order.
+        """Return all runs of the campaign, in order.
 
-        InputError where nothing of it has finished or can be predicted, and what would make it so.
+        InputError where nothing of it has finished or can be predicted, with what would make it possible.
         """
         found = [
             run for configuration in self.campaign.configurations for run in self._of(configuration)
@@ -123,14 +123,14 @@ class Planner:
         return found
 
     def point(self, configuration: str) -> Predicted | None:
-        """Draws of one run of a configuration, whatever has finished; None where it is not known."""
+        """Return draws of one run of a configuration, whatever has finished; None where unknown."""
         try:
             return self.forecaster.runs(run_spec(self.campaign, configuration, 1))
         except InputError:
             return None
 
     def amounts(self, configuration: str, predicted: Predicted, run: int = 0) -> Amounts:
-        """What one of the runs of `predicted` takes."""
+        """Return what one of the runs of `predicted` takes."""
         return self._amounts(
             self.campaign.configurations[configuration],
             predicted.runtime_s[:, run],
@@ -138,8 +138,10 @@ class Planner:
         )
 
     def jobs_of(self, configuration: str) -> tuple[int | None, str | None]:
-        """Wall time in min that a run's first job asks for, None without a limit or where none is
-        enough; and why none is enough."""
+        """Return the wall time in min that a run's first job requests, and why no time is enough.
+
+        None without a limit or where none is enough; None where one is.
+        """
         if configuration not in self._jobs:
             self._jobs[configuration] = self._asked(configuration)
         return self._jobs[configuration]
@@ -173,11 +175,11 @@ class Planner:
         except InputError as error:
             reason = str(error)
         stuck = self.jobs_of(id_)[1]
-        found_later = self._found_later(id_, spec if predicted else None)
+        at_times = self._energies_at_times(id_, spec if predicted else None)
         for repeat in range(1, repeats + 1):
             used = self.used.get((id_, repeat))
             if used is not None and used.energy_kwh is None:
-                energy = found_later.get(repeat, {})
+                energy = at_times.get(repeat, {})
                 yield self._without_energy(configuration, repeat, used, energy, scope)
             elif used is not None:
                 yield self._finished(configuration, repeat, used)
@@ -189,10 +191,10 @@ class Planner:
                     configuration, repeat, amounts, None, PREDICTED, scope, warnings, stuck=stuck
                 )
 
-    def _found_later(self, id_: str, spec: Row | None) -> dict[int, dict[str, Array]]:
-        """Draws of the energies in J, by repeat, of finished runs of which only the time is known.
+    def _energies_at_times(self, id_: str, spec: Row | None) -> dict[int, dict[str, Array]]:
+        """Return draws of the energies in J, by repeat, of finished runs of which only the time is known.
 
-        Each deviates for itself. Empty where the model does not know them.
+        Their deviations are independent. Empty where they cannot be predicted.
         """
         times_s = {
             repeat: used.runtime_h * 3600
@@ -208,7 +210,7 @@ class Planner:
         }
 
     def _finished(self, configuration: Configuration, repeat: int, used: Used) -> PlannedRun:
-        """A finished run whose energy is known."""
+        """Return the plan of a finished run whose energy is known."""
         energy = {TOTAL: np.array([(used.energy_kwh or 0.0) * J_PER_KWH])}
         amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy)
         kinds = {k: None if v is None else np.array([v]) for k, v in used.kinds_kwh.items()}
@@ -225,7 +227,7 @@ class Planner:
         energy_j: Mapping[str, Array],
         scope: str | None,
     ) -> PlannedRun:
-        """A finished run of which only the time is known, with its energy as predicted for that."""
+        """Return the plan of a finished run of which only the time is known: its energy is predicted."""
         said = "it has finished, but its energy is not known" + ("; predicted" if energy_j else "")
         amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy_j)
         basis = MIXED if energy_j else FINISHED
@@ -255,9 +257,9 @@ class Planner:
 
 
 def added(runs: Sequence[PlannedRun]) -> Amounts | None:
-    """The sum over the runs that are known, within each draw; None where none is.
+    """Return the sum over the known runs, within each draw; None where none is known.
 
-    An energy that is not known is left out; a device kind's is null where one energy lacks it.
+    Unknown energies are left out; a device kind's is null where one energy lacks it.
     """
     known = [run.amounts for run in runs if run.amounts is not None]
     with_energy = [one for one in known if one.energy_kwh is not None]
@@ -277,7 +279,7 @@ def added(runs: Sequence[PlannedRun]) -> Amounts | None:
 
 
 def _sum(draws: Iterable[Any]) -> Array:
-    """Draws and single values added up."""
+    """Return the sum of draws and single values."""
     total = np.zeros(1)
     for one in draws:
         total = total + one

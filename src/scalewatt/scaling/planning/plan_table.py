@@ -77,7 +77,7 @@ class Plan:
     """Of the schema PLAN, with its metadata."""
     recommended: tuple[Recommendation, ...]
     notes: tuple[str, ...]
-    """What it rests on."""
+    """The assumptions and sources that it rests on."""
     steps: pd.DataFrame
     """What going from one chosen n to another buys and costs, by series: of the schema STEPS."""
 

@@ -1,4 +1,4 @@
-"""The plan for people: as a table of at most 100 columns for a terminal, and as Markdown."""
+"""Format a plan as text: a table of at most 100 columns for a terminal, and Markdown."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SUM_COLUMNS = (
 
 
 def plan_text(plan: Plan) -> str:
-    """For a terminal."""
+    """Return the plan for a terminal."""
     points = plan.of_level(POINT)
     blocks = [
         _wrapped(
@@ -74,7 +74,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def plan_markdown(plan: Plan) -> str:
-    """The same as Markdown."""
+    """Return the plan as Markdown."""
     points = plan.of_level(POINT)
     heads = ["series", *(c.head for c in _COLUMNS if not c.interval)]
     rules = ["---", *("--:" for c in _COLUMNS if not c.interval)]
@@ -108,7 +108,7 @@ def plan_markdown(plan: Plan) -> str:
 
 
 def step_sentences(plan: Plan) -> list[str]:
-    """One sentence for each series that has the two chosen n."""
+    """Return one sentence for each series that has the two chosen n."""
     return [_step(row) for row in records(plan.steps)]
 
 
@@ -126,7 +126,7 @@ def _step(row: Row) -> str:
 
 
 def recommended_sentences(plan: Plan) -> list[str]:
-    """One sentence for each series and limit."""
+    """Return one sentence for each series and limit."""
     return [_recommended(one) for one in plan.recommended]
 
 
@@ -191,7 +191,7 @@ def _with_interval(row: Row, name: str, unit: str = "") -> str:
 
 
 def short(value: float | None) -> str:
-    """A number in at most six characters (seven below zero), to three digits or all before the point."""
+    """Return a number in at most six characters (seven if negative), to three digits or more."""
     if value is None:
         return MISSING
     for limit, factor, letter in ((99_999.5, 1.0, ""), (999_500, 1e-3, "k"), (999.5e6, 1e-6, "M")):

@@ -1,4 +1,4 @@
-"""How many GPUs of a series to take: for a deadline the cheapest n, for an energy the fastest."""
+"""Recommend a number of GPUs: for a deadline the cheapest n, for a limit on energy the fastest."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from scalewatt.scaling.planning.plan import Planner
 
 DEADLINE, ENERGY = "deadline_h", "energy_kwh"
 BY_ENERGY, BY_TIME, BY_GPU_HOURS = "energy_kwh", "runtime_h", "gpu_hours"
-"""What is least: the energy, for a limit on it the time; GPU hours where no energy is known."""
+"""What is minimised: the energy, for a limit on it the time; GPU hours where no energy is known."""
 SURE = 0.95
-"""How probably a recommended n keeps the limit; beside it the n whose median does."""
+"""Probability that a recommended n keeps the limit; besides, the n whose median does is given."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What is recommended of one series for one limit on one run."""
+    """The recommendation for one series and one limit on a run."""
 
     series: str
     limit: str
@@ -36,10 +36,10 @@ class Recommendation:
     reason: str | None = None
     """Why nothing is recommended."""
     by: str | None = None
-    """What is least among the n that keep the limit."""
+    """What is minimised among the n that keep the limit."""
 
     def as_json(self) -> dict[str, Any]:
-        """As `scalewatt plan --json` prints it."""
+        """Return it as `scalewatt plan --json` prints it."""
         return {
             "series": self.series,
             "limit": self.limit,
@@ -58,7 +58,7 @@ class _Choice:
     kwh: Array | None
 
     def draws(self, what: str) -> Array:
-        """Of what may be least or limited; of an energy that is not known none."""
+        """Return the draws of a minimised or limited quantity; none of an unknown energy."""
         if what == BY_GPU_HOURS:
             return self.gpus * self.hours
         found = self.hours if what == BY_TIME else self.kwh
@@ -68,7 +68,7 @@ class _Choice:
 def recommendations(
     planner: Planner, deadline_h: float | None, energy_kwh: float | None
 ) -> list[Recommendation]:
-    """For each series, and each limit that is given. InputError where a limit is no positive number."""
+    """Return one for each series and given limit; InputError where a limit is not a positive number."""
     limits = [(DEADLINE, deadline_h), (ENERGY, energy_kwh)]
     found = []
     for name, value in limits:
@@ -89,13 +89,13 @@ def _of(planner: Planner, series: Series, limit: str, value: float) -> Recommend
     choices = list(_choices(planner, series))
     with_energy = [one for one in choices if one.kwh is not None]
     by = BY_TIME if limit == ENERGY else BY_ENERGY if with_energy else BY_GPU_HOURS
-    judged = choices if by == BY_GPU_HOURS else with_energy
-    if not judged:
+    considered = choices if by == BY_GPU_HOURS else with_energy
+    if not considered:
         reason = "the energy of none of its points is known"
         if not choices:
             reason = "none of its points can be predicted"
         return Recommendation(series.name, limit, value, None, None, reason)
-    sure, likely = (_best(judged, limit, value, share, by) for share in (SURE, 0.5))
+    sure, likely = (_best(considered, limit, value, share, by) for share in (SURE, 0.5))
     what = "is as fast" if limit == DEADLINE else "takes as little"
     none = f"none of its points {what}" if likely is None else None
     return Recommendation(series.name, limit, value, sure, likely, none, by)
@@ -111,7 +111,7 @@ def _choices(planner: Planner, series: Series) -> Iterator[_Choice]:
 
 
 def _best(choices: list[_Choice], limit: str, value: float, share: float, by: str) -> int | None:
-    """The n with the smallest median of `by`, among those that keep the limit."""
+    """Return the n with the smallest median of `by`, among those that keep the limit."""
     limited = BY_TIME if limit == DEADLINE else BY_ENERGY
     kept = [one for one in choices if np.quantile(one.draws(limited), share) <= value]
     return min(kept, key=lambda one: float(np.median(one.draws(by)))).gpus if kept else None

@@ -1,6 +1,6 @@
-"""What the scaling model does not say and a recording needs all the same: put in by hand, in one place.
+"""Assumptions of simulated recordings, where the scaling model states nothing.
 
-Each number says what it follows. None of them changes a run's time or its whole energy, which are the
+Each number has its source. None of them changes a run's time or its whole energy, which are the
 model's: they divide it among devices and over time. A claim about one of the subjects that
 provenance.simulation_subjects lists cannot be tested on simulated runs.
 """
@@ -36,11 +36,11 @@ HOSTS = {"resnet50": Host(0.116, 0.334, 22.0, 12.0)}
 331 W a node, and memory from what GPU 17.6 kWh and the CPU's 49 % leave at n = 1 (Huber et al. 2025,
 section 3.2.2); the published GPU 20.3 of 30.2 kWh at n = 256 agrees."""
 OTHER_HOST = Host(0.05, 0.16, 22.0, 6.0)
-"""FourCastNet, which decodes no images: by hand, memory below 4 % of a node (section 3.5)."""
+"""FourCastNet, which decodes no images: assumed, memory below 4 % of a node (section 3.5)."""
 
 
 def beside_gpus_w(spec: Mapping[str, Any], device: Device) -> dict[str, float]:
-    """Mean power in W of a node's CPUs and of its memory in a training."""
+    """Return the mean power in W of a node's CPUs and of its memory in a training."""
     host = HOSTS.get(spec["model"], OTHER_HOST)
     held = spec["ranks_per_node"] / device.gpus_per_node
     busy = host.cpu_base + host.cpu_gpus * held
@@ -55,7 +55,7 @@ class Scatter:
 
     runtime: float
     energy_at_time: float
-    """Of the energy beside what follows from the time."""
+    """Of the energy at a given time."""
     metric: float
 
 
@@ -64,45 +64,45 @@ SCATTERS = {
     "fourcastnet": Scatter(0.0535, 0.0416, 0.01),
 }
 """The first repeat of a configuration, and so a single run, is the model's median; the others scatter about
-it, so that with the published number of repeats, r, their sample has the published standard deviations:
+it, so that with the published number of repeats r their sample has the published standard deviations:
 its variance is (r - 1) / r of that of the others. The published ones are the population's; of a sample
 (√(r / (r - 1)) times as much) they are, in the median of ResNet50's 17 rows (r = 5), 0.65 % in time and
 0.81 % in energy, and 4.4 % and 4.7 % of FourCastNet's one, the probe of three runs. What of the energy
-follows from the time (the model's median 0.44 % and 0.74 % for each 1 %) is taken off. Errors: by hand."""
+follows from the time (the model's median 0.44 % and 0.74 % for each 1 %) is subtracted. Errors: assumed."""
 OTHER_SCATTER = Scatter(0.01, 0.01, 0.01)
 MOST_NORMAL = 1.5
-"""Deviations in time and energy are normal, without those that together lie further out than this, and
-then scaled to the standard deviations above: so no run lies further out than 2.2 of them."""
+"""Deviations in time and energy are normal, truncated where they jointly exceed this, and then scaled
+to the standard deviations above: so no run deviates by more than 2.2 of them."""
 
 STARTUP_S, SHUTDOWN_S = 20.0, 5.0
-"""Of each segment: imports, rendezvous, warm-up; and what follows the last checkpoint."""
+"""Of each segment: imports, rendezvous, warm-up; and the time after the last checkpoint."""
 CHECKPOINT_S = {"resnet50": 0.4, "fourcastnet": 4.0}
 OTHER_CHECKPOINT_S = 1.0
 MOST_OF_RUN = 0.05
 """Start, end and checkpoints together take at most this part of a run each."""
 
 TRAIN_WEIGHT, EVALUATE_WEIGHT = 1.0, 0.55
-"""Time of a sample in training, and in an evaluation, which loads it as well and only runs forward."""
+"""Time of a sample in training, and in an evaluation, which also loads it but only runs forward."""
 OTHER_VALIDATION = 0.04
-"""Part of an epoch in which it is validated, where the samples of that are not known."""
+"""Part of an epoch spent on validation, where its number of samples is unknown."""
 
 FIRST_BATCH_S = {"resnet50": 0.0099, "fourcastnet": 1.5}
 """Seconds a sample of the local batch that GPUs wait at the start of a stage: ResNet50's is what the
-scaling model finds for the first batch of an epoch; FourCastNet's 83 MB samples by hand."""
+scaling model finds for the first batch of an epoch; of FourCastNet's 83 MB samples it is assumed."""
 OTHER_FIRST_BATCH_S = 0.01
 MOST_OF_STAGE = 0.2
 """Such a wait takes at most this part of its stage."""
 
 GPU_LEVELS = {"startup": 0.05, "train": 1.0, "evaluate_train": 0.8, "validate": 0.8}
 HOST_LEVELS = {"startup": 0.5, "train": 1.0, "evaluate_train": 1.0, "validate": 1.0}
-"""Power above idle in a stage, as part of that in training; OTHER_LEVEL in all others."""
+"""Power above idle in a stage, relative to that in training; OTHER_LEVEL in all others."""
 OTHER_LEVEL = 0.1
 GPU_DIP, HOST_DIP = 0.04, 1.1
 """While GPUs wait for the first batch."""
 IDLE_OF_MEAN = 0.7
 """A device's idle power is at most this part of its mean power."""
 RAM_IDLE = 0.6
-"""Part of memory's mean power that it draws idle."""
+"""Part of memory's mean power that it draws when idle."""
 
 WAITS_BASE, WAITS_PER_DOUBLING, MOST_WAITS = 0.08, 0.05, 0.25
 """Part of a step in which a GPU waits for data, growing with the doublings of LBS: so an instantaneous
@@ -110,17 +110,17 @@ sensor falls back to the baseline regularly, the less the smaller LBS is (sectio
 WAIT_LEVEL = 0.08
 """Power above idle while a GPU waits, as part of the stage's mean."""
 NOISE, AVERAGED_NOISE = 0.05, 0.03
-"""Relative standard deviation of samples beside that."""
+"""Relative standard deviation of samples otherwise."""
 LEAST_NOISE = 0.1
 """No sample is below this part of what it would be without noise."""
 DEVICE_SPREAD = 0.02
 """Relative standard deviation among devices of one kind."""
 UNUSED_NOISE = 0.02
-"""As NOISE, of a GPU that nobody holds."""
+"""As NOISE, of a GPU that the run does not use."""
 
 INTEL_RANGES_UJ = {"cpu": 262_143_328_850, "ram": 65_712_999_613}
 AMD_RANGES_UJ = {"cpu": 65_532_610_987, "ram": 65_532_610_987}
-"""Where RAPL counters wrap, in µJ (max_energy_range_uj): as perun recorded it of a node with Xeons at KIT,
+"""Where RAPL counters wrap, in µJ (max_energy_range_uj): as recorded by perun on a node with Xeons at KIT,
 and as Linux states it for EPYCs."""
 
 BETWEEN_S = 3600.0
@@ -128,11 +128,11 @@ BETWEEN_S = 3600.0
 
 
 def waits(spec: Mapping[str, Any]) -> float:
-    """Part of the time in which a GPU waits for data."""
+    """Return the part of the time in which a GPU waits for data."""
     doublings = max(int(spec["local_batch_size"]).bit_length() - 1, 0)
     return min(WAITS_BASE + WAITS_PER_DOUBLING * doublings, MOST_WAITS)
 
 
 def counter_range_uj(kind: str, device: Device) -> int:
-    """Range of a counter of CPU or memory in µJ: an EPYC's where the device's description names one."""
+    """Return the range in µJ of a counter of CPU or memory: an EPYC's where the device names one."""
     return (AMD_RANGES_UJ if "EPYC" in device.description else INTEL_RANGES_UJ)[kind]

@@ -1,10 +1,10 @@
-"""Learning curves of simulated runs: they end at a published error where there is one.
+"""Learning curves of simulated runs, which end at a published error where there is one.
 
 Published of ResNet50 are the top-1 errors 28 % at GBS 256 and 1024 and 42 % at GBS 65 536, all on the
 full dataset (Huber et al. 2025, section 3.2.2), whose text says "about constant up to 32 GPUs": taken as
 28 % at GBS 8192 as well, which is no published number. Between two of them a run's error is
-interpolated along log2 GBS. All others are by hand: of fewer samples, and of FourCastNet, whose errors
-are published as a figure alone.
+interpolated along log2 GBS. All others are assumed: of fewer samples, and of FourCastNet, whose errors
+are published only as a figure.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from scalewatt.recordings.series import Floats
 from scalewatt.results.tables.published import FULL_SAMPLES, REFERENCE
 from scalewatt.scaling.simulation.run_sample import RunDraw, scatter_of
 
-PUBLISHED, IN_WORDS, INTERPOLATED, BY_HAND = "published", "in words", "interpolated", "by hand"
-"""Where an error is from. All but PUBLISHED count as put in by hand."""
+PUBLISHED, IN_WORDS, INTERPOLATED, ASSUMED = "published", "in words", "interpolated", "assumed"
+"""The source of an error. All but PUBLISHED count as assumed."""
 METRICS = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
 WORST = {"top1_error_percent": 99.0}
-"""No metric ends above."""
+"""The upper limit of a metric."""
 _CONSTANT_UP_TO = 8192
 _PER_HALVING = 8.0
-"""Percent points that half the samples cost ResNet50, by hand."""
+"""Percentage points that halving the samples costs ResNet50, assumed."""
 _FORECAST = {"pretrain": 150.0, "finetune": 240.0}
-"""Z500 RMSE in m²/s² at GBS 4, after 6 and 12 hours, by hand."""
+"""Z500 RMSE in m²/s² at GBS 4, after 6 and 12 hours, assumed."""
 _SLIGHT, _STEEP, _KNEE = 0.02, 0.15, 64
-"""By which part it grows with each doubling of GBS, up to a GBS and beyond it, by hand."""
+"""Relative growth with each doubling of GBS, up to a GBS and beyond it, assumed."""
 _OTHER = 0.5
 _FIRST = {"resnet50": 98.0, "fourcastnet": 900.0}
 """Before the first epoch."""
 _SPEED = 5.0
-"""By so many e-foldings a curve comes down over the training."""
+"""Number of e-foldings by which a curve falls over the training."""
 _NOISE = 0.02
-"""Of a curve before its end, as part of what is left to learn."""
+"""Noise of a curve before its end, relative to what is left to learn."""
 
 
 @dataclass(frozen=True)
 class Final:
-    """The metric at the end of a configuration's trainings, but for the scatter of repeats."""
+    """The metric at the end of a configuration's trainings, without the scatter of repeats."""
 
     name: str
     value: float
     source: str
-    """PUBLISHED, IN_WORDS, INTERPOLATED or BY_HAND."""
+    """PUBLISHED, IN_WORDS, INTERPOLATED or ASSUMED."""
     between: tuple[int, ...] = ()
     """The GBS of the values that it is interpolated between."""
 
     def as_json(self) -> dict[str, Any]:
-        """For the provenance."""
+        """Return it for the provenance."""
         return {"name": self.name, "source": self.source, "between": list(self.between)}
 
 
 def final_metric(spec: Mapping[str, Any]) -> Final:
-    """The metric that a spec's runs end at."""
+    """Return the metric at the end of a spec's runs."""
     model, gbs = spec["model"], spec["global_batch_size"]
     if model == "resnet50":
         return _resnet50(spec["dataset_samples"], gbs)
@@ -67,9 +67,9 @@ def final_metric(spec: Mapping[str, Any]) -> Final:
         slight = math.log2(max(min(gbs, _KNEE) / 4, 1))
         steep = math.log2(max(gbs / _KNEE, 1))
         value = _FORECAST[spec["phase"]] * (1 + _SLIGHT * slight + _STEEP * steep)
-        return Final(METRICS[model], value, BY_HAND)
+        return Final(METRICS[model], value, ASSUMED)
     name = spec["settings"].get("metric_name") or "metric"
-    return Final(name, _OTHER, BY_HAND)
+    return Final(name, _OTHER, ASSUMED)
 
 
 def _resnet50(samples: int, gbs: int) -> Final:
@@ -82,7 +82,7 @@ def _resnet50(samples: int, gbs: int) -> Final:
     if samples != FULL_SAMPLES["resnet50"] or clamped != gbs:
         halvings = math.log2(FULL_SAMPLES["resnet50"] / samples)
         value = min(value + _PER_HALVING * max(halvings, 0.0), WORST[name])
-        return Final(name, value, BY_HAND)
+        return Final(name, value, ASSUMED)
     if gbs in points:
         return Final(name, value, PUBLISHED if gbs in published else IN_WORDS)
     right = int(np.searchsorted(known, gbs))
@@ -90,7 +90,7 @@ def _resnet50(samples: int, gbs: int) -> Final:
 
 
 def published_errors() -> dict[int, float]:
-    """ResNet50's published top-1 errors in percent by GBS, on the full dataset."""
+    """Return ResNet50's published top-1 errors in percent by GBS, on the full dataset."""
     return {
         int(row["global_batch_size"]): float(row["metric_value"])
         for _, row in csv_rows(REFERENCE)
@@ -100,19 +100,19 @@ def published_errors() -> dict[int, float]:
 
 
 def _in_words(published: Mapping[int, float]) -> float:
-    """The error up to which the paper says it is about constant."""
+    """Return the error that the paper's text calls about constant up to _CONSTANT_UP_TO."""
     return published[max(gbs for gbs in published if gbs <= _CONSTANT_UP_TO)]
 
 
 def _first(spec: Mapping[str, Any], end: float) -> float:
-    """The metric before the first epoch: worse than at the end, whichever way is better."""
+    """Return the metric before the first epoch: worse than at the end, whichever direction is better."""
     if spec["settings"].get("metric_goal") == "max":
         return 0.0
     return max(_FIRST.get(spec["model"], 2 * end), end)
 
 
 def curve(spec: Mapping[str, Any], draw: RunDraw) -> Floats:
-    """The metric after each epoch, (epochs,)."""
+    """Return the metric after each epoch, (epochs,)."""
     end = final_metric(spec)
     value = end.value * (1 + scatter_of(spec).metric * draw.metric_deviation)
     value = min(value, WORST.get(end.name, math.inf))

@@ -1,8 +1,8 @@
-"""Power of a simulated run's devices: levels by stage, and what a sensor reads of them.
+"""Power of a simulated run's devices: levels by stage, and the readings of sensors.
 
-Levels follow from the run's energies: integrated over the run in one go they give them exactly. A counter
-counts that integral; samples of a power sensor are scaled so that theirs is the same (`scaled`), unless
-it is asked for what a real sensor would find (`Nodes.is_scaled`).
+Levels follow from the run's energies: integrated over the uninterrupted run they give them exactly. A
+counter counts that integral; samples of a power sensor are scaled so that theirs is the same (`scaled`),
+unless a real sensor's are wanted (`Nodes.is_scaled`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scalewatt.campaign.campaign_types import Device
 from scalewatt.recordings.gpu_power_semantics import MEAN_OVER_S, MOVING_MEAN, gpu_quantity
 from scalewatt.recordings.series import Floats
 from scalewatt.recordings.stage_log import EVALUATIONS
-from scalewatt.scaling.simulation import assumptions as by_hand
+from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.run_sample import RunDraw
 from scalewatt.scaling.simulation.stage_schedule import Segment, Stage
 
@@ -44,23 +44,23 @@ class Level:
         levels: Mapping[str, float],
         dip: float,
     ) -> Level:
-        """The level at which a device uses `joules` in `stages`."""
+        """Return the level at which a device uses `joules` in `stages`."""
         seconds = stages[-1].end_s
-        idle_w = min(idle_w, by_hand.IDLE_OF_MEAN * joules / seconds)
+        idle_w = min(idle_w, assumptions.IDLE_OF_MEAN * joules / seconds)
         unit = cls(0.0, 1.0, levels, dip)
         return cls(idle_w, (joules - idle_w * seconds) / unit.joules(stages), levels, dip)
 
     def watts(self, stage: str) -> float:
-        """Mean power in a stage."""
-        return self.idle_w + self.above_w * self.levels.get(stage, by_hand.OTHER_LEVEL)
+        """Return the mean power in a stage."""
+        return self.idle_w + self.above_w * self.levels.get(stage, assumptions.OTHER_LEVEL)
 
     @property
     def dip_w(self) -> float:
-        """Power while GPUs wait for the first batch."""
+        """Return the power while GPUs wait for the first batch."""
         return self.idle_w + self.above_w * self.dip
 
     def joules(self, stages: Sequence[Stage]) -> float:
-        """What a device at this level uses in stages."""
+        """Return the energy that a device at this level uses in stages."""
         return sum(
             self.watts(one.name) * (one.seconds - one.dip_s) + self.dip_w * one.dip_s
             for one in stages
@@ -76,28 +76,30 @@ class Levels:
     ram: Level | None
 
 
-def levels_of(spec: Mapping[str, Any], device: Device, draw: RunDraw, in_one_go: Segment) -> Levels:
-    """The levels at which the run, made in one go, uses the energies that were drawn."""
+def levels_of(
+    spec: Mapping[str, Any], device: Device, draw: RunDraw, uninterrupted: Segment
+) -> Levels:
+    """Return the levels at which the uninterrupted run uses the energies that were drawn."""
     sockets = spec["nodes"] * int(device.cpu["sockets"])
 
     def level(kind: str, devices: int, idle_w: float, levels: Any, dip: float) -> Level | None:
         joules = draw.joules.get(kind)
         if joules is None:
             return None
-        return Level.of(joules / devices, in_one_go.stages, idle_w, levels, dip)
+        return Level.of(joules / devices, uninterrupted.stages, idle_w, levels, dip)
 
     ram_w = draw.joules.get("ram", 0.0) / sockets / draw.runtime_s
-    host = by_hand.HOST_LEVELS, by_hand.HOST_DIP
+    host = assumptions.HOST_LEVELS, assumptions.HOST_DIP
     return Levels(
         gpu=level(
             "gpu",
             spec["gpus"],
             (device.gpu or {"idle_w": 0.0})["idle_w"],
-            by_hand.GPU_LEVELS,
-            by_hand.GPU_DIP,
+            assumptions.GPU_LEVELS,
+            assumptions.GPU_DIP,
         ),
         cpu=level("cpu", sockets, device.cpu["idle_w"], *host),
-        ram=level("ram", sockets, by_hand.RAM_IDLE * ram_w, *host),
+        ram=level("ram", sockets, assumptions.RAM_IDLE * ram_w, *host),
     )
 
 
@@ -111,7 +113,7 @@ class Course:
 
     @classmethod
     def of(cls, level: Level, stages: Sequence[Stage]) -> Course:
-        """The course of a device at a level."""
+        """Return the course of a device at a level."""
         rows: list[tuple[float, float, bool]] = []
         for one in stages:
             if one.dip_s:
@@ -121,19 +123,19 @@ class Course:
         return cls(np.array(start), np.array(watts), np.array(works))
 
     def at(self, time_s: Floats) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Mean power and whether the device works, at ascending times."""
+        """Return the mean power and whether the device works, at ascending times."""
         edges = np.searchsorted(time_s, self.start_s[1:], side="left")
         counts = np.diff(np.concatenate(([0], edges, [time_s.size])))
         return np.repeat(self.watts.astype(np.float32), counts), np.repeat(self.works, counts)
 
     def joules(self, time_s: Floats) -> Floats:
-        """Energy since the segment's start, at any times."""
+        """Return the energy since the segment's start, at any times."""
         ends = np.append(self.start_s, max(float(time_s.max()), float(self.start_s[-1])) + 1.0)
         energy = np.concatenate(([0.0], np.cumsum(self.watts * np.diff(ends))))
         return np.interp(time_s, ends, energy)
 
     def means(self, time_s: Floats, over_s: float) -> NDArray[np.float32]:
-        """Mean power over the time before each of ascending times; of the first, its own power."""
+        """Return the mean power over the time before each of ascending times; at the first, its own power."""
         before = np.maximum(time_s - over_s, 0.0)
         seconds = time_s - before
         energy = self.joules(time_s) - self.joules(before)
@@ -149,51 +151,51 @@ class Sensor:
 
     noise: float
     waits: float = 0.0
-    """Part of the time that it sees a working device at WAIT_LEVEL; 0 for one that averages."""
+    """Part of the time in which a working device is at WAIT_LEVEL; 0 for a sensor that averages."""
     over_s: float = 0.0
-    """How long before a sample it averages; 0: the sample is of a moment."""
+    """How long before a sample it averages; 0: samples are instantaneous."""
 
     def read(
         self, course: Course, idle_w: float, time_s: Floats, devices: int, random: Any
     ) -> NDArray[np.float32]:
-        """Samples (devices, n) in W, not yet scaled; their mean over time is that of the course."""
+        """Return samples (devices, n) in W, not yet scaled; their mean over time is that of the course."""
         watts, works = course.at(time_s)
         if self.over_s:
             watts = course.means(time_s, self.over_s)
         shape = devices, time_s.size
         samples = np.broadcast_to(watts, shape)
         if self.waits:
-            high = (1 - self.waits * by_hand.WAIT_LEVEL) / (1 - self.waits)
+            high = (1 - self.waits * assumptions.WAIT_LEVEL) / (1 - self.waits)
             waiting = random.random(shape, dtype=np.float32) < self.waits
-            part = np.where(waiting, np.float32(by_hand.WAIT_LEVEL), np.float32(high))
+            part = np.where(waiting, np.float32(assumptions.WAIT_LEVEL), np.float32(high))
             samples = np.where(works, idle_w + (samples - idle_w) * part, samples)
         return samples * noise(shape, self.noise, random)
 
 
 def noise(shape: tuple[int, int], deviation: float, random: Any) -> NDArray[np.float32]:
-    """Factors around 1."""
+    """Return factors around 1."""
     factors = random.standard_normal(shape, dtype=np.float32)
     factors *= deviation
     factors += 1
-    return np.maximum(factors, by_hand.LEAST_NOISE, out=factors)
+    return np.maximum(factors, assumptions.LEAST_NOISE, out=factors)
 
 
 def gpu_sensor(spec: Mapping[str, Any]) -> Sensor:
-    """What the power sensor of the run's GPUs is like."""
+    """Return the properties of the power sensor of the run's GPUs."""
     if gpu_quantity(spec["device"]) == MOVING_MEAN:
-        return Sensor(by_hand.AVERAGED_NOISE, over_s=MEAN_OVER_S)
-    return Sensor(by_hand.NOISE, by_hand.waits(spec))
+        return Sensor(assumptions.AVERAGED_NOISE, over_s=MEAN_OVER_S)
+    return Sensor(assumptions.NOISE, assumptions.waits(spec))
 
 
 def counted(course: Course, time_s: Floats, devices: int, random: Any) -> Floats:
-    """Energy in J since the first sample that counters count, (devices, n).
+    """Return the energy in J since the first sample as counters count it, (devices, n).
 
     The mean power between two samples varies; over the whole time it is the course's.
     """
     steps = np.diff(course.joules(time_s))
     found = np.zeros((devices, time_s.size))
     np.cumsum(
-        steps * noise((devices, steps.size), by_hand.AVERAGED_NOISE, random),
+        steps * noise((devices, steps.size), assumptions.AVERAGED_NOISE, random),
         axis=1,
         out=found[:, 1:],
     )
@@ -201,5 +203,5 @@ def counted(course: Course, time_s: Floats, devices: int, random: Any) -> Floats
 
 
 def scaled(samples: NDArray[np.float32], time_s: Floats, joules: Floats) -> Floats:
-    """Samples (devices, n) in W scaled so that the trapezoid over them gives `joules` (devices,)."""
+    """Return samples (devices, n) in W, scaled so that the trapezoid over them gives `joules` (devices,)."""
     return samples * (joules / np.trapezoid(samples, time_s, axis=1))[:, None]

@@ -1,4 +1,4 @@
-"""What a simulated run takes: one draw of the scaling model, the same whenever it is simulated."""
+"""Time and energy of a simulated run: one draw of the scaling model, the same at each simulation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from scalewatt.scaling.simulation.assumptions import (
 )
 
 SEED = 7
-"""Of all simulations: with a spec's hash it makes the run's own seed."""
+"""The seed of all simulations: with a spec's hash it gives the run's own seed."""
 
 
 @dataclass(frozen=True)
 class RunDraw:
-    """Time and energy of one run in one go, without restarts."""
+    """Time and energy of one uninterrupted run."""
 
     seed: int
     runtime_s: float
@@ -41,19 +41,19 @@ class RunDraw:
     """In standard deviations."""
 
     def random(self, *what: int) -> np.random.Generator:
-        """Random numbers for one part of the run, independent of those of its other parts."""
+        """Return random numbers for one part of the run, independent of those of its other parts."""
         return np.random.default_rng([self.seed, *what])
 
 
 def seed_of(spec: Mapping[str, Any]) -> int:
-    """A run's seed: of what it is, not of the campaign that asks for it."""
+    """Return a run's seed, which depends on its spec, not on the campaign."""
     return int(spec_sha256(dict(spec))[:12], 16) + SEED
 
 
 def draw_run(spec: Mapping[str, Any], model: KindModel, device: Device) -> RunDraw:
-    """Draw a run: the median of what the model says, with the scatter of repeats after the first.
+    """Draw a run: the model's median, with the scatter of repeats after the first.
 
-    InputError where the model knows no energy, or not the LBS.
+    InputError where the model has no energy, or cannot predict the LBS.
     """
     if not model.energy or model.scope is None:
         raise InputError(
@@ -80,9 +80,9 @@ def draw_run(spec: Mapping[str, Any], model: KindModel, device: Device) -> RunDr
 
 
 def bounded_pairs(random: np.random.Generator, count: int) -> Floats:
-    """Pairs of deviations, (count, 2), each of mean 0 and standard deviation 1 and independent of the other.
+    """Return pairs of uncorrelated deviations (count, 2), each of mean 0 and standard deviation 1.
 
-    Normal ones, without those that together lie further out than MOST_NORMAL, and then scaled.
+    They are normal, truncated where they jointly exceed MOST_NORMAL, and then scaled.
     """
     half = 0.5 * MOST_NORMAL**2
     kept = -math.expm1(-half)
@@ -95,7 +95,7 @@ def bounded_pairs(random: np.random.Generator, count: int) -> Floats:
 
 
 def scatter_of(spec: Mapping[str, Any]) -> Scatter:
-    """How much the run's repeats vary."""
+    """Return how much the run's repeats vary."""
     return SCATTERS.get(spec["model"], OTHER_SCATTER)
 
 
@@ -106,7 +106,7 @@ def _shared_out(
     kinds: list[str],
     runtime_s: float,
 ) -> dict[str, float]:
-    """Energies by device kind: the model's own where it has them, else a total divided by hand."""
+    """Return energies by device kind: the model's where it has them, else a total divided by assumption."""
     if TOTAL not in energies:
         return {kind: energies[kind] for kind in DEVICE_KINDS if kind in energies}
     total = energies[TOTAL]

@@ -1,4 +1,4 @@
-"""What perun would have sampled on one node of a simulated run: raw values of its sensors."""
+"""Raw values of the sensors of a simulated run's nodes, as perun would have sampled them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
-from scalewatt.scaling.simulation import assumptions as by_hand
+from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.power_profile import (
     Course,
     Level,
@@ -26,7 +26,7 @@ from scalewatt.scaling.simulation.stage_schedule import Segment
 
 _JITTER_S = 0.002
 _LEAST_STEP = 0.25
-"""Of a period: the last sample but one is left out where the last would follow sooner."""
+"""Part of a period: the last sample but one is left out where the last would follow sooner."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,17 +40,17 @@ class Samples:
     valid_max: int
     uuid: str | None = None
     kept: NDArray[np.bool_] | None = None
-    """Which of the samples there are, (n,); None: all."""
+    """Mask (n,) of the samples that exist; None: all."""
     counted_uj: NDArray[np.uint64] | None = None
-    """What a counter has counted since its first sample, (n,), however often it wraps; None: no counter."""
+    """Energy since the first sample, (n,), however often the counter wraps; None: not a counter."""
 
     @property
     def is_counter(self) -> bool:
-        """Whether its values are a counter's."""
+        """Return True if its values are a counter's."""
         return self.counted_uj is not None
 
     def with_range(self, range_uj: int, first: int) -> Samples:
-        """The same counter, which begins at `first` and wraps at `range_uj`."""
+        """Return the same counter, beginning at `first` and wrapping at `range_uj`."""
         if self.counted_uj is None:
             raise ValueError(f"{self.name} is no counter")
         raw = (self.counted_uj + np.uint64(first)) % np.uint64(range_uj)
@@ -60,13 +60,13 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class NodeSamples:
-    """What the sampler of one node took in one segment. `time_s` (n,) from the segment's start."""
+    """The samples of one node in one segment. `time_s` (n,) from the segment's start."""
 
     host: str
     time_s: Floats
     sensors: tuple[Samples, ...]
     joules: Mapping[str, float] = field(default_factory=dict)
-    """The true energy by device kind, with `unused_gpu`: what tests hold the accounting against."""
+    """The true energy by device kind, with `unused_gpu`: tests compare the accounting with it."""
     stage_joules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The same by stage of each device kind that the run holds."""
 
@@ -80,7 +80,7 @@ class Periods:
     until_s: float = 0.0
 
     def times(self, seconds: float, random: np.random.Generator) -> Floats:
-        """Times of all samples of a recording of a length, from 0 to its end.
+        """Return the times of all samples of a recording, from 0 to its end.
 
         float32, as perun writes them: every reader sees the same.
         """
@@ -97,7 +97,7 @@ class Periods:
 
 @dataclass(frozen=True, eq=False)
 class _Course:
-    """What each device of a kind does in a segment."""
+    """The power of each device of a kind in a segment."""
 
     idle_w: float
     watts: Course
@@ -106,7 +106,7 @@ class _Course:
 
     @classmethod
     def of(cls, level: Level, segment: Segment) -> _Course:
-        """The course of devices at a level."""
+        """Return the course of devices at a level."""
         joules = dict.fromkeys((one.name for one in segment.stages), 0.0)
         for one in segment.stages:
             joules[one.name] += level.joules([one])
@@ -114,11 +114,11 @@ class _Course:
 
     @property
     def joules(self) -> float:
-        """Energy of one device, in the mean."""
+        """Return the mean energy of one device."""
         return sum(self.stages.values())
 
     def of_stages(self, devices: float) -> dict[str, float]:
-        """The energy of so many devices by stage."""
+        """Return the energy of so many devices by stage."""
         return {stage: devices * joules for stage, joules in self.stages.items()}
 
 
@@ -132,20 +132,20 @@ class Nodes:
     levels: Levels
     periods: Periods
     is_scaled: bool = True
-    """Whether the integral over a GPU's samples is its true energy; else it is as near as sampling is."""
+    """True if the integral over a GPU's samples is its true energy; else it has the error of sampling."""
 
     @property
     def hosts(self) -> list[str]:
-        """Their names."""
+        """Return their names."""
         return [f"sim-{self.device.name}-{n:04d}" for n in range(1, self.spec["nodes"] + 1)]
 
     @property
     def held_gpus(self) -> int:
-        """GPUs of a node that the run holds; 0 without GPUs."""
+        """Return the number of a node's GPUs that the run uses; 0 without GPUs."""
         return 0 if self.levels.gpu is None else int(self.spec["ranks_per_node"])
 
     def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
-        """What was sampled in a segment, node by node."""
+        """Yield the samples of a segment, node by node."""
         courses = {
             kind: _Course.of(level, segment)
             for kind in DEVICE_KINDS
@@ -156,7 +156,7 @@ class Nodes:
             yield self._node(segment, courses, shares, number, host)
 
     def uuids(self, host: str) -> list[str]:
-        """Of all GPUs of a node."""
+        """Return the UUIDs of all GPUs of a node."""
         return [f"GPU-{host}-{index}" for index in range(self.device.gpus_per_node)]
 
     def _node(
@@ -194,7 +194,7 @@ class Nodes:
         random: np.random.Generator,
         joules: dict[str, float],
     ) -> Iterator[Samples]:
-        """The GPUs of a node: those that the run holds, and the others, idle."""
+        """Yield the samples of a node's GPUs: those that the run uses, and the idle others."""
         sensor = gpu_sensor(self.spec)
         read = sensor.read(course.watts, course.idle_w, time_s, shares.size, random)
         watts = read * shares[:, None]
@@ -203,7 +203,7 @@ class Nodes:
         idle = self.device.gpus_per_node - shares.size
         if idle:
             constant = np.full(idle, self._idle_w(course) * time_s[-1])
-            steady = noise((idle, time_s.size), by_hand.UNUSED_NOISE, random)
+            steady = noise((idle, time_s.size), assumptions.UNUSED_NOISE, random)
             watts = np.concatenate((watts, scaled(steady, time_s, constant)))
             joules["unused_gpu"] = float(constant.sum())
         limit_w = max((self.device.gpu or {"rated_w": 0.0})["rated_w"], float(watts.max()))
@@ -213,8 +213,10 @@ class Nodes:
             yield Samples(name, "gpu", index, milliwatts[index], round(1000 * limit_w), uuid)
 
     def _shares(self) -> Floats:
-        """Energy of each held GPU of the run as part of their mean; the same in all segments."""
-        shares = 1 + by_hand.DEVICE_SPREAD * self.draw.random(2).standard_normal(self.spec["gpus"])
+        """Return the energy of each of the run's GPUs relative to their mean; the same in all segments."""
+        shares = 1 + assumptions.DEVICE_SPREAD * self.draw.random(2).standard_normal(
+            self.spec["gpus"]
+        )
         return shares / shares.mean()
 
     def _idle_w(self, course: _Course) -> float:
@@ -223,8 +225,11 @@ class Nodes:
     def _counters(
         self, kind: str, course: _Course, time_s: Floats, random: np.random.Generator
     ) -> Iterator[Samples]:
-        """One counter a socket; it began somewhere in its range, and wraps."""
-        sockets, top = int(self.device.cpu["sockets"]), by_hand.counter_range_uj(kind, self.device)
+        """Yield one counter per socket; it begins anywhere in its range, and wraps."""
+        sockets, top = (
+            int(self.device.cpu["sockets"]),
+            assumptions.counter_range_uj(kind, self.device),
+        )
         joules = counted(course.watts, time_s, sockets, random)
         counts = np.rint(joules * 1e6).astype(np.uint64)
         name = "cpu_{0}_package-{0}" if kind == "cpu" else "ram_{0}_dram"

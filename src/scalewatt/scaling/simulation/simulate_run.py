@@ -1,4 +1,4 @@
-"""A simulated run's folder: the files that a training would have published, and the truth beside."""
+"""Write a simulated run's folder: the files that a training would publish, and the truth."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from scalewatt.scaling.simulation.write_recording import Recorder
 from scalewatt.training.history import history_table
 
 TRUTH = "truth.json"
-"""What the simulator knows and nobody but tests may read."""
+"""The true energies, which only tests may read."""
 
 
 def simulate_run(
@@ -151,7 +151,7 @@ def _events(one: Simulation) -> Iterator[dict[str, Any]]:
 
 
 def _history(one: Simulation) -> list[dict[str, Any]]:
-    """One row an epoch. What is not known of a run that was never made is null."""
+    """Return one row per epoch; null where a simulation has no value."""
     spec = one.spec
     names = ("train", *EVALUATIONS)
     seconds = [dict.fromkeys(names, 0.0) for _ in range(spec["epochs"])]
@@ -183,7 +183,7 @@ def _history(one: Simulation) -> list[dict[str, Any]]:
 
 
 def _truth(one: Simulation, segments: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The true time and energies, in one go and in the segments that were recorded."""
+    """Return the true time and energies, uninterrupted and in the recorded segments."""
     return {
         "runtime_s": sum(segment.seconds for segment in one.segments),
         "in_one_go": {"runtime_s": one.draw.runtime_s, "joules": dict(one.draw.joules)},
@@ -239,13 +239,13 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
             "fine_start_s": nodes.periods.until_s,
             "spec_sampling_period_s": spec["sampling_period_s"],
             "metric": final.as_json(),
-            "by_hand": _by_hand(one.model, final.source),
+            "by_hand": _assumed(one.model, final.source),
         },
     }
 
 
-def _by_hand(model: KindModel, metric_source: str) -> dict[str, str]:
-    """What of a run was put in by hand: not what the model or a published error says of it."""
+def _assumed(model: KindModel, metric_source: str) -> dict[str, str]:
+    """Return what is assumed of a run: neither given by the model nor a published error."""
     known = {"device_shares": TOTAL not in model.energy, "metric": metric_source == PUBLISHED}
     return {name: text for name, text in SUBJECTS.items() if not known.get(name)}
 

@@ -54,9 +54,9 @@ def simulation(
     device = cluster.devices[spec["device"]]
     _check_nodes(spec, device, cluster)
     draw = draw_run(spec, model, device)
-    (in_one_go,) = segments_of(spec, draw.runtime_s)
+    (whole,) = segments_of(spec, draw.runtime_s)
     segments = segments_of(spec, draw.runtime_s, _limit_s(cluster, device))
-    levels = levels_of(spec, device, draw, in_one_go)
+    levels = levels_of(spec, device, draw, whole)
     nodes = Nodes(spec, device, draw, levels, _periods(spec, cluster), is_scaled)
     return Simulation(spec, model, draw, nodes, tuple(segments))
 

@@ -1,4 +1,4 @@
-"""When a simulated run is in which stage, cut into segments where the wall limit asks for it."""
+"""The stages of a simulated run over time, cut into segments by the wall-time limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.stage_log import EVALUATIONS
-from scalewatt.scaling.simulation import assumptions as by_hand
+from scalewatt.scaling.simulation import assumptions
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Stage:
 
     @property
     def end_s(self) -> float:
-        """When it ends."""
+        """Return when it ends."""
         return self.start_s + self.seconds
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One segment of a run: stages that follow each other without a hole."""
+    """One segment of a run: consecutive stages."""
 
     number: int
     stages: tuple[Stage, ...]
@@ -45,7 +45,7 @@ class Segment:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Return its length in s."""
         return self.stages[-1].end_s
 
 
@@ -53,14 +53,14 @@ Piece = tuple[str, int | None, float]
 """Stage, epoch, seconds."""
 
 
-def in_one_go(spec: Mapping[str, Any], runtime_s: float) -> list[Piece]:
-    """The stages of a run that is never interrupted; their seconds add up to `runtime_s`."""
+def uninterrupted(spec: Mapping[str, Any], runtime_s: float) -> list[Piece]:
+    """Return the stages of a run that is never interrupted; their seconds add up to `runtime_s`."""
     epochs = spec["epochs"]
-    start_s = min(by_hand.STARTUP_S, by_hand.MOST_OF_RUN * runtime_s)
-    end_s = min(by_hand.SHUTDOWN_S, by_hand.MOST_OF_RUN * runtime_s)
+    start_s = min(assumptions.STARTUP_S, assumptions.MOST_OF_RUN * runtime_s)
+    end_s = min(assumptions.SHUTDOWN_S, assumptions.MOST_OF_RUN * runtime_s)
     epoch_s = (runtime_s - start_s - end_s) / epochs
-    usual_s = by_hand.CHECKPOINT_S.get(spec["model"], by_hand.OTHER_CHECKPOINT_S)
-    checkpoint_s = min(usual_s, by_hand.MOST_OF_RUN * epoch_s)
+    usual_s = assumptions.CHECKPOINT_S.get(spec["model"], assumptions.OTHER_CHECKPOINT_S)
+    checkpoint_s = min(usual_s, assumptions.MOST_OF_RUN * epoch_s)
     weights = _weights(spec)
     unit_s = (epoch_s - checkpoint_s) / sum(weights.values())
     pieces: list[Piece] = [("startup", None, start_s)]
@@ -71,28 +71,30 @@ def in_one_go(spec: Mapping[str, Any], runtime_s: float) -> list[Piece]:
 
 
 def _weights(spec: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of an epoch's stages, but for a factor; in the order in which they come."""
+    """Return the relative durations of an epoch's stages, in order."""
     train, validate = spec["dataset_samples"], spec["validation_samples"]
-    again = spec["model"] == "resnet50" and spec["protocol"] == "paper"
+    evaluates_train = spec["model"] == "resnet50" and spec["protocol"] == "paper"
     part = validate / train if train and validate else None
-    validation = by_hand.OTHER_VALIDATION if part is None else by_hand.EVALUATE_WEIGHT * part
+    validation = (
+        assumptions.OTHER_VALIDATION if part is None else assumptions.EVALUATE_WEIGHT * part
+    )
     return {
-        "train": by_hand.TRAIN_WEIGHT,
+        "train": assumptions.TRAIN_WEIGHT,
         "validate": validation,
-        **({"evaluate_train": by_hand.EVALUATE_WEIGHT} if again else {}),
+        **({"evaluate_train": assumptions.EVALUATE_WEIGHT} if evaluates_train else {}),
     }
 
 
 def segments_of(
     spec: Mapping[str, Any], runtime_s: float, limit_s: float | None = None
 ) -> list[Segment]:
-    """The segments of a run whose jobs are told to stop after `limit_s`.
+    """Return the segments of a run whose jobs are told to stop after `limit_s`.
 
-    A segment that is told to stop in training goes on from there; in an evaluation, whose epoch's
-    evaluations it makes again. Start, last checkpoint and end of each further segment come on top of
-    `runtime_s`. InputError where no segment could end an epoch's evaluations.
+    After a stop in training the next segment continues there; after a stop in an evaluation it repeats
+    the epoch's evaluations. Start, last checkpoint and end of each further segment are added to
+    `runtime_s`. InputError where no segment could complete an epoch's evaluations.
     """
-    pieces = in_one_go(spec, runtime_s)
+    pieces = uninterrupted(spec, runtime_s)
     start, shutdown = pieces[0], pieces[-1]
     checkpoint_s = next(seconds for name, _, seconds in pieces if name == "checkpoint")
     evaluations_s = sum(s for name, epoch, s in pieces if name in EVALUATIONS and epoch == 0)
@@ -145,11 +147,11 @@ def repeated_evaluations(segments: Sequence[Segment], segment: Segment) -> tuple
 
 
 def _timed(spec: Mapping[str, Any], pieces: Sequence[Piece]) -> tuple[Stage, ...]:
-    per_sample = by_hand.FIRST_BATCH_S.get(spec["model"], by_hand.OTHER_FIRST_BATCH_S)
+    per_sample = assumptions.FIRST_BATCH_S.get(spec["model"], assumptions.OTHER_FIRST_BATCH_S)
     stages, now = [], 0.0
     for name, epoch, seconds in pieces:
         waits = name == "train" or name in EVALUATIONS
-        dip = min(per_sample * spec["local_batch_size"], by_hand.MOST_OF_STAGE * seconds)
+        dip = min(per_sample * spec["local_batch_size"], assumptions.MOST_OF_STAGE * seconds)
         stages.append(Stage(name, epoch, now, seconds, dip if waits else 0.0))
         now += seconds
     return tuple(stages)

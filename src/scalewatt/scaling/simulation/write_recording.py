@@ -1,4 +1,4 @@
-"""Writing what was sampled as perun 1.0.0 writes it, and the journals beside."""
+"""Write simulated samples as perun 1.0.0 does, and the journals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.simulation.sensors import NodeSamples, Samples
 
 PERUN = "1.0.0"
-"""Whose format it is."""
+"""The version of perun whose format it is."""
 _TEXT = h5py.string_dtype()
 _SCALAR = h5py.h5s.create(h5py.h5s.SCALAR)
 _LARGEST_F4 = np.float32(np.finfo(np.float32).max)
@@ -30,7 +30,7 @@ _MAGS = {"gpu": 1e-3, "cpu": 1e-6, "ram": 1e-6}
 
 @dataclass(frozen=True)
 class Recorder:
-    """Where a segment's recording goes, and what it says of itself."""
+    """The place and the metadata of a segment's recording."""
 
     folder: Path
     segment: int
@@ -40,7 +40,7 @@ class Recorder:
     ranks_per_node: int
 
     def write(self, nodes: Iterable[NodeSamples]) -> dict[str, dict[str, Any]]:
-        """Write what each node sampled; return the true energies by node and device kind.
+        """Write the samples of each node; return the true energies by node and device kind.
 
         `joules` of the segment, `stage_joules` of each of its stages.
         """
@@ -60,7 +60,7 @@ class Recorder:
         return {"joules": joules, "stage_joules": stages}
 
     def _groups(self, file: h5py.File, name: str) -> h5py.Group:
-        """The groups down to the hosts, as perun nests them; gives the one that hosts go into."""
+        """Create the groups down to the hosts, as perun nests them; return the parent of the hosts."""
         started = datetime.fromtimestamp(self.started_s).isoformat()
         app = _node(file, name, {"type": 1, "creation_dt": started, "last_execution_dt": started})
         run = _node(
@@ -125,7 +125,7 @@ def _described(sensor: Samples) -> dict[str, Any]:
 
 
 def _attributes(file: h5py.HLObject, values: Mapping[str, Any]) -> None:
-    """Attach attributes; h5py's own way takes several times as long, and there are thousands."""
+    """Attach attributes; h5py's own interface is several times slower, and there are thousands."""
     for name, value in values.items():
         data = np.array(value, dtype=_TEXT) if isinstance(value, str) else np.asarray(value)
         kind = h5py.h5t.py_create(data.dtype, logical=True)
@@ -133,7 +133,7 @@ def _attributes(file: h5py.HLObject, values: Mapping[str, Any]) -> None:
 
 
 def _node(parent: h5py.Group, name: str, attributes: Mapping[str, Any]) -> h5py.Group:
-    """One node of perun's tree, which always has groups for what is below it and for metrics."""
+    """Create one node of perun's tree, which always has groups for its children and for metrics."""
     group = h5py.h5g.create(parent.id, name.encode())
     for part in (b"metrics", b"nodes"):
         h5py.h5g.create(group, part)
