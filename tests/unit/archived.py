@@ -13,7 +13,7 @@ from typing import Any
 
 from simulated_runs import simulate
 
-from scalewatt.archive.export_archive import Wanted, export_campaign
+from scalewatt.archive.export_archive import ExportOptions, export_campaign
 from scalewatt.archive.import_archive import import_archive
 from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
@@ -84,9 +84,9 @@ class Project:
     def said(self, out: Path, **wanted: Any) -> list[str]:
         """Export it; what was said."""
         files = self.campaign, self.path / "cluster.yaml", self.path / "results"
-        return export_campaign(*files, Wanted(out=out, **wanted))
+        return export_campaign(*files, ExportOptions(out=out, **wanted))
 
-    def bring_in(self, archive: Path, name: str | None = None) -> list[str]:
+    def import_(self, archive: Path, name: str | None = None) -> list[str]:
         """Import an archive here; what was said."""
         return import_archive(archive, self.path / "results", self.path / "campaigns", name)
 

@@ -171,7 +171,7 @@ def test_an_account_that_is_not_known_here_is_said(
     file = project.path / "cluster.yaml"
     file.write_text(file.read_text().replace(ACCOUNT, "$MY_ACCOUNT"))
     monkeypatch.delenv("MY_ACCOUNT", raising=False)
-    said = "not looked for in it: the account, as $MY_ACCOUNT is not set here"
+    said = "not searched for: the account, as $MY_ACCOUNT is not set here"
     assert said in project.said(project.path / "one.zip")
     monkeypatch.setenv("MY_ACCOUNT", ACCOUNT)
     assert said not in project.said(project.path / "two.zip")
@@ -179,7 +179,7 @@ def test_an_account_that_is_not_known_here_is_said(
 
 def test_an_archive_is_never_overwritten(project: Project) -> None:
     project.export().write_bytes(b"mine")
-    with pytest.raises(InputError, match="is there already; allowed: another --out"):
+    with pytest.raises(InputError, match="exists already; allowed: another --out"):
         project.export()
     assert (project.path / "small.crate.zip").read_bytes() == b"mine"
 
@@ -208,7 +208,7 @@ def test_tables_that_lack_a_finished_run_are_refused(project: Project) -> None:
     run = project.results / "runs" / FOUR / "1"
     kept = run.rename(project.path / "kept")
     with pytest.raises(
-        InputError, match=rf"runs\.parquet: has, though gone, 1 run\(s\), first {FOUR}"
+        InputError, match=rf"runs\.parquet: has, though deleted, 1 run\(s\), first {FOUR}"
     ):
         project.export()
     kept.rename(run)

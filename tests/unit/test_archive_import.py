@@ -55,16 +55,16 @@ def other(tmp_path: Path) -> Project:
 
 
 def refused(other: Project, archive: Path, why: str) -> None:
-    """It is not brought in, nor found sound, and nothing is left of it."""
+    """It is not imported, nor found sound, and nothing is left of it."""
     with pytest.raises(InputError, match=why):
-        other.bring_in(archive)
+        other.import_(archive)
     assert [p for p in below(other.path) if p not in ("results", "campaigns")] == []
     with pytest.raises(InputError, match=why):
         check_archive(archive)
 
 
 def test_what_comes_in_is_what_was_exported(made: Project, other: Project, archive: Path) -> None:
-    other.bring_in(archive)
+    other.import_(archive)
     for name, data in content(archive).items():
         if name not in (MANIFEST, METADATA):
             assert (other.path / name).read_bytes() == data, name
@@ -82,7 +82,7 @@ def parents(name: str) -> list[str]:
 
 
 def test_all_files_get_one_time(other: Project, archive: Path) -> None:
-    other.bring_in(archive)
+    other.import_(archive)
     times = {path.stat().st_mtime_ns for path in other.results.rglob("*")}
     assert len(times) == 1
 
@@ -90,7 +90,7 @@ def test_all_files_get_one_time(other: Project, archive: Path) -> None:
 def test_the_devices_are_those_it_ran_on_whatever_this_machine_has(
     other: Project, archive: Path
 ) -> None:
-    other.bring_in(archive)
+    other.import_(archive)
     cluster = load_cluster(HOREKA)  # its a100 are four to a node
     campaign = load_campaign(other.campaign, cluster)
     assert campaign.configurations[FOUR].nodes == 2
@@ -100,7 +100,7 @@ def test_the_devices_are_those_it_ran_on_whatever_this_machine_has(
 
 
 def test_exporting_again_gives_the_same_bytes(other: Project, archive: Path) -> None:
-    other.bring_in(archive)
+    other.import_(archive)
     again = other.path / "again.zip"
     given = ["--results", str(other.path / "results"), "--out", str(again)]
     assert main(["export", str(other.campaign), *given]) == 0
@@ -108,19 +108,19 @@ def test_exporting_again_gives_the_same_bytes(other: Project, archive: Path) -> 
 
 
 def test_an_imported_campaign_is_not_simulated(other: Project, archive: Path) -> None:
-    other.bring_in(archive)
+    other.import_(archive)
     simulating = load_cluster(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
     with pytest.raises(InputError, match="its runs are imported, made elsewhere"):
         load_campaign(other.campaign, simulating)
 
 
 def test_nothing_is_overwritten_and_another_name_is_allowed(other: Project, archive: Path) -> None:
-    other.bring_in(archive)
+    other.import_(archive)
     before = {path: (other.path / path).stat().st_mtime_ns for path in below(other.path)}
-    with pytest.raises(InputError, match=r"is there already, .*allowed: --name OTHER"):
-        other.bring_in(archive)
+    with pytest.raises(InputError, match=r"exists already, .*allowed: --name OTHER"):
+        other.import_(archive)
     assert {path: (other.path / path).stat().st_mtime_ns for path in below(other.path)} == before
-    other.bring_in(archive, "theirs")
+    other.import_(archive, "theirs")
     campaign = load_campaign(other.path / "campaigns" / "theirs.yaml")
     assert campaign.name == "theirs"
     assert (other.path / "results" / "theirs" / "runs" / FOUR / "1" / "spec.json").exists()
@@ -131,13 +131,13 @@ def test_a_campaign_file_of_ones_own_is_never_taken_for_theirs(
 ) -> None:
     other.campaign.parent.mkdir()
     other.campaign.write_bytes(content(archive)["campaigns/small.yaml"])
-    with pytest.raises(InputError, match=r"small\.yaml: is there already"):
-        other.bring_in(archive)
+    with pytest.raises(InputError, match=r"small\.yaml: exists already"):
+        other.import_(archive)
     assert below(other.path) == ["campaigns", "campaigns/small.yaml"]
 
 
 def test_tables_keep_the_name_that_their_makers_had(other: Project, archive: Path) -> None:
-    other.bring_in(archive, "theirs")
+    other.import_(archive, "theirs")
     file = other.path / "campaigns" / "theirs.yaml"
     campaign = load_campaign(file)
     assert (campaign.name, campaign.recorded_name) == ("theirs", "small")
@@ -148,7 +148,7 @@ def test_tables_keep_the_name_that_their_makers_had(other: Project, archive: Pat
     again = other.path / "again.zip"
     given = ["--results", str(other.path / "results"), "--out", str(again)]
     assert main(["export", str(file), *given]) == 0
-    other.bring_in(again, "small")
+    other.import_(again, "small")
     assert json.loads(content(archive)["campaigns/small.imported.json"]) == json.loads(
         (other.path / "campaigns" / "small.imported.json").read_text()
     )
@@ -165,9 +165,9 @@ def test_the_name_of_a_campaign_of_ones_own_is_refused(
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"name: {name.removesuffix('-simulated')}\n")
     with pytest.raises(InputError, match=rf"{file}: is the campaign {name} here.*--name OTHER"):
-        other.bring_in(archive, name)
+        other.import_(archive, name)
     assert not (other.path / "results").exists()
-    other.bring_in(archive, "others")
+    other.import_(archive, "others")
 
 
 def test_what_is_left_out_of_the_tables_comes_along(made: Project, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_what_is_left_out_of_the_tables_comes_along(made: Project, tmp_path: Pat
     (project.path / "campaigns" / "small.exclusions.csv").write_text(rows)
     archive = project.export()
     other = Project(tmp_path / "other")
-    other.bring_in(archive, "theirs")
+    other.import_(archive, "theirs")
     campaign = load_campaign(other.path / "campaigns" / "theirs.yaml")
     assert exclusions_path(campaign).read_text() == rows
 
@@ -191,7 +191,7 @@ def test_one_flipped_byte_is_named(other: Project, archive: Path) -> None:
         data[len(data) // 2] ^= 1
         files[SPEC] = bytes(data)
 
-    refused(other, changed(archive, flip), r"spec\.json: is not what the manifest says")
+    refused(other, changed(archive, flip), r"spec\.json: differs from the manifest")
 
 
 def test_a_flipped_byte_of_the_file_itself_is_found(other: Project, archive: Path) -> None:
@@ -200,19 +200,19 @@ def test_a_flipped_byte_of_the_file_itself_is_found(other: Project, archive: Pat
     damaged = bytearray(archive.read_bytes())
     damaged[info.header_offset + 200] ^= 1
     archive.write_bytes(damaged)
-    refused(other, archive, r"energy/.*1\.parquet: is (damaged|not what)")
+    refused(other, archive, r"energy/.*1\.parquet: (is damaged|differs)")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.999])
 def test_a_truncated_archive_is_none(other: Project, archive: Path, share: float) -> None:
     data = archive.read_bytes()
     archive.write_bytes(data[: int(len(data) * share)])
-    refused(other, archive, "is no readable archive")
+    refused(other, archive, "is not a readable archive")
 
 
 def test_a_file_too_many_and_one_too_few_are_named(other: Project, archive: Path) -> None:
     more = changed(archive, lambda files: files.update({"results/small/more.json": b"{}"}))
-    refused(other, more, r"1 file\(s\) too much, .*: results/small/more\.json")
+    refused(other, more, r"1 file\(s\) too many, .*: results/small/more\.json")
     less = changed(archive, lambda files: files.__delitem__(SPEC))
     refused(other, less, rf"1 file\(s\) missing, .*: {SPEC}")
     refused(other, changed(archive, lambda f: f.__delitem__(MANIFEST)), "has no manifest.json")
@@ -235,13 +235,11 @@ def test_such_a_path_in_the_manifest_is_refused_too(other: Project, archive: Pat
     refused(other, changed(archive, name_it), r"files: \"\.\./x\"; allowed: relative paths")
 
 
-def test_folders_in_a_file_that_was_packed_again_are_passed_over(
-    other: Project, archive: Path
-) -> None:
+def test_folders_in_a_file_that_was_packed_again_are_skipped(other: Project, archive: Path) -> None:
     again = changed(
         archive, lambda files: files.update({"results/": b"", "results/small/runs/": b""})
     )
-    other.bring_in(again)
+    other.import_(again)
     assert (other.path / SPEC).read_bytes() == content(archive)[SPEC]
 
 
@@ -286,10 +284,10 @@ def test_a_link_is_refused(other: Project, archive: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_name_that_is_there_twice_is_refused(other: Project, archive: Path) -> None:
+def test_a_duplicate_name_is_refused(other: Project, archive: Path) -> None:
     with zipfile.ZipFile(archive, "a") as one:
         one.writestr(SPEC, b"{}")
-    refused(other, archive, r"spec\.json: is there twice")
+    refused(other, archive, r"spec\.json: is a duplicate")
 
 
 def test_a_size_that_the_manifest_does_not_say_is_refused_unread(
@@ -317,9 +315,9 @@ def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -
     write_archive(
         {**files, METADATA: described}, ArchiveManifest("small", "campaign", entries), bad
     )
-    assert check_archive(bad)[0].endswith("each as its manifest says")
+    assert check_archive(bad)[0].endswith("each as in its manifest")
     with pytest.raises(InputError, match=r"small\.yaml: missing key"):
-        other.bring_in(bad)
+        other.import_(bad)
     assert below(other.path) == ["results"]
 
 
@@ -335,7 +333,7 @@ def test_keys_of_a_cluster_that_are_nobodys_business_are_refused(archive: Path) 
 # --- the published rows ---------------------------------------------------------------------------
 
 
-def test_the_reference_is_in_step_with_its_manifest() -> None:
+def test_the_reference_matches_its_manifest() -> None:
     for name, text in reference_texts().items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, (
             "make it again: python -m scalewatt.archive.package_reference"
@@ -353,14 +351,14 @@ def test_the_reference_is_checked_as_any_archive(
     assert "sound: reference published" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
     assert main(["import", str(copy)]) == 0
-    assert "no runs, so nothing is brought in" in capsys.readouterr().out
+    assert "no runs, so nothing is imported" in capsys.readouterr().out
     assert below(tmp_path) == sorted(
         ["reference", *(f"reference/{p.name}" for p in copy.iterdir())]
     )
     rows = (copy / "published_results.csv").read_bytes()
     (copy / "published_results.csv").write_bytes(rows.replace(b"5.1389", b"5.1398", 1))
     assert main(["import", "--check", str(copy)]) == 1
-    assert "published_results.csv: is not what the manifest says" in capsys.readouterr().err
+    assert "published_results.csv: differs from the manifest" in capsys.readouterr().err
 
 
 def test_a_link_in_a_folder_is_refused(tmp_path: Path) -> None:

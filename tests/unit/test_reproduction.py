@@ -1,4 +1,4 @@
-"""Manifest, comparison of histories and energies, and the choice of the run that is made again."""
+"""Manifest, comparison of histories and energies, and the choice of the run to repeat."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from scalewatt.reproduction.check_result import (
     exit_code,
     verdict,
 )
-from scalewatt.reproduction.energy_check import energy_findings
+from scalewatt.reproduction.energy_check import energy_findings, prediction_interval
 from scalewatt.reproduction.environment_check import (
     lock_findings,
     package_findings,
@@ -56,7 +56,6 @@ from scalewatt.reproduction.manifests import (
     record,
     write_manifest,
 )
-from scalewatt.reproduction.prediction_interval import prediction_interval
 from scalewatt.reproduction.run_selection import choose_run, gpu_hours
 from scalewatt.training.history import history_table
 
@@ -158,7 +157,7 @@ def test_energies_that_are_not_known_are_named_and_never_compared() -> None:
     earlier = [energy(1, 1.0), energy(2, None), energy(3, 1.1)]
     found = whole(earlier, energy(1, 1.05))
     assert found.outcome == SAME
-    assert found.detail is not None and "of repeat 2 it is not known" in found.detail
+    assert found.detail is not None and "that of repeat 2 is unknown" in found.detail
     cpu = energy_findings(RUN, earlier, energy(1, 1.05))[1]
     assert (cpu.outcome, cpu.what) == (NOT_CHECKED, f"{RUN}: cpu_energy_kwh")
 
@@ -352,7 +351,7 @@ def test_a_damaged_manifest_is_refused(results: Path, change: dict[str, Any]) ->
         read_manifest(results)
 
 
-def test_keys_that_a_later_version_adds_are_passed_over(results: Path) -> None:
+def test_keys_that_a_later_version_adds_are_ignored(results: Path) -> None:
     path = write_manifest(results)
     before = read_manifest(results)
     content = json.loads(path.read_text())
@@ -434,7 +433,7 @@ def test_each_package_that_differs_has_a_row() -> None:
 
 
 def findings(*outcomes: str) -> list[Finding]:
-    """Of a stored file, of one made again, and of what a run learnt."""
+    """Of a stored file, of a regenerated one, and of what a run learnt."""
     return [
         Finding(check, "x", one)
         for check, one in zip((STORED, REGENERATED, HISTORY), outcomes, strict=True)
@@ -445,12 +444,12 @@ def findings(*outcomes: str) -> list[Finding]:
     ("outcomes", "code", "said"),
     [
         ((SAME, SAME, SAME), 0, "nothing differs in 3 checks"),
-        ((SAME, SAME, NOT_CHECKED), 0, "nothing differs in 2 checks; 1 could not be made"),
+        ((SAME, SAME, NOT_CHECKED), 0, "nothing differs in 2 checks; 1 could not be done"),
         ((SAME, SAME, DIFFERS), 1, "1 of 3 checks finds a difference"),
         (
             (DIFFERS, NOT_CHECKED, DIFFERS),
             1,
-            "2 of 2 checks find a difference; 1 could not be made",
+            "2 of 2 checks find a difference; 1 could not be done",
         ),
         ((NOT_CHECKED, SAME, SAME), 1, "too little could be checked"),
         ((SAME, NOT_CHECKED, SAME), 1, "too little could be checked"),
@@ -465,7 +464,7 @@ def test_the_exit_code_is_0_only_where_files_are_the_same_and_nothing_differs(
     assert exit_code([]) == 1
 
 
-# --- the run that is made again -----------------------------------------------------------------------
+# --- the run to repeat --------------------------------------------------------------------------------
 
 
 def device(**changes: Any) -> dict[str, Any]:
@@ -512,7 +511,7 @@ def finish(results: Path, gpus: int, repeat: int, seconds: float, **changes: Any
     make_run(results, WHOLE, spec=spec, segments=[segment])
 
 
-def test_the_run_with_the_fewest_gpu_hours_is_made_again(tmp_path: Path) -> None:
+def test_the_run_with_the_fewest_gpu_hours_is_repeated(tmp_path: Path) -> None:
     finish(tmp_path, 1, 1, 90)
     finish(tmp_path, 1, 2, 80)
     finish(tmp_path, 2, 1, 41)
@@ -522,7 +521,7 @@ def test_the_run_with_the_fewest_gpu_hours_is_made_again(tmp_path: Path) -> None
     assert found.run == ("resnet50-local-n001-lbs0064-full", 2)
 
 
-def test_the_run_that_is_asked_for_is_made_again(tmp_path: Path) -> None:
+def test_the_run_that_is_asked_for_is_repeated(tmp_path: Path) -> None:
     finish(tmp_path, 1, 1, 90)
     finish(tmp_path, 2, 1, 41)
     here = cluster(reproduce_run="resnet50-local-n001-lbs0064-full/1")
@@ -531,7 +530,7 @@ def test_the_run_that_is_asked_for_is_made_again(tmp_path: Path) -> None:
         1,
     )
     here = cluster(reproduce_run="resnet50-local-n002-lbs0064-full/2")
-    with pytest.raises(InputError, match="is no finished run"):
+    with pytest.raises(InputError, match="is not a finished run"):
         choose_run(campaign(here), here, tmp_path)
 
 
@@ -547,7 +546,7 @@ def test_the_run_that_is_asked_for_is_made_again(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_run_that_this_machine_cannot_make_is_not_made_and_it_is_said_why(
+def test_a_run_that_this_machine_cannot_run_is_not_repeated_with_the_reason(
     tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
     finish(tmp_path, 2, 1, 90)
@@ -557,12 +556,12 @@ def test_a_run_that_this_machine_cannot_make_is_not_made_and_it_is_said_why(
     assert why in found.reason
 
 
-def test_a_run_whose_weights_are_gone_is_not_made_again(tmp_path: Path) -> None:
+def test_a_run_whose_weights_are_gone_is_not_repeated(tmp_path: Path) -> None:
     source = {"configuration": "pretrained", "repeat": 1, "spec_sha256": "0" * 64}
     finish(tmp_path, 2, 1, 90, initial_weights=source)
     here = cluster()
     assert (
-        "pretrained/1/weights.pt are not there" in choose_run(campaign(here), here, tmp_path).reason
+        "pretrained/1/weights.pt are missing" in choose_run(campaign(here), here, tmp_path).reason
     )
     weights = tmp_path / "runs" / "pretrained" / "1" / "weights.pt"
     weights.parent.mkdir(parents=True)
@@ -570,7 +569,7 @@ def test_a_run_whose_weights_are_gone_is_not_made_again(tmp_path: Path) -> None:
     assert choose_run(campaign(here), here, tmp_path).run is not None
 
 
-def test_of_an_imported_campaign_no_run_is_made_unless_it_is_named(tmp_path: Path) -> None:
+def test_of_an_imported_campaign_no_run_is_repeated_unless_it_is_named(tmp_path: Path) -> None:
     finish(tmp_path, 1, 1, 90)
     here = cluster()
     theirs = replace(campaign(here), imported=Imported("theirs", "", {}))
@@ -599,7 +598,7 @@ def test_weights_that_lie_elsewhere_are_not_begun_from(tmp_path: Path, repeat: s
     assert "allowed: weights below" in choose_run(campaign(here), here, tmp_path).reason
 
 
-def test_a_run_whose_data_are_not_prepared_here_is_not_made_again(tmp_path: Path) -> None:
+def test_a_run_whose_data_are_not_prepared_here_is_not_repeated(tmp_path: Path) -> None:
     finish(tmp_path, 1, 1, 90)
     data = tmp_path / "data"
     here = cluster(data_roots={"scans": str(data)})

@@ -1,4 +1,4 @@
-"""What stored runs and the one made again say of their code, data and packages."""
+"""What stored runs and a re-run record of their code, data and packages."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_another_commit_data_spec_or_lock_is_a_difference(
     assert one.detail
 
 
-def test_packages_are_held_against_the_lock_and_not_against_what_the_run_says_of_it(
+def test_packages_are_compared_with_the_lock_not_with_what_the_run_records_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provenance, "current_lock_sha256", lambda: LOCK)
@@ -87,7 +87,7 @@ def test_packages_are_held_against_the_lock_and_not_against_what_the_run_says_of
     (one,) = found(tmp_path / "silent", packages_installed={})
     assert (one.outcome, one.detail) == (
         NOT_CHECKED,
-        "provenance.json does not say: packages",
+        "provenance.json does not record: packages",
     )
 
 
@@ -96,10 +96,10 @@ def test_changed_files_are_no_other_commit(tmp_path: Path) -> None:
     assert one.outcome == SAME
 
 
-def test_what_a_run_does_not_say_is_not_checked_and_named(tmp_path: Path) -> None:
+def test_what_a_run_does_not_record_is_not_checked_and_named(tmp_path: Path) -> None:
     (one,) = found(tmp_path, commit=None, lock=None)
     assert (one.what, one.outcome) == (RUN, NOT_CHECKED)
-    assert one.detail == "provenance.json does not say: commit, lock, packages"
+    assert one.detail == "provenance.json does not record: commit, lock, packages"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_provenance_that_is_no_json_object_is_a_difference(tmp_path: Path) -> 
 
 
 def outcomes(own: dict[str, Any], again: dict[str, Any]) -> dict[str, str]:
-    """What of a run that was made again is alike."""
+    """What of a re-run is the same."""
     return {one.what.split(": ")[1]: one.outcome for one in made_alike(RUN, own, again)}
 
 

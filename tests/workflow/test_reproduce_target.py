@@ -205,7 +205,7 @@ def test_a_figure_that_cannot_be_drawn_any_more_is_a_difference(
     monkeypatch.setattr(figure2, "draw", broken)
     assert check() == 1
     said = differing(again)["regenerated"]["figures/figure2.svg"]
-    assert said == "making it again fails: ValueError: no such axis"
+    assert said == "regenerating it fails: ValueError: no such axis"
 
 
 def test_an_altered_history_is_named_with_the_column(again: Path) -> None:
@@ -258,7 +258,9 @@ def test_what_was_removed_is_named_and_what_needs_it_is_not_checked(again: Path)
     shutil.rmtree(again / "traces")
     (again / "figures" / "figure2.pdf").unlink()
     assert check() == 1
-    assert differing(again) == {"stored": {"figures/figure2.pdf": "the file is not there any more"}}
+    assert differing(again) == {
+        "stored": {"figures/figure2.pdf": "the file does not exist any more"}
+    }
     pages = [
         one
         for one in found_in(again)["findings"]
@@ -266,7 +268,7 @@ def test_what_was_removed_is_named_and_what_needs_it_is_not_checked(again: Path)
     ]
     assert len(pages) == 9
     assert {one["outcome"] for one in pages} == {"not_checked"}
-    assert "(traces/) is not there" in pages[0]["detail"]
+    assert "(traces/) is missing" in pages[0]["detail"]
 
 
 def test_without_a_manifest_there_is_nothing_to_hold_against(
@@ -376,7 +378,7 @@ def test_a_run_that_cannot_be_made_again_is_a_difference_on_the_page(
     assert code == 1
     (what, said), *others = differing(workspace.results)["history"].items()
     assert (what.count("/"), others) == (1, [])
-    assert "could not be made again" in said
+    assert "the re-run failed" in said
     assert f"differs: history: {what}: {said}" in output
     counts = found_in(workspace.results)["counts"]
     assert counts["stored"]["same"] > 70 and counts["regenerated"]["same"] > 50
@@ -386,7 +388,7 @@ def test_a_run_that_cannot_be_made_again_is_a_difference_on_the_page(
 def test_the_run_that_is_asked_for_must_be_there(finished: Workspace) -> None:
     code, output = finished.snakemake("-n", "reproduce", "--config", "reproduce_run=nothing/1")
     assert code == 1
-    assert "reproduce_run: nothing/1 is no finished run" in output
+    assert "reproduce_run: nothing/1 is not a finished run" in output
 
 
 def test_a_fine_tuned_run_starts_from_the_weights_that_are_there(finished: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""An archive's files, in a ZIP file or a folder: nothing is trusted before it is checked."""
+"""Read an archive, a ZIP file or a folder; nothing is trusted before it is checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_FILES = 1_000_000
 MOST_MANIFEST = 256 << 20
 """Bytes of manifest.json that are read."""
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What zipfile says of content that is none, or packed in ways that no export takes."""
+"""Errors of zipfile for damaged content, and for kinds of compression that no export uses."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Opened:
 
     @contextmanager
     def stream(self, name: str) -> Iterator[IO[bytes]]:
-        """A file's content; InputError where it cannot be read."""
+        """Open a file's content; InputError where it cannot be read."""
         try:
             with self.archive.open(name) if self.archive else open(self.path / name, "rb") as one:
                 yield one
@@ -55,7 +55,7 @@ class Opened:
             ) from error
 
     def blocks(self, name: str, most: int) -> Iterator[bytes]:
-        """A file's content, no more than `most` bytes; what fails between them is not the reading."""
+        """Yield a file's content, at most `most` bytes; without catching errors of the caller."""
         with self.stream(name) as source:
             while most > 0 and (block := source.read(min(BLOCK, most))):
                 yield block
@@ -73,7 +73,7 @@ def opened(path: Path) -> Iterator[Opened]:
     except (*_DAMAGED, OSError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"{path}: is no readable archive ({reason}); expected what `scalewatt export` wrote"
+            f"{path}: is not a readable archive ({reason}); expected what `scalewatt export` wrote"
         ) from error
     with archive:
         yield Opened(path, _sizes_of_zip(path, archive), archive)
@@ -88,18 +88,18 @@ def _sizes_of_zip(path: Path, archive: zipfile.ZipFile) -> dict[str, int]:
     for one in members:
         name = one.orig_filename
         if name.endswith("/") and one.file_size == 0 and is_plain(name[:-1]):
-            continue  # a folder, as other programs write them when they pack files again
+            continue  # a folder, as other programs write when they pack files
         mode = one.external_attr >> 16
         if not is_plain(name) or name != one.filename:
             raise InputError(
                 f"{path}: {shown(name)}; allowed: relative paths of files without '..'"
             )
         if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
-            raise InputError(f"{path}: {name}: is a link or no plain file; allowed: plain files")
+            raise InputError(f"{path}: {name}: is a link or not a plain file; allowed: plain files")
         if one.flag_bits & 0x1:
             raise InputError(f"{path}: {name}: is encrypted; allowed: plain files")
         if name.lower() in lower:
-            raise InputError(f"{path}: {name}: is there twice; allowed: each file once")
+            raise InputError(f"{path}: {name}: is a duplicate; allowed: each file once")
         lower.add(name.lower())
         sizes[name] = one.file_size
     return sizes
@@ -112,15 +112,15 @@ def _sizes_of_folder(path: Path) -> dict[str, int]:
             one = Path(folder, name)
             relative = one.relative_to(path).as_posix()
             if one.is_symlink() or not one.is_file():
-                raise InputError(f"{path}: {relative}: is a link or no plain file")
+                raise InputError(f"{path}: {relative}: is a link or not a plain file")
             sizes[relative] = one.stat().st_size
     return sizes
 
 
 def read_manifest(one: Opened) -> ArchiveManifest:
-    """The archive's manifest, with the files in it held against those that are there.
+    """Return the archive's manifest, after comparing its files with those in the archive.
 
-    Not yet their content: InputError for what is missing, is too much or has another size.
+    Their content is not compared yet: InputError for missing and unknown files and for other sizes.
     """
     for name in (MANIFEST, METADATA):
         if name not in one.sizes:
@@ -133,7 +133,7 @@ def read_manifest(one: Opened) -> ArchiveManifest:
         manifest = parse_archive_manifest(stream.read(MOST_MANIFEST), f"{one.path}: {MANIFEST}")
     there, named = one.sizes.keys() - {MANIFEST}, manifest.files.keys()
     _refuse(one.path, named - there, "missing, though its manifest names")
-    _refuse(one.path, there - named, "too much, as its manifest does not name")
+    _refuse(one.path, there - named, "too many, as its manifest does not name")
     for name, entry in manifest.files.items():
         if one.sizes[name] != entry.bytes:
             raise InputError(
@@ -149,14 +149,14 @@ def _refuse(path: Path, names: set[str], what: str) -> None:
 
 
 def check_content(one: Opened, manifest: ArchiveManifest) -> None:
-    """Hold the content of every file against its SHA-256; InputError names the first that differs."""
+    """Compare the content of every file with its SHA-256; InputError names the first that differs."""
     for name, entry in manifest.files.items():
         with one.stream(name) as stream:
             _check(one, name, entry, digest(stream, entry.bytes))
 
 
 def write_content(one: Opened, manifest: ArchiveManifest, targets: dict[str, Path]) -> None:
-    """Write files to `targets` by path in the archive, each held against its SHA-256."""
+    """Write files to `targets` by path in the archive, each compared with its SHA-256."""
     for name, target in targets.items():
         entry = manifest.files[name]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -170,6 +170,6 @@ def write_content(one: Opened, manifest: ArchiveManifest, targets: dict[str, Pat
 def _check(one: Opened, name: str, wanted: Entry, found: Entry) -> None:
     if found != wanted:
         raise InputError(
-            f"{one.path}: {name}: is not what the manifest says (SHA-256 {found.sha256[:12]}…, expected "
+            f"{one.path}: {name}: differs from the manifest (SHA-256 {found.sha256[:12]}…, expected "
             f"{wanted.sha256[:12]}…): the archive is damaged or was changed"
         )

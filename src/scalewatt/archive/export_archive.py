@@ -1,4 +1,4 @@
-"""The command `scalewatt export`: a campaign's results as one archive."""
+"""`scalewatt export`: write a campaign's results as one archive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scalewatt.archive.file_selection import Content, campaign_files, results_content
-from scalewatt.archive.private_data_scan import check_private, not_looked_for, private_words
+from scalewatt.archive.private_data_scan import check_private, not_searched_for, private_words
 from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata, of_runs
 from scalewatt.archive.zip_writer import write_archive
 from scalewatt.campaign.campaign_types import Campaign, Cluster
@@ -21,20 +21,20 @@ from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, e
 
 SUFFIX = ".crate.zip"
 _FOLDERS = {
-    "runs": "Of each run: its spec, its history by epoch, the times of its stages, and what it was made with",
+    "runs": "Of each run: its spec, its history by epoch, the times of its stages, and its provenance",
     "energy": "Energy of each run by node, device kind and stage, and by epoch; with flags",
     "traces": "Power of each device against time, of each run",
     "tables": "Runs, configurations, each figure's points, claims; as Parquet and CSV",
     "figures": "Figures as PDF, SVG and PNG, with exactly the plotted points as CSV",
     "datasets": "What the prepared datasets were, by hash",
     "idle": "Idle power of each device, by its probes",
-    "superseded": "Measurements that were set aside to be made again: why, and their energy",
+    "superseded": "Measurements that were replaced: why, and their energy",
 }
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a user asks for."""
+class ExportOptions:
+    """The options of an export."""
 
     traces: bool = False
     license: str | None = None
@@ -44,40 +44,42 @@ class Wanted:
     """Default: <campaign>.crate.zip."""
 
 
-def export_campaign(file: Path, cluster_file: Path, results: Path, wanted: Wanted) -> list[str]:
-    """Write the archive of a campaign's results below `results`; what to print, in lines.
+def export_campaign(
+    file: Path, cluster_file: Path, results: Path, options: ExportOptions
+) -> list[str]:
+    """Write the archive of a campaign's results below `results`; return what to print, in lines.
 
-    InputError where results are missing, where something in them tells of this machine, or where
-    the archive is there already.
+    InputError where results are missing, where something in them reveals this machine, or where
+    the archive exists already.
     """
     cluster = load_cluster(cluster_file)
     campaign = load_campaign(file, cluster)
     content = results_content(
-        campaign, results / campaign.name, wanted.traces, str(cluster_file.parent)
+        campaign, results / campaign.name, options.traces, str(cluster_file.parent)
     )
     own, lacking = _of_campaign(campaign, cluster)
     files = {f"results/{campaign.name}/{path}": given for path, given in content.files.items()}
     files |= own
-    if not wanted.allow_private:
+    if not options.allow_private:
         check_private(files, private_words(cluster))
     entries = entries_of(files)
-    described = metadata(entries, _said(campaign, results, content, wanted))
+    described = metadata(entries, _description_of(campaign, results, content, options))
     entries |= entries_of({METADATA: described})
     missing = (*content.missing, *lacking)
     manifest = ArchiveManifest(
-        campaign.name, CAMPAIGN, entries, len(content.runs), missing, traces=wanted.traces
+        campaign.name, CAMPAIGN, entries, len(content.runs), missing, traces=options.traces
     )
-    out = wanted.out or Path(f"{campaign.name}{SUFFIX}")
+    out = options.out or Path(f"{campaign.name}{SUFFIX}")
     size = write_archive({**files, METADATA: described}, manifest, out)
     return [
         *(f"not in it: {one}" for one in missing),
-        *([] if wanted.allow_private else not_looked_for(cluster)),
+        *([] if options.allow_private else not_searched_for(cluster)),
         f"{out}: {_size(size)}, {len(content.runs)} runs, {len(entries)} files",
     ]
 
 
 def _of_campaign(campaign: Campaign, cluster: Cluster) -> tuple[dict[str, Given], list[str]]:
-    """The campaign's own files, and what is not told of its cluster."""
+    """Return the campaign's own files, and what is left out about its cluster."""
     devices = cluster.devices if campaign.registered else known_devices(cluster)
     one = as_imported(campaign, cluster, devices)
     lacking = []
@@ -91,7 +93,9 @@ def _of_campaign(campaign: Campaign, cluster: Cluster) -> tuple[dict[str, Given]
     return campaign_files(campaign, description.encode()), lacking
 
 
-def _said(campaign: Campaign, results: Path, content: Content, wanted: Wanted) -> Description:
+def _description_of(
+    campaign: Campaign, results: Path, content: Content, options: ExportOptions
+) -> Description:
     base = f"results/{campaign.name}"
     provenances = [
         read_json(
@@ -106,13 +110,13 @@ def _said(campaign: Campaign, results: Path, content: Content, wanted: Wanted) -
         name=f"scalewatt: results of the campaign {campaign.name}",
         description=_description(campaign, content, provenances, day),
         date_published=day or datetime.now(UTC).strftime("%Y-%m-%d"),
-        license=wanted.license,
-        authors=wanted.authors,
+        license=options.license,
+        authors=options.authors,
         descriptions={
             "campaigns/": "What was asked for, what is left out of the tables, and the cluster's facts",
             f"{base}/": "The report, and the folders of all other results",
             **{f"{base}/{name}/": _FOLDERS.get(name, "Further files") for name in folders},
-            f"{base}/report.html": "All results on one page that needs nothing but itself",
+            f"{base}/report.html": "All results on one self-contained page",
         },
         activities=nodes,
         about=about,
@@ -128,7 +132,7 @@ def _description(
     planned = sum(campaign.repeats.values())
     simulated = sum(bool(one.get("simulated")) for one in provenances)
     dated = (
-        "the day of the last run's end" if day else "the day of the export: no run says when it was"
+        "the day of the last run's end" if day else "the day of the export: no run records its time"
     )
     sentences = [
         f"{len(content.runs)} of {planned} runs of {len(campaign.configurations)} configurations on "
@@ -138,7 +142,7 @@ def _description(
         else "",
         f"The study follows {PAPER}.",
         f"Date: {dated}.",
-        "`scalewatt import` brings it in; manifest.json has the SHA-256 of every other file.",
+        "`scalewatt import` imports it; manifest.json has the SHA-256 of every other file.",
     ]
     return " ".join(filter(None, sentences))
 

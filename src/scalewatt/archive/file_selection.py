@@ -1,4 +1,4 @@
-"""Which files of a campaign go into its archive, and what of it is missing."""
+"""Select the files of a campaign that go into its archive, and find what is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import RUNS
 
 _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
-"""Of a run folder; not its recordings (perun/), weights and log."""
+"""Files of a run folder; without its recordings (perun/), weights and log."""
 _OF_SET_ASIDE = ("set-aside.json", "energy.parquet", "run/spec.json", "run/provenance.json")
 
 Run = tuple[str, int]
@@ -25,23 +25,23 @@ Run = tuple[str, int]
 
 @dataclass(frozen=True)
 class Content:
-    """What goes in."""
+    """The content of an archive."""
 
     files: dict[str, Given]
     """By path below results/<campaign>."""
     runs: tuple[Run, ...]
     missing: tuple[str, ...]
-    """What the campaign asks for and there is not, in words."""
+    """Human-readable: what the campaign asks for and does not exist."""
 
 
 def results_content(
     campaign: Campaign, results: Path, traces: bool, profile: str = "profiles/local"
 ) -> Content:
-    """The files of a campaign's results folder that go into its archive.
+    """Return the files of a campaign's results folder that go into its archive.
 
-    InputError where there is no finished run, where its tables are not there or lack a finished run,
-    where tables or figures are not what its manifest recorded, and, with `traces`, where those of a
-    finished run are not there; with the command that makes them.
+    InputError, with the command that helps, where there is no finished run, where its tables are
+    missing or lack a finished run, where tables or figures differ from its manifest, and, with
+    `traces`, where those of a finished run are missing.
     """
     finished = [
         (run.configuration.id, run.repeat)
@@ -68,7 +68,7 @@ def results_content(
 
 
 def _accounted(results: Path, finished: list[Run], command: str) -> tuple[Run, ...]:
-    """The runs, all of which have what tables are made from."""
+    """Return the runs; InputError where one lacks a file that tables are made from."""
     for run in finished:
         one = RunFiles(results, *run)
         for path in (*(one.folder / name for name in _OF_RUN[:2]), one.energy, one.flags):
@@ -78,14 +78,14 @@ def _accounted(results: Path, finished: list[Run], command: str) -> tuple[Run, .
 
 
 def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
-    for name in ALL_RUNS:  # all else is drawn and judged from these and the runs
+    for name in ALL_RUNS:  # everything else is made from these and the runs
         path = results / "tables" / f"{name}.parquet"
         if not path.exists():
             raise InputError(f"{path}: is missing; `{command}` makes it")
     path = results / "tables" / "runs.parquet"
     rows = read_checked(path, RUNS, unique=RUN_KEY).select(RUN_KEY).to_pylist()
     listed = {(row["configuration"], row["repeat"]) for row in rows}
-    for what, some in (("lacks", set(runs) - listed), ("has, though gone,", listed - set(runs))):
+    for what, some in (("lacks", set(runs) - listed), ("has, though deleted,", listed - set(runs))):
         if some:
             first = " repeat ".join(map(str, min(some)))
             raise InputError(
@@ -94,7 +94,7 @@ def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
 
 
 def _check_recorded(results: Path, command: str) -> None:
-    """Refuse files that are not as the campaign's manifest has them: who gets both would find them other."""
+    """Refuse files that differ from the campaign's manifest: an importer would find the difference."""
     if not (results / MANIFEST).exists():
         return
     other = [
@@ -106,7 +106,7 @@ def _check_recorded(results: Path, command: str) -> None:
         named = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
         raise InputError(
             f"{results / MANIFEST}: {len(other)} file(s) are not as it recorded them: {named}; delete "
-            f"them and `{command}` makes them again, or, if they are as they should be, "
+            f"them and `{command}` regenerates them, or, if they are correct, "
             f"`scalewatt manifest --results {results}` records them"
         )
 
@@ -127,7 +127,7 @@ def _files(results: Path, runs: tuple[Run, ...]) -> Iterator[tuple[str, Given]]:
 
 
 def _named(results: Path, paths: Any) -> Iterator[tuple[str, Given]]:
-    """Files that are there, by path below the results; none that is hidden or half written."""
+    """Yield the files that exist, by path below the results, without hidden and half-written ones."""
     for path in paths:
         relative = path.relative_to(results)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
@@ -147,7 +147,7 @@ def _traces(results: Path, runs: tuple[Run, ...], command: str) -> dict[str, Giv
 
 
 def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterator[str]:
-    """What the campaign asks for beyond the tables that are needed, where it is not there."""
+    """Yield what the campaign asks for beyond the required tables and does not exist."""
     planned = sum(campaign.repeats.values())
     if len(runs) < planned:
         left = {(r.configuration.id, r.repeat) for r in campaign.runs()} - set(runs)
@@ -171,7 +171,7 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
 
 
 def campaign_files(campaign: Campaign, description: bytes) -> dict[str, Given]:
-    """The campaign's own files by path in the archive: it, what is left out of it, where it ran."""
+    """Return the campaign's own files by path in the archive: its file, exclusions and cluster."""
     stem = f"campaigns/{campaign.name}"
     files: dict[str, Given] = {
         f"{stem}.yaml": campaign.path,

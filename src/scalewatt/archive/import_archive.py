@@ -1,4 +1,4 @@
-"""The command `scalewatt import`: an archive, checked, becomes a campaign and its results here."""
+"""`scalewatt import`: check an archive, and make it a campaign with its results here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MUST = (".yaml", SUFFIX)
 
 
 def check_archive(path: Path) -> list[str]:
-    """Check an archive, a ZIP file or a folder of its content; what to print, in lines. InputError."""
+    """Check an archive, a ZIP file or a folder of its content; return what to print, in lines."""
     with opened(path) as one:
         manifest = _checked(one)
     return [_sound(path, manifest), *_incomplete(manifest)]
@@ -44,15 +44,15 @@ def check_archive(path: Path) -> list[str]:
 def import_archive(
     path: Path, results: Path, campaigns: Path, name: str | None = None
 ) -> list[str]:
-    """Bring an archive in as results/<name> and campaigns/<name>.yaml; what to print, in lines.
+    """Import an archive as results/<name> and campaigns/<name>.yaml; return what to print, in lines.
 
-    One of the published rows is checked alone. InputError where it is damaged, or would overwrite.
+    One of the published rows is only checked. InputError where it is damaged, or would overwrite.
     """
     with opened(path) as one:
         manifest = read_manifest(one)
         own = name or manifest.name
         if name is not None and manifest.kind == REFERENCE:
-            raise InputError(f"--name {name}: {path} has no runs, so there is nothing to bring in")
+            raise InputError(f"--name {name}: {path} has no runs, so there is nothing to import")
         if manifest.kind == REFERENCE:
             _checked(one)
             return [_sound(path, manifest), *_of_reference(path)]
@@ -86,7 +86,7 @@ def _checked(one: Opened) -> ArchiveManifest:
 
 
 def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]:
-    """Where each file goes, below the folder of unpacking; InputError for one that has no place."""
+    """Return where each file goes, below the folder of unpacking; InputError for one without a place."""
     found: dict[str, Path] = {METADATA: Path(METADATA)}
     stem, results = f"campaigns/{manifest.name}", f"results/{manifest.name}/"
     for name in manifest.files.keys() - {METADATA}:
@@ -114,8 +114,8 @@ def _check_absent(own: str, results: Path, campaigns: Path) -> None:
     for path in there:
         if path.exists() or path.is_symlink():
             raise InputError(
-                f"{path}: is there already, and nothing is overwritten; allowed: --name OTHER, or take "
-                "it away"
+                f"{path}: exists already, and nothing is overwritten; allowed: --name OTHER, or "
+                "remove it"
             )
     for file in (campaigns.parent / "config.yaml", *sorted(campaigns.glob("*.yaml"))):
         if own in _names(file):
@@ -126,7 +126,7 @@ def _check_absent(own: str, results: Path, campaigns: Path) -> None:
 
 
 def _names(file: Path) -> set[str]:
-    """Which folders of results a campaign file uses, trained or simulated; none of an unreadable one."""
+    """Return the folders of results of a campaign file, trained or simulated; none of an unreadable one."""
     try:
         one = read_imported(file)
         name = one.name if one else read_yaml(file).get("name")
@@ -137,7 +137,7 @@ def _names(file: Path) -> set[str]:
 
 @contextmanager
 def _unpacking(results: Path, own: str) -> Iterator[Path]:
-    """A folder beside the results, whose content is renamed or vanishes."""
+    """Create a folder beside the results, whose content is renamed or deleted."""
     folder = results / f".{own}.{uuid.uuid4().hex[:8]}.importing"
     try:
         folder.mkdir(parents=True)
@@ -149,9 +149,9 @@ def _unpacking(results: Path, own: str) -> Iterator[Path]:
 
 
 def _renamed(file: Path, own: str) -> Campaign:
-    """The campaign unpacked, under its name here; InputError where it is none."""
+    """Return the unpacked campaign, under its name here; InputError where it is damaged."""
     one = read_imported(file)
-    assert one is not None  # it is among what must be there
+    assert one is not None  # it is among the required files
     if one.name != own:
         first = one.original or one.name
         here = replace(one, name=own, original=None if own == first else first)
@@ -161,14 +161,14 @@ def _renamed(file: Path, own: str) -> Campaign:
 
 
 def _set_times(folder: Path) -> None:
-    """One time for all files, later than any code's: nothing of it is made again."""
+    """Set one time for all files, later than any code's, so that nothing is re-run."""
     now = time.time_ns()
     for path in folder.rglob("*"):
         os.utime(path, ns=(now, now))
 
 
 def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
-    """All of it or nothing gets its place: the results last, in one step."""
+    """Move everything to its place, or nothing: the results last, in one step."""
     placed = []
     try:
         for source in sorted((folder / "campaigns").iterdir()):
@@ -187,7 +187,7 @@ def _sound(path: Path, manifest: ArchiveManifest) -> str:
     runs = f", {manifest.runs} runs" if manifest.kind != REFERENCE else ""
     return (
         f"{path}: sound: {manifest.kind} {manifest.name}{runs}, {len(manifest.files)} files, "
-        f"{total} bytes, each as its manifest says"
+        f"{total} bytes, each as in its manifest"
     )
 
 
@@ -207,7 +207,7 @@ def _other_version(manifest: ArchiveManifest) -> list[str]:
 def _next(campaign: Campaign, file: Path, results: Path) -> list[str]:
     drawn = next((name for name in campaign.figures if name != "table1"), "figures")
     return [
-        "nothing of it is trained here; to check, draw, judge and look at it:",
+        "nothing of it is trained here; to check, draw, validate and view it:",
         f"  scalewatt reproduce --campaign {file}",
         f"  snakemake --profile profiles/local {drawn} --config campaign={file}",
         f"  scalewatt claims --results {results} --campaign {file}",
@@ -217,7 +217,7 @@ def _next(campaign: Campaign, file: Path, results: Path) -> list[str]:
 
 def _of_reference(path: Path) -> list[str]:
     return [
-        "the published rows: no runs, so nothing is brought in; what uses them:",
+        "the published rows: no runs, so nothing is imported; they are used by:",
         f"  scalewatt claims --results {path}",
         f"  scalewatt calibrate {path} --out model.json",
         "  `overlay: published` of a figure, or of Table 1, in a campaign",

@@ -1,4 +1,4 @@
-"""The published rows in `reference/` as the content of an archive.
+"""Make the published rows in `reference/` the content of an archive.
 
 Run it by `python -m scalewatt.archive.package_reference`.
 
@@ -26,7 +26,7 @@ DESCRIPTIONS = {
 
 
 def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
-    """The texts of ro-crate-metadata.json and manifest.json over the folder's other files."""
+    """Return the texts of ro-crate-metadata.json and manifest.json over the folder's other files."""
     files = {name: folder / name for name in DESCRIPTIONS}
     entries = entries_of(files)
     made = str(read_json(folder / "scaling_model.json")["provenance"]["made"])[:10]

@@ -1,4 +1,4 @@
-"""What must not leave the machine with an archive: its paths, accounts and homes."""
+"""Find what must not leave the machine with an archive: its paths, accounts and home folders."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from scalewatt.reproduction.manifests import Given
 
 _TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
 _SHORTEST = 4
-"""Characters of a text that is looked for."""
+"""Minimum length of a text that is searched for."""
 
 
 def private_words(cluster: Cluster) -> dict[str, str]:
-    """Texts that are told to nobody, with what each is."""
+    """Return the texts that must not be exported, with what each is."""
     found = {
         str(Path.home()): "the home folder",
         str(PROJECT_ROOT): "the folder of scalewatt",
@@ -39,11 +39,11 @@ def private_words(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def not_looked_for(cluster: Cluster) -> list[str]:
-    """What cannot be looked for here, in words: an account that a variable names which is not set."""
+def not_searched_for(cluster: Cluster) -> list[str]:
+    """Return what cannot be searched for here: an account whose variable is not set."""
     if not cluster.account or _account(cluster):
         return []
-    return [f"not looked for in it: the account, as {cluster.account} is not set here"]
+    return [f"not searched for: the account, as {cluster.account} is not set here"]
 
 
 def _account(cluster: Cluster) -> str:
@@ -52,14 +52,14 @@ def _account(cluster: Cluster) -> str:
 
 
 def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
-    """Refuse files with absolute paths or with one of `words`; InputError names each with its text."""
+    """Raise InputError, naming files and texts, for files with absolute paths or one of `words`."""
     found = [
         f"{name} ({said})" for name, given in files.items() for said in _private(name, given, words)
     ]
     if found:
         rest = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise InputError(
-            f"not exported, as it would tell of this machine: {'; '.join(found[:5])}{rest}; allowed: "
+            f"not exported, as it would reveal this machine:  {'; '.join(found[:5])}{rest}; allowed: "
             "relative paths, or --allow-private"
         )
 
@@ -73,7 +73,7 @@ def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]
         if re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text):
             yield f"{what}: {word}"
             return
-    # In pages and drawings much looks like a path: end tags, and images as text.
+    # Pages and drawings are full of texts that look like paths: end tags, and encoded images.
     if name.endswith((".json", ".csv", ".yaml")):
         looked = _strings(_json(text)) if name.endswith(".json") else (text,)
         yield from islice((path for one in looked for path in own_paths(one)), 1)

@@ -55,9 +55,9 @@ class Description:
     """A URL, or a short name of SPDX."""
     authors: tuple[str, ...] = ()
     descriptions: Mapping[str, str] = field(default_factory=dict)
-    """What single files and folders are, by path."""
+    """Descriptions of single files and folders, by path."""
     activities: tuple[Node, ...] = ()
-    """What made them (`of_runs`), with the software it was made with."""
+    """The activities that made them (`of_runs`), and their software."""
     about: tuple[str, ...] = ()
     """Ids of the activities among these."""
 

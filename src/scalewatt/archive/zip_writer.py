@@ -1,4 +1,4 @@
-"""The ZIP file of an archive: the same content gives the same bytes."""
+"""Write the ZIP file of an archive: the same content gives the same bytes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from scalewatt.common.files import atomic_path
 from scalewatt.reproduction.manifests import BLOCK, MANIFEST, ArchiveManifest, Given, entry_of
 
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""The earliest that ZIP knows: when a file was written is nothing of its content."""
+"""The earliest time in ZIP: the time of writing is not part of the content."""
 _READABLE = 0o100644 << 16
 _UNIX = 3
 _PACKED = (".parquet", ".png", ".pdf")
-"""Compressed already."""
+"""Suffixes of files that are already compressed."""
 
 
 def write_archive(files: Mapping[str, Given], manifest: ArchiveManifest, out: Path) -> int:
     """Write an archive of `files` by path, with its manifest; return its size in bytes.
 
-    InputError where there is one already, or a file is no longer what the manifest says.
+    InputError where it exists already, or a file no longer matches the manifest.
     """
     _check_absent(out)
     content = {**files, MANIFEST: manifest.text().encode()}
@@ -40,7 +40,7 @@ def write_archive(files: Mapping[str, Given], manifest: ArchiveManifest, out: Pa
 
 def _check_absent(out: Path) -> None:
     if out.exists():
-        raise InputError(f"{out}: is there already; allowed: another --out, or take it away")
+        raise InputError(f"{out}: exists already; allowed: another --out, or remove it")
 
 
 def _add(archive: zipfile.ZipFile, name: str, given: Given, manifest: ArchiveManifest) -> None:

@@ -69,9 +69,9 @@ def completion(arguments: argparse.Namespace) -> int:
 )
 def export(arguments: argparse.Namespace) -> int:
     """Write a campaign's results as one archive, in RO-Crate form."""
-    from scalewatt.archive.export_archive import Wanted, export_campaign
+    from scalewatt.archive.export_archive import ExportOptions, export_campaign
 
-    wanted = Wanted(
+    options = ExportOptions(
         arguments.traces,
         arguments.license,
         tuple(arguments.author),
@@ -79,7 +79,7 @@ def export(arguments: argparse.Namespace) -> int:
         arguments.out,
     )
     cluster = arguments.cluster or arguments.profile / "cluster.yaml"
-    print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, wanted)))
+    print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, options)))
     return 0
 
 

@@ -1,1 +1,1 @@
-"""Whether a campaign's results can be made again: environment, files, one run, its energy."""
+"""Check whether a campaign's results can be reproduced: environment, files, one run, its energy."""

@@ -1,4 +1,4 @@
-"""What one check found."""
+"""Findings of checks, and the verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ OUTCOMES = (SAME, DIFFERS, NOT_CHECKED)
 ENVIRONMENT, STORED, REGENERATED = "environment", "stored", "regenerated"
 PROVENANCE, HISTORY, ENERGY = "provenance", "history", "energy"
 CHECKS = (ENVIRONMENT, STORED, REGENERATED, PROVENANCE, HISTORY, ENERGY)
-"""In the order in which they are made and shown."""
+"""In the order in which they are done and shown."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of the page: what was held against what, and how it came out."""
+    """One row of the page: what was compared with what, and the outcome."""
 
     check: str
     """One of CHECKS."""
@@ -36,7 +36,7 @@ class Finding:
 def compared(
     check: str, what: str, expected: Any, found: Any, detail: str | None = None
 ) -> Finding:
-    """The finding of two values that are to be equal; `detail` is for those that are not."""
+    """Return the finding of two values that should be equal; `detail` is for those that are not."""
     same = expected == found
     return Finding(
         check, what, SAME if same else DIFFERS, expected, found, None if same else detail
@@ -44,26 +44,28 @@ def compared(
 
 
 def not_checked(check: str, what: str, why: str, **values: Any) -> Finding:
-    """The finding of what could not be checked."""
+    """Return the finding of what could not be checked."""
     return Finding(check, what, NOT_CHECKED, detail=why, **values)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """0 where a stored file and one made again were found the same and nothing differs, else 1."""
+    """Return 0 where a stored and a regenerated file are as recorded and nothing differs, else 1."""
     found = {(one.check, one.outcome) for one in findings}
     differs = any(outcome == DIFFERS for _, outcome in found)
     return 0 if {(STORED, SAME), (REGENERATED, SAME)} <= found and not differs else 1
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """The result in one sentence, how much could not be checked included."""
+    """Return the result in one sentence, with how much could not be checked."""
     outcomes = [one.outcome for one in findings]
     count, left = outcomes.count(DIFFERS), outcomes.count(NOT_CHECKED)
     made = len(findings) - left
     if count:
-        said = f"{count} of {made} checks find{'' if count > 1 else 's'} a difference"
+        sentence = f"{count} of {made} checks find{'' if count > 1 else 's'} a difference"
     elif exit_code(findings):
-        said = "too little could be checked: no stored file is as recorded, or none made again"
+        sentence = (
+            "too little could be checked: no stored file is as recorded, or no regenerated one"
+        )
     else:
-        said = f"nothing differs in {made} checks"
-    return f"{said}; {left} could not be made" if left else said
+        sentence = f"nothing differs in {made} checks"
+    return f"{sentence}; {left} could not be done" if left else sentence

@@ -1,4 +1,4 @@
-"""The first check: this environment against the lock, and against what the manifest was made with."""
+"""The first check: compare this environment with the lock, and with the manifest's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOCK_FILE = "list of packages (envs/lock.txt)"
 
 
 def environment_findings(manifest: Manifest) -> list[Finding]:
-    """The packages that differ from the lock, or that none does; Python; and the lock itself."""
+    """Return the packages that differ from the lock, or that none does; Python; and the lock itself."""
     sha256 = current_lock_sha256()
     recorded = [*python_findings(manifest), *lock_findings(manifest, sha256)]
     if sha256 is None:
@@ -39,17 +39,17 @@ def environment_findings(manifest: Manifest) -> list[Finding]:
 
 
 def python_findings(manifest: Manifest) -> list[Finding]:
-    """Python's version against the manifest's; the last number is for people, and does not count."""
+    """Compare Python's version with the manifest's; the patch version is shown, but does not count."""
     now, then = platform.python_version(), manifest.python
     if then == "unknown":
-        return [not_checked(ENVIRONMENT, "Python", "the manifest does not say which", found=now)]
+        return [not_checked(ENVIRONMENT, "Python", "the manifest does not record it", found=now)]
     outcome = SAME if now.split(".")[:2] == then.split(".")[:2] else DIFFERS
     detail = None if now == then else "the minor version is what counts"
     return [Finding(ENVIRONMENT, "Python", outcome, then, now, detail)]
 
 
 def lock_findings(manifest: Manifest, found: str | None) -> list[Finding]:
-    """The lock of this checkout against the one that the results were made with."""
+    """Compare the lock of this checkout with the one that the results were made with."""
     if manifest.lock_sha256 is None or found is None:
         where = "the manifest" if manifest.lock_sha256 is None else "this checkout"
         return [not_checked(ENVIRONMENT, LOCK_FILE, f"{where} has none")]
@@ -58,7 +58,7 @@ def lock_findings(manifest: Manifest, found: str | None) -> list[Finding]:
 
 
 def package_findings(found: Iterable[Any], locked: int) -> list[Finding]:
-    """One row for each package that differs; one for all of `locked` where none does."""
+    """Return one row for each package that differs; one for all of `locked` where none does."""
     rows = [
         Finding(
             ENVIRONMENT,

@@ -1,4 +1,4 @@
-"""The second check: stored files against the manifest, and files made again against it."""
+"""The second check: compare stored files, and regenerated ones, with the manifest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scalewatt.reproduction.regenerate import NotRemadeError, Remaking, said_of
 
 
 def file_findings(manifest: Manifest, place: Remaking) -> list[Finding]:
-    """Two rows for each file of the manifest: as it is stored, and made again; one for each other."""
+    """Return two rows for each file of the manifest, stored and regenerated; one for each other file."""
     stored, remade = [], []
     for entry in manifest.files:
         found, again = _pair(entry, place)
@@ -35,29 +35,29 @@ def file_findings(manifest: Manifest, place: Remaking) -> list[Finding]:
 
 
 def _pair(entry: FileEntry, place: Remaking) -> tuple[Finding, Finding]:
-    """A file as it is stored, and made again; the one that is as recorded shows where the other differs."""
+    """Compare a stored and a regenerated file; the one that is as recorded shows where the other differs."""
     stored = place.results / entry.path
     has = file_sha256(stored) if stored.is_file() else None
     try:
-        again: Path | None = place.remade(entry)
+        regenerated: Path | None = place.remade(entry)
         why = None
     except NotRemadeError as error:
-        again, why = None, not_checked(REGENERATED, entry.path, str(error))
-    # A changed figure may raise anything: that is a difference, and the next file is looked at.
+        regenerated, why = None, not_checked(REGENERATED, entry.path, str(error))
+    # The code of a changed figure may raise anything: that is a difference, and the next file follows.
     except Exception as error:
-        again = None
-        said = f"making it again fails: {said_of(error)}"
+        regenerated = None
+        said = f"regenerating it fails: {said_of(error)}"
         why = Finding(REGENERATED, entry.path, DIFFERS, entry.sha256, None, said)
-    made = None if again is None else file_sha256(again)
-    original = again if made == entry.sha256 else None
-    found = _held(STORED, entry, has, stored, original, "the file is not there any more")
+    made = None if regenerated is None else file_sha256(regenerated)
+    original = regenerated if made == entry.sha256 else None
+    found = _compared(STORED, entry, has, stored, original, "the file does not exist any more")
     if why is not None:
         return found, why
     original = stored if has == entry.sha256 else None
-    return found, _held(REGENERATED, entry, made, again, original, "")
+    return found, _compared(REGENERATED, entry, made, regenerated, original, "")
 
 
-def _held(
+def _compared(
     check: str,
     entry: FileEntry,
     sha256: str | None,
@@ -65,19 +65,19 @@ def _held(
     original: Path | None,
     absent: str,
 ) -> Finding:
-    """A file's hash against the manifest's; `original` is one that is as recorded, where there is one."""
+    """Compare a file's hash with the manifest's; `original` is one that is as recorded, if there is any."""
     if sha256 == entry.sha256:
         return Finding(check, entry.path, SAME, entry.sha256, sha256)
     if sha256 is None or path is None:
         return Finding(check, entry.path, DIFFERS, entry.sha256, None, absent)
-    where = "where it differs is not known: no file is as recorded"
+    where = "where it differs is unknown: no file is as recorded"
     if original is not None:
         where = difference(original, path)
     return Finding(check, entry.path, DIFFERS, entry.sha256, sha256, where)
 
 
 def _unknown(manifest: Manifest, results: Path) -> Iterator[Finding]:
-    """Files that the manifest does not name."""
+    """Yield the files that the manifest does not name."""
     known = {entry.path for entry in manifest.files}
     for folder in FOLDERS:
         for path in files_below(results, folder):

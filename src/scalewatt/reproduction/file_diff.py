@@ -1,4 +1,4 @@
-"""Where two files of a table differ: the first rows and columns, with both values."""
+"""Find where two files differ: of tables the first rows and columns, with both values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 3
 
 
 def difference(expected: Path, found: Path) -> str:
-    """In one sentence, where `found` differs from `expected`, of which the bytes do.
+    """Return in one sentence where `found` differs from `expected`; their bytes differ.
 
     Of tables (CSV, Parquet) the first differing values, else the first differing byte.
     """
@@ -52,8 +52,8 @@ def _of_parquet(expected: Path, found: Path) -> list[str]:
     ]
     said = _values(own.schema.names, *rows)
     if not said and own.schema.metadata != other.schema.metadata:
-        return ["all values are the same; what the file says of itself (its metadata) differs"]
-    return said or ["all values are the same; they are written in another way"]
+        return ["all values are the same; the file's metadata differ"]
+    return said or ["all values are the same; their encoding differs"]
 
 
 def _columns(own: Sequence[str], other: Sequence[str]) -> list[str]:
@@ -67,7 +67,7 @@ def _columns(own: Sequence[str], other: Sequence[str]) -> list[str]:
 def _values(
     names: Sequence[str], own: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]
 ) -> list[str]:
-    """The first values that differ; rows count from 1, the first row of data."""
+    """Return the first values that differ; rows count from 1, the first row of data."""
     said: list[str] = []
     count = 0
     for number, (one, two) in enumerate(zip(own, other, strict=False), 1):
@@ -84,7 +84,7 @@ def _values(
 
 
 def same_value(one: Any, two: Any) -> bool:
-    """Whether two values are the same, NaN as itself and -0.0 not as 0.0."""
+    """Return True if two values are the same: NaN equals NaN, -0.0 does not equal 0.0."""
     if isinstance(one, float) and isinstance(two, float):
         return one.hex() == two.hex()
     return type(one) is type(two) and bool(one == two)

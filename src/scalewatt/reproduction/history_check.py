@@ -1,4 +1,4 @@
-"""The third check: what a run learnt when it was made again, against what it learnt first."""
+"""The third check: compare the history of a re-run with that of the first run."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ TOLERANCE = (
     f"On a GPU a value may differ by {GPU_RELATIVE:.0%} of the larger one, a metric in percent by "
     f"{GPU_POINTS:g} percentage point where that is more. Kernels and reductions between GPUs add in "
     "another order each time, so last digits differ from the first update on, and each update carries "
-    "that further. The tolerance is our choice, not a measurement: it lets such growth through in a "
-    "small run, and not another learning rate, batch size or dataset. Counts of epochs, samples and "
-    "updates, and learning rates, must be the same to the bit there too."
+    "that further. The tolerance is our choice, not a measurement: it allows for such growth in a "
+    "small run, but not for another learning rate, batch size or dataset. Counts of epochs, samples and "
+    "updates, and learning rates, must be bitwise equal there too."
 )
 OF_THE_MACHINE = ("segment", "peak_memory_bytes")
-"""Columns that say how a run was executed, not what it learnt; so do those that end in `_s`."""
+"""Columns about a run's execution, not about what it learnt, as those that end in `_s`."""
 _EXACT = ("epoch", "samples", "updates", "learning_rate")
-"""Exact on a GPU too: nothing of them is computed there."""
+"""Exact on a GPU too: they are not computed there."""
 _METRICS = ("metric", "train_metric")
 _CONTEXT = ("device_name", "cuda", "mpi", "precision_used", "commit", "dataset_sha256")
-"""What of the provenance may explain a difference, besides packages."""
+"""Keys of the provenance that may explain a difference, besides packages."""
 _MOST = 3
 
 
 @dataclass(frozen=True)
 class Exactness:
-    """How alike a column's values must be."""
+    """The tolerance of a column's values."""
 
     relative: float = 0.0
     absolute: float = 0.0
     bits: bool = True
 
     def holds(self, one: Any, two: Any) -> bool:
-        """Whether two values are alike; null only to null."""
+        """Return True if two values are within it; null equals only null."""
         if self.bits or one is None or two is None or same_value(one, two):
             return same_value(one, two)
         near = max(self.relative * max(abs(one), abs(two)), self.absolute)
@@ -51,15 +51,15 @@ class Exactness:
 
 
 def is_timing(column: str) -> bool:
-    """Whether a column says how long or where something took place, not what was learnt."""
+    """Return True if a column is about duration or machine, not about what was learnt."""
     return column.endswith("_s") or column in OF_THE_MACHINE
 
 
 def exactness(column: str, on_gpu: bool, metric_name: str | None) -> Exactness:
-    """How alike a column's values must be, on a CPU or on GPUs."""
+    """Return the tolerance of a column's values, on a CPU or on GPUs."""
     if not on_gpu or column in _EXACT:
         return Exactness()
-    # The columns of the metric do not say what it is called; a model's own results do.
+    # The columns of the metric do not contain its name; a model's own results do.
     name = (metric_name or "") if column in _METRICS else column
     percent = "percent" in name.split("_")
     return Exactness(GPU_RELATIVE, GPU_POINTS if percent else 0.0, bits=False)
@@ -73,9 +73,9 @@ def history_findings(
     metric_name: str | None = None,
     context: str | None = None,
 ) -> list[Finding]:
-    """One row for each learning column of two histories, and one for their number of epochs.
+    """Return one row for each learning column of two histories, and one for their number of epochs.
 
-    Where nothing that was learnt is known of both, nothing is checked: counts alone say nothing.
+    Where both have no value of anything learnt, nothing is checked: counts alone prove nothing.
     `context`: what differs between the two runs' machines and packages.
     """
     names = [name for name in first.column_names if not is_timing(name)]
@@ -93,7 +93,7 @@ def history_findings(
     compared = {one.what for one in findings if one.outcome == SAME} - counts
     if compared or any(one.outcome == DIFFERS for one in findings):
         return findings
-    why = "nothing of what it learnt is known of both: the histories have no epoch, or only nulls"
+    why = "what it learnt is not known of both: the histories have no epoch, or only nulls"
     return [not_checked(HISTORY, run, why, expected=len(first), found=len(again))]
 
 
@@ -117,7 +117,7 @@ def _column(
         why = "it is null in every row of both" if pairs else "one of them has no row"
         return not_checked(HISTORY, what, why)
     differing = [(at, *pair) for at, pair in enumerate(pairs) if not alike.holds(*pair)]
-    asked = "to the bit" if alike.bits else "within the tolerance for GPUs"
+    asked = "bit by bit" if alike.bits else "within the tolerance for GPUs"
     if not differing:
         one, two = pairs[-1]
         said = f"{len(pairs)} values, {asked}; the last ones are shown"
@@ -130,14 +130,14 @@ def _column(
 
 
 def finite(value: Any) -> Any:
-    """A value as JSON can hold it: what is NaN or infinite as text."""
+    """Return a value that JSON can hold: NaN and infinity as text."""
     if isinstance(value, float) and not abs(value) < float("inf"):
         return str(value)
     return value
 
 
 def read_table(path: Path) -> pa.Table:
-    """A history as it is stored, whatever its columns; InputError where it is unreadable."""
+    """Read a history as it is stored, whatever its columns; InputError where it is unreadable."""
     import pyarrow.parquet as pq
 
     try:
@@ -149,7 +149,7 @@ def read_table(path: Path) -> pa.Table:
 
 
 def other_circumstances(first: Mapping[str, Any], again: Mapping[str, Any]) -> list[str]:
-    """What differs between the provenances of a run and its repeat, in words; none where nothing does."""
+    """Return the differences between the provenances of a run and its re-run."""
     own, other = first.get("packages") or {}, again.get("packages") or {}
     pairs = [(name, own.get(name), other.get(name)) for name in sorted({*own, *other})]
     pairs += [(name.replace("_", " "), first.get(name), again.get(name)) for name in _CONTEXT]

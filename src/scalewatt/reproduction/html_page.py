@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing but itself."""
+"""Write the page: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _FOLDER = Path(__file__).parent
 TITLES = {
     ENVIRONMENT: "Environment",
     STORED: "Stored files",
-    REGENERATED: "Files made again",
-    PROVENANCE: "What runs say they were made with",
-    HISTORY: "A run made again: what it learnt",
-    ENERGY: "A run made again: its energy",
+    REGENERATED: "Regenerated files",
+    PROVENANCE: "Provenance of runs",
+    HISTORY: "A re-run: what it learnt",
+    ENERGY: "A re-run: its energy",
 }
 MEANINGS = {
-    ENVIRONMENT: "The packages that are installed here against the lock, and Python and the lock "
-    "against what the results were made with.",
-    STORED: "The SHA-256 of each stored table and figure against the manifest: whether somebody changed "
-    "a file since.",
-    REGENERATED: "Each figure drawn again from its table, each table made again from the files of its "
-    "runs, its texts from the table; their SHA-256 against the manifest.",
-    PROVENANCE: "Each run's provenance.json: its spec against the one beside it, its data against the "
-    "campaign's, its commit and lock against those of the manifest, its packages against its lock.",
-    HISTORY: "One run trained (or simulated) again, and its history held against the first one's. On a "
-    "CPU every value must be the same to the bit. "
+    ENVIRONMENT: "The packages installed here compared with the lock, and Python and the lock compared "
+    "with those that the results were made with.",
+    STORED: "The SHA-256 of each stored table and figure compared with the manifest: whether a file was "
+    "changed since.",
+    REGENERATED: "Each figure redrawn from its table, each table rebuilt from the files of its runs, its "
+    "texts from the table; their SHA-256 compared with the manifest.",
+    PROVENANCE: "Each run's provenance.json: its spec compared with its spec.json, its data with the "
+    "campaign's, its commit and lock with those of the manifest, its packages with its lock.",
+    HISTORY: "One run trained (or simulated) again, and its history compared with the first one's. On a "
+    "CPU every value must be bitwise equal. "
     + TOLERANCE
-    + f" Not compared: columns that end in _s, {', '.join(OF_THE_MACHINE)}, which say how the run was "
-    "executed.",
-    ENERGY: "The energy of that run against the earlier repeats of its configuration with the same "
+    + f" Not compared: columns that end in _s, {', '.join(OF_THE_MACHINE)}, which are about the run's "
+    "execution.",
+    ENERGY: "The energy of that run compared with the earlier repeats of its configuration with the same "
     "origin, scope and machine: within the 95 % Student-t prediction interval of one more "
-    "observation, mean ± t·s·√(1 + 1/n). One earlier run has no scatter, so nothing can be said.",
+    "observation, mean ± t·s·√(1 + 1/n). One earlier run has no scatter, so nothing is concluded.",
 }
-WORDS = {SAME: "same", DIFFERS: "differs", NOT_CHECKED: "not checked"}
+LABELS = {SAME: "same", DIFFERS: "differs", NOT_CHECKED: "not checked"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def write_page(
     page = environment.get_template("page.html.j2").render(
         parts=[_part(check, findings, counts[check]) for check in CHECKS],
         verdict=verdict(findings),
-        words=WORDS,
+        labels=LABELS,
         style=STYLE.read_text(encoding="utf-8"),
         **said,
     )
@@ -93,12 +93,12 @@ def _part(check: str, findings: Sequence[Finding], counts: Mapping[str, int]) ->
     own = [one for one in findings if one.check == check]
     loud = [one for outcome in (DIFFERS, NOT_CHECKED) for one in own if one.outcome == outcome]
     quiet = [one for one in own if one.outcome == SAME]
-    said = ", ".join(f"{count} {WORDS[name]}" for name, count in counts.items() if count)
+    said = ", ".join(f"{count} {LABELS[name]}" for name, count in counts.items() if count)
     return Part(check, TITLES[check], MEANINGS[check], said or "nothing to check", loud, quiet)
 
 
 def shown(value: Any) -> str:
-    """An expected or found value, short: of a hash its first digits."""
+    """Return an expected or found value, shortened: of a hash its first digits."""
     if value is None:
         return "–"
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What each stored run says of the spec, data, code and packages that it was made with."""
+"""Check each stored run's provenance: the spec, data, code and packages that it was made with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AS_LOCKED = "as locked"
 
 @dataclass(frozen=True)
 class _Against:
-    """What all runs are held against."""
+    """What all runs are compared with."""
 
     results: Path
     manifest: Manifest
@@ -40,7 +40,7 @@ class _Against:
 
 
 def run_findings(manifest: Manifest, results: Path) -> list[Finding]:
-    """A row for each thing that differs of a stored run; one for a run of which nothing does."""
+    """Return a row for each difference of a stored run; one for a run without any."""
     folders = sorted(path.parent for path in (results / "runs").glob(f"*/*/{FILE}"))
     sha256 = current_lock_sha256()
     against = _Against(results, manifest, sha256, locked_versions() if sha256 else {})
@@ -48,7 +48,7 @@ def run_findings(manifest: Manifest, results: Path) -> list[Finding]:
 
 
 def commits_of(provenance: Mapping[str, Any]) -> str | None:
-    """The commits that published and trained a run, without a note of changed files; None: unknown."""
+    """Return the commits that published and trained a run, without `-dirty`; None: unknown."""
     segments = provenance.get("segments")
     of = [provenance, *(segments if isinstance(segments, list) else ())]
     named = [one.get("commit") for one in of if isinstance(one, Mapping)]
@@ -56,7 +56,7 @@ def commits_of(provenance: Mapping[str, Any]) -> str | None:
 
 
 def _bare(commit: str) -> str:
-    """A commit as `git describe` says it; whether files were changed is told in the report."""
+    """Return a commit without `-dirty`; the report shows whether files were changed."""
     return commit.removesuffix("-dirty")
 
 
@@ -66,24 +66,24 @@ def _of_run(folder: Path, against: _Against) -> list[Finding]:
     if not said:
         return [Finding(PROVENANCE, name, DIFFERS, detail=f"{FILE} holds no JSON object")]
     try:
-        held = dict(_held(folder, said, against))
+        pairs = dict(_pairs(folder, said, against))
     except (AttributeError, KeyError, TypeError) as error:
         why = f"{FILE} is damaged: not of the types that scalewatt writes ({error})"
         return [Finding(PROVENANCE, name, DIFFERS, detail=why)]
-    known = {what: values for what, values in held.items() if values[1] is not None}
+    known = {what: values for what, values in pairs.items() if values[1] is not None}
     found = [compared(PROVENANCE, f"{name}: {what}", *values) for what, values in known.items()]
     rows = [one for one in found if one.outcome == DIFFERS]
-    if unknown := [what for what in held if what not in known]:
-        rows.append(not_checked(PROVENANCE, name, f"{FILE} does not say: {listed(unknown)}"))
-    return rows or [Finding(PROVENANCE, name, SAME, detail=f"the same: {listed(held)}")]
+    if unknown := [what for what in pairs if what not in known]:
+        rows.append(not_checked(PROVENANCE, name, f"{FILE} does not record: {listed(unknown)}"))
+    return rows or [Finding(PROVENANCE, name, SAME, detail=f"the same: {listed(pairs)}")]
 
 
-def _held(
+def _pairs(
     folder: Path, said: Mapping[str, Any], against: _Against
 ) -> Iterator[tuple[str, tuple[Any, Any, str]]]:
-    """What of a run is held against what: what was expected, what it says, and what a difference means."""
+    """Yield what is compared of a run: what was expected, what is recorded, and what a difference means."""
     manifest = against.manifest
-    why = "the run was made with another spec than lies beside it"
+    why = "the run was made with another spec than its spec.json"
     yield "spec", (_spec_sha256(folder), said.get("spec_sha256"), why)
     if (data := _dataset_sha256(folder, against.results)) is not None:
         why = "the run learnt from other data than the campaign's"
@@ -95,14 +95,14 @@ def _held(
     if manifest.lock_sha256 is not None:
         why = "the run was made with another list of packages than the manifest was recorded with"
         yield "lock", (manifest.lock_sha256, lock.get("sha256"), why)
-    why = "in parentheses what is in the lock; none: not there"
+    why = "in parentheses the version in the lock; none: missing"
     yield "packages", (_AS_LOCKED, _packages(said, lock, against), why)
 
 
 def _packages(said: Mapping[str, Any], lock: Mapping[str, Any], against: _Against) -> str | None:
-    """The packages of a run that are not as locked; None where it does not say which it had.
+    """Return the packages of a run that are not as locked; None where they are not recorded.
 
-    Compared anew where this checkout still has its lock; else as the run noted it.
+    They are compared anew where this checkout still has its lock; else as the run recorded it.
     """
     installed = said.get("packages_installed")
     if not installed or "differences" not in lock:
@@ -122,7 +122,7 @@ def _spec_sha256(folder: Path) -> str | None:
 
 
 def _dataset_sha256(folder: Path, results: Path) -> str | None:
-    """The content of the campaign's dataset as it was last prepared; None where a run has none."""
+    """Return the hash of the campaign's dataset as it was last prepared; None where a run has none."""
     dataset = json_object(folder / "spec.json").get("dataset") or {}
     prepared = json_object(results / "datasets" / f"{dataset.get('name')}.json")
     found = prepared.get("content_sha256")

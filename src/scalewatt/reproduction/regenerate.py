@@ -1,4 +1,4 @@
-"""Making tables and figures again, in a folder of their own, from what is stored of a campaign."""
+"""Regenerate tables and figures, in a separate folder, from the stored files of a campaign."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from scalewatt.results.tables.run_row import RunFiles
 
 _ROW_FILES = ("spec.json", "history.parquet", "provenance.json")
 _NO_TRACES = (
-    "its runs' power against time (traces/) is not there; `scalewatt export --traces` adds it"
+    "its runs' power against time (traces/) is missing; `scalewatt export --traces` adds it"
 )
 
 
 class NotRemadeError(Exception):
-    """A file cannot be made again here; the message says why."""
+    """A file cannot be regenerated here; the message says why."""
 
 
 @dataclass(frozen=True)
 class Remaking:
-    """A campaign whose files are made again; what is stored of it is only read."""
+    """A campaign whose files are regenerated; its stored files are only read."""
 
     results: Path
     """The campaign's folder."""
@@ -49,13 +49,13 @@ class Remaking:
     cluster_given: str
     """The cluster file, or its content as JSON."""
     name: str
-    """What the campaign was called when the files were made."""
+    """The name of the campaign when the files were made."""
     folder: Path
-    """Where the files go: of each step in a folder of its own, at the same places as below `results`."""
+    """Where the files go: those of each step in a separate folder, at the same places as below `results`."""
     _done: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def remade(self, entry: FileEntry) -> Path:
-        """Make a file again and return where it is; NotRemadeError where that cannot be done here."""
+        """Regenerate a file and return its path; NotRemadeError where that cannot be done here."""
         step, stem = entry.step, entry.path.rpartition(".")[0]
         if stem in ("tables/" + name for name in ALL_RUNS) and step == RUNS:
             stem = "tables/runs"
@@ -67,14 +67,14 @@ class Remaking:
             raise NotRemadeError(why)
         path = self.folder / step / entry.path
         if not path.exists():
-            raise NotRemadeError(f"what is made again from {stem} has no such file")
+            raise NotRemadeError(f"what is regenerated from {stem} has no such file")
         return path
 
     def _tried(self, step: str, stem: str) -> str | None:
         """Make the files of a step; why it cannot be done."""
         make = _STEPS.get(step)
         if make is None:
-            return f"nothing is known of the step '{step}'"
+            return f"the step '{step}' is unknown"
         try:
             make(self, stem, self.folder / step)
         except NotRemadeError as error:
@@ -82,18 +82,18 @@ class Remaking:
         return None
 
     def needs(self, paths: Iterable[Path]) -> None:
-        """NotRemadeError where a file that something is made from is not there; it is named."""
+        """Raise NotRemadeError where an input file is missing; it is named."""
         missing = [path for path in paths if not path.exists()]
         if missing and all(path.is_relative_to(self.results / "traces") for path in missing):
             raise NotRemadeError(_NO_TRACES)
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise NotRemadeError(
-                f"{missing[0].relative_to(self.results)}{more} is not there to make it from"
+                f"{missing[0].relative_to(self.results)}{more} is missing, which it is made from"
             )
 
     def table(self, name: str) -> pa.Table:
-        """A stored table; NotRemadeError where it is missing."""
+        """Return a stored table; NotRemadeError where it is missing."""
         import pyarrow.parquet as pq
 
         path = self.results / f"{name}.parquet"
@@ -103,7 +103,7 @@ class Remaking:
 
     @cached_property
     def reasons(self) -> dict[tuple[str, int], str]:
-        """Why runs are left out, by the table of runs."""
+        """Return why runs are left out, by the table of runs."""
         rows = self.table("tables/runs").select(["configuration", "repeat", "excluded"]).to_pylist()
         return {
             (row["configuration"], row["repeat"]): row["excluded"]
@@ -123,7 +123,7 @@ def _figure(place: Remaking, stem: str, out: Path) -> None:
 
 
 def _text(place: Remaking, stem: str, out: Path) -> None:
-    """What is beside a Parquet table: CSV, and Markdown and LaTeX where the table has them."""
+    """Write the texts of a Parquet table: CSV, and Markdown and LaTeX where the table has them."""
     import pyarrow.csv as pc
 
     from scalewatt.results.figures import variants_table as variants
@@ -141,13 +141,13 @@ def _text(place: Remaking, stem: str, out: Path) -> None:
 
 
 def _runs(place: Remaking, stem: str, out: Path) -> None:
-    """A table from the files of its runs, by the definition that it carries."""
+    """Build a table from the files of its runs, by the definition in its metadata."""
     from scalewatt.results.build import write_tables
 
     definition = metadata(place.table(stem)).get("definition")
     if definition is None:
         raise NotRemadeError(
-            "the table does not say what it was made from (an older version did it)"
+            "the table does not record what it was made from (an older version made it)"
         )
     place.needs(_needed(place.results, definition))
     out = out / stem
@@ -156,7 +156,7 @@ def _runs(place: Remaking, stem: str, out: Path) -> None:
 
 
 def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
-    """The files of runs that a table is made from."""
+    """Return the files of runs that a table is made from."""
     figure = definition.get("figure")
     found = []
     for configuration, repeat in [] if figure == "figure1" else definition["runs"]:
@@ -168,7 +168,7 @@ def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
 
 
 def _page(place: Remaking, stem: str, out: Path) -> None:
-    """The page of one run."""
+    """Draw the page of one run."""
     from scalewatt.figures.run_page import save_pages
     from scalewatt.results.figures.run_page_table import read_page
 
@@ -200,7 +200,7 @@ def _plan(place: Remaking, stem: str, out: Path) -> None:
     said = metadata(place.table("tables/plan"))
     _check_model(place, said)
     if place.name != place.campaign.name:
-        raise NotRemadeError(f"it was made of the campaign when it was called {place.name}")
+        raise NotRemadeError(f"it was made from the campaign when it was called {place.name}")
     sha256 = said.get("definition_sha256")
     if sha256 is not None and sha256 != plan_sha256(place.campaign, place.cluster):
         raise NotRemadeError(
@@ -220,7 +220,7 @@ def _prediction(place: Remaking, stem: str, out: Path) -> None:
 
 
 def _check_model(place: Remaking, said: dict[str, Any]) -> None:
-    """NotRemadeError where the cluster does not name the scaling model that a table was made with."""
+    """Raise NotRemadeError where the cluster names another scaling model than a table was made with."""
     model, own = said.get("scaling_model"), place.cluster.scaling_model
     if own is None or (model is not None and Path(model).name != Path(own).name):
         raise NotRemadeError(
@@ -230,7 +230,7 @@ def _check_model(place: Remaking, said: dict[str, Any]) -> None:
 
 
 def _idle(place: Remaking, stem: str, out: Path) -> None:
-    raise NotRemadeError("tables of idle probes are not made again: only their text is")
+    raise NotRemadeError("tables of idle probes are not regenerated: only their text is")
 
 
 _STEPS: dict[str, Callable[[Remaking, str, Path], None]] = {
@@ -246,6 +246,6 @@ _STEPS: dict[str, Callable[[Remaking, str, Path], None]] = {
 
 
 def said_of(error: Exception) -> str:
-    """What is said of an error while something is made: of one that nobody foresaw, its kind too."""
+    """Return the message of an error; of an unforeseen one with its type."""
     words = " ".join(str(error).split())
     return words if isinstance(error, InputError) else f"{type(error).__name__}: {words}"

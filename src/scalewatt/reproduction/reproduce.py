@@ -1,4 +1,4 @@
-"""All checks of a campaign, and what they leave: a page, a JSON file, and text for the terminal."""
+"""Run all checks of a campaign, and write their results: a page, a JSON file, and text."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ REPORT_VERSION = 1
 JSON_NAME = "reproduction.json"
 PAGE_NAME = "index.html"
 _MOST_LINES, _MOST_REASONS = 40, 3
-"""Differences, and reasons of each check, that the terminal names; the page names all."""
+"""Differences, and reasons of each check, that are shown in the terminal; the page shows all."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was found of a campaign."""
+    """The findings about a campaign."""
 
     campaign: str
-    """Its name here; the manifest says what it was called when it was made."""
+    """Its name here; the manifest has its name when it was made."""
     manifest: Manifest
     cluster: str
     findings: tuple[Finding, ...]
@@ -59,11 +59,11 @@ class Reproduction:
 
     @property
     def exit_code(self) -> int:
-        """0 where files were found the same and nothing differs, else 1 (`finding.exit_code`)."""
+        """Return 0 where files are as recorded and nothing differs, else 1 (`check_result.exit_code`)."""
         return exit_code(self.findings)
 
     def counts(self, check: str) -> dict[str, int]:
-        """How many findings of a check have each outcome."""
+        """Return how many findings of a check have each outcome."""
         own = [one.outcome for one in self.findings if one.check == check]
         return {outcome: own.count(outcome) for outcome in OUTCOMES}
 
@@ -71,11 +71,11 @@ class Reproduction:
 def reproduce(
     given: str, campaign: Path | None, results: Path, failed: str | None = None
 ) -> Reproduction:
-    """Make all checks of a campaign and write its page; what is stored of it is only read.
+    """Run all checks of a campaign and write its page; its stored files are only read.
 
     `given`: the cluster file, or its content as JSON; `campaign`: its file, by default the cluster's;
-    `results`: the folder of all campaigns; `failed`: the run, CONFIGURATION/REPEAT, that was to be made
-    again and could not be, which is a difference. InputError where there is no manifest, or a file is wrong.
+    `results`: the folder of all campaigns; `failed`: the run, CONFIGURATION/REPEAT, whose re-run
+    failed, which is a difference. InputError where there is no manifest, or a file is wrong.
     """
     cluster = given_cluster(given)
     found = load_campaign(campaign or Path(cluster.campaign), cluster)
@@ -105,7 +105,7 @@ def _findings(
     findings += run_findings(manifest, folder)
     repeated = repeat_findings(folder, campaign)
     if failed is not None:
-        why = "the run could not be made again: Snakemake's output says why"
+        why = "the re-run failed: Snakemake's output says why"
         repeated += [
             Finding(HISTORY, failed, DIFFERS, detail=why),
             not_checked(ENERGY, failed, why),
@@ -114,13 +114,13 @@ def _findings(
 
 
 def _none_repeated(campaign: Campaign, cluster: Cluster, folder: Path) -> list[Finding]:
-    """Why there is no run that was made again."""
+    """Return why there is no re-run."""
     choice = choose_run(campaign, cluster, folder)
     why = choice.reason
     if choice.run is not None:
         name = f"{choice.run[0]}/{choice.run[1]}"
-        why = f"no run has been made again; `snakemake reproduce` would make {name}: {why}"
-    return [not_checked(check, "a run made again", why) for check in (HISTORY, ENERGY)]
+        why = f"no run has been repeated; `snakemake reproduce` would re-run {name}: {why}"
+    return [not_checked(check, "a re-run", why) for check in (HISTORY, ENERGY)]
 
 
 def _write(done: Reproduction) -> None:
@@ -137,7 +137,7 @@ def _write(done: Reproduction) -> None:
 
 
 def as_json(done: Reproduction) -> dict[str, object]:
-    """The findings as JSON holds them."""
+    """Return the findings, JSON-ready."""
     return {
         "report_version": REPORT_VERSION,
         "campaign": done.campaign,
@@ -151,7 +151,7 @@ def as_json(done: Reproduction) -> dict[str, object]:
 
 
 def as_text(done: Reproduction) -> str:
-    """What the terminal shows: counts by check, each difference, why checks were left out, the page."""
+    """Return counts by check, each difference, why checks were skipped, and the page, for a terminal."""
     lines = [f"{done.campaign}: {verdict(done.findings)}"]
     for check in CHECKS:
         counts = done.counts(check)
@@ -172,14 +172,14 @@ def as_text(done: Reproduction) -> str:
 
 
 def _of_repeat(one: Repeat) -> str:
-    said = f"repeat: {one.configuration}/{one.repeat}, made {one.made}"
+    said = f"re-run: {one.configuration}/{one.repeat}, {one.made}"
     if one.circumstances:
-        said += f"; not as the first time: {listed(one.circumstances, _MOST_REASONS)}"
+        said += f"; unlike the first run:  {listed(one.circumstances, _MOST_REASONS)}"
     return said
 
 
 def _differing(findings: Iterable[Finding]) -> list[str]:
-    """What differs, one line for all that differ for one reason."""
+    """Return the differences, one line for all that have one reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in findings:
         if one.outcome == DIFFERS:
@@ -190,7 +190,7 @@ def _differing(findings: Iterable[Finding]) -> list[str]:
 
 
 def _why(one: Finding) -> str:
-    """In what a finding differs; of files the hashes say nothing to a reader."""
+    """Return in what a finding differs; hashes of files are not shown, as they mean nothing to a reader."""
     without = one.check in (STORED, REGENERATED) or one.expected is one.found is None
     if one.detail and without:
         return one.detail

@@ -1,4 +1,4 @@
-"""Runs that were made again: their histories and energies against those of the campaign."""
+"""Compare the histories and energies of re-runs with those of the campaign."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.run_files.run_inventory import json_object, published_runs
 
 _OTHER = {
-    "data": "it was made again from other data: what it learnt is no comparison",
-    "commit": "it was made again with other code: check out the first commit to have its",
+    "data": "the re-run used other data: what it learnt is not comparable",
+    "commit": "the re-run used other code: check out the first commit to compare",
 }
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """A run that was made again."""
+    """A re-run of a run of the campaign."""
 
     configuration: str
     repeat: int
@@ -45,11 +45,11 @@ class Repeat:
     on: str | None
     """The machine's device."""
     circumstances: tuple[str, ...]
-    """What differs from the first run in machine and packages."""
+    """Differences from the first run in machine and packages."""
 
 
 def found_repeats(results: Path) -> list[Repeat]:
-    """The runs that were made again, below a campaign's results."""
+    """Return the re-runs below a campaign's results."""
     found = []
     for (configuration, repeat), one in sorted(published_runs(again_folder(results)).items()):
         first = _provenance(results, (configuration, repeat))
@@ -61,20 +61,20 @@ def found_repeats(results: Path) -> list[Repeat]:
 
 
 def repeat_findings(results: Path, campaign: Campaign) -> list[Finding]:
-    """Histories, then energies, of all runs that were made again."""
+    """Return the findings of histories, then of energies, of all re-runs."""
     runs = sorted(published_runs(again_folder(results)))
     histories = [one for run in runs for one in _tried(HISTORY, run, results, campaign)]
     return histories + [one for run in runs for one in _tried(ENERGY, run, results, campaign)]
 
 
 def _tried(check: str, run: Run, results: Path, campaign: Campaign) -> list[Finding]:
-    """The findings of one check of a run; a history that cannot be read is another one."""
+    """Return the findings of one check of a run; an unreadable history is a difference."""
     name = f"{run[0]}/{run[1]}"
     own, again = _provenance(results, run), _provenance(again_folder(results), run)
     if not own:
-        return [not_checked(check, name, "the run itself is not there any more")]
+        return [not_checked(check, name, "the run itself does not exist any more")]
     if own.get("spec_sha256") != again.get("spec_sha256"):
-        why = "it was made again with another spec than the run has now: make it once more"
+        why = "the re-run has another spec than the run has now: repeat it"
         return [not_checked(check, name, why)]
     try:
         if check == HISTORY:
@@ -99,7 +99,7 @@ def _history(
 
 
 def made_alike(name: str, own: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[Finding]:
-    """Whether a run was made again from the same data and code, where both say so."""
+    """Yield whether a re-run had the same data and code, where both record them."""
     pairs = {
         "data": (own.get("dataset_sha256"), again.get("dataset_sha256")),
         "commit": (commits_of(own), commits_of(again)),

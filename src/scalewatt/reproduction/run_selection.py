@@ -1,4 +1,4 @@
-"""Which run is made again: the cheapest that this machine can make, or the one that was asked for."""
+"""Select the run to repeat: the cheapest that this machine can run, or the one that was asked for."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from scalewatt.run_files.run_inventory import json_object, published_runs
 
 KEY = "reproduce_run"
 FOLDER = "reproduction"
-"""Below the campaign's results: the page, and the run that was made again, laid out as the results are."""
+"""Below the campaign's results: the page, and the re-run, laid out as the results are."""
 
 Run = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The run that is made again; None where none can be, and why."""
+    """The run to repeat; None where none can be, and why."""
 
     run: Run | None
     reason: str
@@ -34,20 +34,20 @@ class Choice:
 def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
     """Choose among a campaign's finished runs, whose folder is `results`.
 
-    `cluster` is the one of the profile, as its file says. Of an imported campaign none is made unless
-    it is asked for: what an archive names is never run by itself. InputError where `reproduce_run` is
-    no finished run, or cannot be made here.
+    `cluster` is that of the profile, as in its file. No run of an imported campaign is chosen unless it
+    is asked for: what an archive names is never run automatically. InputError where `reproduce_run` is
+    not a finished run, or cannot be run here.
     """
     if cluster.results_only or campaign.registered:
         why = "its runs are recordings from elsewhere" if campaign.registered else "results_only"
-        return _asked_in_vain(cluster, f"nothing is trained here ({why})")
+        return _none(cluster, f"nothing is trained here ({why})")
     finished = sorted(published_runs(results))
     obstacles = {run: _obstacle(campaign, cluster, results, run) for run in finished}
     if cluster.reproduce_run is not None:
         run = parse_run(cluster.reproduce_run)
         if run not in obstacles:
             raise InputError(
-                f"{KEY}: {cluster.reproduce_run} is no finished run of {results}; allowed: "
+                f"{KEY}: {cluster.reproduce_run} is not a finished run of {results}; allowed: "
                 f"{_some([f'{c}/{r}' for c, r in finished])}"
             )
         if obstacles[run] is not None:
@@ -62,14 +62,14 @@ def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
     if campaign.imported:
         return Choice(
             None,
-            "the campaign came with an archive, of which nothing is run by itself; "
-            f"--config {KEY}={run[0]}/{run[1]} makes the cheapest of {len(possible)} runs again",
+            "the campaign came with an archive, of which nothing is run automatically; "
+            f"--config {KEY}={run[0]}/{run[1]} repeats the cheapest of {len(possible)} runs",
         )
-    return Choice(run, f"the fewest GPU hours ({costs[run]:.3g}) of {len(possible)} that can be")
+    return Choice(run, f"the fewest GPU hours ({costs[run]:.3g}) of {len(possible)} possible runs")
 
 
 def parse_run(text: str) -> Run:
-    """CONFIGURATION/REPEAT; InputError where it is none."""
+    """Parse CONFIGURATION/REPEAT; InputError where `text` is not such."""
     configuration, _, repeat = text.rpartition("/")
     if not configuration or "/" in configuration or not (repeat.isdigit() and int(repeat)):
         raise InputError(
@@ -80,7 +80,7 @@ def parse_run(text: str) -> Run:
 
 
 def gpu_hours(results: Path, run: Run) -> float:
-    """GPUs × time of a finished run's segments, in hours; infinite where it is not known."""
+    """Return the GPU hours of a finished run's segments; infinite where unknown."""
     folder = run_folder(results, run)
     spec, provenance = read_spec(folder / "spec.json"), json_object(folder / "provenance.json")
     seconds = 0.0
@@ -93,26 +93,26 @@ def gpu_hours(results: Path, run: Run) -> float:
 
 
 def run_folder(results: Path, run: Run) -> Path:
-    """Where a run's files are, below a campaign's results."""
+    """Return the folder of a run's files, below a campaign's results."""
     return results / "runs" / run[0] / str(run[1])
 
 
 def again_folder(results: Path) -> Path:
-    """Where runs that are made again lie, laid out as the campaign's results are."""
+    """Return the folder of re-runs, laid out as the campaign's results are."""
     return results / FOLDER
 
 
 def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: Run) -> str | None:
-    """Why a finished run cannot be made here; None where it can."""
+    """Return why a finished run cannot be repeated here; None where it can."""
     folder = run_folder(results, run)
     try:
         spec = read_spec(folder / "spec.json")
     except InputError as error:
         return str(error)
     if not (folder / "history.parquet").exists():
-        return f"{run[0]}/{run[1]} has no history.parquet to hold another one against"
+        return f"{run[0]}/{run[1]} has no history.parquet to compare with"
     if run[0] not in campaign.configurations:
-        return f"{campaign.path} does not have the configuration {run[0]} any more"
+        return f"{campaign.path} no longer has the configuration {run[0]}"
     if campaign.imported and is_command_spec(spec):
         return "the run is of a program that the archive names, which is never started"
     simulated = "simulated" in json_object(folder / "provenance.json")
@@ -139,13 +139,13 @@ def _machine(cluster: Cluster, spec: Mapping[str, Any]) -> str | None:
 
 
 def _data(campaign: Campaign, cluster: Cluster, spec: Mapping[str, Any]) -> str | None:
-    """Data that are downloaded or converted must be there: preparing them may take days."""
+    """Return which data are missing: downloading or converting them may take days."""
     if cluster.simulates or is_command_spec(spec):
         return None
     name = spec["dataset"]["name"]
     dataset = campaign.datasets().get(name)
     if dataset is None:
-        return f"{campaign.path} does not have the dataset {name} any more"
+        return f"{campaign.path} no longer has the dataset {name}"
     if dataset["source"] == "embedded":
         return None
     folder = cluster.data_folder(dataset)
@@ -154,22 +154,22 @@ def _data(campaign: Campaign, cluster: Cluster, spec: Mapping[str, Any]) -> str 
     except InputError:
         return (
             f"its dataset {name} is not prepared here, in {folder}; allowed: another folder in the "
-            f"cluster file's data_roots, or to prepare it by itself: "
+            f"cluster file's data_roots, or to prepare it separately: "
             f"snakemake --profile PROFILE prepare_{dataset['format']} -R dataset"
         )
     return None
 
 
 def _weights(results: Path, spec: Mapping[str, Any]) -> str | None:
-    """A run begins from weights that must be there: making them is another training."""
+    """Return which initial weights are missing: making them is another training."""
     path = weights_of(results, spec)
     if path is None or path.exists():
         return None
-    return f"its initial weights {path.relative_to(results)} are not there"
+    return f"its initial weights {path.relative_to(results)} are missing"
 
 
 def weights_of(results: Path, spec: Mapping[str, Any]) -> Path | None:
-    """The weights that a run begins from; None where it begins from none.
+    """Return the weights that a run starts from; None where it starts from none.
 
     InputError where they would not lie among the campaign's runs: a spec may have come with an archive.
     """
@@ -182,7 +182,7 @@ def weights_of(results: Path, spec: Mapping[str, Any]) -> Path | None:
     return path
 
 
-def _asked_in_vain(cluster: Cluster, reason: str) -> Choice:
+def _none(cluster: Cluster, reason: str) -> Choice:
     if cluster.reproduce_run is not None:
         raise InputError(f"{KEY}: {cluster.reproduce_run}: {reason}; leave it out")
     return Choice(None, reason)
