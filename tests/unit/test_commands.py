@@ -30,7 +30,7 @@ from scalewatt.cli import main
 from scalewatt.cli.campaign_listing import campaign_table
 from scalewatt.common.errors import InputError
 from scalewatt.execution.child_process import how_ended
-from scalewatt.execution.command_rank import Place, child_environment
+from scalewatt.execution.command_rank import RankPlace, child_environment
 from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.training.segment_job import Job
 
@@ -290,10 +290,12 @@ def test_what_a_waiting_job_is_its_spec_says_and_not_the_edited_campaign(tmp_pat
     assert command_models(own(), tmp_path / "none yet") == {"mynet"}
 
 
-PLACE = Place(rank=5, size=8, local_rank=1, local_size=4, node=1, nodes=2, address="n1", port=4711)
+PLACE = RankPlace(
+    rank=5, size=8, local_rank=1, local_size=4, node=1, nodes=2, address="n1", port=4711
+)
 
 
-def environment(given: dict[str, str], place: Place = PLACE) -> dict[str, str]:
+def environment(given: dict[str, str], place: RankPlace = PLACE) -> dict[str, str]:
     job = Job(make_spec(), "0" * 64, "", Path("/work/run"), 2)
     return child_environment(given, place, job, Path("/work/run/segment-002.stop"))
 
@@ -315,7 +317,7 @@ def test_a_command_finds_torchruns_variables_and_none_of_mpis() -> None:
 def test_only_rank_0_may_write_marks_even_where_a_run_is_started_by_another() -> None:
     outer = {"SCALEWATT_MARKS": "/elsewhere"}
     assert "SCALEWATT_MARKS" not in environment(outer)
-    first = Place(0, 1, 0, 1, 0, 1, "127.0.0.1", 1)
+    first = RankPlace(0, 1, 0, 1, 0, 1, "127.0.0.1", 1)
     assert environment(outer, first)["SCALEWATT_MARKS"] == "/work/run"
 
 

@@ -41,9 +41,9 @@ def start(
         return segment._conclude(ended_with)
 
     monkeypatch.setattr(launch._Segment, "run", ranks)
-    place = launch.Place(folder, folder, "mpiexec", "cpu", 1)
+    options = launch.LaunchOptions(folder, folder, "mpiexec", "cpu", 1)
     with open_workdir(folder, run_files.make_spec(), "d" * 64) as work:
-        code = launch._train(work, place, None, None)
+        code = launch._train(work, options)
     assert next(ends, None) is None, "fewer segments than expected"
     return code, work
 
@@ -119,9 +119,9 @@ def test_a_segment_whose_perun_did_not_close_says_so(
 def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice_does_not(
     tmp_path: Path, numbers: list[signal.Signals], times: int
 ) -> None:
-    place = launch.Place(tmp_path, tmp_path, "mpiexec", "cpu", 1)
+    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1)
     with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, place, None, None)
+        segment = launch._Segment(work, options)
         for number in numbers:
             segment._on_signal(number, None)
         assert segment.stop_file.exists()
@@ -132,9 +132,9 @@ def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice
 def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = launch.Place(tmp_path, tmp_path, "mpiexec", "cpu", 1)
+    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1)
     with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, place, None, None)
+        segment = launch._Segment(work, options)
         segment.stop_file = tmp_path / "no" / "folder"
         segment._on_signal(signal.SIGINT, None)
         assert not segment._must_end()
@@ -152,9 +152,11 @@ def test_a_disk_that_is_full_when_a_segment_begins_is_named(
     monkeypatch.setattr(WorkDir, "begin_segment", begin)
     monkeypatch.setattr(launch, "content_of_prepared", lambda folder: "d" * 64)
     monkeypatch.setattr(launch, "require_launcher", lambda launcher: None)
-    place = launch.Place(tmp_path, tmp_path / "work", "mpiexec", "cpu", 1)
-    with noted_attempt(place.work_root, spec) as note:
-        note.code = launch.run_training(tmp_path / "spec.json", tmp_path / "out", place, note=note)
+    options = launch.LaunchOptions(tmp_path, tmp_path / "work", "mpiexec", "cpu", 1)
+    with noted_attempt(options.work_root, spec) as note:
+        note.code = launch.run_training(
+            tmp_path / "spec.json", tmp_path / "out", options, note=note
+        )
     assert note.code == EXIT_FAILURE
     assert note.reason is not None and note.reason.startswith(NO_ROOM)
     assert note.reason in capsys.readouterr().err
@@ -164,9 +166,9 @@ def test_in_a_job_a_scheduler_that_terminates_twice_does_not_end_the_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
-    place = launch.Place(tmp_path, tmp_path, "mpiexec", "cpu", 1)
+    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1)
     with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, place, None, None)
+        segment = launch._Segment(work, options)
         for _ in range(3):
             segment._on_signal(signal.SIGTERM, None)
         assert segment.stop_file.exists()
@@ -184,9 +186,9 @@ def test_in_a_job_a_scheduler_that_terminates_twice_does_not_end_the_ranks(
 def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
     tmp_path: Path, failure: Failure | None, outcome: str, code: int
 ) -> None:
-    place = launch.Place(tmp_path, tmp_path, "mpiexec", "cpu", 1)
+    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1)
     with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, place, None, None)
+        segment = launch._Segment(work, options)
         (work.path / "train.log").write_text("srun: error: n1: task 0: Killed\n")
         if failure is not None:
             record_failure(failure_path(work.path, 0), failure)
@@ -255,8 +257,8 @@ def test_a_command_whose_files_change_while_it_trains_is_not_started_again(
         return segment._conclude(0)
 
     monkeypatch.setattr(launch._Segment, "run", ranks)
-    place = launch.Place(None, tmp_path, "mpiexec", "cpu", 1)
+    options = launch.LaunchOptions(None, tmp_path, "mpiexec", "cpu", 1)
     with open_workdir(tmp_path / "work", run_files.make_spec(**command), None) as work:
         with pytest.raises(InputError, match=r"train\.py: has changed since"):
-            launch._train(work, place, None, None)
+            launch._train(work, options)
         assert [s["outcome"] for s in work.segments()] == ["monitor_lost"]

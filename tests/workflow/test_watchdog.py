@@ -33,11 +33,11 @@ EPOCHS = 150
 DRIVER = """
 import json, sys
 from pathlib import Path
-from scalewatt.execution.launch import Place, run_training
+from scalewatt.execution.launch import LaunchOptions, run_training
 from scalewatt.execution.watchdog import Limits
 spec, out, data, work, launcher, limits = sys.argv[1:]
-place = Place(Path(data), Path(work), launcher, "cpu", 1, Limits(**json.loads(limits)))
-sys.exit(run_training(Path(spec), Path(out), place))
+options = LaunchOptions(Path(data), Path(work), launcher, "cpu", 1, Limits(**json.loads(limits)))
+sys.exit(run_training(Path(spec), Path(out), options))
 """
 
 

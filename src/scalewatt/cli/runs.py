@@ -90,7 +90,7 @@ def train(arguments: argparse.Namespace) -> int:
 def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: AttemptNote) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.external_command import is_command_spec
-    from scalewatt.execution.launch import Place, run_training
+    from scalewatt.execution.launch import LaunchOptions, run_training
 
     cluster, device = cluster_of_run(arguments.cluster, spec)
     if arguments.budget_of is not None:
@@ -102,22 +102,17 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
         results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
         predicted = energy_by(cluster.scaling_model)
         check_budget(campaign, cluster.devices, results, arguments.work, spec, predicted)
-    place = Place(
+    options = LaunchOptions(
         None if is_command_spec(spec) else Path(cluster.data_folder(spec["dataset"])),
         arguments.work,
         cluster.launcher,
         device.torch_device,
         device.cpus_per_rank,
         scratch=cluster.scratch,
+        initial_weights=arguments.initial_weights,
+        max_updates=arguments.max_updates,
     )
-    return run_training(
-        arguments.spec,
-        arguments.out,
-        place,
-        arguments.initial_weights,
-        arguments.max_updates,
-        note,
-    )
+    return run_training(arguments.spec, arguments.out, options, note)
 
 
 @command(

@@ -44,7 +44,7 @@ _LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """Where a rank stands among the others, in torchrun's words."""
 
     rank: int
@@ -68,7 +68,7 @@ def run_command(
     events = EventLog(
         job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
     )
-    place = find_place(ranks)
+    place = find_rank_place(ranks)
     words = command_words(job.spec)
     _describe(job, ranks, visible_gpu(torch_device, place.local_rank), words)
     folder = job.work / "script"
@@ -92,14 +92,14 @@ def run_command(
     return outcome, False
 
 
-def find_place(ranks: Ranks) -> Place:
+def find_rank_place(ranks: Ranks) -> RankPlace:
     """Return this rank's place; rank 0 finds a free port. All ranks must call this."""
     hosts = ranks.comm.allgather(ranks.host)
     nodes = list(dict.fromkeys(hosts))
     address = "127.0.0.1" if len(nodes) == 1 else ranks.host
     found = (address, _free_port()) if ranks.rank == 0 else None
     address, port = ranks.comm.bcast(found, root=0)
-    return Place(
+    return RankPlace(
         rank=ranks.rank,
         size=ranks.size,
         local_rank=ranks.local_rank,
@@ -118,7 +118,7 @@ def _free_port() -> int:
 
 
 def child_environment(
-    environment: dict[str, str], place: Place, job: Job, stop_file: Path
+    environment: dict[str, str], place: RankPlace, job: Job, stop_file: Path
 ) -> dict[str, str]:
     """Return the environment of a rank's command: torchrun's variables, none of MPI's.
 

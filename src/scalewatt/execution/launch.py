@@ -64,8 +64,8 @@ MONITOR_RESTARTS = 3
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where and with which resources a training is started."""
+class LaunchOptions:
+    """Where, with which resources and from which weights a training is started."""
 
     data_folder: Path | None
     """None where the run has no prepared dataset."""
@@ -75,14 +75,17 @@ class Place:
     cpus_per_rank: int
     limits: Limits = field(default_factory=Limits)
     scratch: str | None = None
+    """Folder of the nodes for a copy of the images; None for no copy."""
+    initial_weights: Path | None = None
+    """`weights.pt` of the run whose weights this one starts from."""
+    max_updates: int | None = None
+    """Stop each segment after so many updates."""
 
 
 def run_training(
     spec_path: Path,
     out: Path,
-    place: Place,
-    initial_weights: Path | None = None,
-    max_updates: int | None = None,
+    options: LaunchOptions,
     note: AttemptNote | None = None,
 ) -> int:
     """Train one segment of the run in `spec_path`; when it is the last, publish to `out`.
@@ -92,19 +95,19 @@ def run_training(
     for not finishing goes to `note`.
     """
     spec = read_spec(spec_path)
-    _check_initial_weights(spec, spec_path, initial_weights)
-    data_folder = place.data_folder
+    _check_initial_weights(spec, spec_path, options.initial_weights)
+    data_folder = options.data_folder
     dataset_sha256 = None if data_folder is None else content_of_prepared(data_folder)
-    require_launcher(place.launcher)
+    require_launcher(options.launcher)
     if is_command_spec(spec):
-        _check_command(spec, max_updates)
-    with open_workdir(place.work_root, spec, dataset_sha256) as work:
+        _check_command(spec, options.max_updates)
+    with open_workdir(options.work_root, spec, dataset_sha256) as work:
         if note is not None:
             note.begin()
         if already_published(out, work):
             return 0
         try:
-            return _continue_run(work, out, place, initial_weights, max_updates, note)
+            return _continue_run(work, out, options, note)
         except OSError as error:
             if not is_full(error):
                 raise
@@ -114,16 +117,14 @@ def run_training(
 def _continue_run(
     work: WorkDir,
     out: Path,
-    place: Place,
-    initial_weights: Path | None,
-    max_updates: int | None,
+    options: LaunchOptions,
     note: AttemptNote | None,
 ) -> int:
     """Train a segment of a locked run unless it is finished; publish the run if it is then."""
     if not work.finished:
-        _check_packed(work.spec, place)
-        with node_lock(place.work_root.parent) as node:
-            code = _train(work, place, initial_weights, max_updates, [node])
+        _check_packed(work.spec, options)
+        with node_lock(options.work_root.parent) as node:
+            code = _train(work, options, [node])
         if not work.finished:
             if note is not None:
                 note.reason = work.segments()[-1].get("detail")
@@ -155,9 +156,7 @@ def _note_slurm_energies(work: WorkDir) -> None:
 
 def _train(
     work: WorkDir,
-    place: Place,
-    initial_weights: Path | None,
-    max_updates: int | None,
+    options: LaunchOptions,
     locks: Sequence[int] = (),
 ) -> int:
     """Run a segment, and further ones as long as the energy of the one before was not recorded.
@@ -168,7 +167,7 @@ def _train(
     for start in range(MONITOR_RESTARTS + 1):
         if is_command_spec(work.spec):
             check_unchanged(work.spec)
-        code = _Segment(work, place, initial_weights, max_updates, locks).run()
+        code = _Segment(work, options, locks).run()
         last = work.segments()[-1]
         if last["outcome"] != MONITOR_LOST:
             return code
@@ -188,12 +187,12 @@ def _train(
     return EXIT_FAILURE
 
 
-def _check_packed(spec: dict[str, Any], place: Place) -> None:
+def _check_packed(spec: dict[str, Any], options: LaunchOptions) -> None:
     """Check, before any rank starts, that the file that nodes unpack is there and current."""
-    if place.data_folder is not None and is_staged(spec, place.scratch):
+    if options.data_folder is not None and is_staged(spec, options.scratch):
         from scalewatt.datasets.packed_tar import check_packed  # with numpy and pyarrow
 
-        check_packed(place.data_folder)
+        check_packed(options.data_folder)
 
 
 def _check_command(spec: dict[str, Any], max_updates: int | None) -> None:
@@ -233,31 +232,30 @@ class _Segment:
     def __init__(
         self,
         work: WorkDir,
-        place: Place,
-        initial_weights: Path | None,
-        max_updates: int | None,
+        options: LaunchOptions,
         locks: Sequence[int] = (),
     ) -> None:
-        self.work, self.place, self.locks = work, place, [work.lock, *locks]
+        self.work, self.options, self.locks = work, options, [work.lock, *locks]
         software = made_with()  # here, because it takes a moment that is not the training's
         self.number = work.begin_segment()
         write_json(made_with_path(work.path, self.number), software)
         self.stop_file = work.path / "stop"
         self.stop_file.unlink(missing_ok=True)
         self.order = work.path / "order.json"
+        weights = options.initial_weights
         write_json(
             self.order,
             {
                 "work": str(work.path.resolve()),
                 "segment": self.number,
-                "data_folder": str(place.data_folder.resolve()) if place.data_folder else "",
-                "scratch": place.scratch,
-                "torch_device": place.torch_device,
-                "initial_weights": str(initial_weights.resolve()) if initial_weights else None,
-                "max_updates": max_updates,
+                "data_folder": str(options.data_folder.resolve()) if options.data_folder else "",
+                "scratch": options.scratch,
+                "torch_device": options.torch_device,
+                "initial_weights": str(weights.resolve()) if weights else None,
+                "max_updates": options.max_updates,
                 "stop_file": str(self.stop_file.resolve()),
                 "hold_token": work.hold_token,
-                "limits": asdict(place.limits),
+                "limits": asdict(options.limits),
             },
         )
         self.times_asked_to_stop = 0
@@ -283,11 +281,11 @@ class _Segment:
 
     def _command(self) -> list[str]:
         spec = self.work.spec
-        launcher = self.place.launcher.format(
+        launcher = self.options.launcher.format(
             gpus=spec["gpus"],
             nodes=spec["nodes"],
             ranks_per_node=spec["ranks_per_node"],
-            cpus_per_rank=self.place.cpus_per_rank,
+            cpus_per_rank=self.options.cpus_per_rank,
         )
         # The signals are ignored until the rank has installed its own handlers.
         shell = ["sh", "-c", 'trap "" USR1 TERM; exec "$@"', "sh"]
@@ -295,7 +293,7 @@ class _Segment:
         return [*shlex.split(launcher), *shell, *rank]
 
     def _environment(self) -> dict[str, str]:
-        threads = str(self.place.cpus_per_rank)
+        threads = str(self.options.cpus_per_rank)
         return {
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
@@ -321,7 +319,7 @@ class _Segment:
         now = time.monotonic()
         if self._returned_s is None and outcome_path(self.work.path, self.number).exists():
             self._returned_s = now
-        closing_s = self.place.limits.closing_s + CLOSING_MARGIN_S
+        closing_s = self.options.limits.closing_s + CLOSING_MARGIN_S
         hangs = self._returned_s is not None and now - self._returned_s > closing_s
         return hangs or self.times_asked_to_stop > 1
 
