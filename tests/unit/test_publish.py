@@ -17,11 +17,16 @@ from scalewatt.common.files import read_json, write_json
 from scalewatt.energy.accounting.run_inputs import read_provenance
 from scalewatt.execution import publish as publish_module
 from scalewatt.execution.publish import already_published, publish
-from scalewatt.execution.rank import description_path, segment_name
 from scalewatt.monitoring.sampler import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
-from scalewatt.run_files.work_directory import WorkDir, made_with_path, open_workdir
+from scalewatt.run_files.work_directory import (
+    WorkDir,
+    description_path,
+    made_with_path,
+    open_workdir,
+    segment_name,
+)
 from scalewatt.training.history import HISTORY_SCHEMA
 
 OUTPUTS = [
