@@ -30,10 +30,11 @@ from scalewatt.execution.launcher_process import (
     last_lines,
     require_launcher,
 )
-from scalewatt.execution.rank import fail, leave, segment_name
+from scalewatt.execution.rank import fail, leave
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.provenance.versions import Gpu, cpu_name, gpu_identity, held_gpus, package_versions
 from scalewatt.recordings.journal import last_sample_s
+from scalewatt.run_files.work_directory import segment_name
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
