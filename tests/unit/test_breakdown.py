@@ -335,7 +335,7 @@ def test_several_origins_are_named_at_the_bars() -> None:
     assert any(name.endswith("measured") for name in names)
 
 
-def test_without_a_finished_run_the_figure_says_why() -> None:
+def test_without_a_finished_run_the_figure_states_why() -> None:
     made = {"figure": "breakdown", "campaign": "made", "missing": ["a-n001"], "options": {}}
     figure = figure_module.draw(with_metadata(BREAKDOWN.empty_table(), made))
     assert "No run of these series has finished; with results_only none is started." in " ".join(

@@ -119,7 +119,7 @@ def test_only_the_first_rank_writes(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_without_a_checkpoint_training_starts_anew(tmp_path: Path) -> None:
+def test_without_a_checkpoint_training_starts_from_scratch(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "checkpoint.pt", SHA) is None
 
 
@@ -184,7 +184,7 @@ def test_a_checkpoint_that_may_not_be_replaced_stays(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["checkpoint.pt"]
 
 
-def test_an_optimiser_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_an_optimiser_resumes_bit_for_bit(tmp_path: Path) -> None:
     def build() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:
         torch.manual_seed(0)
         model = torch.nn.Linear(4, 2)

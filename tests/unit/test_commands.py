@@ -86,7 +86,7 @@ def test_a_command_that_seems_to_hold_a_secret_is_warned_of(
 # --- commands -----------------------------------------------------------------------------------
 
 
-def test_a_command_needs_no_dataset_of_ours() -> None:
+def test_a_command_needs_no_prepared_dataset() -> None:
     campaign = own()
     assert list(campaign.configurations) == [
         "mynet-local-n001-lbs0032-full",
@@ -163,7 +163,7 @@ def test_a_pattern_names_the_files_of_a_folder_and_no_caches(tmp_path: Path) -> 
     assert list(found) == ["a.py", "deep/b.py"]
 
 
-def test_a_listing_says_what_is_not_known() -> None:
+def test_a_listing_shows_what_is_not_known() -> None:
     line = campaign_table(own()).splitlines()[1].split()
     assert line[6:9] == ["–", "3", "–"]
 
@@ -279,7 +279,7 @@ def test_a_missing_file_is_no_obstacle_to_drawing_finished_runs(script: Path) ->
         check_commands(campaign)
 
 
-def test_what_a_waiting_job_is_its_spec_says_and_not_the_edited_campaign(tmp_path: Path) -> None:
+def test_a_waiting_job_follows_its_spec_and_not_the_edited_campaign(tmp_path: Path) -> None:
     assert command_models(own()) == {"mynet"}
     runs = {"oldnet": spec(own()), "mynet": make_spec()}
     for name, text in {**{n: json.dumps(s) for n, s in runs.items()}, "torn": "{"}.items():
@@ -330,7 +330,7 @@ def test_only_rank_0_may_write_marks_even_where_a_run_is_started_by_another() ->
         (-62, "signal 62"),
     ],
 )
-def test_how_a_command_ended_is_said_in_words(code: int, words: str) -> None:
+def test_how_a_command_ended_is_described(code: int, words: str) -> None:
     assert how_ended(code).endswith(words)
 
 

@@ -48,7 +48,7 @@ def test_without_gpus_nothing_is_wrong_where_runs_use_the_cpu() -> None:
     assert assess_torch({"version": "2", "cuda": "12.6"}, 0, None, None, False).outcome == OK
 
 
-def test_a_gpu_on_the_bus_without_a_driver_is_mended_by_one(tmp_path: Path) -> None:
+def test_a_gpu_on_the_bus_without_a_driver_needs_one(tmp_path: Path) -> None:
     bus = tmp_path / "sys/bus/pci/devices"
     for slot, (vendor, kind) in enumerate(
         [("0x10de", "0x030200"), ("0x10de", "0x040300"), ("0x1002", "0x120000")]
@@ -88,7 +88,7 @@ GPU = {
         ({"mig": True}, LIMITED, ("sudo nvidia-smi -i 0 -mig 0",), False),
     ],
 )
-def test_a_gpu_is_judged_by_its_power(
+def test_a_gpu_is_assessed_by_its_power(
     change: dict[str, Any], outcome: str, fix: tuple[str, ...], ask: bool
 ) -> None:
     check = assess_gpus({"driver": "550", "cuda": 12040, "gpus": [GPU | change]}, 1, False)
@@ -144,7 +144,7 @@ def test_counters_of_root_are_limited_and_the_command_opens_them(tmp_path: Path)
     ("virtual", "masked", "words"),
     [(True, False, "not virtual"), (False, True, "systempaths"), (False, False, "modprobe")],
 )
-def test_where_there_are_no_counters_the_reason_decides_what_mends_it(
+def test_without_counters_the_fix_depends_on_the_reason(
     virtual: bool, masked: bool, words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "proc").mkdir()
@@ -243,7 +243,7 @@ def test_rated_memory_is_in_scope_and_unrated_memory_is_not(tmp_path: Path) -> N
     assert conclude([NO_GPU, PERUN_CPU], unrated, elsewhere=False).scope == "cpu"
 
 
-def test_what_is_needed_and_silent_leaves_open_whether_runs_can_be_made(tmp_path: Path) -> None:
+def test_without_an_answer_of_a_needed_check_the_conclusion_is_undetermined(tmp_path: Path) -> None:
     device = profile(tmp_path).cluster.devices["local"]
     silent = Check("mpi", UNKNOWN, "no answer", needed=True)
     assert conclude([NO_GPU, PERUN, silent], device, False).can_run is None
@@ -254,7 +254,7 @@ def test_what_is_needed_and_silent_leaves_open_whether_runs_can_be_made(tmp_path
 # --- the whole ----------------------------------------------------------------------------------
 
 
-def test_what_fails_or_never_ends_is_unknown_and_the_others_are_said() -> None:
+def test_checks_that_fail_or_never_end_are_unknown_and_the_others_reported() -> None:
     over = threading.Event()
 
     def hang() -> list[Check]:
@@ -276,7 +276,9 @@ def test_what_fails_or_never_ends_is_unknown_and_the_others_are_said() -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_ended_is_waited_for_once_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_that_cannot_be_ended_share_one_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     killed: list[subprocess.Popen[bytes]] = []
     monkeypatch.setattr(Subprocesses, "_kill", staticmethod(killed.append))
     programs = Subprocesses(sys.executable, {"PATH": os.environ["PATH"]})

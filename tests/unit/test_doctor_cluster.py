@@ -58,7 +58,7 @@ PARTITIONS = (
 )
 
 
-def test_worlds_of_one_are_told_from_a_world_of_two() -> None:
+def test_worlds_of_one_are_distinguished_from_a_world_of_two() -> None:
     two = json.dumps({"size": 2, "hosts": ["a"], "library": "MPICH"})
     one = json.dumps({"size": 1, "hosts": ["a"], "library": "MPICH"})
     assert assess_mpi("mpi4py 4", ["mpiexec"], True, Answer(f"noise\n{two}\n"), "c").outcome == OK
@@ -162,7 +162,7 @@ def test_every_check_is_in_the_documents_table(name: str, slurm: Path) -> None:
     assert {"amd_gpus", "grace"} <= listed, "named only where there are such"
 
 
-def test_pmi_account_and_energy_of_a_cluster_are_judged() -> None:
+def test_pmi_account_and_energy_of_a_cluster_are_assessed() -> None:
     lists = Answer(errors="srun: MPI types are...\nsrun: none\nsrun: pmix\nsrun: pmix_v4\n")
     pmi = assess_pmi(lists, "srun --mpi=pmi2", "cluster.yaml")
     assert pmi.outcome == MISSING and pmi.facts["plugins"] == ["none", "pmix", "pmix_v4"]
@@ -187,7 +187,7 @@ def tried(folder: Folder, **change: Any) -> Check:
     return assess_folder(folder, Answer(json.dumps(said)), MOUNTS)
 
 
-def test_folders_are_judged_by_room_rights_and_whose_disk_they_are_on() -> None:
+def test_folders_are_assessed_by_space_rights_and_kind_of_disk() -> None:
     work = Folder("work", Path("/nfs home/work"), True, 5.0, is_shared=True)
     assert type_of(work.path, MOUNTS) == "nfs4"
     assert tried(work).outcome == OK
@@ -253,7 +253,7 @@ def test_cores_of_a_control_group_and_differences_from_the_lock_are_read() -> No
     assert check.outcome == LIMITED and "torch 2.6.0 (locked: 2.7.0)" in check.found
 
 
-def test_packages_are_mended_where_they_are_and_by_what_is_wrong_with_them(
+def test_the_fix_of_packages_fits_their_environment_and_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, more = Difference("torch", "2.7.0", "2.6.0"), Difference("cowsay", None, "6.1")

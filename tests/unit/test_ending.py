@@ -71,7 +71,7 @@ def test_a_process_that_waits_for_ever_ends_in_time(stderr: int | None) -> None:
     assert code_of(SHORT + "termination.end_within(0.2); " + WAIT, stderr) != 0
 
 
-def test_saying_something_fails_nobody() -> None:
+def test_a_message_that_cannot_be_printed_is_no_failure() -> None:
     for kind in (broken_pipe()[1], os.open("/dev/full", os.O_WRONLY), None):
         assert code_of("from scalewatt.common.termination import say; say('words')", kind) == 0
         if kind is not None:
@@ -102,7 +102,7 @@ def test_a_failed_training_ends_the_process_with_its_code(stderr: int | None) ->
     assert code_of(MODULES + FAILING, stderr) == 70
 
 
-def test_a_failed_training_ends_the_process_even_if_the_failure_cannot_be_told(
+def test_a_failed_training_ends_the_process_even_if_the_failure_cannot_be_reported(
     stderr: int | None,
 ) -> None:
     broken = "rank.traceback.format_exception = lambda error: threading.Event().wait()"

@@ -152,7 +152,7 @@ def test_statistics_are_those_of_the_training_years(prepared):
     np.testing.assert_allclose(sd, values.std((0, 2, 3), dtype=np.float64), rtol=1e-6)
 
 
-def test_finished_years_are_kept_and_lost_ones_made_again(tmp_path, url):
+def test_finished_years_are_kept_and_lost_ones_renewed(tmp_path, url):
     marker = prepare_dataset(DEFINITION, tmp_path, url)
     kept = (tmp_path / "2000.h5").stat().st_mtime_ns
     (tmp_path / "1999.h5").unlink()
@@ -231,7 +231,7 @@ def swapped(statistics):
         (swapped, "is of the channels"),
     ],
 )
-def test_damaged_statistics_are_named_and_made_again(tmp_path, prepared, damage, message):
+def test_damaged_statistics_are_named_and_renewed(tmp_path, prepared, damage, message):
     folder, marker = prepared
     shutil.copytree(folder, tmp_path / "copy")
     path = tmp_path / "copy" / "statistics.json"
@@ -244,7 +244,7 @@ def test_damaged_statistics_are_named_and_made_again(tmp_path, prepared, damage,
     assert path.read_text() == whole
 
 
-def test_a_damaged_climatology_is_named_and_made_again(tmp_path, prepared):
+def test_a_damaged_climatology_is_named_and_renewed(tmp_path, prepared):
     folder, _ = prepared
     shutil.copytree(folder, tmp_path / "copy")
     path = tmp_path / "copy" / "climatology.h5"
@@ -277,7 +277,7 @@ def test_embedded_waves_are_prepared_once_and_the_same_everywhere(tmp_path):
     assert other["train_samples"] == 10 and other["content_sha256"] != markers[0]["content_sha256"]
 
 
-def test_an_interrupted_embedded_preparation_is_made_again(tmp_path, monkeypatch):
+def test_an_interrupted_embedded_preparation_is_repeated(tmp_path, monkeypatch):
     definition = DEFINITION | {"name": "waves", "source": "embedded"}
     with monkeypatch.context() as patch:
         patch.setattr(

@@ -262,7 +262,7 @@ def test_files_that_cannot_be_used_are_refused_by_name(tmp_path, store, change, 
         prepare(tmp_path, "new.nc")
 
 
-def test_orography_among_surface_variables_is_passed_over(tmp_path, store, expected):
+def test_orography_among_surface_variables_is_skipped(tmp_path, store, expected):
     surface, levels = split(store)
     surface.assign(z=surface["sp"] * 0 + 3).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     invariant = surface[["sp"]].isel(time=0, drop=True).rename(sp="z")
@@ -271,7 +271,7 @@ def test_orography_among_surface_variables_is_passed_over(tmp_path, store, expec
     np.testing.assert_array_equal(fields(prepare(tmp_path, "*.nc")), expected)
 
 
-def test_a_variable_without_levels_is_told_where_no_other_file_has_it(tmp_path, store):
+def test_a_variable_without_levels_is_reported_if_no_other_file_has_it(tmp_path, store):
     surface, levels = split(store)
     surface.assign(z=surface["sp"] * 0 + 3).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     levels.drop_vars("z").to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
@@ -297,7 +297,7 @@ era5_grib.open_grib(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 
 
-def test_a_file_is_gone_through_once_by_processes_at_the_same_time(tmp_path, store):
+def test_concurrent_processes_scan_a_file_once(tmp_path, store):
     write_grib(store.isel(time=[0]), tmp_path / "a.grib")
     lists = tmp_path / "lists"
     lists.mkdir()
@@ -311,7 +311,7 @@ def test_a_file_is_gone_through_once_by_processes_at_the_same_time(tmp_path, sto
     assert len(list(lists.glob("scanned-*"))) == 1
 
 
-def test_a_damaged_list_of_messages_is_made_again(tmp_path, store, expected):
+def test_a_damaged_list_of_messages_is_renewed(tmp_path, store, expected):
     write_grib(store, tmp_path / "all.grib")
     prepare(tmp_path, "all.grib").unlink()
     (kept,) = (tmp_path / "prepared" / ".grib").glob("*.json")
@@ -322,7 +322,7 @@ def test_a_damaged_list_of_messages_is_made_again(tmp_path, store, expected):
         path.unlink()
 
 
-def test_a_file_of_the_year_that_is_replaced_is_read_anew_and_others_do_not_matter(tmp_path, store):
+def test_a_replaced_file_of_the_year_is_read_again_and_others_do_not_matter(tmp_path, store):
     write_grib(store, tmp_path / "a.grib")
     later = store.assign_coords(time=store.time + np.timedelta64(40, "D"))
     write_grib(later, tmp_path / "b.grib")

@@ -221,7 +221,7 @@ def test_a_wrong_grid_is_refused_before_a_field_is_read(tmp_path, served, served
     assert not [p for p in served.requests if "grid.zarr" in p and "geopotential/0" in p]
 
 
-def test_a_missing_chunk_is_not_taken_for_fill_values(tmp_path):
+def test_a_missing_chunk_is_not_read_as_fill_values(tmp_path):
     encoding = {"10m_v_component_of_wind": {"chunks": (1, 5, 4)}}
     path = write(marked_store(), tmp_path / "holes.zarr", encoding=encoding)
     (tmp_path / "holes.zarr" / "10m_v_component_of_wind" / "10.0.1").unlink()
@@ -259,7 +259,7 @@ def sharded(store, path, lost=None, packed=False, fill=True):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_chunks_that_a_shard_lacks_are_not_taken_for_fill_values(tmp_path, expected, packed):
+def test_chunks_missing_in_a_shard_are_not_read_as_fill_values(tmp_path, expected, packed):
     whole = sharded(marked_store(), tmp_path / "whole.zarr", packed=packed)
     found = fields(prepare(whole, tmp_path / "whole"))
     span = np.array([np.ptp(marked_store()[name].values) for name in _variables()]) / 60000

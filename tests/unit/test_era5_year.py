@@ -103,7 +103,7 @@ def months_done(path):
         return int(noted["months"])
 
 
-def test_a_killed_year_goes_on_at_the_month_and_is_the_same(resumed, url, whole, monkeypatch):
+def test_a_killed_year_resumes_at_the_month_and_is_the_same(resumed, url, whole, monkeypatch):
     done, counted = months_done(resumed), []
     count = era5_year._count
 
@@ -118,7 +118,7 @@ def test_a_killed_year_goes_on_at_the_month_and_is_the_same(resumed, url, whole,
     assert sorted(p.name for p in resumed.parent.iterdir()) == [".2000.lock", "2000.h5"]
 
 
-def test_months_noted_before_the_kill_are_on_the_disk(killed, whole):
+def test_months_recorded_before_the_kill_are_on_the_disk(killed, whole):
     with h5py.File(killed / ".2000.h5.partial") as file:
         np.testing.assert_array_equal(file["fields"][:124], fields(whole)[:124])
 
@@ -134,7 +134,7 @@ def test_two_processes_make_a_year_once(tmp_path, url, whole):
     assert path.read_bytes() == whole.read_bytes()
 
 
-def test_what_was_begun_of_something_else_is_not_gone_on_with(resumed, url, whole):
+def test_an_unfinished_file_of_other_data_is_not_resumed(resumed, url, whole):
     prepare_year(url, 2000, resumed, times=year_times(2000)[:150])
     np.testing.assert_array_equal(fields(resumed), fields(whole)[:150])
 
@@ -146,7 +146,7 @@ def torn(path):
 
 @pytest.mark.parametrize("name", [".2000.progress.npz", ".2000.h5.partial"])
 @pytest.mark.parametrize("damage", [os.remove, torn, lambda path: path.write_bytes(b"PK torn")])
-def test_a_damaged_or_lost_note_or_file_starts_the_year_anew(resumed, url, whole, name, damage):
+def test_a_damaged_or_lost_record_or_file_restarts_the_year(resumed, url, whole, name, damage):
     damage(resumed.parent / name)
     prepare_year(url, 2000, resumed, times=year_times(2000)[:STEPS])
     assert resumed.read_bytes() == whole.read_bytes()
@@ -186,7 +186,7 @@ def test_another_source_between_two_starts_leaves_no_hole(resumed, url, whole, t
     assert resumed.read_bytes() == whole.read_bytes()
 
 
-def test_a_note_speaks_for_no_other_file(resumed, url, whole):
+def test_a_record_applies_to_no_other_file(resumed, url, whole):
     note = resumed.with_name(".2000.progress.npz").read_bytes()
     resumed.with_name(".2000.h5.partial").unlink()
     killed_in_january(url, resumed)
@@ -203,7 +203,7 @@ def zeroed(partial, step):
         file.write(bytes(size))
 
 
-def test_months_that_lost_their_values_are_made_again(resumed, url, whole):
+def test_months_that_lost_their_values_are_repeated(resumed, url, whole):
     zeroed(resumed.with_name(".2000.h5.partial"), 123)  # the last step of January
     finish(url, resumed)
     assert resumed.read_bytes() == whole.read_bytes()
@@ -242,7 +242,7 @@ def stop_after(months, monkeypatch):
     monkeypatch.setattr(Progress, "save", stopping)
 
 
-def test_a_local_store_written_anew_is_not_gone_on_with(tmp_path, monkeypatch):
+def test_a_rewritten_local_store_is_not_resumed(tmp_path, monkeypatch):
     store, path = marked_store(years=(2000,), steps=STEPS), tmp_path / "new" / "2000.h5"
     stop_after(1, monkeypatch)
     with pytest.raises(Stopped):

@@ -79,7 +79,7 @@ def test_the_same_data_elsewhere_are_the_same_dataset(prepared, originals, tmp_p
     assert prepare_dataset(EARTH, tmp_path / "prepared", source) == marker
 
 
-def test_originals_as_data_root_are_told_how_to_be_named(tmp_path):
+def test_originals_as_data_root_are_refused_with_a_hint(tmp_path):
     for year in FOLDERS:
         write(tmp_path / f"{year}.h5", steps=4)
     with pytest.raises(InputError, match=r"1999\.h5: .*\{hdf5: <folder>\}"):
@@ -141,7 +141,7 @@ def test_missing_doubled_and_torn_files_are_named(tmp_path):
         prepare(tmp_path)
 
 
-def test_an_original_replaced_between_two_starts_is_read_anew(tmp_path, monkeypatch):
+def test_an_original_replaced_between_two_starts_is_read_again(tmp_path, monkeypatch):
     class Stopped(Exception):
         pass
 

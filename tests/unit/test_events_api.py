@@ -99,7 +99,7 @@ def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
     assert len(lines) == 3
 
 
-def test_a_disk_that_is_full_is_said_and_does_not_end_the_training(
+def test_a_full_disk_is_reported_and_does_not_end_the_training(
     inside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (inside / events.HISTORY_FILE).symlink_to("/dev/full")
@@ -250,7 +250,7 @@ print("asked", flush=True)
 
 
 @pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGTERM, "file"])
-def test_a_script_is_told_to_stop_by(how: Any, tmp_path: Path) -> None:
+def test_a_script_is_asked_to_stop_by(how: Any, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     process = subprocess.Popen(
         [sys.executable, "-c", ASKING],

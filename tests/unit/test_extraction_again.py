@@ -75,7 +75,7 @@ def test_a_finished_folder_needs_no_tars_any_more(
         assert prepare(official, data, source) == expected
 
 
-def test_an_md5_given_later_is_held_against_what_was_extracted(
+def test_an_md5_given_later_is_compared_with_what_was_extracted(
     official: Official, tars: Path, data: Path
 ) -> None:
     right = md5s(tars)
@@ -114,7 +114,7 @@ def test_a_class_that_was_removed_is_extracted_again(
     assert not (data / EXTRACTING).exists()
 
 
-def test_a_class_that_somebody_changed_is_named_and_extracted_again_once_removed(
+def test_a_changed_class_is_named_and_extracted_again_once_removed(
     official: Official, tars: Path, data: Path, tree: Path, in_process: None
 ) -> None:
     first, second, _ = sorted(official.train)
@@ -274,7 +274,7 @@ def kill_in_the_middle(official: Official, tars: Path, folder: Path) -> dict[str
     return {path.name: path.stat().st_ino for path in done.glob("n*")}
 
 
-def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(
+def test_a_killed_extraction_resumes_and_ends_as_an_undisturbed_one(
     larger: tuple[Official, Path], tmp_path: Path
 ) -> None:
     official, tars = larger

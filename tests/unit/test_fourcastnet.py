@@ -433,7 +433,7 @@ def test_the_rate_follows_a_cosine_to_zero_once_an_epoch(folder: Path) -> None:
     assert found[80][0] == pytest.approx(0, abs=1e-12)
 
 
-def test_a_resumed_schedule_goes_on(folder: Path) -> None:
+def test_a_resumed_schedule_continues(folder: Path) -> None:
     one = workload(folder)
     optimizer = one.optimizer(nn.Linear(1, 1))
     schedule = one.schedule(optimizer)

@@ -30,7 +30,7 @@ def test_nodes_that_beat_are_left_alone(tmp_path: Path, silences: Silences) -> N
     assert silences == []
 
 
-def test_a_node_that_no_longer_beats_is_told_after_the_limit(
+def test_a_node_that_no_longer_beats_is_reported_after_the_limit(
     tmp_path: Path, silences: Silences
 ) -> None:
     first, second = (heart(tmp_path, h, ["n2"], silences) for h in ("n1", "n2"))
@@ -46,7 +46,7 @@ def test_a_node_that_no_longer_beats_is_told_after_the_limit(
     assert host == "n2" and LIMIT_S < seconds <= LIMIT_S + BEAT_S
 
 
-def test_a_node_that_never_beat_is_told(tmp_path: Path, silences: Silences) -> None:
+def test_a_node_that_never_beat_is_reported(tmp_path: Path, silences: Silences) -> None:
     one = heart(tmp_path, "n1", ["n2"], silences)
     for _ in range(200):
         one.check(1.0)
@@ -67,7 +67,7 @@ def test_a_clock_that_is_wrong_or_goes_backwards_is_a_sign_of_life(
     assert silences == []
 
 
-def test_a_file_that_is_only_rewritten_by_hand_once_is_no_life(
+def test_a_file_that_is_rewritten_only_once_is_no_heartbeat(
     tmp_path: Path, silences: Silences
 ) -> None:
     one = heart(tmp_path, "n1", ["n2"], silences)
@@ -77,7 +77,7 @@ def test_a_file_that_is_only_rewritten_by_hand_once_is_no_life(
     assert silences
 
 
-def test_after_the_training_nobody_is_told_and_the_own_heart_still_beats(
+def test_after_the_training_nothing_is_reported_and_this_node_still_beats(
     tmp_path: Path, silences: Silences
 ) -> None:
     one = heart(tmp_path, "n1", ["n2"], silences)
@@ -92,7 +92,7 @@ def test_after_the_training_nobody_is_told_and_the_own_heart_still_beats(
     assert not own.exists()
 
 
-def test_an_own_file_that_somebody_deleted_comes_back(tmp_path: Path, silences: Silences) -> None:
+def test_a_deleted_own_file_comes_back(tmp_path: Path, silences: Silences) -> None:
     one = heart(tmp_path, "n1", [], silences)
     own = tmp_path / f"{STEM}.n1.heartbeat"
     own.unlink()

@@ -100,7 +100,7 @@ def test_every_kind_of_file_has_pillows_pixels(
     assert torch.equal(decode(str(path)), expected)
 
 
-def test_a_rotation_in_the_exif_data_is_passed_over_as_pillow_does(
+def test_a_rotation_in_the_exif_data_is_ignored_as_by_pillow(
     tmp_path: Path, photo: Image.Image
 ) -> None:
     exif = Image.Exif()
@@ -129,7 +129,7 @@ def test_a_file_without_a_whole_image_is_named(
 
 
 @pytest.mark.parametrize("kind", [ImageNetDataset, TorchvisionImages])
-def test_a_file_that_is_gone_is_named(folder: Path, kind: type[ImageNetDataset]) -> None:
+def test_a_missing_file_is_named(folder: Path, kind: type[ImageNetDataset]) -> None:
     one = data(kind, folder)
     one.folder = "/nowhere"
     with pytest.raises(InputError, match=r"/nowhere/train/n0/0\.JPEG: cannot be read"):

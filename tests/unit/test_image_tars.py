@@ -53,7 +53,7 @@ def test_every_image_of_the_tars_is_extracted_as_it_is(prepared: Path, tree: Pat
     assert not (prepared / EXTRACTING).exists()
 
 
-def test_validation_images_go_to_the_class_that_the_devkit_says(
+def test_validation_images_go_to_their_class_in_the_devkit(
     prepared: Path, official: Official
 ) -> None:
     for number, (wnid, content) in enumerate(official.validation, 1):
@@ -80,7 +80,7 @@ def test_tars_and_a_tree_give_the_same_marker(
         assert index.paths == ImageFolderIndex.load(prepared, "train").paths
 
 
-def test_the_digests_are_recorded_with_whose_word_they_were_held_against(
+def test_the_digests_are_recorded_with_the_origin_of_the_expected_ones(
     official: Official, tars: Path, tmp_path: Path, in_process: None
 ) -> None:
     sums = md5s(tars)
@@ -91,7 +91,7 @@ def test_the_digests_are_recorded_with_whose_word_they_were_held_against(
     assert checked == ["given", "unchecked", "unchecked"]
 
 
-def test_the_whole_imagenet_is_held_against_the_official_digests() -> None:
+def test_the_whole_imagenet_is_compared_with_the_official_digests() -> None:
     whole = {"train_samples": 1_281_167, "validation_samples": 50_000, "classes": 1000}
     given = Tars(Path("x"), {"devkit": "AB"})
     assert given.expected_md5("train", whole) == (OFFICIAL_MD5["train"], "official")
@@ -317,7 +317,7 @@ def test_a_folder_with_tars_and_one_split_alone_is_no_tree(
     assert find_source(tmp_path, str(tmp_path / "both")) == tmp_path / "both"
 
 
-def test_images_of_others_are_not_taken_for_extracted(
+def test_other_images_are_not_regarded_as_extracted(
     official: Official, tars: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train" / "n01").mkdir(parents=True)

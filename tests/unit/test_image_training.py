@@ -178,7 +178,7 @@ def test_a_stop_ends_an_evaluation_and_the_updates_that_are_done_do_not(
     assert train(one, folder, tmp_path / "all", 15), "all updates are done, and it did not finish"
 
 
-def test_a_run_that_another_holds_by_now_gets_no_result(
+def test_a_run_taken_over_by_another_process_gets_no_result(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = tmp_path / "run"

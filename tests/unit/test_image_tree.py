@@ -55,7 +55,7 @@ def test_prepared_data_from_another_source_are_reported(
     assert ImageFolderIndex.load(data, "val").folder == tmp_path / "other"
 
 
-def test_prepared_data_that_are_gone_are_told_and_never_trained_on(tmp_path: Path) -> None:
+def test_missing_prepared_data_are_reported_and_never_trained_on(tmp_path: Path) -> None:
     told = source_warning(tmp_path / "data", None)
     assert told is not None
     assert "data: has no prepared dataset any more; prepare it again" in told
@@ -63,7 +63,7 @@ def test_prepared_data_that_are_gone_are_told_and_never_trained_on(tmp_path: Pat
         content_of_prepared(tmp_path / "data")
 
 
-def test_a_tree_that_is_gone_is_named(official: Official, tree: Path, tmp_path: Path) -> None:
+def test_a_missing_tree_is_named(official: Official, tree: Path, tmp_path: Path) -> None:
     shutil.copytree(tree, tmp_path / "tree")
     prepare(official, tmp_path / "data", {"tree": str(tmp_path / "tree")})
     shutil.rmtree(tmp_path / "tree")
@@ -129,7 +129,7 @@ def test_a_class_in_one_split_only_is_named(official: Official, tree: Path, tmp_
         prepare(official, tmp_path / "data", str(tmp_path / "tree"))
 
 
-def test_a_tree_whose_training_images_are_gone_is_named(
+def test_a_tree_without_training_images_is_named(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(tree, tmp_path / "tree")
@@ -210,7 +210,7 @@ def test_what_was_interrupted_between_two_indices_is_not_prepared(
     assert prepare(official, data, other) == marker
 
 
-def test_an_index_that_is_not_the_prepared_one_is_named_and_made_again(
+def test_an_index_that_is_not_the_prepared_one_is_named_and_renewed(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
@@ -226,7 +226,7 @@ def test_an_index_that_is_not_the_prepared_one_is_named_and_made_again(
     assert content_of_prepared(data) == marker["content_sha256"]
 
 
-def test_a_folder_that_is_prepared_needs_no_definition_again(
+def test_a_prepared_folder_needs_no_definition(
     official: Official, tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"

@@ -144,7 +144,7 @@ def test_epochs_that_the_recording_does_not_place_have_neither(tmp_path: Path) -
     assert {row["energy_kwh"] for row in rows} == {row["time_h"] for row in rows} == {None}
 
 
-def test_what_a_stage_spent_outside_of_its_epochs_is_counted(tmp_path: Path) -> None:
+def test_energy_that_a_stage_used_outside_of_its_epochs_is_counted(tmp_path: Path) -> None:
     """A script of one's own: stage("train") to warm up, then stage("train", epoch)."""
     energy = [part("gpu", "train", 300, 6 * KWH), part("gpu", "shutdown", 100, 1 * KWH)]
     parts = [
@@ -348,13 +348,13 @@ def test_single_curves_that_are_missing_are_named() -> None:
     assert "No curve, as a value is not known: against energy resnet50-a100-n256" in said
 
 
-def test_without_a_finished_run_the_figure_says_why() -> None:
+def test_without_a_finished_run_the_figure_states_why() -> None:
     made = {"figure": "learning", "campaign": "made", "missing": ["a-n001"], "options": {}}
     said = texts(figure_module.draw(with_metadata(LEARNING.empty_table(), made)))
     assert "No run of these series has finished" in said and "a-n001" in said
 
 
-def test_origin_scope_and_excluded_runs_are_said_in_words() -> None:
+def test_origin_scope_and_excluded_runs_are_stated() -> None:
     out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
     said = texts(figure_module.draw(changed(learning_table(epochs=2), dict, excluded=out)))
     for words in (

@@ -267,7 +267,7 @@ def test_a_metric_that_should_be_large_is_said_to_be() -> None:
     assert "Larger is better: Top-1 error (%) of resnet50" in texts(figure_module.draw(table))
 
 
-def test_without_a_finished_run_the_figure_says_why() -> None:
+def test_without_a_finished_run_the_figure_states_why() -> None:
     out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
     made = {"figure": "pareto", "campaign": "made", "missing": ["a-n001"], "excluded": out}
     said = texts(figure_module.draw(with_metadata(PARETO.empty_table(), made)))

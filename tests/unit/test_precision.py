@@ -43,7 +43,7 @@ def test_torch_default_leaves_torchs_own_flags_as_they_are(ampere: None) -> None
         ("bf16", "bf16", torch.bfloat16, (True, False)),
     ],
 )
-def test_a_gpu_computes_as_it_is_told(
+def test_a_gpu_computes_as_set(
     ampere: None, setting: str, used: str, autocast: torch.dtype | None, flags: tuple
 ) -> None:
     found = Precision.of(setting, GPU)
@@ -56,7 +56,7 @@ def test_a_gpu_computes_as_it_is_told(
     assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == flags
 
 
-def test_a_gpu_before_ampere_says_that_it_computes_in_fp32(monkeypatch) -> None:
+def test_a_gpu_before_ampere_reports_fp32(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla V100")
     assert Precision.of("torch_default", GPU).used == "fp32"

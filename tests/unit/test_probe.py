@@ -82,7 +82,7 @@ def rows_of(folder: Path, *watts: float, powers: dict[str, Any] = NOTHING) -> di
 # --- one probe ----------------------------------------------------------------------------------
 
 
-def test_a_probe_says_the_mean_power_of_its_window_and_of_nothing_else(tmp_path: Path) -> None:
+def test_a_probe_gives_the_mean_power_of_its_window_only(tmp_path: Path) -> None:
     found = probe_powers(make_probe(tmp_path, node(100.0)), NOTHING)
     means = {name: kind.mean_w for name, kind in found.kinds.items()}
     assert means == {
@@ -94,7 +94,7 @@ def test_a_probe_says_the_mean_power_of_its_window_and_of_nothing_else(tmp_path:
     assert codes(found.flags) == {"from_journal"}
 
 
-def test_gpus_that_a_probe_does_not_hold_stand_beside(tmp_path: Path) -> None:
+def test_gpus_that_a_probe_does_not_open_are_separate(tmp_path: Path) -> None:
     folder = make_probe(tmp_path, node(100.0), gpus={"n1": [1]})
     kinds = probe_powers(folder, NOTHING).kinds
     assert (kinds["gpu"].devices, kinds["gpu"].mean_w) == (1, pytest.approx(110.0))
@@ -110,14 +110,14 @@ def test_a_gpu_without_a_sensor_makes_the_gpus_power_unknown_and_not_less(tmp_pa
     assert codes(found.flags) >= {"gpu_count", "coverage"}
 
 
-def test_a_recording_that_ends_within_the_window_says_nothing(tmp_path: Path) -> None:
+def test_a_recording_that_ends_within_the_window_gives_nothing(tmp_path: Path) -> None:
     sensors = {name: values[:25] for name, values in node().items()}
     found = probe_powers(make_probe(tmp_path, sensors), NOTHING)
     assert {kind.mean_w for kind in found.kinds.values()} == {None}
     assert "coverage" in codes(found.flags)
 
 
-def test_without_any_recording_nothing_is_said(tmp_path: Path) -> None:
+def test_without_any_recording_there_is_no_result(tmp_path: Path) -> None:
     folder = make_probe(tmp_path, node())
     (folder / "perun" / "segment-000.n1.journal").write_bytes(b"")
     found = probe_powers(folder, RATED)
@@ -339,7 +339,7 @@ def test_the_power_of_a_node_that_was_busy_is_no_idle_power(tmp_path: Path) -> N
     assert why == {"box": "its nodes were not idle: repeat 2: n1: cpu 86 % busy, so not idle"}
 
 
-def test_why_runs_have_no_idle_energy_is_said_by_device(tmp_path: Path) -> None:
+def test_why_runs_have_no_idle_energy_is_stated_by_device(tmp_path: Path) -> None:
     fewer = node()
     del fewer["CUDA:1_POWER"]
     path = idle_of(tmp_path, node(), fewer)
@@ -366,12 +366,12 @@ def test_probes_of_another_origin_than_the_runs_are_no_baseline(idle_table: Path
         ),
     ],
 )
-def test_a_definition_that_is_none_is_refused(tmp_path: Path, definition: Any, words: str) -> None:
+def test_an_invalid_definition_is_refused(tmp_path: Path, definition: Any, words: str) -> None:
     with pytest.raises(InputError, match=rf"^--definition.*{words}"):
         write_idle(definition, tmp_path, tmp_path / "idle.parquet")
 
 
-def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "idle.parquet"
     path.write_bytes(b"no Parquet")
     with pytest.raises(InputError, match=r"idle\.parquet: is no readable Parquet file"):
@@ -493,7 +493,7 @@ def ranks_of(comm: Comm) -> Ranks:
     return Ranks(comm, 0, 2, 0, "n1", 1)  # type: ignore[arg-type]
 
 
-def test_the_gpus_that_were_held_are_told_with_the_window(
+def test_the_opened_gpus_are_recorded_with_the_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(probe, "_open_gpu", lambda ranks: (Gpu(3, "GPU-d"), "A100"))
@@ -553,7 +553,7 @@ def test_a_result_is_written_only_when_no_rank_has_lost_its_sampler(
 
 
 @pytest.mark.parametrize(("samples", "recorded"), [(60, True), (41, True), (40, False), (1, False)])
-def test_a_probe_whose_journal_does_not_reach_the_end_of_its_window_is_none(
+def test_a_probe_whose_journal_ends_before_its_window_is_invalid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], samples: int, recorded: bool
 ) -> None:
     folder = make_probe(tmp_path, {name: values[:samples] for name, values in node().items()})
@@ -561,7 +561,7 @@ def test_a_probe_whose_journal_does_not_reach_the_end_of_its_window_is_none(
     assert ("the recording ends before" in capsys.readouterr().err) is not recorded
 
 
-def test_a_probe_without_a_journal_or_a_result_is_none(tmp_path: Path) -> None:
+def test_a_probe_without_a_journal_or_a_result_is_invalid(tmp_path: Path) -> None:
     folder = make_probe(tmp_path, node())
     (folder / "perun" / "segment-000.n1.journal").unlink()
     assert not probe.is_recorded(folder)

@@ -121,7 +121,7 @@ def test_the_provenance_names_the_commit_of_the_code(
 
 
 @pytest.mark.parametrize(("commit", "clean"), [("0123", True), ("0123-dirty", False), (None, None)])
-def test_the_provenance_says_whether_the_commit_was_clean(
+def test_the_provenance_records_whether_the_commit_was_clean(
     commit: str | None,
     clean: bool | None,
     work: WorkDir,
@@ -133,7 +133,7 @@ def test_the_provenance_says_whether_the_commit_was_clean(
     assert read_json(out / "provenance.json")["commit_clean"] is clean
 
 
-def test_each_segment_says_the_commit_that_it_was_started_from(work: WorkDir, out: Path) -> None:
+def test_each_segment_records_the_commit_that_it_was_started_from(work: WorkDir, out: Path) -> None:
     lock = {"sha256": "ab", "differences": []}
     packages = {"packages_installed": {"torch": "2.7.0"}, "lock": lock}
     write_json(made_with_path(work.path, 1), {"commit": "4567", "commit_clean": True, **packages})
@@ -216,7 +216,7 @@ def test_a_segment_whose_sampler_took_no_sample_gives_its_stage_no_length(
     assert cut["start_s"] == cut["end_s"] == T0 + 5
 
 
-def test_the_provenance_says_what_the_run_was_done_with(work: WorkDir, out: Path) -> None:
+def test_the_provenance_records_what_the_run_was_done_with(work: WorkDir, out: Path) -> None:
     describe(work, 0, hostnames=["n3", "n1"], gpus={"n1": [2], "n3": [0]}, packages={})
     publish(work, out)
     found = read_json(out / "provenance.json")
@@ -230,7 +230,7 @@ def test_the_provenance_says_what_the_run_was_done_with(work: WorkDir, out: Path
     assert [s["outcome"] for s in found["segments"]] == ["killed", "finished"]
 
 
-def test_gpus_that_one_segment_could_not_tell_are_not_told(work: WorkDir, out: Path) -> None:
+def test_gpus_unknown_in_one_segment_are_unknown(work: WorkDir, out: Path) -> None:
     describe(work, 0, hostnames=["n1", "n2"], gpus={"n1": None, "n2": [1]})
     uuids = {"n1": ["GPU-b", "GPU-a"], "n2": None}
     describe(work, 1, hostnames=["n1", "n2"], gpus={"n1": [0], "n2": [0]}, gpu_uuids=uuids)
@@ -304,7 +304,7 @@ def test_the_provenance_is_written_when_all_the_rest_is_there(
 
 
 @pytest.mark.parametrize("missing", ["weights.pt", "train.log", "events.jsonl", "perun"])
-def test_a_publication_that_fails_is_not_taken_for_a_finished_one(
+def test_a_failed_publication_is_not_regarded_as_finished(
     missing: str, work: WorkDir, out: Path
 ) -> None:
     hidden = work.path / f"{missing}.hidden"
@@ -320,7 +320,7 @@ def test_a_publication_that_fails_is_not_taken_for_a_finished_one(
     assert sorted(path.name for path in out.iterdir()) == OUTPUTS
 
 
-def test_publishing_again_replaces_what_is_there(work: WorkDir, out: Path) -> None:
+def test_publishing_again_replaces_what_exists(work: WorkDir, out: Path) -> None:
     (out / "perun").mkdir(parents=True)
     (out / "perun" / "segment-000.hdf5").write_text("of another spec")
     (out / "weights.pt").write_text("of another spec")

@@ -135,7 +135,7 @@ def test_a_launcher_that_is_not_there_is_refused() -> None:
     require_launcher("sh -c true")
 
 
-def test_the_end_of_a_log_is_told(tmp_path: Path) -> None:
+def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"".join(b"line %d \xff\n" % n for n in range(40)))
     assert last_lines(tmp_path / "log", 2).splitlines() == ["line 38 �", "line 39 �"]
 

@@ -197,7 +197,7 @@ def test_without_warm_up_the_reference_rate_holds_from_the_start() -> None:
     assert set(np.ravel(found)) == {3.2}
 
 
-def test_a_schedule_resumed_in_the_middle_goes_on_as_if_nothing_had_been() -> None:
+def test_a_schedule_resumed_in_the_middle_continues_unchanged() -> None:
     losses, steps = bumpy(60), 3
     whole = rates(workload("corrected", 8192), losses, steps)
     for stop_at in (2, 5, 17, 40):

@@ -101,7 +101,7 @@ def test_a_run_that_finished_is_finished_whatever_became_of_its_sampler(
     assert (segment["outcome"], segment["detail"]) == ("finished", "n1: lost in 0")
 
 
-def test_a_segment_whose_perun_did_not_close_says_so(
+def test_a_segment_whose_perun_did_not_close_records_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, work = start(tmp_path, monkeypatch, ["finished"], [False], ended_with=1)
@@ -205,7 +205,7 @@ def end(host: str = "n1", **changes: Any) -> End:
     return End(**{"host": host, "requested": False, "enough": False, "lost": None} | changes)
 
 
-def test_a_stop_for_want_of_a_sampler_is_told_with_the_hosts_that_lost_theirs() -> None:
+def test_a_stop_because_of_lost_samplers_names_their_hosts() -> None:
     said = outcome_of("stopped", [end("n1"), end("n2", lost="the sampler has ended"), end("n3")])
     assert said["outcome"] == "monitor_lost"
     assert said["losses"] == [{"host": "n2", "reason": "the sampler has ended"}]

@@ -67,7 +67,7 @@ def test_a_second_call_reads_the_manifest_only(prepared, monkeypatch):
     assert prepare_dataset(DEFINITION, folder, None) == marker
 
 
-def test_a_lost_image_or_an_interrupted_build_is_made_again(tmp_path):
+def test_a_lost_image_or_an_interrupted_build_is_repeated(tmp_path):
     marker = prepare_dataset(DEFINITION, tmp_path, None)
     next(tmp_path.glob("train/*/*")).unlink()
     (tmp_path / ".building-old").mkdir()
@@ -82,7 +82,7 @@ def test_another_definition_replaces_the_scans(tmp_path):
     assert marker["train_samples"] == 90 == len(list(tmp_path.glob("train/*/*")))
 
 
-def test_somebody_elses_images_are_never_replaced(tmp_path):
+def test_other_images_are_never_replaced(tmp_path):
     (tmp_path / "train" / "n01440764").mkdir(parents=True)
     with pytest.raises(InputError, match="train, which is not from an embedded dataset"):
         prepare_dataset(DEFINITION, tmp_path, None)

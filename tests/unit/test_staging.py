@@ -213,7 +213,7 @@ def test_reads_cover_every_image_once_and_stay_small(steps: list[tuple[int, int]
 # --- what is refused ----------------------------------------------------------------------------
 
 
-def test_without_a_packed_file_one_is_told_how_to_make_it(own: Path, scratch: Path) -> None:
+def test_without_a_packed_file_the_message_says_how_to_create_it(own: Path, scratch: Path) -> None:
     (own / PLACES).unlink()
     with pytest.raises(InputError, match=r"packed\.tar: missing; create it with: scalewatt prep"):
         stage_images(own, str(scratch), ALL)
@@ -240,7 +240,7 @@ def test_a_damaged_image_in_the_packed_file_is_named_and_nothing_stays(
     assert list(scratch.iterdir()) == []
 
 
-def test_a_packed_file_of_other_images_is_refused_and_made_anew(
+def test_a_packed_file_of_other_images_is_refused_and_replaced(
     own: Path, official: Official, scratch: Path, tmp_path: Path
 ) -> None:
     other = Official.make(classes=4, train=6, side=30)

@@ -65,7 +65,7 @@ def test_members_are_those_that_were_written(
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 3000)), max_size=20))
-def test_a_range_is_what_the_file_holds_there(ranges: list[tuple[int, int]]) -> None:
+def test_a_range_is_the_content_of_the_file_there(ranges: list[tuple[int, int]]) -> None:
     content = os.urandom(4096)
     with tempfile.TemporaryFile() as file:
         file.write(content)

@@ -90,7 +90,7 @@ def test_a_sampler_that_takes_no_sample_is_ended_once(
     assert f"process {sampler.pid}" in reason and "no sample for 31 s" in reason
 
 
-def test_a_slow_sampler_may_be_silent_for_ten_periods(
+def test_a_slow_sampler_may_pause_for_ten_periods(
     tmp_path: Path, sampler: BaseProcess, losses: list[str]
 ) -> None:
     watch = SamplerWatch(tmp_path, STEM, 10.0, LIMITS, losses.append)
@@ -240,7 +240,7 @@ def test_after_the_training_the_sampler_may_end(
     assert watch.lost is None
 
 
-def test_a_loss_is_told_when_the_training_ends(
+def test_a_loss_is_reported_when_the_training_ends(
     watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
     one = Watchdog(watch, PeerWatch([], pytest.fail))
@@ -267,7 +267,7 @@ class Rounds:
             self.watch.stop()
 
 
-def test_a_check_that_fails_is_told_once_and_ends_neither_the_watch_nor_other_checks(
+def test_a_failing_check_is_reported_once_and_ends_neither_the_watchdog_nor_other_checks(
     tmp_path: Path,
     watch: SamplerWatch,
     sampler: BaseProcess,
@@ -309,7 +309,7 @@ def peer() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_dead_fellow_is_told_at_the_second_look(peer: subprocess.Popen[bytes]) -> None:
+def test_a_dead_peer_is_reported_at_the_second_check(peer: subprocess.Popen[bytes]) -> None:
     deaths: list[int] = []
     peers = PeerWatch([peer.pid], deaths.append)
     peers.check()
