@@ -1,4 +1,4 @@
-"""A network as it is trained: on its device, data-parallel, compiled where that is asked for."""
+"""A network as it is trained: on its device, data-parallel, compiled if asked for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Network:
         if not settings["compile"]:
             return cls(weights, parallel, weights, device, layout)
         _require_compiler()
-        # One graph for each shape: which there are does not depend on where a segment begins.
+        # One graph for each shape, whichever batch a segment begins with.
         trained, evaluated = (torch.compile(part, dynamic=False) for part in (parallel, weights))
         return cls(weights, trained, evaluated, device, layout)  # type: ignore[arg-type]
 

@@ -264,18 +264,10 @@ class Trainer:
         assert self.sums is not None
         sums = {"train": self._gather(self.sums)}
         stages = {"evaluate_train": 0.0, "validate": 0.0}
-        self._share_buffers()
-        for name in self.evaluations:
-            began = time.monotonic()
-            stage = "evaluate_train" if name == "train_again" else "validate"
-            self._enter(stage)
-            total = self._evaluate(name)
-            if total is not None:
-                sums[name] = self._gather(total)
-            stages[stage] += time.monotonic() - began
-            if total is None:
-                self.epoch_s += sum(stages.values())
-                return False
+        complete = self._evaluate_all(sums, stages)
+        self.epoch_s += sum(stages.values())
+        if not complete:
+            return False
         results = self.workload.results(sums)
         samples = round(sums["train"][:, 0].sum())
         self.history.append(
@@ -286,11 +278,11 @@ class Trainer:
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "samples": samples,
                 "updates": self.step,
-                "epoch_s": self.epoch_s + sum(stages.values()),
+                "epoch_s": self.epoch_s,
                 "train_s": self.train_s,
                 **{f"{stage}_s": seconds for stage, seconds in stages.items()},
                 "throughput_samples_per_s": samples / self.train_s,
-                **self._how_it_ran(),
+                **self._performance(),
             }
         )
         self.schedule.end_epoch(self.epoch, results)
@@ -301,13 +293,28 @@ class Trainer:
             _print_epoch(self.spec, self.history[-1])
         return True
 
-    def _how_it_ran(self) -> dict[str, float | int | None]:
+    def _evaluate_all(self, sums: dict[str, np.ndarray], stages: dict[str, float]) -> bool:
+        """Add each evaluation's sums and the stages' seconds; return False if the ranks agreed to stop."""
+        self._broadcast_buffers()
+        for name in self.evaluations:
+            began = time.monotonic()
+            stage = "evaluate_train" if name == "train_again" else "validate"
+            self._enter(stage)
+            total = self._evaluate(name)
+            if total is not None:
+                sums[name] = self._gather(total)
+            stages[stage] += time.monotonic() - began
+            if total is None:
+                return False
+        return True
+
+    def _performance(self) -> dict[str, float | int | None]:
         """Return the epoch's time per step by phase, mean over ranks, and the largest memory of a rank."""
         own = self.phases.sums(), peak_memory_bytes(self.device)
         phases, memory = zip(*self.ranks.comm.allgather(own), strict=True)
         return {**mean_phases(np.stack(phases)), "peak_memory_bytes": max(memory)}
 
-    def _share_buffers(self) -> None:
+    def _broadcast_buffers(self) -> None:
         """Broadcast rank 0's running statistics, which are the model's."""
         for buffer in self.network.weights.buffers():
             dist.broadcast(buffer, src=0)
@@ -316,7 +323,7 @@ class Trainer:
     def _evaluate(self, name: str) -> torch.Tensor | None:
         """Return this rank's sums over an evaluation; None if the ranks agreed to stop within it.
 
-        That the segment has done its updates is no reason to.
+        Having done the segment's updates is no reason to stop here.
         """
         batches, loader = self.evaluations[name]
         # Augmented evaluations (the paper's protocol) see other views than training did.
