@@ -106,7 +106,7 @@ def inner(folder: Path, options: argparse.Namespace) -> None:
     begin = time.monotonic()
     arguments = (options.seconds, options.pairs)
     found = monitored(sampled_training, arguments, folder, "segment-000", options.period, "bench")
-    files = {kind: next(folder.glob(f"*.{kind}")) for kind in ("journal", "conditions")}
+    files = {kind: next(folder.glob(f"*.{kind}")) for kind in ("journal", "telemetry")}
     read = {kind: read_records(path) for kind, path in files.items()}
     record = {kind: records.rows.dtype.itemsize for kind, records in read.items()}
     samples = int(read["journal"].rows.size)
@@ -116,8 +116,8 @@ def inner(folder: Path, options: argparse.Namespace) -> None:
         "sampler_s": spent.ru_utime + spent.ru_stime,
         "sensors": len(read["journal"].rows.dtype.names or ()) - 3,
         "samples": samples,
-        "conditions": int(read["conditions"].rows.size),
-        "bytes_a_sample": record["journal"] + record["conditions"] * min(options.period / 5, 1),
+        "telemetry": int(read["telemetry"].rows.size),
+        "bytes_a_sample": record["journal"] + record["telemetry"] * min(options.period / 5, 1),
         "bytes_a_sample_with_headers": sum(p.stat().st_size for p in files.values()) / samples,
     }
     print(json.dumps(found))
@@ -172,7 +172,7 @@ def print_table(one: dict[str, Any], options: argparse.Namespace) -> None:
         ("  with its start and end", f"{one['sampler_s']:.2f} s in {one['run_s']:.0f} s"),
         ("bytes a sample", f"{one['bytes_a_sample']:.1f} (target {TARGET_BYTES})"),
         ("  with headers", f"{one['bytes_a_sample_with_headers']:.1f} of {one['samples']} samples"),
-        ("conditions", f"{one['conditions']} readings"),
+        ("telemetry", f"{one['telemetry']} readings"),
         ("step time, with/without", f"{ratios['wall']} ({blocks})"),
         ("  its processor time", ratios["processor"]),
         ("load of this machine", f"{one['load']:.1f} on {os.cpu_count()} cores at the start"),

@@ -105,7 +105,7 @@ def test_a_journal_is_known_by_its_first_words(tmp_path: Path) -> None:
         ("header", '{"journal": 2, "host"', True),
         ("sample", '{"t": 1.0', True),
         ("spaces", " " * 20 + '{"mono": 1.0', True),
-        ("conditions", '{"conditions": 1, "host"', False),
+        ("telemetry", '{"telemetry": 1, "host"', False),
         ("marks", '{"segment": 0, "stage"', False),
         ("title", '{"title": 1', False),
         ("nothing", "", False),

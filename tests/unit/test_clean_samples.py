@@ -26,12 +26,12 @@ from true_power import (
 from scalewatt.energy.integration.counter_series import (
     clean_counter,
     clean_means,
-    judge_counter,
-    judge_means,
+    validate_counter,
+    validate_means,
 )
 from scalewatt.energy.integration.curve import Device
-from scalewatt.energy.integration.integrate import DOUBTS, judge
-from scalewatt.energy.integration.power_series import clean_power, judge_power
+from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, validate
+from scalewatt.energy.integration.power_series import clean_power, validate_power
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 
@@ -68,9 +68,9 @@ def read_by(draw: st.DrawFn, quantity: str, spoilt: bool) -> tuple[SensorSeries,
 
 
 WAYS = {
-    "power": (clean_power, judge_power),
-    "counter": (clean_counter, judge_counter),
-    "mean_power": (clean_means, judge_means),
+    "power": (clean_power, validate_power),
+    "counter": (clean_counter, validate_counter),
+    "mean_power": (clean_means, validate_means),
 }
 
 
@@ -89,13 +89,13 @@ def test_the_quick_way_for_clean_samples_gives_what_the_close_look_gives(
     with np.errstate(all="ignore"):
         quick_look = clean(series.time_s, series.values, device)
         close_look = close(series.time_s, series.values, device)
-    judged = judge(series, device.period_s)
+    validated = validate(series, device.period_s)
     if quick_look is None:
         assert spoilt
         quick_look = close_look
-    for one in (quick_look, judged):
+    for one in (quick_look, validated):
         assert one.flags == close_look.flags
-        assert np.array_equal(one.doubts, close_look.doubts)
+        assert np.array_equal(one.sample_flags, close_look.sample_flags)
         assert one.power_w == pytest.approx(close_look.power_w, rel=1e-12, nan_ok=True)
         start, end = series.time_s[0] - 1, np.linspace(series.time_s[0], series.time_s[-1], 50)
         for part in ("between", "covered_s"):
@@ -109,6 +109,6 @@ def test_the_quick_way_for_clean_samples_gives_what_the_close_look_gives(
 )
 def test_a_first_mean_power_that_cannot_be_true_is_doubted(first_w: float, doubt: str) -> None:
     """It belongs to the time before the first sample and counts for nothing."""
-    judged = judge(cpu_means(np.arange(9.0), np.array([first_w] + [100.0] * 8)), 1.0)
-    assert codes(judged.flags) == {doubt}
-    assert DOUBTS[judged.doubts[0]] == doubt
+    validated = validate(cpu_means(np.arange(9.0), np.array([first_w] + [100.0] * 8)), 1.0)
+    assert codes(validated.flags) == {doubt}
+    assert SAMPLE_FLAGS[validated.sample_flags[0]] == doubt

@@ -29,7 +29,7 @@ from scalewatt.claims.evidence.claim_types import inconsistencies
 from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.energy.accounting import energy_schema as energy_tables
-from scalewatt.energy.integration.sample_checks import DOUBTS
+from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures import breakdown_table, figure_schema, learning_table, pareto_table
 from scalewatt.results.figures import extra_tables as more_tables
@@ -156,7 +156,7 @@ def test_a_columns_unit_is_the_one_in_its_name(heading: str) -> None:
 
 
 def test_every_flag_is_documented_and_no_other() -> None:
-    given = set(DOUBTS) - {""}
+    given = set(SAMPLE_FLAGS) - {""}
     for path in (ROOT / "src" / "scalewatt").rglob("*.py"):
         given |= set(re.findall(r"flag\(\s*\"(\w+)\"", text(path)))
     documented = re.findall(r"^\| `(\w+)` \|", sections()["Flags"], flags=re.MULTILINE)

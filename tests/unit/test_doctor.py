@@ -29,7 +29,7 @@ from scalewatt.doctor.probe_child import mean_of
 from scalewatt.doctor.rapl import assess_counters, check_counters, find_counters
 from scalewatt.doctor.software_checks import assess_sampling, check_perun
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
-from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, Neighbours
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, ConcurrentSamplers
 from scalewatt.recordings.series import SensorSeries
 
 STAND_IN_NVML = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
@@ -179,7 +179,7 @@ def test_perun_is_not_tested_where_a_run_is_being_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    measuring = Neighbours("some run repeat 1", socket.gethostname())
+    measuring = ConcurrentSamplers("some run repeat 1", socket.gethostname())
     (file,) = tmp_path.iterdir()
     left = tmp_path / "1.gone.0.sampler"  # of one that has ended
     left.touch()

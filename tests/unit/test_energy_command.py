@@ -352,7 +352,7 @@ def test_one_stage_over_everything_is_told(tmp_path: Path) -> None:
         ("provenance.json", '{"segments": [{}]}'),
         ("provenance.json", '{"segments": 3}'),
         ("provenance.json", '{"gpus": [1]}'),
-        ("provenance.json", '{"neighbours": [{}]}'),
+        ("provenance.json", '{"concurrent_runs": [{}]}'),
         ("provenance.json", "{"),
     ],
 )

@@ -47,7 +47,7 @@ from true_power import (
 from scalewatt.energy.accounting.node_energy import node_kinds, node_window
 from scalewatt.energy.integration.counter_series import LAG_S
 from scalewatt.energy.integration.curve import BRIDGE_S
-from scalewatt.energy.integration.integrate import DOUBTS, judge
+from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, validate
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
@@ -75,16 +75,18 @@ def test_power_is_within_the_trapezoids_bound_whatever_samples_are_lost(
         where = data.draw(stretches(time.size, most=2))
         power[where] = bad_w
         lost |= where
-    judged = judge(gpu(UNIX + time, power), period)
+    validated = validate(gpu(UNIX + time, power), period)
     # What is true and how far apart is known here, without asking the code under test.
     step = np.diff(time[~lost])
     covered = step[step <= BRIDGE_S - 1e-6]
     if not np.any(np.abs(step - BRIDGE_S) < 1e-6):
-        assert covered_s(judged) == pytest.approx(covered.sum(), abs=1e-3)
-    assert compare(judged.curve, truth).error_j <= trapezoid_bound(covered, truth.slope)
-    assert np.array_equal(np.isnan(judged.power_w), lost)
-    assert np.array_equal((judged.doubts > 0) & (judged.doubts != DOUBTS.index("gap")), lost)
-    assert bool(codes(judged.flags) - {"gap"}) == bool(lost.any())
+        assert covered_s(validated) == pytest.approx(covered.sum(), abs=1e-3)
+    assert compare(validated.curve, truth).error_j <= trapezoid_bound(covered, truth.slope)
+    assert np.array_equal(np.isnan(validated.power_w), lost)
+    assert np.array_equal(
+        (validated.sample_flags > 0) & (validated.sample_flags != SAMPLE_FLAGS.index("gap")), lost
+    )
+    assert bool(codes(validated.flags) - {"gap"}) == bool(lost.any())
 
 
 @quick
@@ -99,18 +101,18 @@ def test_a_frozen_power_sensor_is_left_out_or_costs_what_its_time_allows(
     begin = data.draw(st.integers(35, time.size - 40))
     end = data.draw(st.integers(begin, time.size - 1))
     power[begin : end + 1] = power[begin]
-    judged = judge(gpu(UNIX + time, power), period)
+    validated = validate(gpu(UNIX + time, power), period)
     held = time[end] - time[begin]
     if held >= 60 and end - begin >= 30:
-        assert codes(judged.flags) == {"frozen"}
-        assert np.isnan(judged.power_w[begin + 1 : end + 1]).all()
+        assert codes(validated.flags) == {"frozen"}
+        assert np.isnan(validated.power_w[begin + 1 : end + 1]).all()
         after = time[min(end + 1, time.size - 1)] - time[begin]
-        uncovered = time[-1] - covered_s(judged)
+        uncovered = time[-1] - covered_s(validated)
         # A neighbour may happen to read the same.
         assert after - 1e-3 <= uncovered <= after + 3 * period
         held = 0.0
-    assert codes(judged.flags) <= {"frozen"}
-    found = compare(judged.curve, truth)
+    assert codes(validated.flags) <= {"frozen"}
+    found = compare(validated.curve, truth)
     bound = trapezoid_bound(found.step_s[found.covered], truth.slope)
     drift = truth.slope * held**2 / 2 + truth.slope * held * period / 2 + NOISE_W * (held + period)
     assert found.error_j <= bound + drift
@@ -130,11 +132,11 @@ def test_a_counter_is_exact_to_its_quantum_over_wraps_failed_reads_and_gaps(
         counter[where] = bad_j
         lost |= where
     lost |= counter == 0
-    judged = judge(cpu(UNIX + time, counter, range_j), period)
-    assert "frozen" not in codes(judged.flags)
-    found = compare(judged.curve, truth)
+    validated = validate(cpu(UNIX + time, counter, range_j), period)
+    assert "frozen" not in codes(validated.flags)
+    found = compare(validated.curve, truth)
     error = np.abs(found.energy_j - found.true_j)
-    stated = ~np.isnan(judged.power_w[np.isin(UNIX + time, judged.curve.time_s)][1:])
+    stated = ~np.isnan(validated.power_w[np.isin(UNIX + time, validated.curve.time_s)][1:])
     assert np.all(error[stated] <= 2 * quantum + 5e-7 * truth.power_w.max())
     bridged = found.covered & ~stated
     assert np.all(error[bridged] <= np.ptp(truth.power_w) * found.step_s[bridged] + ROUNDING_J)
@@ -145,7 +147,7 @@ def test_a_counter_is_exact_to_its_quantum_over_wraps_failed_reads_and_gaps(
     usual = step <= 2.9 * period
     likely = true / step < 1.99 * np.max((true / step)[usual], initial=0.0)
     surely = step[one_value & (usual | likely)].sum()
-    assert covered_s(judged) >= surely - 1e-3
+    assert covered_s(validated) >= surely - 1e-3
 
 
 @quick
@@ -159,14 +161,14 @@ def test_counter_resets_cost_what_bridging_them_may_cost(
     total = 1e5 + truth.energy_until(time)
     for place in places:
         total[place:] -= total[place] - data.draw(st.floats(0.01, 100.0))
-    judged = judge(cpu(UNIX + time, total, 262e3), period)
-    assert codes(judged.flags) <= {"counter_reset"}
-    found = compare(judged.curve, truth)
+    validated = validate(cpu(UNIX + time, total, 262e3), period)
+    assert codes(validated.flags) <= {"counter_reset"}
+    found = compare(validated.curve, truth)
     bridged = len(places) * period
     bound = truth.slope * bridged * (bridged + 2 * period)
     unnoticed = LIMIT_W * (period + LAG_S)
     assert found.error_j <= len(places) * unnoticed + ROUNDING_J
-    if all("counter_reset" in DOUBTS[judged.doubts[place]] for place in places):
+    if all("counter_reset" in SAMPLE_FLAGS[validated.sample_flags[place]] for place in places):
         assert found.error_j <= bound + ROUNDING_J
     assert found.step_s[~found.covered].sum() <= bridged + 1e-6
 
@@ -183,8 +185,8 @@ def test_a_slow_counter_read_often_is_exact_from_its_first_change_to_its_last(
     content = np.floor(time / update_s + phase)
     updated = np.clip((content - phase) * update_s, 0.0, None)
     counter = (200e3 + truth.energy_until(updated)) % 262e3
-    judged = judge(cpu(UNIX + time, counter, 262e3), period)
-    assert judged.flags == []
+    validated = validate(cpu(UNIX + time, counter, 262e3), period)
+    assert validated.flags == []
     changes = np.flatnonzero(np.diff(counter)) + 1
     assume(changes.size > 4)
     ends = UNIX + time[changes[[1, -1]]]
@@ -192,9 +194,9 @@ def test_a_slow_counter_read_often_is_exact_from_its_first_change_to_its_last(
     most = float(truth.power_w.max())
     # A change is seen within a step of its happening, at both ends.
     step = float(np.diff(time).max())
-    assert abs(float(judged.curve.between(*ends)) - true) <= 2 * most * step + ROUNDING_J
+    assert abs(float(validated.curve.between(*ends)) - true) <= 2 * most * step + ROUNDING_J
     # Before the first and after the last change its lag is bridged.
-    assert covered_s(judged) == pytest.approx(time[-1] - time[0], abs=1e-3)
+    assert covered_s(validated) == pytest.approx(time[-1] - time[0], abs=1e-3)
 
 
 @quick
@@ -207,11 +209,11 @@ def test_a_counter_that_was_read_stale_is_exact_or_bridged_or_uncovered(
     counter = 1000 + truth.energy_until(time)
     begin = data.draw(st.integers(1, time.size - length - 2))
     counter[begin : begin + length] = counter[begin]
-    judged = judge(cpu(UNIX + time, counter, 262e3), 1.0)
-    found = compare(judged.curve, truth)
+    validated = validate(cpu(UNIX + time, counter, 262e3), 1.0)
+    found = compare(validated.curve, truth)
     stale = np.argmax(found.step_s)
     if length > 3:
-        assert "frozen" in codes(judged.flags)
+        assert "frozen" in codes(validated.flags)
         seconds = float(length)
         if not found.covered[stale]:
             assert length > BRIDGE_S
@@ -233,12 +235,12 @@ def test_a_counter_that_stopped_counting_is_noticed(
     micro = np.round(1e9 + 1e6 * truth.energy_until(time)).astype(np.int64)
     micro[begin + length :] -= micro[begin + length] - micro[begin]
     micro[begin : begin + length] = micro[begin]
-    judged = judge(cpu(UNIX + time, 1e-6 * micro, 262e3), 1.0)
-    found = compare(judged.curve, truth)
+    validated = validate(cpu(UNIX + time, 1e-6 * micro, 262e3), 1.0)
+    found = compare(validated.curve, truth)
     if length < 3:
         assert found.error_j <= 260 * length + ROUNDING_J
         return
-    assert "frozen" in codes(judged.flags) and "counter_reset" not in codes(judged.flags)
+    assert "frozen" in codes(validated.flags) and "counter_reset" not in codes(validated.flags)
     unknown = length + 1.0
     assert (found.covered.all()) == (unknown <= BRIDGE_S)
     assert found.error_j <= truth.slope * unknown * (unknown + 2) + ROUNDING_J
@@ -256,12 +258,12 @@ def test_mean_powers_are_as_exact_as_the_counter_they_come_of(
     failed = data.draw(st.integers(0, time.size - reads))
     wraps = bool(np.any(np.diff(counter[max(failed - 1, 0) : failed + reads + 1]) < 0))
     counter[failed : failed + reads] = 0.0
-    judged = judge(cpu_means(UNIX + time, read_means(time, counter, range_j)), 1.0)
-    found = compare(judged.curve, truth)
+    validated = validate(cpu_means(UNIX + time, read_means(time, counter, range_j)), 1.0)
+    found = compare(validated.curve, truth)
     # Of what is left out there are as many steps as failed reads, one more, and one on both sides.
     unknown = reads + 3.0
     outside = failed < 2 or failed + reads > time.size - 2
-    doubted = codes(judged.flags)
+    doubted = codes(validated.flags)
     if reads == 0:
         assert not doubted and found.covered.all() and found.error_j <= 0.1
     elif "over_limit" in doubted:
@@ -301,17 +303,21 @@ def test_whatever_the_samples_are_energy_is_never_negative_and_never_nan(
     values = np.array([pair[1] for pair in samples], dtype=np.float64)
     if regular:
         time = UNIX + np.arange(float(time.size))
-    judged = judge(SensorSeries("n", "s", kind, 0, quantity, time, values, valid_max), period_s)
-    assert judged.power_w.shape == judged.doubts.shape == time.shape
-    assert np.all(judged.power_w[~np.isnan(judged.power_w)] >= 0)
-    assert np.all(np.isfinite(judged.curve.energy_j))
-    assert np.all(np.diff(judged.curve.energy_j) >= 0)
-    assert np.all(np.diff(judged.curve.cumulated_s) >= 0)
+    validated = validate(
+        SensorSeries("n", "s", kind, 0, quantity, time, values, valid_max), period_s
+    )
+    assert validated.power_w.shape == validated.sample_flags.shape == time.shape
+    assert np.all(validated.power_w[~np.isnan(validated.power_w)] >= 0)
+    assert np.all(np.isfinite(validated.curve.energy_j))
+    assert np.all(np.diff(validated.curve.energy_j) >= 0)
+    assert np.all(np.diff(validated.curve.cumulated_s) >= 0)
     finite = time[np.isfinite(time)]
     span = np.ptp(finite) if finite.size else 0.0
-    assert 0 <= covered_s(judged) <= span * (1 + 1e-9) + 1e-6
-    if np.any(judged.doubts):
-        assert {DOUBTS[c] for c in np.unique(judged.doubts)} - {""} <= codes(judged.flags)
+    assert 0 <= covered_s(validated) <= span * (1 + 1e-9) + 1e-6
+    if np.any(validated.sample_flags):
+        assert {SAMPLE_FLAGS[c] for c in np.unique(validated.sample_flags)} - {""} <= codes(
+            validated.flags
+        )
 
 
 @st.composite
@@ -333,7 +339,7 @@ def faulty_series(draw: st.DrawFn) -> SensorSeries:
 def test_energy_and_covered_time_are_additive_over_any_split(
     series: SensorSeries, places: list[float]
 ) -> None:
-    curve = judge(series, 1.0).curve
+    curve = validate(series, 1.0).curve
     span = series.time_s[-1] - series.time_s[0]
     cuts = np.sort(np.concatenate(([-0.2], places, [1.2]))) * span + series.time_s[0]
     for part in (curve.between, curve.covered_s):
@@ -345,10 +351,10 @@ def test_energy_and_covered_time_are_additive_over_any_split(
 @quick
 @given(faulty_series(), st.integers(-(2**30), 2**30))
 def test_energy_does_not_depend_on_when_it_was_used(series: SensorSeries, shift_s: int) -> None:
-    judged = judge(series, 1.0)
-    shifted = judge(replace(series, time_s=series.time_s + shift_s), 1.0)
-    assert codes(shifted.flags) == codes(judged.flags)
-    assert total_j(shifted) == pytest.approx(total_j(judged), rel=1e-5, abs=1e-2)
+    validated = validate(series, 1.0)
+    shifted = validate(replace(series, time_s=series.time_s + shift_s), 1.0)
+    assert codes(shifted.flags) == codes(validated.flags)
+    assert total_j(shifted) == pytest.approx(total_j(validated), rel=1e-5, abs=1e-2)
 
 
 @quick
@@ -358,10 +364,12 @@ def test_twice_the_power_is_twice_thetotal_j(series: SensorSeries, factor: float
     scaled = replace(
         series, values=series.values * factor, valid_max=None if top is None else top * factor
     )
-    judged, other = judge(series, 1.0), judge(scaled, 1.0)
+    validated, other = validate(series, 1.0), validate(scaled, 1.0)
     # A counter's limit does not scale: only what is known of both can be compared.
-    assume(codes(judged.flags) == codes(other.flags) and covered_s(judged) == covered_s(other))
-    assert total_j(other) == pytest.approx(factor * total_j(judged), rel=1e-9, abs=1e-6)
+    assume(
+        codes(validated.flags) == codes(other.flags) and covered_s(validated) == covered_s(other)
+    )
+    assert total_j(other) == pytest.approx(factor * total_j(validated), rel=1e-9, abs=1e-6)
 
 
 @quick

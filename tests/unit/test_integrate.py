@@ -20,7 +20,7 @@ from true_power import (
 )
 
 from scalewatt.energy.integration.curve import BRIDGE_S
-from scalewatt.energy.integration.integrate import DOUBTS, judge
+from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, validate
 from scalewatt.recordings.series import SensorSeries
 
 steps = st.lists(st.floats(0.5, 1.5), min_size=2, max_size=40)
@@ -43,7 +43,7 @@ def test_energy_is_additive_over_any_split(
     samples: tuple[np.ndarray, np.ndarray], places: list[float]
 ) -> None:
     time, power = samples
-    curve = judge(gpu(time, power)).curve
+    curve = validate(gpu(time, power)).curve
     cuts = np.sort(time[0] + np.array(places) * (time[-1] - time[0]))
     whole = curve.between(cuts[0], cuts[-1])
     assert curve.between(cuts[:-1], cuts[1:]).sum() == pytest.approx(whole, abs=1e-6)
@@ -56,12 +56,12 @@ def test_a_piecewise_linear_power_is_integrated_exactly_at_its_knots(
     samples: tuple[np.ndarray, np.ndarray],
 ) -> None:
     time, power = samples
-    judged = judge(gpu(time, power))
-    curve = judged.curve
+    validated = validate(gpu(time, power))
+    curve = validated.curve
     for i in range(time.size):
         exact = sum(0.5 * (power[k] + power[k + 1]) * (time[k + 1] - time[k]) for k in range(i))
         assert curve.between(time[0], time[i]) == pytest.approx(exact, rel=1e-12, abs=1e-9)
-    assert judged.flags == []
+    assert validated.flags == []
     assert curve.covered_s(time[0], time[-1]) == pytest.approx(time[-1] - time[0])
 
 
@@ -71,7 +71,7 @@ def test_a_smooth_power_sampled_with_jitter_keeps_the_trapezoid_bound(
 ) -> None:
     time = times(step) - UNIX
     omega = 2 * np.pi / (swing_s * 10)
-    curve = judge(gpu(time, 300 + 100 * np.sin(omega * time))).curve
+    curve = validate(gpu(time, 300 + 100 * np.sin(omega * time))).curve
     exact = 300 * time[-1] + 100 / omega * (1 - np.cos(omega * time[-1]))
     bound = 100 * omega**2 / 12 * np.sum(np.diff(time) ** 3)
     assert abs(curve.between(0, time[-1]) - exact) <= bound + 1e-6
@@ -91,17 +91,17 @@ def test_counter_wraps_anywhere_recover_the_true_energy(
         raw = (start_j + true) % wrap_j
         if np.any(raw == 0):
             continue
-        judged = judge(cpu(times(list(step)), raw, wrap_j, limit_w=200.0))
-        assert total_j(judged) == pytest.approx(true[-1], rel=1e-9)
-        assert judged.flags == []
+        validated = validate(cpu(times(list(step)), raw, wrap_j, limit_w=200.0))
+        assert total_j(validated) == pytest.approx(true[-1], rel=1e-9)
+        assert validated.flags == []
 
 
 def test_a_failed_counter_read_costs_nothing_and_is_flagged() -> None:
     counter_j = 5000 + 150.0 * np.arange(20)
     counter_j[[4, 5, 11]] = 0
-    judged = judge(cpu(np.arange(20.0), counter_j))
-    assert total_j(judged) == pytest.approx(19 * 150)
-    (flag,) = judged.flags
+    validated = validate(cpu(np.arange(20.0), counter_j))
+    assert total_j(validated) == pytest.approx(19 * 150)
+    (flag,) = validated.flags
     assert (flag["code"], flag["device"]) == ("counter_zero", "cpu_0")
     assert "3 of 20" in flag["detail"]
 
@@ -110,91 +110,91 @@ def test_a_failed_counter_read_costs_nothing_and_is_flagged() -> None:
 def test_a_counter_reset_is_bridged_by_the_power_around_it(range_j: float | None) -> None:
     counter_j = 5000 + 150.0 * np.arange(20)
     counter_j[10:] -= counter_j[10] - 1
-    judged = judge(cpu(np.arange(20.0), counter_j, range_j))
-    assert total_j(judged) == pytest.approx(19 * 150)
-    assert codes(judged.flags) == {"counter_reset"}
+    validated = validate(cpu(np.arange(20.0), counter_j, range_j))
+    assert total_j(validated) == pytest.approx(19 * 150)
+    assert codes(validated.flags) == {"counter_reset"}
 
 
 def test_a_counter_stays_exact_over_a_gap_in_which_it_can_have_wrapped_once_only() -> None:
     time = np.array([0.0, 1, 2, 102, 103])
     true = 200.0 * time
     raw = (RANGE_J - 5000 + true) % RANGE_J
-    judged = judge(cpu(time, raw))
-    assert total_j(judged) == pytest.approx(true[-1])
-    assert covered_s(judged) == pytest.approx(103)
-    assert codes(judged.flags) == {"gap"}
+    validated = validate(cpu(time, raw))
+    assert total_j(validated) == pytest.approx(true[-1])
+    assert covered_s(validated) == pytest.approx(103)
+    assert codes(validated.flags) == {"gap"}
 
 
 def test_a_gap_that_could_hide_a_whole_wrap_is_uncovered() -> None:
     time = np.array([0.0, 1, 2, 502, 503])
-    judged = judge(cpu(time, 10 + 200.0 * time))
-    assert total_j(judged) == pytest.approx(3 * 200)
-    assert covered_s(judged) == pytest.approx(3)
-    assert codes(judged.flags) == {"gap", "counter_ambiguous"}
+    validated = validate(cpu(time, 10 + 200.0 * time))
+    assert total_j(validated) == pytest.approx(3 * 200)
+    assert covered_s(validated) == pytest.approx(3)
+    assert codes(validated.flags) == {"gap", "counter_ambiguous"}
 
 
 @pytest.mark.parametrize(("gap_s", "covered"), [(2.9, True), (BRIDGE_S, True), (31.0, False)])
 def test_a_gap_of_power_is_bridged_up_to_the_stated_length(gap_s: float, covered: bool) -> None:
     time = np.concatenate((np.arange(10.0), 9 + gap_s + np.arange(10.0)))
-    judged = judge(gpu(time, np.full(20, 100.0)), 1.0)
+    validated = validate(gpu(time, np.full(20, 100.0)), 1.0)
     seconds = 18 + (gap_s if covered else 0)
-    assert covered_s(judged) == pytest.approx(seconds)
-    assert total_j(judged) == pytest.approx(100 * seconds)
-    assert codes(judged.flags) == (set() if gap_s < 3 else {"gap"})
+    assert covered_s(validated) == pytest.approx(seconds)
+    assert total_j(validated) == pytest.approx(100 * seconds)
+    assert codes(validated.flags) == (set() if gap_s < 3 else {"gap"})
 
 
 def test_a_long_sampling_period_makes_no_gap() -> None:
     time = 60.0 * np.arange(10)
-    judged = judge(gpu(time, np.full(10, 100.0)), 60)
-    assert covered_s(judged) == 540 and judged.flags == []
+    validated = validate(gpu(time, np.full(10, 100.0)), 60)
+    assert covered_s(validated) == 540 and validated.flags == []
 
 
 def test_zero_watts_of_a_gpu_are_missing_and_bridged() -> None:
     power = np.full(20, 100.0)
     power[5:9] = 0
-    judged = judge(gpu(np.arange(20.0), power))
-    assert total_j(judged) == pytest.approx(1900)
-    (flag,) = judged.flags
+    validated = validate(gpu(np.arange(20.0), power))
+    assert total_j(validated) == pytest.approx(1900)
+    (flag,) = validated.flags
     assert flag["code"] == "zero_power"
     assert flag["detail"] == "4 of 20 samples of 0 W, 5.0 s: 5.0 s bridged, 0.0 s uncovered"
-    honest = judge(estimated(np.arange(20.0), power))
+    honest = validate(estimated(np.arange(20.0), power))
     assert total_j(honest) == pytest.approx(1500) and honest.flags == []
 
 
 def test_a_lost_sensor_is_uncovered_to_the_end() -> None:
     power = np.array([100.0] * 3 + [0.0] * 6)
-    judged = judge(gpu(np.arange(9.0), power))
-    assert covered_s(judged) == 2 and total_j(judged) == 200
+    validated = validate(gpu(np.arange(9.0), power))
+    assert covered_s(validated) == 2 and total_j(validated) == 200
 
 
 def test_missing_samples_impossible_power_and_a_clock_running_backwards_are_flagged() -> None:
     time = np.array([0.0, 1, 2, 1.5, 3, 4, 5])
     power = np.array([100.0, 100, np.nan, 100, 100, 9e6, 100])
-    judged = judge(gpu(time, power))
-    assert total_j(judged) == pytest.approx(500)
-    assert codes(judged.flags) == {"clock_backwards", "missing_samples", "over_limit"}
+    validated = validate(gpu(time, power))
+    assert total_j(validated) == pytest.approx(500)
+    assert codes(validated.flags) == {"clock_backwards", "missing_samples", "over_limit"}
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_no_interval_is_no_energy_and_no_coverage(n: int) -> None:
     for make in (gpu, cpu, cpu_means):
-        judged = judge(make(np.arange(float(n)), np.ones(n)))
-        assert total_j(judged) == 0 and covered_s(judged) == 0
+        validated = validate(make(np.arange(float(n)), np.ones(n)))
+        assert total_j(validated) == 0 and covered_s(validated) == 0
 
 
 def test_a_gpus_own_limit_and_kind_decide_which_samples_are_true() -> None:
     time, values = np.arange(5.0), np.array([100.0, 0, 900, 100, 100])
-    judged = judge(gpu(time, values, limit_w=400))
-    assert total_j(judged) == pytest.approx(400)
-    assert codes(judged.flags) == {"zero_power", "over_limit"}
-    assert np.isnan(judged.power_w[1:3]).all()
-    assert codes(judge(gpu(time, values, limit_w=500)).flags) == {"zero_power"}
-    assert codes(judge(gpu(time, values, limit_w=None)).flags) == {"zero_power"}
+    validated = validate(gpu(time, values, limit_w=400))
+    assert total_j(validated) == pytest.approx(400)
+    assert codes(validated.flags) == {"zero_power", "over_limit"}
+    assert np.isnan(validated.power_w[1:3]).all()
+    assert codes(validate(gpu(time, values, limit_w=500)).flags) == {"zero_power"}
+    assert codes(validate(gpu(time, values, limit_w=None)).flags) == {"zero_power"}
 
 
 def test_a_counters_trace_is_the_mean_power_since_the_sample_before() -> None:
     counter_j = np.array([10.0, 110, 0, 410, 11])
-    power = judge(cpu(np.arange(5.0), counter_j)).power_w
+    power = validate(cpu(np.arange(5.0), counter_j)).power_w
     assert power[1] == 100 and power[3] == 150
     assert np.isnan(power[[0, 2, 4]]).all()
 
@@ -208,7 +208,7 @@ def noisy(size: int) -> np.ndarray:
 
 
 def doubts(series: SensorSeries) -> list[str]:
-    return [DOUBTS[code] for code in judge(series, 1.0).doubts]
+    return [SAMPLE_FLAGS[code] for code in validate(series, 1.0).sample_flags]
 
 
 def test_every_sample_carries_its_first_doubt() -> None:
@@ -223,27 +223,27 @@ def test_every_sample_carries_its_first_doubt() -> None:
         "clock_backwards",
         "gap",
     ]
-    assert codes(judge(series, 1.0).flags) == set(doubts(series)) - {""}
+    assert codes(validate(series, 1.0).flags) == set(doubts(series)) - {""}
 
 
 def test_every_flag_says_its_samples_and_its_seconds() -> None:
     power = np.full(200, 100.0) + np.arange(200) % 2
     power[10:14] = 0
     power[60:120] = np.nan
-    judged = judge(each_second(power), 1.0)
-    said = {one["code"]: one["detail"] for one in judged.flags}
+    validated = validate(each_second(power), 1.0)
+    said = {one["code"]: one["detail"] for one in validated.flags}
     assert said == {
         "zero_power": "4 of 200 samples of 0 W, 5.0 s: 5.0 s bridged, 0.0 s uncovered",
         "missing_samples": "60 of 200 samples without a value, 61.0 s: 0.0 s bridged, 61.0 s uncovered",
     }
-    assert covered_s(judged) == 199 - 61
+    assert covered_s(validated) == 199 - 61
 
 
 def test_a_doubt_at_an_end_is_uncovered() -> None:
     power = noisy(50)
     power[:3] = np.nan
     power[-5:] = 0
-    details = " ".join(one["detail"] for one in judge(each_second(power), 1.0).flags)
+    details = " ".join(one["detail"] for one in validate(each_second(power), 1.0).flags)
     assert "3.0 s: 0.0 s bridged, 3.0 s uncovered" in details
     assert "5.0 s: 0.0 s bridged, 5.0 s uncovered" in details
 
@@ -251,18 +251,18 @@ def test_a_doubt_at_an_end_is_uncovered() -> None:
 def test_one_stamp_in_the_future_costs_one_sample() -> None:
     time = np.arange(100.0)
     time[40] = 5000
-    judged = judge(gpu(time, noisy(100)), 1.0)
-    assert covered_s(judged) == 99 and codes(judged.flags) == {"clock_backwards"}
+    validated = validate(gpu(time, noisy(100)), 1.0)
+    assert covered_s(validated) == 99 and codes(validated.flags) == {"clock_backwards"}
 
 
 @pytest.mark.parametrize(("length", "found"), [(50, set()), (62, {"frozen"}), (400, {"frozen"})])
 def test_a_power_sensor_that_stands_still_is_frozen(length: int, found: set[str]) -> None:
     power = noisy(600)
     power[100 : 100 + length] = power[100]
-    judged = judge(each_second(power), 1.0)
-    assert codes(judged.flags) == found
-    assert covered_s(judged) == 599 - (length if found else 0)
-    marked = np.flatnonzero(judged.doubts)
+    validated = validate(each_second(power), 1.0)
+    assert codes(validated.flags) == found
+    assert covered_s(validated) == 599 - (length if found else 0)
+    marked = np.flatnonzero(validated.sample_flags)
     assert marked.size == (length - 1 if found else 0)
 
 
@@ -270,97 +270,97 @@ def test_a_power_sensor_that_stands_still_is_frozen(length: int, found: set[str]
 def test_a_sensor_that_often_repeats_itself_is_not_frozen_by_chance(share: float) -> None:
     updates = np.random.default_rng(1).random(5000) > share
     power = np.round(noisy(5000)[np.cumsum(updates)], 3)
-    assert judge(each_second(power), 1.0).flags == []
+    assert validate(each_second(power), 1.0).flags == []
 
 
 def test_whole_watts_under_steady_load_are_counted() -> None:
     power = np.concatenate((np.round(noisy(300)), np.full(300, 90.0), np.round(noisy(300))))
-    judged = judge(each_second(power), 1.0)
-    assert codes(judged.flags) == {"constant"}
-    assert covered_s(judged) == 899 and not np.isnan(judged.power_w).any()
+    validated = validate(each_second(power), 1.0)
+    assert codes(validated.flags) == {"constant"}
+    assert covered_s(validated) == 899 and not np.isnan(validated.power_w).any()
 
 
 @pytest.mark.parametrize(("size", "found"), [(50, set()), (100, {"constant"})])
 def test_a_sensor_that_never_moves_cannot_be_judged_and_is_counted(
     size: int, found: set[str]
 ) -> None:
-    judged = judge(each_second(np.full(size, 90.0)), 1.0)
-    assert codes(judged.flags) == found
-    assert total_j(judged) == pytest.approx(90 * (size - 1))
+    validated = validate(each_second(np.full(size, 90.0)), 1.0)
+    assert codes(validated.flags) == found
+    assert total_j(validated) == pytest.approx(90 * (size - 1))
 
 
 def test_estimated_power_may_be_constant_and_zero() -> None:
     power = np.concatenate((np.full(100, 90.0), np.zeros(100)))
-    assert judge(estimated(np.arange(200.0), power), 1.0).flags == []
+    assert validate(estimated(np.arange(200.0), power), 1.0).flags == []
 
 
 def test_a_stale_counter_that_catches_up_is_exact_and_one_that_does_not_is_unknown() -> None:
     time = np.arange(100.0)
     stale = 5000 + 200.0 * time
     stale[20:60] = stale[20]
-    judged = judge(cpu(time, stale), 1.0)
-    assert total_j(judged) == pytest.approx(200 * 99) and covered_s(judged) == 99
-    assert "40.0 s exact" in judged.flags[0]["detail"]
+    validated = validate(cpu(time, stale), 1.0)
+    assert total_j(validated) == pytest.approx(200 * 99) and covered_s(validated) == 99
+    assert "40.0 s exact" in validated.flags[0]["detail"]
     lost = stale.copy()
     lost[60:] -= 39 * 200
-    judged = judge(cpu(time, lost), 1.0)
-    assert codes(judged.flags) == {"frozen"}
-    assert covered_s(judged) == 99 - 40 and total_j(judged) == pytest.approx(200 * 59)
+    validated = validate(cpu(time, lost), 1.0)
+    assert codes(validated.flags) == {"frozen"}
+    assert covered_s(validated) == 99 - 40 and total_j(validated) == pytest.approx(200 * 59)
 
 
 def test_a_counter_that_never_moves_has_no_known_power() -> None:
-    judged = judge(cpu(np.arange(50.0), np.full(50, 7.0)), 1.0)
-    assert covered_s(judged) == 0 and codes(judged.flags) == {"frozen"}
-    assert "49.0 s: 0.0 s bridged, 49.0 s uncovered" in judged.flags[0]["detail"]
-    assert np.isnan(judged.power_w).all()
+    validated = validate(cpu(np.arange(50.0), np.full(50, 7.0)), 1.0)
+    assert covered_s(validated) == 0 and codes(validated.flags) == {"frozen"}
+    assert "49.0 s: 0.0 s bridged, 49.0 s uncovered" in validated.flags[0]["detail"]
+    assert np.isnan(validated.power_w).all()
 
 
 def test_a_dead_memory_counter_at_zero_has_no_known_power() -> None:
-    judged = judge(cpu(np.arange(50.0), np.zeros(50)), 1.0)
-    assert covered_s(judged) == 0 and codes(judged.flags) == {"counter_zero"}
+    validated = validate(cpu(np.arange(50.0), np.zeros(50)), 1.0)
+    assert covered_s(validated) == 0 and codes(validated.flags) == {"counter_zero"}
 
 
 def test_a_counter_updated_every_second_and_read_ten_times_is_exact() -> None:
     time = np.arange(1001) / 10
     counter_j = 5000 + 150.0 * np.floor(time + 0.35)
-    judged = judge(cpu(time, counter_j), 0.1)
-    assert judged.flags == [] and covered_s(judged) == pytest.approx(100)
-    assert total_j(judged) == pytest.approx(15_000, rel=1e-3)
-    assert judged.power_w[20:900] == pytest.approx(150)
+    validated = validate(cpu(time, counter_j), 0.1)
+    assert validated.flags == [] and covered_s(validated) == pytest.approx(100)
+    assert total_j(validated) == pytest.approx(15_000, rel=1e-3)
+    assert validated.power_w[20:900] == pytest.approx(150)
 
 
 def test_a_closing_sample_right_after_the_last_may_see_a_whole_update() -> None:
     time = np.array([0.0, 1, 2, 3, 3.002])
     counter_j = 5000 + 150 * np.array([0, 1, 2, 3, 3.05])
-    judged = judge(cpu(time, counter_j), 1.0)
-    assert judged.flags == [] and total_j(judged) == pytest.approx(457.5)
-    assert judged.power_w[-1] < 200
+    validated = validate(cpu(time, counter_j), 1.0)
+    assert validated.flags == [] and total_j(validated) == pytest.approx(457.5)
+    assert validated.power_w[-1] < 200
 
 
 def test_a_reset_within_a_gap_is_not_taken_for_a_wrap() -> None:
     time = np.concatenate((np.arange(50.0), 149 + np.arange(50.0)))
     counter_j = 150_000 + 200 * time
     counter_j[50:] -= counter_j[50] - 10
-    judged = judge(cpu(time, counter_j), 1.0)
-    assert codes(judged.flags) == {"gap", "counter_reset"}
-    assert covered_s(judged) == 98 and total_j(judged) == pytest.approx(98 * 200)
+    validated = validate(cpu(time, counter_j), 1.0)
+    assert codes(validated.flags) == {"gap", "counter_reset"}
+    assert covered_s(validated) == 98 and total_j(validated) == pytest.approx(98 * 200)
 
 
 def test_a_device_known_to_draw_less_makes_smaller_resets_visible() -> None:
     time = np.arange(20.0)
     counter_j = 5000 + 150.0 * time
     counter_j[10:] += 1500
-    assert judge(cpu(time, counter_j), 1.0).flags == []
-    known = judge(cpu(time, counter_j, limit_w=270.0), 1.0)
+    assert validate(cpu(time, counter_j), 1.0).flags == []
+    known = validate(cpu(time, counter_j, limit_w=270.0), 1.0)
     assert codes(known.flags) == {"counter_reset"}
 
 
 def test_mean_powers_belong_to_the_time_before_them() -> None:
     time = np.array([0.0, 1, 3, 4])
-    judged = judge(cpu_means(time, np.array([100.0, 100, 200, 50])), 1.0)
-    assert total_j(judged) == 100 + 2 * 200 + 50
-    assert np.array_equal(judged.power_w, [np.nan, 100, 200, 50], equal_nan=True)
-    assert judged.flags == []
+    validated = validate(cpu_means(time, np.array([100.0, 100, 200, 50])), 1.0)
+    assert total_j(validated) == 100 + 2 * 200 + 50
+    assert np.array_equal(validated.power_w, [np.nan, 100, 200, 50], equal_nan=True)
+    assert validated.flags == []
 
 
 @pytest.mark.parametrize("before_j", [5000.0, 262_000.0])
@@ -370,9 +370,9 @@ def test_the_phantom_energy_of_a_failed_read_is_left_out(before_j: float) -> Non
     counter_j[20] = 0
     mean = read_means(time, counter_j, RANGE_J)
     assert mean.sum() > RANGE_J
-    judged = judge(cpu_means(time, mean), 1.0)
-    assert total_j(judged) == pytest.approx(3900) and covered_s(judged) == 39
-    assert codes(judged.flags) == {"over_limit"}
+    validated = validate(cpu_means(time, mean), 1.0)
+    assert total_j(validated) == pytest.approx(3900) and covered_s(validated) == 39
+    assert codes(validated.flags) == {"over_limit"}
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3, 6])
@@ -384,26 +384,26 @@ def test_failed_reads_in_a_row_spoil_nothing_but_themselves_and_their_neighbours
     time = np.arange(40.0)
     counter_j = start_j + 40 * time
     counter_j[20 : 20 + reads] = 0
-    judged = judge(cpu_means(time, read_means(time, counter_j, RANGE_J)), 1.0)
-    assert total_j(judged) == pytest.approx(39 * 40) and covered_s(judged) == 39
-    assert codes(judged.flags) == {"over_limit"}
-    spoilt = np.flatnonzero(judged.doubts)
+    validated = validate(cpu_means(time, read_means(time, counter_j, RANGE_J)), 1.0)
+    assert total_j(validated) == pytest.approx(39 * 40) and covered_s(validated) == 39
+    assert codes(validated.flags) == {"over_limit"}
+    spoilt = np.flatnonzero(validated.sample_flags)
     assert set(range(20, 21 + reads)) <= set(spoilt) <= set(range(19, 22 + reads))
-    assert np.array_equal(np.flatnonzero(np.isnan(judged.power_w[1:])) + 1, spoilt)
+    assert np.array_equal(np.flatnonzero(np.isnan(validated.power_w[1:])) + 1, spoilt)
 
 
 def test_the_mean_powers_of_a_slow_counter_are_left_out_by_whole_updates() -> None:
     mean = np.tile([0.0, 0.0, 300.0], 30)
     mean[46:48] = 250e3, 12e3
-    judged = judge(cpu_means(np.arange(90.0), mean), 1.0)
-    assert total_j(judged) == pytest.approx(8900, rel=0.01)
-    assert codes(judged.flags) == {"over_limit"}
-    assert set(np.flatnonzero(judged.doubts)) == set(range(42, 51))
+    validated = validate(cpu_means(np.arange(90.0), mean), 1.0)
+    assert total_j(validated) == pytest.approx(8900, rel=0.01)
+    assert codes(validated.flags) == {"over_limit"}
+    assert set(np.flatnonzero(validated.sample_flags)) == set(range(42, 51))
 
 
 def test_a_zero_among_mean_powers_is_a_counter_not_yet_updated() -> None:
     mean = np.full(60, 100.0)
     mean[20], mean[21] = 0, 200
-    judged = judge(cpu_means(np.arange(60.0), mean), 1.0)
-    assert total_j(judged) == 5900 and judged.flags == []
-    assert judged.power_w[20:22] == pytest.approx(100)
+    validated = validate(cpu_means(np.arange(60.0), mean), 1.0)
+    assert total_j(validated) == 5900 and validated.flags == []
+    assert validated.power_w[20:22] == pytest.approx(100)

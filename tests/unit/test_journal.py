@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from true_power import total_j
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.integration.integrate import judge
+from scalewatt.energy.integration.integrate import validate
 from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.journal import last_sample_s, read_journal
 from scalewatt.recordings.record_file import Field, RecordWriter
@@ -84,7 +84,7 @@ def test_a_clock_that_is_set_makes_no_energy_and_is_flagged(tmp_path: Path) -> N
     ]
     (tmp_path / "j").write_text("\n".join(map(json.dumps, lines)))
     recording = read_journal(tmp_path / "j")
-    assert total_j(judge(recording.series[0])) == pytest.approx(900)
+    assert total_j(validate(recording.series[0])) == pytest.approx(900)
     assert recording.series[0].time_s[0] == pytest.approx(T0)
     assert codes(recording.problems) == {"clock_jump"}
 

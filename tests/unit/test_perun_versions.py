@@ -17,7 +17,7 @@ import pytest
 from energy_files import codes
 from true_power import total_j
 
-from scalewatt.energy.integration.integrate import judge
+from scalewatt.energy.integration.integrate import validate
 from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.perun_file import list_runs, open_perun_file, read_perun_file
 from scalewatt.recordings.series import SensorSeries
@@ -57,7 +57,7 @@ def true_energies(name: str, run_id: str, round_id: str) -> dict[tuple[str, str]
 
 def energy_j(series: SensorSeries, period_s: float | None) -> float:
     """Return the energy of a whole series."""
-    return total_j(judge(series, period_s))
+    return total_j(validate(series, period_s))
 
 
 @pytest.mark.parametrize(("name", "run_id", "round_id"), ROUNDS)
@@ -142,7 +142,7 @@ def test_failed_reads_cost_nothing_where_perun_counts_the_counters_whole_range(
     path = made(f"perun-{version}-unreadable")
     (spoilt,) = [s for s in read_perun_file(path).series if s.sensor == SPOILT]
     assert np.count_nonzero(spoilt.values == 0) >= 2
-    assert codes(judge(spoilt, 0.25).flags) == {"counter_zero"}
+    assert codes(validate(spoilt, 0.25).flags) == {"counter_zero"}
     with h5py.File(path) as handle:
         own = handle["app/nodes/run1/nodes/0/metrics/CPU_ENERGY"].attrs["value"]
     assert own > 260_000 > 1000 > energy_j(spoilt, 0.25)
@@ -178,16 +178,16 @@ def test_without_the_counter_all_watts_that_failed_reads_spoilt_are_left_out(
     name = f"perun-{version}-unreadable"
     (counter,) = [s for s in read_perun_file(made(name)).series if s.sensor == SPOILT]
     (mean,) = [s for s in in_watts(name, tmp_path / "watts.hdf5") if s.sensor == SPOILT]
-    judged = judge(mean, 0.25)
-    assert codes(judged.flags) == {"over_limit"}
+    validated = validate(mean, 0.25)
+    assert codes(validated.flags) == {"over_limit"}
     failed = np.flatnonzero(counter.values == 0)
     spoilt = set(failed) | {failed[-1] + 1}
-    assert spoilt <= set(np.flatnonzero(judged.doubts))
-    time = judged.curve.time_s
-    energy = judged.curve.between(time[:-1], time[1:])
-    true = judge(counter, 0.25).curve.between(time[:-1], time[1:])
-    covered = judged.curve.covered_s(time[:-1], time[1:]) > 0
-    exact = ~np.isnan(judged.power_w[1:])
+    assert spoilt <= set(np.flatnonzero(validated.sample_flags))
+    time = validated.curve.time_s
+    energy = validated.curve.between(time[:-1], time[1:])
+    true = validate(counter, 0.25).curve.between(time[:-1], time[1:])
+    covered = validated.curve.covered_s(time[:-1], time[1:]) > 0
+    exact = ~np.isnan(validated.power_w[1:])
     assert energy[exact] == pytest.approx(true[exact], rel=1e-5)
     # Between h before and h after, H s are bridged: wrong by slope · H (H + 2h) at most.
     bridged_s = float(np.diff(time)[covered & ~exact].sum())

@@ -249,7 +249,7 @@ def test_the_steps_of_slurm_belong_to_segments_and_not_to_the_run(work: WorkDir,
 
 
 def test_what_is_recorded_beside_power_is_published_too(work: WorkDir, out: Path) -> None:
-    names = [f"{segment_name(0)}.n1.{suffix}" for suffix in ("conditions", "neighbours.json")]
+    names = [f"{segment_name(0)}.n1.{suffix}" for suffix in ("telemetry", "samplers.json")]
     for name in names:
         (work.perun / name).write_bytes(name.encode())
     publish(work, out)

@@ -642,7 +642,7 @@ def test_only_the_clusters_own_devices_have_rated_powers(place: Place) -> None:
 
 def test_runs_recorded_on_one_host_at_one_time_are_neighbours(place: Place) -> None:
     place.done(place.describe(place.journal("a.jsonl", "n1.site")))
-    assert place.provenance(ONE)["neighbours"] == []
+    assert place.provenance(ONE)["concurrent_runs"] == []
     out = place.done(
         place.describe(place.journal("b.jsonl", "n1", T0 + 30), gpus=1),
         place.describe(place.journal("c.jsonl", "n2", T0 + 30, watts=301)),
@@ -650,9 +650,13 @@ def test_runs_recorded_on_one_host_at_one_time_are_neighbours(place: Place) -> N
     )
     first, second = place.provenance(ONE, 1), place.provenance(ONE, 2)
     shared = {"start_s": T0 + 30, "end_s": T0 + SECONDS - 1}
-    assert first["neighbours"] == [{"host": "n1.site", "run": f"{ONE} repeat 2", **shared}]
-    assert second["neighbours"] == [{"host": "n1", "run": f"{ONE} repeat 1", **shared}]
-    assert place.provenance(ONE, 3)["neighbours"] == place.provenance(ONE, 4)["neighbours"] == []
+    assert first["concurrent_runs"] == [{"host": "n1.site", "run": f"{ONE} repeat 2", **shared}]
+    assert second["concurrent_runs"] == [{"host": "n1", "run": f"{ONE} repeat 1", **shared}]
+    assert (
+        place.provenance(ONE, 3)["concurrent_runs"]
+        == place.provenance(ONE, 4)["concurrent_runs"]
+        == []
+    )
     assert f"{ONE} repeat 2 shared n1 with {ONE} repeat 1" in out
     row = place.row(ONE)
     assert row["energy_kwh"] is None and "node_shared" in row["flags"]
@@ -661,7 +665,7 @@ def test_runs_recorded_on_one_host_at_one_time_are_neighbours(place: Place) -> N
 def test_peruns_local_times_claim_no_neighbour(place: Place) -> None:
     files = [place.describe(place.perun(f"{w}.hdf5", watts=w)) for w in (300, 301)]
     place.done(*files)
-    assert [place.provenance(ONE, r)["neighbours"] for r in (1, 2)] == [[], []]
+    assert [place.provenance(ONE, r)["concurrent_runs"] for r in (1, 2)] == [[], []]
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -883,7 +887,7 @@ def test_a_folder_of_nothing_or_of_a_muddle_is_refused(place: Place) -> None:
 def test_files_of_others_are_left_alone_in_a_folder(place: Place) -> None:
     place.perun("run/a.hdf5")
     place.journal("run/a.jsonl")
-    (place.folder / "run" / "a.conditions").write_text('{"conditions": 1}\n')
+    (place.folder / "run" / "a.telemetry").write_text('{"telemetry": 1}\n')
     for name in ("model.h5", "foreign.hdf5", "weights"):
         with h5py.File(place.folder / "run" / name, "w") as handle:
             handle["weights"] = [1.0, 2.0]

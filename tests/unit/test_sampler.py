@@ -19,10 +19,14 @@ import pytest
 
 from scalewatt.monitoring import sampler as module
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
-from scalewatt.recordings import telemetry_sources as condition_sources
-from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, Neighbours, read_neighbours
+from scalewatt.recordings import telemetry_sources
+from scalewatt.recordings.concurrent_samplers import (
+    FOLDER_VARIABLE,
+    ConcurrentSamplers,
+    read_samplers,
+)
 from scalewatt.recordings.journal import read_journal
-from scalewatt.recordings.telemetry import read_conditions
+from scalewatt.recordings.telemetry import read_telemetry
 
 HOST = socket.gethostname()
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
@@ -101,8 +105,11 @@ def test_every_sample_is_on_disk_with_what_the_sensors_are(tmp_path: Path) -> No
 def test_conditions_are_recorded_from_the_first_sample_on(tmp_path: Path) -> None:
     rank, _ = start(tmp_path, 3)
     assert rank.wait() == 0
-    series, flags = read_conditions(tmp_path / f"segment-000.{HOST}.conditions")
-    assert flags == [] and {one.quantity for one in series} >= {"temperature", "neighbours"}
+    series, flags = read_telemetry(tmp_path / f"segment-000.{HOST}.telemetry")
+    assert flags == [] and {one.quantity for one in series} >= {
+        "temperature",
+        "concurrent_samplers",
+    }
     journal = read_journal(tmp_path / f"segment-000.{HOST}.journal")
     assert series[0].time_s[0] == pytest.approx(journal.series[0].time_s[0], abs=0.05)
 
@@ -111,13 +118,16 @@ def test_neighbours_are_counted_and_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
-    met = [Neighbours("other repeat 3", HOST), Neighbours("elsewhere repeat 1", f"{HOST}-2")]
+    met = [
+        ConcurrentSamplers("other repeat 3", HOST),
+        ConcurrentSamplers("elsewhere repeat 1", f"{HOST}-2"),
+    ]
     rank, _ = start(tmp_path, 5)
     assert rank.wait() == 0 and len(met) == 2
-    (said,) = read_neighbours(tmp_path.glob("*.neighbours.jsonl"))
+    (said,) = read_samplers(tmp_path.glob("*.samplers.jsonl"))
     assert (said["run"], said["host"], said["pid"]) == ("other repeat 3", HOST, os.getpid())
-    series, _ = read_conditions(tmp_path / f"segment-000.{HOST}.conditions")
-    (count,) = [one for one in series if one.quantity == "neighbours"]
+    series, _ = read_telemetry(tmp_path / f"segment-000.{HOST}.telemetry")
+    (count,) = [one for one in series if one.quantity == "concurrent_samplers"]
     assert count.values[0] == 1
 
 
@@ -155,7 +165,7 @@ def test_nothing_that_fails_ends_the_sampler_and_it_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
-    other = Neighbours("other repeat 3", HOST)
+    other = ConcurrentSamplers("other repeat 3", HOST)
     folder = tmp_path / "later"
     bad = {"CUDA:0_POWER": {"device_kind": "gpu", "unit": "W", "dtype": "object", "mag": object()}}
     callback = JournalWriter(folder, "s", 1.0, os.getppid(), bad, "a").callback(HOST)
@@ -190,7 +200,7 @@ def test_a_sample_takes_at_most_a_hundred_bytes_with_all_that_stands_beside_it(
     (meter / "name").write_text("power_meter\n")
     (meter / "power1_average").write_text("1500000000\n")
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    monkeypatch.setattr(condition_sources, "HWMON", tmp_path)
+    monkeypatch.setattr(telemetry_sources, "HWMON", tmp_path)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -208,11 +218,11 @@ def test_a_sample_takes_at_most_a_hundred_bytes_with_all_that_stands_beside_it(
     for second in range(hours * 3600):
         now[0] = float(second)
         callback(values)
-    journal, conditions = tmp_path / f"s.{HOST}.journal", tmp_path / f"s.{HOST}.conditions"
+    journal, telemetry = tmp_path / f"s.{HOST}.journal", tmp_path / f"s.{HOST}.telemetry"
     assert read_journal(journal).series[0].time_s.size == hours * 3600
-    series, _ = read_conditions(conditions)
+    series, _ = read_telemetry(telemetry)
     assert len(series) == 4 * 10 + 2 and series[0].time_s.size == hours * 720
-    assert (journal.stat().st_size + conditions.stat().st_size) / (hours * 3600) <= 100
+    assert (journal.stat().st_size + telemetry.stat().st_size) / (hours * 3600) <= 100
 
 
 @pytest.mark.parametrize("period_s", [0.1, 0.5, 1.0])
@@ -228,8 +238,8 @@ def test_reading_conditions_takes_a_thousandth_of_a_core_however_unevenly_sample
         return (40.0,)
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    made = [condition_sources.Source(("temperature",), 0, read)]
-    monkeypatch.setattr(module, "condition_sources", lambda count: made)
+    made = [telemetry_sources.Source(("temperature",), 0, read)]
+    monkeypatch.setattr(module, "working_sources", lambda count: made)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
     callback = JournalWriter(tmp_path, "s", period_s, os.getppid(), {}, "a").callback(HOST)
     while now[0] < 900:

@@ -22,7 +22,7 @@ from scalewatt.energy.views.running_total import (
     note_from_json,
     read_so_far,
 )
-from scalewatt.recordings.telemetry import ConditionsWriter
+from scalewatt.recordings.telemetry import TelemetryWriter
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": {"power_w": 10}}
@@ -179,7 +179,7 @@ def test_a_gpus_power_is_estimated_from_the_load_recorded_beside(tmp_path: Path)
 
     path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)})
     facts = {"host": "n1", "sampling_period_s": 1.0}
-    writer = ConditionsWriter(path.parent, "segment-000.n1", facts, [Load()])  # type: ignore[list-item]
+    writer = TelemetryWriter(path.parent, "segment-000.n1", facts, [Load()])  # type: ignore[list-item]
     clock = iter(T0 + np.arange(0, 61, 5.0))
     for _ in range(13):
         writer._last_s = -np.inf

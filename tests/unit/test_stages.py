@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from true_power import estimated
 
-from scalewatt.energy.integration.integrate import judge
+from scalewatt.energy.integration.integrate import validate
 from scalewatt.energy.integration.stage_intervals import (
     STAGES,
     UNATTRIBUTED,
@@ -77,7 +77,7 @@ def test_overlapping_stages_count_no_second_twice_and_are_flagged() -> None:
 def test_stages_sum_to_the_total(
     lengths: list[float], powers: list[float], first: float, last: float
 ) -> None:
-    curve = judge(estimated(np.arange(30.0), np.array(powers))).curve
+    curve = validate(estimated(np.arange(30.0), np.array(powers))).curve
     edges = np.concatenate(([0.0], np.cumsum(lengths)))
     names = ("train", "validate", "checkpoint")
     rows = [(names[i % 3], edges[i], edges[i + 1] - (i % 2) * 0.05) for i in range(len(lengths))]

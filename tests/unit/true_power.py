@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from scalewatt.energy.integration.integrate import EnergyCurve, Judged
+from scalewatt.energy.integration.integrate import EnergyCurve, Validated
 from scalewatt.recordings.series import SensorSeries
 
 UNIX = 1.795e9
@@ -119,14 +119,14 @@ def estimated(time_s: np.ndarray, power_w: np.ndarray) -> SensorSeries:
     return SensorSeries("n", "rated", "cpu", 0, "power", time_s, power_w, origin="estimated")
 
 
-def total_j(judged: Judged) -> float:
+def total_j(validated: Validated) -> float:
     """Return the energy of a whole series."""
-    return float(judged.curve.between(-np.inf, np.inf))
+    return float(validated.curve.between(-np.inf, np.inf))
 
 
-def covered_s(judged: Judged) -> float:
+def covered_s(validated: Validated) -> float:
     """Return the covered time of a whole series."""
-    return float(judged.curve.covered_s(-np.inf, np.inf))
+    return float(validated.curve.covered_s(-np.inf, np.inf))
 
 
 def read_power(truth: TruePower, time_s: np.ndarray, noise: np.random.Generator) -> np.ndarray:

@@ -19,12 +19,12 @@ from training import CLUSTER, Training
 from workspace import environment
 
 from scalewatt.energy.accounting.account import write_energy
-from scalewatt.energy.integration.integrate import judge
-from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, read_neighbours
+from scalewatt.energy.integration.integrate import validate
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, read_samplers
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.record_file import read_records
-from scalewatt.recordings.telemetry import ConditionSeries, read_conditions
+from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry
 from scalewatt.results.tables.run_row import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -122,15 +122,15 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
         assert one.limit_w == pytest.approx(other.limit_w)
         assert one.uuid == other.uuid
         if one.quantity != "utilisation":
-            energies = [judge(s).curve.between(-np.inf, np.inf) for s in (one, other)]
+            energies = [validate(s).curve.between(-np.inf, np.inf) for s in (one, other)]
             # Our stamps come after a sample and perun's before it, apart on a loaded machine.
             assert energies[0] == pytest.approx(energies[1], rel=0.02), name
 
 
 def test_what_stands_beside_power_is_recorded_with_it(recorded: Path) -> None:
-    series, flags = read_conditions(recorded.glob("*.conditions"))
+    series, flags = read_telemetry(recorded.glob("*.telemetry"))
     assert flags == []
-    found: dict[tuple[str, int], ConditionSeries] = {
+    found: dict[tuple[str, int], TelemetrySeries] = {
         (one.quantity, one.device_index): one for one in series
     }
     sampled = read_journal(only(recorded, "*.journal")).series[0].time_s
@@ -144,18 +144,18 @@ def test_what_stands_beside_power_is_recorded_with_it(recorded: Path) -> None:
             joules = found["energy_total", gpu].values
             expected = watts * (time_s[-1] - time_s[0])
             assert joules[-1] - joules[0] == pytest.approx(expected, rel=0.02)
-    assert set(found["neighbours", 0].values) == {0}
-    assert not list(recorded.glob("*.neighbours.jsonl"))
+    assert set(found["concurrent_samplers", 0].values) == {0}
+    assert not list(recorded.glob("*.samplers.jsonl"))
 
 
 def test_a_sample_of_the_node_takes_at_most_a_hundred_bytes(recorded: Path) -> None:
     bytes_of = {}
-    for kind in ("journal", "conditions"):
+    for kind in ("journal", "telemetry"):
         path = only(recorded, f"*.{kind}")
         bytes_of[kind] = read_records(path).rows.dtype.itemsize
         assert path.stat().st_size < 3000 + bytes_of[kind] * read_records(path).rows.size
-    # At 1 Hz five samples share one record of conditions.
-    assert bytes_of["journal"] + bytes_of["conditions"] / 5 <= 100
+    # At 1 Hz five samples share one record of telemetry.
+    assert bytes_of["journal"] + bytes_of["telemetry"] / 5 <= 100
 
 
 @pytest.fixture()
@@ -174,7 +174,7 @@ def two_at_once(tmp_path: Path, data: Path) -> Iterator[list[Training]]:
                 time.sleep(0.1)
         # A sampler looks for others once in some seconds.
         for one, process in zip(pair, started, strict=True):
-            while not list(one.folder.glob("work/*/perun/*.neighbours.jsonl")):
+            while not list(one.folder.glob("work/*/perun/*.samplers.jsonl")):
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.1)
         for process in started:
@@ -195,8 +195,8 @@ def test_two_runs_at_once_on_a_node_notice_each_other(
     pair: list[Training] = request.getfixturevalue("two_at_once")
     for one, other in (pair, pair[::-1]):
         folder = one.work / "perun"
-        (met,) = read_neighbours([only(folder, "*.neighbours.jsonl")])
+        (met,) = read_samplers([only(folder, "*.samplers.jsonl")])
         assert met["run"] == f"{WAVES} repeat {other.spec['repeat']}"
-        series, _ = read_conditions(folder.glob("*.conditions"))
-        (count,) = [s.values for s in series if s.quantity == "neighbours"]
+        series, _ = read_telemetry(folder.glob("*.telemetry"))
+        (count,) = [s.values for s in series if s.quantity == "concurrent_samplers"]
         assert count.max() == 1

@@ -52,11 +52,11 @@ class CpuBusyBackend(Backend):
         """Nothing is held."""
 
     def availableSensors(self) -> dict[str, tuple]:
-        """The one sensor."""
+        """Return the one sensor."""
         return {SENSOR: (self.id, DeviceType.CPU, Unit.PERCENT)}
 
     def getSensors(self, deviceList: set[str]) -> list[Sensor]:
-        """The one sensor, if it is asked for."""
+        """Return the one sensor, if it is asked for."""
         if SENSOR not in deviceList:
             return []
         kind = MetricMetaData(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 # Everything that is not energy, as regular expressions that perun matches from a name's start.
-# CPU_BUSY stands in for CPU_USAGE; memory and clocks of the GPUs are read beside, more seldom.
+# CPU_BUSY stands in for CPU_USAGE; memory and clocks of the GPUs are telemetry, read less often.
 EXCLUDED_SENSORS = (
     r"CPU_FREQ_ CPU_USAGE_ RAM_USAGE DISK_ NET_ CUDA:\d+_(?:MEM|CLOCK) ROCM:[^_]+_MEM"
 )
@@ -88,7 +88,7 @@ _PERSONAL = ("data_out", "log_file", "starttime")
 
 
 def settings_in_effect() -> dict[str, Any]:
-    """perun's version, and its options as they are now, by section; to be asked while it measures.
+    """Return perun's version and its options as they are now, by section; to be called while it measures.
 
     What names a path is left out.
     """

@@ -1,4 +1,4 @@
-"""perun's live callback: every sample on disk as it is taken, with what is read beside power.
+"""perun's live callback: every sample on disk as it is taken, and telemetry.
 
 It runs inside perun's sampler, one per node, and never raises into perun's loop.
 """
@@ -18,11 +18,11 @@ import numpy as np
 
 from scalewatt.common.parent_death import die_with
 from scalewatt.common.stop_request import ignore_stop_signals
-from scalewatt.recordings.concurrent_samplers import Neighbours, note_neighbours
+from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_samplers
 from scalewatt.recordings.record_file import Field, RecordWriter, is_packable
 from scalewatt.recordings.series import DEVICE_KINDS, NO_INDEX, QUANTITIES, index_in_name
-from scalewatt.recordings.telemetry import ConditionsWriter
-from scalewatt.recordings.telemetry_sources import condition_sources
+from scalewatt.recordings.telemetry import TelemetryWriter
+from scalewatt.recordings.telemetry_sources import working_sources
 
 JOURNAL_VERSION = 2
 
@@ -84,8 +84,8 @@ def _stated(sensor: Any) -> dict[str, Any]:
 class JournalWriter:
     """Makes perun's live callback; `stem` names the files, `run` says who measures.
 
-    Writes `<stem>.<host>.journal`, `.conditions` and, once another sampler is met on the node,
-    `.neighbours.jsonl`. It ends the sampler when the training has died.
+    Writes `<stem>.<host>.journal`, `.telemetry` and, once another sampler is seen on the node,
+    `.samplers.jsonl`. It ends the sampler when the training has died.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class JournalWriter:
         self.sensors, self.run = sensors, run
 
     def __call__(self) -> Callable[[dict[str, Any]], None]:
-        """Called once in the sampler; returns what is called with every sample."""
+        """Return what is called with every sample; to be called once in the sampler."""
         ignore_stop_signals()
         die_with(self.training_pid)
         return self.callback(socket.gethostname())
@@ -122,11 +122,11 @@ class _Callback:
         }
         self._journal: RecordWriter | None = None
         self._keys: list[str] = []
-        self._said: set[str] = set()
-        self._neighbours = Neighbours(order.run, host)
+        self._reported: set[str] = set()
+        self._samplers = ConcurrentSamplers(order.run, host)
         self._met: set[tuple[str, int]] = set()
-        self._conditions = ConditionsWriter(
-            order.folder, self._stem, self._header, condition_sources(self._count_neighbours)
+        self._telemetry = TelemetryWriter(
+            order.folder, self._stem, self._header, working_sources(self._count_others)
         )
 
     def __call__(self, values: dict[str, Any]) -> None:
@@ -135,12 +135,12 @@ class _Callback:
         try:
             self._record(values, time.time(), time.monotonic())
         except Exception as error:  # it would end perun's sampler; a lost sample shows as a gap
-            self._say("a sample", error)
+            self._report("a sample", error)
 
-    def _say(self, what: str, error: Exception | None) -> None:
-        """Say the first trouble of a kind; the files show how long it lasts."""
-        if error is not None and what not in self._said:
-            self._said.add(what)
+    def _report(self, what: str, error: Exception | None) -> None:
+        """Report the first trouble of a kind; the files show how long it lasts."""
+        if error is not None and what not in self._reported:
+            self._reported.add(what)
             text = f"scalewatt: {self._host}: {what} could not be recorded: {error!r}"
             with suppress(OSError, ValueError):
                 print(text, file=sys.stderr, flush=True)
@@ -149,9 +149,9 @@ class _Callback:
         if self._journal is None:
             self._journal = self._start(values)
         if not self._journal.append(t, mono, [values.get(key) for key in self._keys]):
-            self._say("a sample", self._journal.error)
-        if not self._conditions.sample():
-            self._say("what stands beside power", self._conditions.error)
+            self._report("a sample", self._journal.error)
+        if not self._telemetry.sample():
+            self._report("telemetry", self._telemetry.error)
 
     def _start(self, values: dict[str, Any]) -> RecordWriter:
         sensors, fields, keys = {}, [], []
@@ -171,18 +171,18 @@ class _Callback:
         header = {"journal": JOURNAL_VERSION, **self._header, "sensors": sensors}
         return RecordWriter(self._order.folder, self._stem, "journal", header, fields)
 
-    def _count_neighbours(self) -> float | None:
+    def _count_others(self) -> float | None:
         """Count the other samplers of this node, and note those not met before; None if unseen."""
-        others = self._neighbours.others()
+        others = self._samplers.others()
         if others is None:
             return None
         new = [one for one in others if (one["run"], one["pid"]) not in self._met]
         if new:
             try:
-                note_neighbours(self._order.folder / f"{self._stem}.neighbours.jsonl", new)
+                note_samplers(self._order.folder / f"{self._stem}.samplers.jsonl", new)
                 self._met |= {(one["run"], one["pid"]) for one in new}
             except OSError as error:  # they are counted nevertheless, and noted next time
-                self._say("who else measures on this node", error)
+                self._report("the other samplers of this node", error)
         return float(len(others))
 
 

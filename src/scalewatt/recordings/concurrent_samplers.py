@@ -1,4 +1,4 @@
-"""Who else measures on this node: what every live sampler announces in two places.
+"""Other samplers on this node: every live one announces itself in two places.
 
 One is a locked file in a folder that all jobs share: the lock is held as long as the sampler lives,
 whatever ends it, and the file of a dead one is removed by the next sampler that sees it. The other
@@ -44,7 +44,7 @@ def shared_folder() -> Path:
     return (memory if usable else Path("/tmp")) / "scalewatt-samplers"
 
 
-class Neighbours:
+class ConcurrentSamplers:
     """Announces this sampler while it lives, and lists the others."""
 
     def __init__(self, run: str, host: str) -> None:
@@ -101,7 +101,7 @@ class Neighbours:
     def _announce_by_file(self, facts: dict[str, Any]) -> None:
         _make_shared(self._folder)
         name = f"{facts['pid']}.{self._host}.{self._id}{_SUFFIX}"
-        # Locked before it can be seen, or another sampler would take it for a dead one's.
+        # Locked before it can be seen, or another sampler would presume its owner dead.
         handle, hidden = tempfile.mkstemp(prefix=".", dir=self._folder)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,7 +117,7 @@ class Neighbours:
 
 
 def samplers_of(host: str) -> list[dict[str, Any]]:
-    """{"run", "host", "pid"} of the live samplers of a host; announces nobody, removes no file."""
+    """Return {"run", "host", "pid"} of the live samplers of a host; remove no file."""
     files = sorted(shared_folder().glob(f"[!.]*{_SUFFIX}"))
     by_file = (_look(path, remove=False) for path in files)
     by_socket = _by_socket(_socket_prefix(host), host) or ()
@@ -138,10 +138,10 @@ def _by_socket(prefix: str, host: str) -> list[dict[str, Any]] | None:
     except OSError:
         return None
     names = (line.partition(f" @{prefix}")[2] for line in lines)
-    said = (re.fullmatch(r"(\w+)/(\d+)/(.*)", name) for name in names if name)
+    parsed = (re.fullmatch(r"(\w+)/(\d+)/(.*)", name) for name in names if name)
     return [
         {"run": one[3], "host": host, "pid": int(one[2]), "id": one[1]}
-        for one in said
+        for one in parsed
         if one is not None
     ]
 
@@ -176,7 +176,7 @@ def _make_shared(folder: Path) -> None:
 
 
 def _is_free(handle: int) -> bool:
-    """Whether nobody holds the lock of a file."""
+    """Return True if nobody holds the lock of a file."""
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -192,14 +192,14 @@ def _facts(text: bytes) -> dict[str, Any] | None:
         return None
 
 
-def note_neighbours(path: Path, met: Iterable[dict[str, Any]]) -> None:
+def note_samplers(path: Path, met: Iterable[dict[str, Any]]) -> None:
     """Add those that were met just now to the notes in `path`. Raises OSError."""
     facts = ({"t": time.time(), **{key: one[key] for key in _NOTED}} for one in met)
     with open(path, "a", encoding="utf-8") as file:
         file.write("".join(json.dumps(one) + "\n" for one in facts))
 
 
-def read_neighbours(paths: Iterable[Path]) -> list[dict[str, Any]]:
+def read_samplers(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """Return {"t" (unix s), "run", "host", "pid"} of all who were met, in order of time.
 
     What cannot be read is left out.

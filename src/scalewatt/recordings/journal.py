@@ -102,8 +102,8 @@ def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Re
         except InputError as error:
             errors.append(error)
             continue
-        found, doubts = _series(content, path)
-        problems += doubts
+        found, damaged = _series(content, path)
+        problems += damaged
         if content.period_s:
             periods.append(content.period_s)
         for one in found:
@@ -127,7 +127,7 @@ def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Re
 
 
 def is_journal(path: Path | str) -> bool:
-    """Whether a file's content begins like a journal."""
+    """Return True if a file's content begins like a journal."""
     try:
         with open(path, "rb") as handle:
             begin = handle.read(64)

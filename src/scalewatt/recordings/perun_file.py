@@ -54,7 +54,7 @@ def list_runs(path: Path | str) -> list[RunInfo]:
 
 
 def holds_runs(path: Path | str) -> bool:
-    """Whether there is a run of perun in an HDF5 file; InputError where it is damaged or none."""
+    """Return True if there is a run of perun in an HDF5 file; InputError where it is damaged or none."""
     with _opened(path) as (handle, _), _named(path):
         return bool(runs_of(handle))
 
@@ -81,13 +81,13 @@ def open_perun_file(
     with _opened(path) as (handle, problems):
         with _named(path):
             run, several_runs = choose_run(runs_of(handle), run_id)
-            name, hosts, doubts = choose_round(run, round_id)
+            name, hosts, of_round = choose_round(run, round_id)
             recording = Recording(
                 nodes=_Hosts(hosts, path, origin_stated(run.group.attrs)),
                 t0_known=False,
                 sampling_period_s=sampling_period_s(run.group),
                 source=str(path),
-                problems=(*problems, *several_runs, *doubts),
+                problems=(*problems, *several_runs, *of_round),
                 execution_dt=run.execution_dt,
                 run_id=run.run_id,
                 round_id=name,
@@ -199,5 +199,5 @@ def _named(path: Path | str, locked: bool = False) -> Iterator[None]:
         raise
     except _DAMAGE as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        said = "is being written by another program" if locked else "cannot be read"
-        raise InputError(f"{path}: {said} ({reason}); {EXPECTED}") from error
+        problem = "is being written by another program" if locked else "cannot be read"
+        raise InputError(f"{path}: {problem} ({reason}); {EXPECTED}") from error

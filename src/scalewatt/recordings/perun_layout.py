@@ -40,7 +40,7 @@ class RunInfo:
 
     @property
     def name(self) -> str:
-        """The run's name, unique in its file."""
+        """Return the run's name, unique in its file."""
         return f"{self.app}/{self.run_id}"
 
 
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The run's name, unique in its file."""
+        """Return the run's name, unique in its file."""
         return f"{self.app}/{self.run_id}"
 
 
@@ -129,7 +129,7 @@ def choose_run(runs: Sequence[_AnyRun], run_id: str | None) -> tuple[_AnyRun, li
 
 
 def choose_round(run: Run, round_id: str | None) -> tuple[str, dict[str, h5py.Group], list[Flag]]:
-    """Return a round's name, its hosts and its doubts; without a name the last numbered round.
+    """Return a round's name, its hosts and its flags; without a name the last numbered round.
 
     Raises InputError (without the path) where there is no such round, or no host in it.
     """

@@ -1,4 +1,4 @@
-"""One sensor of a perun file, by what its datasets say.
+"""One sensor of a perun file, by the metadata of its datasets.
 
 Unit and magnitude decide: W is power, J is a cumulative counter, % is utilisation. From 0.8 on
 perun stores RAPL as float32 W computed from the µJ counter, and the counter as `alt_values`. The
@@ -161,7 +161,7 @@ def _values(data: h5py.Dataset, quantity: str, magnitude: float) -> Floats:
     raw = _numbers(data)
     values = _scaled(raw, magnitude / 100.0 if quantity == "utilisation" else magnitude)
     # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
-    # Whether a device can draw 0 W is judged at integration.
+    # Whether a device can draw 0 W is decided at integration.
     if raw.dtype.kind == "f":
         values[raw == _number(data, "fill")] = np.nan
     return values

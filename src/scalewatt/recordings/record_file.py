@@ -70,7 +70,7 @@ def missing(dtype: str) -> int | float:
 
 
 def is_packable(dtype: str) -> bool:
-    """Whether records can hold values of a numpy type (its `str`)."""
+    """Return True if records can hold values of a numpy type (its `str`)."""
     return dtype in _CODES
 
 
@@ -168,7 +168,7 @@ def _dtype(fields: Iterable[Field]) -> np.dtype[Any]:
 
 
 def _sums(data: bytes, size: int) -> NDArray[np.uint32]:
-    """Checksum of each record without its last four bytes."""
+    """Return the checksum of each record without its last four bytes."""
     crc32 = zlib.crc32
     starts = range(0, len(data) // size * size, size)
     return np.fromiter((crc32(data[at : at + size - 4]) for at in starts), np.uint32)

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Flag = dict[str, Any]
-"""A doubt about a number: {"code": word, "device": sensor name or None, "detail": sentence}."""
+"""A quality flag: {"code": word, "device": sensor name or None, "detail": sentence}."""
 
 DEVICE_KINDS = ("gpu", "cpu", "ram")
 J_PER_KWH = 3.6e6
 QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
-"""What a sensor of each unit says."""
+"""What a sensor of each unit measures."""
 
 # No device draws more than this (one GPU, one CPU package, one package's memory). Well above the
 # largest sold, well below what a failed counter read feigns: 65 kJ or 262 kJ in one period.
@@ -30,7 +30,7 @@ NO_INDEX = -1
 MEASURED, ESTIMATED, SIMULATED = "measured", "estimated", "simulated"
 """Origins of a series: read from a sensor, from utilisation, or made by the scaling model as if read."""
 SIMULATED_KEY = "simulated"
-"""What a recording's own metadata say where nothing was sampled and the scaling model made it."""
+"""Key in the metadata of a recording that the scaling model made, where nothing was sampled."""
 
 
 def origin_stated(metadata: Mapping[str, Any]) -> str:
@@ -67,7 +67,7 @@ class SensorSeries:
     uuid: str | None = None
     """The device's own identity, where the sensor states one."""
     flags: tuple[Flag, ...] = ()
-    """Doubts that arose while the sensor was read."""
+    """Quality flags from reading the sensor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +90,12 @@ class Recording:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names of the hosts, also of those without a sample."""
+        """Return the names of the hosts, also of those without a sample."""
         return tuple(self.nodes)
 
     @property
     def series(self) -> tuple[SensorSeries, ...]:
-        """All series at once: of a large recording, take one node after the other."""
+        """Return all series at once: of a large recording, take one node after the other."""
         return tuple(s for node in self.nodes.values() for s in node)
 
 

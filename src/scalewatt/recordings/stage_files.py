@@ -88,7 +88,7 @@ def _csv_rows(path: Path) -> Rows:
 
 
 def _cell(text: str) -> Any:
-    """A cell as the number that it is, or as it stands."""
+    """Return a cell as the number that it is, or as it stands."""
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError):
@@ -131,7 +131,7 @@ def _object(value: Any, where: str) -> Row:
 
 
 def _from_marks(marks: Rows, path: Path) -> Rows:
-    """The stages between a training's marks, of which one with stage null ends the last."""
+    """Return the stages between a training's marks, of which one with stage null ends the last."""
     for where, mark in marks:
         stage = STAGES[-1] if mark["stage"] is None else mark["stage"]
         _checked({**mark, "stage": stage, "end_s": mark["start_s"]}, where, False)

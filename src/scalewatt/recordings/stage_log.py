@@ -69,7 +69,7 @@ def _json_lines(text: str) -> list[dict[str, Any]]:
 
 
 def read_events(path: Path, segment_ends_s: dict[int, float]) -> list[dict[str, Any]]:
-    """The stages of a run as rows (segment, stage, epoch, start_s, end_s), in order of time.
+    """Return the stages of a run as rows (segment, stage, epoch, start_s, end_s), in order of time.
 
     A stage that was cut off ends where its segment's recording ends (`segment_ends_s`, by segment),
     or has no length where nothing was recorded. A torn last line is skipped.

@@ -1,7 +1,7 @@
-"""What is recorded beside power: temperatures, clocks, throttling, loads, and second opinions.
+"""Telemetry: temperatures, clocks, throttling, loads, and other sources of energy for cross-checks.
 
-A record every CONDITIONS_PERIOD_S, or rarer where reading takes long: it takes at most 0.1 % of one
-core's time, up to a record every CONDITIONS_PERIOD_LIMIT_S, which it may cost whatever it does. The
+A record every TELEMETRY_PERIOD_S, or rarer where reading takes long: it takes at most 0.1 % of one
+core's time, up to a record every TELEMETRY_PERIOD_LIMIT_S, which it may cost whatever it does. The
 file is one of records (`records`); its fields are quantities, with one value for each device that
 `sensors` lists.
 """
@@ -13,7 +13,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ from scalewatt.recordings.record_file import Field, RecordWriter, even_clock, re
 from scalewatt.recordings.series import Flag, Floats, flag
 from scalewatt.recordings.telemetry_sources import Source
 
-CONDITIONS_PERIOD_S = 5.0
-CONDITIONS_PERIOD_LIMIT_S = 60.0
-CONDITIONS_VERSION = 1
+TELEMETRY_PERIOD_S = 5.0
+TELEMETRY_PERIOD_LIMIT_S = 60.0
+TELEMETRY_VERSION = 1
 _COST_SHARE = 1e-3
 
 
@@ -52,16 +52,16 @@ QUANTITIES = {
     "power_average": _Kind("gpu", "W", 0.1, "<u2"),
     "node_power_hwmon": _Kind("node", "W", 1.0, "<u2"),
     "node_power_ipmi": _Kind("node", "W", 1.0, "<u2"),
-    "neighbours": _Kind("node", "", 1.0, "<u1"),
+    "concurrent_samplers": _Kind("node", "", 1.0, "<u1"),
 }
 """Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask.
 
-`neighbours` is always recorded, and missing where nobody else could have been seen.
+`concurrent_samplers` is always recorded, and missing where others could not have been seen.
 """
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionSeries:
+class TelemetrySeries:
     """One quantity of one device: values in `unit` (n,), NaN where missing; times in unix s (n,).
 
     `device_kind` is gpu or node. `energy_total` is a counter in J that starts anywhere.
@@ -76,8 +76,8 @@ class ConditionSeries:
     values: Floats
 
 
-class ConditionsWriter:
-    """Records all sources to `<stem>.conditions` whenever it is time. Never raises."""
+class TelemetryWriter:
+    """Records all sources to `<stem>.telemetry` whenever it is time. Never raises."""
 
     def __init__(
         self, folder: Path, stem: str, facts: dict[str, Any], sources: Sequence[Source]
@@ -100,13 +100,13 @@ class ConditionsWriter:
             for quantity, devices in self._devices.items()
         }
         fields = [Field(q, QUANTITIES[q].dtype, len(d)) for q, d in self._devices.items()]
-        header = {"conditions": CONDITIONS_VERSION, **facts, "sensors": sensors}
-        self._writer = RecordWriter(folder, stem, "conditions", header, fields)
+        header = {"telemetry": TELEMETRY_VERSION, **facts, "sensors": sensors}
+        self._writer = RecordWriter(folder, stem, "telemetry", header, fields)
 
     def _interval_s(self) -> float:
-        """Seconds from one record to the next, by what the last ones cost."""
+        """Return the seconds from one record to the next, by what the last ones cost."""
         stretched = statistics.fmean(self._costs) / _COST_SHARE if self._costs else 0.0
-        return min(max(CONDITIONS_PERIOD_S, stretched), CONDITIONS_PERIOD_LIMIT_S)
+        return min(max(TELEMETRY_PERIOD_S, stretched), TELEMETRY_PERIOD_LIMIT_S)
 
     @property
     def error(self) -> OSError | None:
@@ -114,7 +114,7 @@ class ConditionsWriter:
         return self._writer.error
 
     def sample(self) -> bool:
-        """Called with every sample of power; False if a record was due and could not be written."""
+        """Write a record if one is due, with every sample of power; False if it could not be written."""
         started = time.monotonic()
         if started - self._last_s < self._interval_s():
             return True
@@ -144,37 +144,37 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def read_conditions(
+def read_telemetry(
     paths: Iterable[Path | str] | Path | str,
-) -> tuple[list[ConditionSeries], list[Flag]]:
-    """Read files of conditions; those of one host are joined in order of time.
+) -> tuple[list[TelemetrySeries], list[Flag]]:
+    """Read files of telemetry; those of one host are joined in order of time.
 
-    A file that cannot be read is left out with the flag `conditions_unreadable`, records that
-    cannot with `conditions_damaged`: conditions stand beside energy and never withhold it.
+    A file that cannot be read is left out with the flag `telemetry_unreadable`, records that
+    cannot with `telemetry_damaged`: telemetry never withholds energy.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    parts: dict[tuple[str, str, int, str], list[ConditionSeries]] = {}
+    parts: dict[tuple[str, str, int, str], list[TelemetrySeries]] = {}
     flags: list[Flag] = []
     for path in files:
         try:
             found, damaged = _read_file(path)
         except InputError as error:
-            flags.append(flag("conditions_unreadable", None, str(error)))
+            flags.append(flag("telemetry_unreadable", None, str(error)))
             continue
         if damaged:
             detail = f"{damaged} unreadable records of {path.name} are left out"
-            flags.append(flag("conditions_damaged", None, detail))
+            flags.append(flag("telemetry_damaged", None, detail))
         for one in found:
             key = (one.node, one.device_kind, one.device_index, one.quantity)
             parts.setdefault(key, []).append(one)
     return [_joined(parts[key]) for key in sorted(parts)], flags
 
 
-def _read_file(path: Path) -> tuple[list[ConditionSeries], int]:
+def _read_file(path: Path) -> tuple[list[TelemetrySeries], int]:
     records = read_records(path)
     host, sensors = records.header.get("host"), records.header.get("sensors")
-    if "conditions" not in records.header or not isinstance(host, str):
-        raise InputError(f'{path}: holds no conditions; expected a header {{"conditions": …}}')
+    if "telemetry" not in records.header or not isinstance(host, str):
+        raise InputError(f'{path}: holds no telemetry; expected a header {{"telemetry": …}}')
     time_s, _ = even_clock(records.column("t"), records.column("mono"))
     series = []
     try:
@@ -182,7 +182,7 @@ def _read_file(path: Path) -> tuple[list[ConditionSeries], int]:
             devices, mag = facts["device_index"], float(facts["mag"])
             values = records.column(quantity).reshape(time_s.size, len(devices)) * mag
             series += [
-                ConditionSeries(
+                TelemetrySeries(
                     host,
                     facts["device_kind"],
                     int(d),
@@ -201,18 +201,10 @@ def _read_file(path: Path) -> tuple[list[ConditionSeries], int]:
     return series, records.damaged
 
 
-def _joined(parts: list[ConditionSeries]) -> ConditionSeries:
+def _joined(parts: list[TelemetrySeries]) -> TelemetrySeries:
     if len(parts) == 1:
         return parts[0]
     time_s = np.concatenate([part.time_s for part in parts])
     order = np.argsort(time_s, kind="stable")
-    first = parts[0]
-    return ConditionSeries(
-        first.node,
-        first.device_kind,
-        first.device_index,
-        first.quantity,
-        first.unit,
-        time_s[order],
-        np.concatenate([part.values for part in parts])[order],
-    )
+    values = np.concatenate([part.values for part in parts])
+    return replace(parts[0], time_s=time_s[order], values=values[order])

@@ -1,7 +1,7 @@
-"""Where conditions come from: NVML, the node's power meters, and the other samplers of the node.
+"""Where telemetry comes from: NVML, the node's power meters, and the other samplers of the node.
 
-A source that does not work when it is first asked is left out, but for the other samplers: that they
-could not be seen is a doubt.
+A source that does not work when it is first asked is left out, but for the other samplers: where they
+could not be seen, a quality flag says so.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Source:
     read: Callable[[], Reading]
 
 
-def condition_sources(count_neighbours: Callable[[], float | None]) -> list[Source]:
-    """Return the sources that work on this node, and the number of neighbours in any case."""
-    neighbours = Source(("neighbours",), 0, lambda: (count_neighbours(),))
+def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
+    """Return the sources that work on this node, and the number of concurrent samplers in any case."""
+    others = Source(("concurrent_samplers",), 0, lambda: (count_others(),))
     working = filter(_works, (*_nvml_sources(), *hwmon_sources(HWMON)))
-    return [*working, *ipmi_sources(IPMI_DEVICES), neighbours]
+    return [*working, *ipmi_sources(IPMI_DEVICES), others]
 
 
 def _works(source: Source) -> bool:

@@ -24,18 +24,18 @@ _PANELS_OF_FIGURE5 = 4
 
 
 def new_content(name: str) -> Content:
-    """A campaign without series."""
+    """Return a campaign without series."""
     return {"registered": True, "name": name, "series": {}, "figures": {}}
 
 
 def point_of(one: Description, nodes: int) -> dict[str, Any]:
-    """A description's point, with the nodes that it ran on."""
+    """Return a description's point, with the nodes that it ran on."""
     geometry = {"gpus": one.point["gpus"], **({"nodes": nodes} if nodes > 1 else {})}
     return {**geometry, **one.point}
 
 
 def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Content:
-    """The campaign with one more run, in its series and at its point.
+    """Return the campaign with one more run, in its series and at its point.
 
     InputError where the series is of something else, or has another configuration there.
     """
@@ -102,14 +102,14 @@ def _batch(one: Description, point: dict[str, Any], form: str) -> str:
 
 
 def with_figures(content: Content, before: Content) -> Content:
-    """The campaign with figures for its series; those that the user edited are kept."""
+    """Return the campaign with figures for its series; those that the user edited are kept."""
     edited = before["figures"] != default_figures(before["series"])
     figures = before["figures"] if edited else default_figures(content["series"])
     return {**content, "figures": figures}
 
 
 def default_figures(series: dict[str, Any]) -> dict[str, Any]:
-    """Curves and rates of two models, one device's power, and the table of all points.
+    """Return curves and rates of two models, one device's power, and the table of all points.
 
     FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
     where the dataset grows, and 6); a second other model takes 4 and 7 if they are free.
@@ -139,7 +139,7 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
 
 
 def not_drawn(content: Content) -> list[str]:
-    """Names of the series that no curve shows."""
+    """Return the names of the series that no curve shows."""
     drawn = {name for figure in content["figures"].values() for name in figure.get("series", ())}
     return [name for name in content["series"] if name not in drawn]
 

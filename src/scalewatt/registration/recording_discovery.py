@@ -45,7 +45,7 @@ class RecordedFile:
 
     @property
     def identity(self) -> str:
-        """What makes a recording the same again: its content, and the part of it."""
+        """Return what identifies a recording: its content, and the part of it."""
         return "/".join([self.sha256, *(self.part or ())])
 
 
@@ -60,22 +60,22 @@ class Recorded:
     """Indices of the GPUs whose power or energy was recorded, by host."""
     windows: tuple[Window, ...]
     """Where the files state wall-clock times."""
-    doubts: tuple[str, ...] = ()
-    """What reading the files put in doubt, in sentences."""
+    problems: tuple[str, ...] = ()
+    """Problems found while reading the files, as sentences."""
 
     @property
     def identity(self) -> list[str]:
-        """The files' identities, in a fixed order."""
+        """Return the files' identities, in a fixed order."""
         return sorted(file.identity for file in self.files)
 
     @property
     def segments(self) -> list[int]:
-        """Numbers of the segments."""
+        """Return the numbers of the segments."""
         return sorted({file.segment for file in self.files})
 
     @property
     def hostnames(self) -> list[str]:
-        """All hosts of all segments."""
+        """Return all hosts of all segments."""
         return sorted({host for hosts in self.hosts for host in hosts})
 
 
@@ -148,7 +148,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _is_recording(path: Path) -> bool:
-    """Whether a file is a journal, or HDF5 with a run; InputError where it is damaged HDF5."""
+    """Return True if a file is a journal, or HDF5 with a run; InputError where it is damaged HDF5."""
     if is_journal(path):
         return True
     return (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)) and holds_runs(path)
@@ -253,7 +253,9 @@ def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recor
         hosts=tuple(tuple(sorted(hosts[number])) for number in sorted(hosts)),
         gpus={host: sorted(indices) for host, indices in sorted(gpus.items())},
         windows=tuple(w for _, read in found for w in read.windows),
-        doubts=tuple(f"{read.path}: {one['detail']}" for _, read in found for one in read.problems),
+        problems=tuple(
+            f"{read.path}: {one['detail']}" for _, read in found for one in read.problems
+        ),
     )
 
 
@@ -267,7 +269,7 @@ def _target(number: int, read: _Read, taken: set[str]) -> str:
 
 
 def _keep_part(path: Path, part: tuple[str, str, str]) -> None:
-    """Leave one round of one run in a perun file, with all that is said of it."""
+    """Leave one round of one run in a perun file, with all its metadata."""
     app, run, round_ = part
     whole = path.with_name(path.name + ".whole")
     path.rename(whole)

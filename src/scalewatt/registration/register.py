@@ -24,10 +24,15 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import read_yaml
 from scalewatt.recordings.series import short_name
 from scalewatt.registration import campaign_file
-from scalewatt.registration.external_stages import stages_of
 from scalewatt.registration.recording_discovery import Recorded, open_recording, sha256_of
 from scalewatt.registration.run_descriptions import Description, read_descriptions
-from scalewatt.registration.run_folder import Registered, known_runs, write_neighbours, write_run
+from scalewatt.registration.run_folder import (
+    Registered,
+    known_runs,
+    stages_of,
+    write_concurrent_runs,
+    write_run,
+)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -48,7 +53,7 @@ class _Wanted:
 def register(
     name: str, paths: list[Path], table: Path | None, results: Path, campaigns: Path
 ) -> list[str]:
-    """Make runs of campaign `name` from recordings; returns what was done, in lines for people.
+    """Make runs of campaign `name` from recordings; return what was done, in human-readable lines.
 
     InputError, before anything is written, for what is missing, unknown or contradictory.
     """
@@ -79,8 +84,8 @@ def _register(
             continue
         _write(folder, campaign, one, repeat)
         lines.append(f"registered: {where} ({one.one.path})")
-        lines += [f"note: {doubt}" for doubt in _doubts(one)]
-    write_neighbours(folder)
+        lines += [f"note: {problem}" for problem in _problems(one)]
+    write_concurrent_runs(folder)
     campaign_file.write_campaign(path, content)
     return [*lines, *_notes(folder, content), _command(path)]
 
@@ -102,7 +107,7 @@ def _alone_in(campaigns: Path) -> Iterator[None]:
 
 
 def _campaign(path: Path, name: str) -> dict[str, Any]:
-    """The campaign as it is; InputError where the file is of another kind or name."""
+    """Read the campaign as it is; InputError where the file is of another kind or name."""
     if not path.exists():
         return campaign_file.new_content(name)
     content = read_yaml(path)
@@ -136,7 +141,7 @@ def _wanted(one: Description) -> _Wanted:
 
 
 def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:
-    """The GPUs that the run held, by host; None where fewer were recorded than it held."""
+    """Return the GPUs that the run held, by host; None where fewer were recorded than it held."""
     given = one.given.get("gpu_indices")
     if one.torch_device == "cpu":
         if given is not None:
@@ -178,7 +183,7 @@ def _check_once(wanted: list[_Wanted]) -> None:
 
 
 def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> list[int]:
-    """The repeat of each run: its own where it is already there, as asked for, or the next free."""
+    """Return the repeat of each run: its own where it is already there, as asked for, or the next free."""
     taken = {(one.configuration, one.repeat) for one in known}
     repeats: dict[int, int] = {}
     for place, one in enumerate(wanted):
@@ -210,12 +215,12 @@ def _check_same(one: _Wanted, there: Registered, folder: Path) -> None:
     if there.configuration != one.id:
         problem = f"as {there.configuration} repeat {there.repeat}, not as {one.id}"
     else:
-        said = description_of(one)
-        other = [key for key in said if there.description.get(key) != said[key]]
+        described = description_of(one)
+        other = [key for key in described if there.description.get(key) != described[key]]
         if not other:
             return
         key = other[0]
-        problem = f"with {key} {there.description.get(key)}, not {said[key]}"
+        problem = f"with {key} {there.description.get(key)}, not {described[key]}"
     raise InputError(
         f"{one.one.where}: {one.one.path} is already registered {problem}; allowed: the same "
         f"description, or delete {place} first"
@@ -223,7 +228,7 @@ def _check_same(one: _Wanted, there: Registered, folder: Path) -> None:
 
 
 def description_of(one: _Wanted) -> dict[str, Any]:
-    """What a registered run's provenance keeps of its description, beside its configuration."""
+    """Return what a registered run's provenance keeps of its description, beside its configuration."""
     return {
         "metric": one.one.metric,
         "metric_name": one.one.entry.get("metric_name"),
@@ -246,31 +251,31 @@ def _write(folder: Path, campaign: Campaign, one: _Wanted, repeat: int) -> None:
     )
 
 
-def _doubts(one: _Wanted) -> list[str]:
-    """What the user should know of the recording."""
-    doubts = list(one.recorded.doubts)
+def _problems(one: _Wanted) -> list[str]:
+    """Return what the user should know of the recording."""
+    found = list(one.recorded.problems)
     hosts = min(len(names) for names in one.recorded.hosts)
     if hosts < one.nodes:
-        doubts.append(f"{one.one.path}: {hosts} of {one.nodes} nodes were recorded")
+        found.append(f"{one.one.path}: {hosts} of {one.nodes} nodes were recorded")
     per_node = one.one.point["gpus"] // one.nodes
     few = [host for host, found in one.recorded.gpus.items() if len(found) < per_node]
     if few and one.one.torch_device != "cpu":
         missing = f"power of fewer GPUs was recorded than the run held ({per_node})"
-        doubts.append(f"{one.one.path}: {', '.join(few)}: {missing}")
-    return doubts
+        found.append(f"{one.one.path}: {', '.join(few)}: {missing}")
+    return found
 
 
 def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
-    """What the user should know of the campaign."""
+    """Return what the user should know of the campaign."""
     notes = [
         f"note: series '{name}' is in no curve; put it to a figure in the campaign file, or register "
         "it under another name"
         for name in campaign_file.not_drawn(content)
     ]
-    shared = [one for one in known_runs(folder) if one.neighbours]
+    shared = [one for one in known_runs(folder) if one.concurrent_runs]
     return notes + [
-        f"note: {one.configuration} repeat {one.repeat} shared {one.neighbours[0]['host']} with "
-        f"{one.neighbours[0]['run']}: its energy cannot be told apart"
+        f"note: {one.configuration} repeat {one.repeat} shared {one.concurrent_runs[0]['host']} with "
+        f"{one.concurrent_runs[0]['run']}: its energy cannot be told apart"
         for one in shared
     ]
 

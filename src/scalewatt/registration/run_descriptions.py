@@ -1,7 +1,9 @@
-"""What the user says of each run: a YAML file beside it, or rows of one table."""
+"""Descriptions of runs by the user: a YAML file beside each, or rows of one table."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -12,7 +14,7 @@ from scalewatt.campaign.model_registry import PHASES
 from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, Point
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, read_yaml, schema
-from scalewatt.registration.description_tables import shared_rows, table_rows
+from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
 from scalewatt.results.tables.read_table import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 
@@ -23,7 +25,7 @@ _KEPT = ("series", "label", "repeat", "run", "round", "gpu_indices", "nodes", "d
 
 @dataclass(frozen=True)
 class Description:
-    """One run, as its description says; counts in samples."""
+    """One run as it is described; counts in samples."""
 
     where: str
     """File and row, for messages."""
@@ -44,7 +46,7 @@ class Description:
 
 
 def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Description]:
-    """The descriptions of all runs, checked.
+    """Return the checked descriptions of all runs.
 
     With a table and no paths: all its rows; with both: the rows of these paths, and for a path
     without a row the YAML file beside it. InputError names the file, the row and the key.
@@ -52,7 +54,7 @@ def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Descrip
     paths = list(paths)
     if not paths and table is None:
         raise InputError("nothing to register; allowed: paths of recordings, or --table TABLE")
-    rows = [(w, table.parent, p, values) for w, p, values in table_rows(table)] if table else []
+    rows = [(w, table.parent, p, values) for w, p, values in _table_rows(table)] if table else []
     if not paths:
         return [_description(*row) for row in rows]
     known = {path.resolve() for path in paths}
@@ -67,7 +69,7 @@ def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Descrip
 
 
 def _candidates(path: Path) -> list[Path]:
-    """Where a path's description may lie: beside it, so nowhere for `/`."""
+    """Return where a path's description may lie: beside it, so nowhere for `/`."""
     if path.name in ("", ".."):
         path = path.resolve()
     return [path.with_name(path.name + ".yaml"), path.with_suffix(".yaml")] if path.name else []
@@ -84,7 +86,7 @@ def _beside(path: Path) -> list[Description]:
     content = read_yaml(file)
     rows = [(str(file), content)]
     if "runs" in content:
-        rows = shared_rows(content, file)
+        rows = _shared_rows(content, file)
     for where, values in rows:
         if "path" in values:
             raise InputError(f"{where}: path: only in tables; this file describes {path}")
@@ -122,7 +124,7 @@ def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> 
 
 
 def _as_text(value: Any) -> Any:
-    """perun calls runs by their time and rounds by a number, which YAML takes for such."""
+    """Return perun's name of a run (a time) or round (a number) as text, which YAML reads as such."""
     if isinstance(value, date):
         return value.isoformat()
     number = isinstance(value, int) and not isinstance(value, bool)
@@ -151,7 +153,7 @@ def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
-    """The local batch size, and which of the two was given."""
+    """Return the local batch size, and which of the two was given."""
     gpus = values["gpus"]
     local, total = values.get("local_batch_size"), values.get("global_batch_size")
     if local is None and total is None:
@@ -181,7 +183,7 @@ def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
 
 
 def _work(values: dict[str, Any], where: str) -> tuple[int, int]:
-    """Samples of the training set, and epochs; `samples` alone are one epoch."""
+    """Return the samples of the training set, and epochs; `samples` alone are one epoch."""
     given = [key for key in ("dataset_samples", "epochs", "samples") if key in values]
     if given == ["samples"]:
         return values["samples"], 1
@@ -191,3 +193,80 @@ def _work(values: dict[str, Any], where: str) -> tuple[int, int]:
             "dataset_samples and epochs, or samples (trained on in the whole run)"
         )
     return values["dataset_samples"], values["epochs"]
+
+
+# --- tables of descriptions: CSV, YAML or Parquet, one row per run --------------------------------
+
+
+def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:
+    """Return for each row where it stands, the recording that it describes, and its keys.
+
+    InputError for a table that cannot be read, and for a row without a path.
+    """
+    kinds = {".csv": _csv_rows, ".yaml": _yaml_rows, ".yml": _yaml_rows, ".parquet": _parquet_rows}
+    if table.suffix not in kinds:
+        raise InputError(f"{table}: is no table; allowed: .csv, .yaml, .parquet")
+    if not table.is_file():
+        raise InputError(f"{table}: cannot be read (there is no such file)")
+    rows = []
+    for where, row in kinds[table.suffix](table):
+        path = row.get("path")
+        if not isinstance(path, str) or not path:
+            raise InputError(f"{where}: missing key 'path'; allowed: a recording's path")
+        rows.append((where, table.parent / path, row))
+    if not rows:
+        raise InputError(f"{table}: has no row; expected one for each run")
+    return rows
+
+
+def _shared_rows(content: dict[str, Any], file: Path) -> Rows:
+    """Return the runs listed in a YAML file under `runs`; the keys beside it hold for all of them."""
+    runs = content["runs"]
+    if not isinstance(runs, list) or not runs or not all(isinstance(r, dict) for r in runs):
+        raise InputError(f"{file}: runs: expected a list of descriptions (keys and values)")
+    shared = {key: value for key, value in content.items() if key != "runs"}
+    return [(f"{file}: runs[{i}]", {**shared, **run}) for i, run in enumerate(runs)]
+
+
+def _yaml_rows(table: Path) -> Rows:
+    content = read_yaml(table)
+    if "runs" not in content:
+        raise InputError(f"{table}: missing key 'runs'; allowed: a list of descriptions with path")
+    return _shared_rows(content, table)
+
+
+def _csv_rows(table: Path) -> Rows:
+    return [(where, _given(row)) for where, row in csv_rows(table)]
+
+
+def _parquet_rows(table: Path) -> Rows:
+    return [(where, _given(row)) for where, row in parquet_rows(table)]
+
+
+def _given(row: Row) -> Row:
+    """Return a row without its empty cells, each value in the type of its key."""
+    return {key: _typed(key, value) for key, value in row.items() if not _is_empty(value)}
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def _typed(key: str, value: Any) -> Any:
+    """Return a cell's value in the schema's type of its key; what does not fit is refused later."""
+    kind = _types().get(key)
+    if kind == "string" or kind is None:
+        return value
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)  # a column of integers with empty cells is one of floats
+    return value
+
+
+def _types() -> dict[str, str]:
+    properties = schema("registration")["properties"]
+    return {key: entry.get("type", "object") for key, entry in properties.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.recordings.series import short_name
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
 from scalewatt.registration.recording_discovery import Recorded, Window, place
 from scalewatt.training.history import HISTORY_SCHEMA
 
@@ -32,15 +34,15 @@ class Registered:
     identity: list[str]
     description: dict[str, Any]
     windows: tuple[Window, ...]
-    neighbours: list[dict[str, Any]]
+    concurrent_runs: list[dict[str, Any]]
 
     def is_run(self, configuration: str, repeat: int) -> bool:
-        """Whether this is that run."""
+        """Return True if this is that run."""
         return (self.configuration, self.repeat) == (configuration, repeat)
 
 
 def known_runs(results: Path) -> list[Registered]:
-    """The registered runs below a campaign's results; InputError where there are trained ones."""
+    """Return the registered runs below a campaign's results; InputError where there are trained ones."""
     found = []
     for path in sorted(results.glob("runs/*/*/provenance.json")):
         if path.parent.name.startswith("."):
@@ -56,7 +58,7 @@ def known_runs(results: Path) -> list[Registered]:
                 identity=provenance["identity"],
                 description=provenance["description"],
                 windows=tuple(Window(**window) for window in provenance["windows"]),
-                neighbours=provenance["neighbours"],
+                concurrent_runs=provenance["concurrent_runs"],
             )
         )
     return found
@@ -91,7 +93,7 @@ def write_run(
 
 
 def _history(spec: dict[str, Any], recorded: Recorded, description: dict[str, Any]) -> pa.Table:
-    """One row, of the last epoch: what is known is the whole training's work and its end."""
+    """Return one row, of the last epoch: what is known is the whole training's work and its end."""
     row = {
         **dict.fromkeys(HISTORY_SCHEMA.names),
         "epoch": spec["epochs"] - 1,
@@ -136,21 +138,21 @@ def _provenance(
             for n in recorded.segments
         ],
         "windows": [asdict(window) for window in recorded.windows],
-        "neighbours": [],
+        "concurrent_runs": [],
     }
 
 
-def write_neighbours(results: Path) -> None:
+def write_concurrent_runs(results: Path) -> None:
     """Note in each run's provenance which others were recorded on one of its hosts at the time.
 
     Only where both state wall-clock times.
     """
     runs = known_runs(results)
     for one in runs:
-        neighbours = [met for other in runs if other is not one for met in _met(one, other)]
-        if neighbours != one.neighbours:
+        found = [met for other in runs if other is not one for met in _met(one, other)]
+        if found != one.concurrent_runs:
             provenance = read_json(one.folder / "provenance.json")
-            write_json(one.folder / "provenance.json", {**provenance, "neighbours": neighbours})
+            write_json(one.folder / "provenance.json", {**provenance, "concurrent_runs": found})
 
 
 def _met(one: Registered, other: Registered) -> list[dict[str, Any]]:
@@ -162,3 +164,25 @@ def _met(one: Registered, other: Registered) -> list[dict[str, Any]]:
                 run = f"{other.configuration} repeat {other.repeat}"
                 met.append({"host": own.host, "run": run, "start_s": begin, "end_s": end})
     return met
+
+
+def stages_of(
+    given: Path | None, folder: Path, segments: Sequence[int]
+) -> tuple[Path | None, pa.Table]:
+    """Return the file with a run's stages, None without one, and the stages ordered by time.
+
+    The file is the `given` one, else the run folder's own. A table that states no segment is of the
+    only one. InputError names the file, the row and the key.
+    """
+    own = folder / "events.parquet"
+    path = given or (own if (folder / "perun").is_dir() and own.exists() else None)
+    if path is None:
+        return None, EVENTS_SCHEMA.empty_table()
+    rows = read_stages(path, segments=segments, own=given is None).to_pylist()
+    if len(segments) > 1 and any(row["segment"] is None for row in rows):
+        allowed = ", ".join(map(str, segments))
+        raise InputError(f"{path}: missing key 'segment'; allowed: {allowed}, as recorded")
+    full = [{**row, "segment": segments[0]} if row["segment"] is None else row for row in rows]
+    full.sort(key=lambda row: (row["segment"], row["start_s"]))
+    ended = all(row["end_s"] is not None for row in full)
+    return path, pa.Table.from_pylist(full, schema=EVENTS_SCHEMA if ended else STAGES_SCHEMA)

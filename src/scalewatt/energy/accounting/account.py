@@ -54,7 +54,7 @@ LOST_PERIODS = 3
 
 _OPEN_STAGES = ("startup", "shutdown")
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
-"""Outcomes of a segment that throw away what was done since its last checkpoint, in words."""
+"""Labels of the outcomes of a segment that lose the work since its last checkpoint."""
 
 Event = dict[str, Any]
 
@@ -73,11 +73,11 @@ class NodeAccount:
     unrecorded_s: float = 0.0
     """How long the run was at work on it outside of the recording."""
     overlaps: bool = False
-    """Whether an earlier segment has counted a part of its recording."""
+    """True if an earlier segment has counted a part of its recording."""
 
     @property
     def length_s(self) -> float:
-        """Length of the window in s."""
+        """Return the length of the window in s."""
         return self.window[1] - self.window[0]
 
 
@@ -196,8 +196,8 @@ def account_segment(
         done.cross_checks += [one.row(segment.number) for one in checks]
         done.telemetry.append(telemetry_table(one.recording, segment.number))
     flags += _outcome_flags(run, segment.number, lost_s)
-    absent, doubts = _missing_hosts(run, nodes, segment)
-    flags += doubts
+    absent, of_hosts = _missing_hosts(run, nodes, segment)
+    flags += of_hosts
     for node in absent:
         done.rows.add_unrecorded(segment.number, node, _unrecorded(events, recorded_s))
     complete = measured and not absent
@@ -209,7 +209,7 @@ def account_segment(
 
 
 def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
-    """Tell of a segment that did not end as it should; `lost_s` is what it did in vain."""
+    """Return a flag for a segment that did not end as it should; `lost_s` of its work were lost."""
     ended = run.segment(number)
     if ended.get("outcome") == "monitor_lost":
         detail = f"segment {number} stopped at a checkpoint, because it was not recorded any more"
@@ -250,8 +250,8 @@ def _account_node(
 ) -> NodeAccount:
     """Account for a node and its `held` GPUs from `begin` to the end of what was `recorded`."""
     node, window = recording.node, (begin, recorded[1])
-    intervals, doubts = tile_window(events, window)
-    flags = [*recording.flags, *doubts]
+    intervals, of_stages = tile_window(events, window)
+    flags = [*recording.flags, *of_stages]
     if begin > recorded[0]:
         detail = f"{node}: {begin - recorded[0]:.1f} s were recorded by an earlier segment too"
         flags.append(flag("segments_overlap", None, f"{detail}; they count once"))
@@ -274,13 +274,13 @@ def _account_node(
     kinds = node_kinds(node, series, **facts)
     if recording.journal:
         kinds = _compared(kinds, node_kinds(node, recording.journal, **facts), window)
-    shared_s = max(run.neighbours(node, window), recording.shared_s(window))
+    shared_s = max(run.shared_s(node, window), recording.shared_s(window))
     if shared_s > 0:
         kinds = shared_kinds(kinds, shared_s, recording.met)
     if (blind_s := recording.unwatched_s(window)) > 0:
-        detail = f"{node}: whether another run was measured beside was not seen for {blind_s:.1f} s"
-        flags.append(flag("neighbours_unknown", None, detail))
-    flags += state_flags(recording.conditions, held, window)
+        detail = f"{node}: concurrent runs could not be detected for {blind_s:.1f} s"
+        flags.append(flag("concurrent_runs_unknown", None, detail))
+    flags += state_flags(recording.telemetry, held, window)
     overlaps = begin > recorded[0]
     return NodeAccount(
         node, window, intervals, tuple(kinds), recording, tuple(flags), lost_s, overlaps
@@ -316,16 +316,16 @@ def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:
 
 
 def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
-    """Return from when to when a segment worked in vain: since its last checkpoint.
+    """Return from when to when the work of a segment was lost: since its last checkpoint.
 
     Of a segment that stopped within an evaluation: the evaluations of that epoch, which a later
     segment did again. That time and its energy are in the run's totals.
     """
     if run.segment(number).get("outcome") not in _DISCARDING:
         later = _evaluated_after(run, number)
-        vain = [e for e in events if (e["stage"], e["epoch"]) in later]
-        begins, ends = ([float(e[key]) for e in vain] for key in ("start_s", "end_s"))
-        return (min(begins), max(ends)) if vain else (0.0, 0.0)
+        lost = [e for e in events if (e["stage"], e["epoch"]) in later]
+        begins, ends = ([float(e[key]) for e in lost] for key in ("start_s", "end_s"))
+        return (min(begins), max(ends)) if lost else (0.0, 0.0)
     saved = [float(e["end_s"]) for e in events[:-1] if e["stage"] == "checkpoint"]
     return max(saved, default=float("-inf")), float("inf")
 

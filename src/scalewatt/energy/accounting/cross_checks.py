@@ -1,7 +1,7 @@
-"""The same energy by other sources, where the machine has them, against what was counted.
+"""Cross-checks: the same energy by other sources, where the machine has them, compared with what was counted.
 
 Of a GPU: NVML's own energy counter, and its instantaneous and averaged power. Of a node: a power
-meter (hwmon, IPMI). Of a segment: Slurm's ConsumedEnergy. They are recorded beside and never
+meter (hwmon, IPMI). Of a segment: Slurm's ConsumedEnergy. They are recorded in addition and never
 counted. A difference over MAX_DIFFERENCE is flagged; a power that was read now and then must also
 differ by more than SIGMAS standard errors of its mean.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy, Window
 from scalewatt.energy.accounting.segment_recordings import NodeRecording
 from scalewatt.recordings.series import Flag, Floats, flag
-from scalewatt.recordings.telemetry import ConditionSeries
+from scalewatt.recordings.telemetry import TelemetrySeries
 
 MAX_DIFFERENCE = 0.03
 SIGMAS = 3.0
@@ -57,7 +57,7 @@ class CrossCheck:
 
     @property
     def differs(self) -> bool:
-        """Whether the difference is over the tolerance."""
+        """Return True if the difference is over the tolerance."""
         return self.difference is not None and abs(self.difference) > self.tolerance
 
     def row(self, segment: int) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def node_cross_checks(
 ) -> list[CrossCheck]:
     """Return the cross-checks of a node and its GPUs."""
     found = []
-    for one in recording.conditions:
+    for one in recording.telemetry:
         if one.quantity not in SOURCES:
             continue
         known = np.isfinite(one.values) & (one.time_s >= window[0]) & (one.time_s <= window[1])
@@ -126,7 +126,7 @@ def _sentence(check: CrossCheck) -> str:
 
 
 def _cross_check(
-    one: ConditionSeries, time: Floats, values: Floats, kinds: Sequence[KindEnergy]
+    one: TelemetrySeries, time: Floats, values: Floats, kinds: Sequence[KindEnergy]
 ) -> CrossCheck:
     span = float(time[0]), float(time[-1])
     tolerance = MAX_DIFFERENCE

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.energy.integration.curve import sampling_period
-from scalewatt.energy.integration.integrate import EnergyCurve, Judged, judge
+from scalewatt.energy.integration.integrate import EnergyCurve, Validated, validate
 from scalewatt.energy.integration.rated_power import (
     estimated_cpu,
     estimated_gpu,
@@ -37,7 +37,7 @@ class KindEnergy:
     node: str
     device_kind: str
     series: tuple[SensorSeries, ...]
-    judged: tuple[Judged, ...]
+    validated: tuple[Validated, ...]
     devices: int
     """How many devices (CPU sockets, memories, GPUs) the energy belongs to."""
     origin: str | None
@@ -47,19 +47,19 @@ class KindEnergy:
     device_s: float = 0.0
     """Device seconds of which the power should be known."""
     shared: bool = False
-    """Whether another run was measured on the node at the same time."""
+    """True if another run was measured on the node at the same time."""
     period_s: float = 0.0
     """What its series resolve in time: the longest sampling period; 0 without any."""
 
     @property
     def known(self) -> bool:
-        """Whether the energy of this node in this segment may be stated by itself."""
+        """Return True if the energy of this node in this segment may be stated by itself."""
         return not self.shared and self.coverage is not None and self.coverage >= 1 - MAX_UNCOVERED
 
     @property
     def curves(self) -> tuple[EnergyCurve, ...]:
-        """The energy curve of each series."""
-        return tuple(one.curve for one in self.judged)
+        """Return the energy curve of each series."""
+        return tuple(one.curve for one in self.validated)
 
     def recorded_j(self, window: Window) -> float:
         """Return what was recorded between two times, whether or not that is enough to state."""
@@ -135,7 +135,7 @@ def shared_kinds(
 ) -> list[KindEnergy]:
     """Return the kinds of a node on which other runs were measured at the same time: unknown.
 
-    Nobody can tell them apart. `others` names them in the flag `node_shared`.
+    Their energies cannot be told apart. `others` names them in the flag `node_shared`.
     """
     return [_shared(kind, shared_s, others) if kind.series else kind for kind in kinds]
 
@@ -204,11 +204,11 @@ def _measure(
     lost_s: float,
     powers: dict[str, Any],
 ) -> KindEnergy:
-    judged = tuple(judge(one, period_s) for one in series)
-    curves = [one.curve for one in judged]
-    for own, verdict in zip(series, judged, strict=True):
-        doubts = (*own.flags, *verdict.flags, *_short_flags(own, window, period_s))
-        flags = [*flags, *({**one, "detail": f"{node}: {one['detail']}"} for one in doubts)]
+    validated = tuple(validate(one, period_s) for one in series)
+    curves = [one.curve for one in validated]
+    for own, one in zip(series, validated, strict=True):
+        found = (*own.flags, *one.flags, *_short_flags(own, window, period_s))
+        flags = [*flags, *({**each, "detail": f"{node}: {each['detail']}"} for each in found)]
     length = window[1] - window[0] + lost_s
     device_s = max(len(series), expected or 0) * length
     covered = sum(float(curve.covered_s(*window)) for curve in curves)
@@ -228,7 +228,7 @@ def _measure(
         node,
         kind,
         tuple(series),
-        judged,
+        validated,
         devices,
         origin,
         coverage,
@@ -239,7 +239,7 @@ def _measure(
 
 
 def _resolved_s(series: Sequence[SensorSeries], declared_s: float | None) -> float:
-    """The longest sampling period; of GPUs no less than what their sensors may average over."""
+    """Return the longest sampling period; of GPUs no less than what their sensors may average over."""
     times = {id(one.time_s): one.time_s for one in series}  # sensors of a host share them
     longest = max(sampling_period(time_s, declared_s) for time_s in times.values())
     measured = any(one.device_kind == "gpu" and one.origin != ESTIMATED for one in series)
@@ -247,7 +247,7 @@ def _resolved_s(series: Sequence[SensorSeries], declared_s: float | None) -> flo
 
 
 def _short_flags(series: SensorSeries, window: Window, period_s: float | None) -> list[Flag]:
-    """Tell of a sensor whose samples begin or end much later or earlier than those of its node."""
+    """Return a flag for a sensor whose samples begin or end much later or earlier than those of its node."""
     if (own := node_window([series])) is None:
         if series.flags or window[1] <= window[0]:
             return []

@@ -74,7 +74,7 @@ class _Part:
 
     @property
     def sensors(self) -> int:
-        """How many devices have a power."""
+        """Return how many devices have a power."""
         return len(self.measured)
 
 
@@ -206,15 +206,15 @@ class _Stated:
         self._recorded = {kind: self._covered(kind, recorded) for kind in kinds}
 
     def is_absent(self, part: _Part) -> bool:
-        """Whether a part's kind is out of the run's scope: no node has anything of it."""
+        """Return True if a part's kind is out of the run's scope: no node has anything of it."""
         return part.coverage is None and not self._sensors[part.device_kind]
 
     def is_missing(self, part: _Part) -> bool:
-        """Whether a node lacks a kind that others of the run have."""
+        """Return True if a node lacks a kind that others of the run have."""
         return part.coverage is None and not self.is_absent(part)
 
     def is_known(self, part: _Part) -> bool:
-        """Whether the energy of a part may be stated, whatever is unknown of other nodes."""
+        """Return True if the energy of a part may be stated, whatever is unknown of other nodes."""
         if part.shared or not part.sensors:
             return False
         return self._recorded[part.device_kind] >= 1 - MAX_UNCOVERED

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.common.files import read_json
-from scalewatt.common.schema_validation import check
+from scalewatt.common.schema_validation import check, schema
 from scalewatt.energy.accounting.node_energy import Window
 from scalewatt.provenance.versions import Gpu, held_gpus
 from scalewatt.recordings.series import SensorSeries, short_name
@@ -28,7 +28,7 @@ class Run:
     provenance: dict[str, Any]
     events: pa.Table | None
     gpus_per_node: int | None = None
-    """How many GPUs each node must have recorded, where somebody says so."""
+    """How many GPUs each node must have recorded, where that is given."""
 
     @classmethod
     def of(cls, folder: Path, spec: dict[str, Any], powers: dict[str, Any]) -> Run:
@@ -46,22 +46,22 @@ class Run:
 
     @property
     def recordings(self) -> Path:
-        """The folder of its recordings: perun/, or else its own."""
+        """Return the folder of its recordings: perun/, or else its own."""
         perun = self.folder / "perun"
         return perun if perun.is_dir() else self.folder
 
     @property
     def hostnames(self) -> list[str]:
-        """Names of the hosts that the run had, as it wrote them down."""
+        """Return the names of the hosts that the run had, as it recorded them."""
         return list(dict.fromkeys(self.provenance.get("hostnames") or []))
 
     def hosts_of(self, segment: int) -> list[str]:
-        """Names of a segment's hosts, where it noted its ranks, else of all that the run had."""
+        """Return the names of a segment's hosts, where its ranks are recorded, else of the run's."""
         ranks = self.segment(segment).get("ranks")
         return list(dict.fromkeys(rank["host"] for rank in ranks)) if ranks else self.hostnames
 
     def segment(self, number: int) -> dict[str, Any]:
-        """Return what the run noted of one of its segments; nothing where it noted none."""
+        """Return the record of one of its segments; empty where there is none."""
         noted = self.provenance.get("segments") or []
         return next((one for one in noted if one["segment"] == number), {})
 
@@ -103,11 +103,11 @@ class Run:
             return held_gpus((rank["host"], Gpu(rank["gpu"], rank["gpu_uuid"])) for rank in ranks)
         return {name: self.provenance.get(name) for name in ("gpus", "gpu_uuids")}
 
-    def neighbours(self, node: str, window: Window) -> float:
+    def shared_s(self, node: str, window: Window) -> float:
         """Return the seconds that other runs, noted at registration, shared a node."""
         shared = (
             min(window[1], float(other["end_s"])) - max(window[0], float(other["start_s"]))
-            for other in self.provenance.get("neighbours") or []
+            for other in self.provenance.get("concurrent_runs") or []
             if short_name(other["host"]) == short_name(node)
         )
         return max((seconds for seconds in shared), default=0.0)
@@ -119,108 +119,9 @@ def _of_node(by_host: dict[str, list[Any] | None] | None, node: str) -> list[Any
     return next(same, None)
 
 
-_TEXT = {"type": ["string", "null"]}
-_NUMBER = {"type": ["number", "null"]}
-_UNIX_S = {"type": ["number", "null"], "minimum": 0, "maximum": 2**37}
-_WORDS = (
-    *("spec_sha256", "commit", "packages_of", "precision_used", "metric_name", "torch_device"),
-    *("device_name", "mpi", "cuda", "optimizer", "schedule", "parallelism"),
-)
-_PROVENANCE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        **dict.fromkeys(_WORDS, _TEXT),
-        **dict.fromkeys(("metric_persistence", "metric_climatology"), _NUMBER),
-        "commit_clean": {"type": ["boolean", "null"]},
-        "packages": {"type": ["object", "null"], "additionalProperties": _TEXT},
-        "software": {"type": ["object", "null"], "additionalProperties": _TEXT},
-        "environment_variables": {"type": ["object", "null"], "additionalProperties": _TEXT},
-        "lock": {
-            "type": ["object", "null"],
-            "required": ["differences"],
-            "properties": {
-                "sha256": _TEXT,
-                "environment": _TEXT,
-                "differences": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": ["package", "locked", "installed"],
-                        "properties": {
-                            "package": {"type": "string"},
-                            "locked": _TEXT,
-                            "installed": _TEXT,
-                        },
-                    },
-                },
-            },
-        },
-        "nodes": {
-            "type": ["array", "null"],
-            "items": {
-                "type": "object",
-                "required": ["hosts"],
-                "properties": {
-                    "hosts": {"type": "array", "items": {"type": "string"}},
-                    "cpu_models": {"type": ["array", "null"], "items": {"type": "string"}},
-                    "gpu_models": {
-                        "type": ["object", "null"],
-                        "additionalProperties": {"type": "integer"},
-                    },
-                    "gpu_driver": _TEXT,
-                    "kernel": _TEXT,
-                },
-            },
-        },
-        "hostnames": {"type": ["array", "null"], "items": {"type": "string"}},
-        "gpus": {
-            "type": ["object", "null"],
-            "additionalProperties": {"type": ["array", "null"], "items": {"type": "integer"}},
-        },
-        "gpu_uuids": {
-            "type": ["object", "null"],
-            "additionalProperties": {"type": ["array", "null"], "items": {"type": "string"}},
-        },
-        "segments": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["segment"],
-                "properties": {
-                    "segment": {"type": "integer"},
-                    "started_s": _UNIX_S,
-                    "ended_s": _UNIX_S,
-                    "commit": _TEXT,
-                    "ranks": {
-                        "type": ["array", "null"],
-                        "items": {
-                            "type": "object",
-                            "required": ["host", "gpu", "gpu_uuid"],
-                            "properties": {
-                                "host": {"type": "string"},
-                                "gpu": {"type": ["integer", "null"]},
-                                "gpu_uuid": {"type": ["string", "null"]},
-                            },
-                        },
-                    },
-                },
-            },
-        },
-        "neighbours": {
-            "type": ["array", "null"],
-            "items": {
-                "type": "object",
-                "required": ["host", "start_s", "end_s"],
-                "properties": {"start_s": {"type": "number"}, "end_s": {"type": "number"}},
-            },
-        },
-    },
-}
-"""What is read of provenance.json."""
-
-
 def read_provenance(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
-    """A run's provenance.json; InputError where it is none, or lacks one of the `required` keys."""
+    """Read a run's provenance.json; InputError where it is none, or lacks one of the `required` keys."""
     found = read_json(path)
-    check(found, {**_PROVENANCE, "required": list(required)}, str(path), _PROVENANCE)
+    root = schema("provenance")
+    check(found, {**root, "required": list(required)}, str(path), root)
     return dict(found)

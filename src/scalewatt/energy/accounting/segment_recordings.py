@@ -1,4 +1,4 @@
-"""What a segment of a run left behind: perun's file, the journals, and what was recorded beside.
+"""What was recorded of a segment: perun's file, the journals, and telemetry.
 
 perun's HDF5 is the record; where it cannot be read, or lacks a host, the journals stand in
 (`from_journal`). All times come out as unix seconds. A node is read when it is asked for.
@@ -18,11 +18,11 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energy.integration.stage_intervals import on_wall_clock, seconds_where
-from scalewatt.recordings.concurrent_samplers import read_neighbours
+from scalewatt.recordings.concurrent_samplers import read_samplers
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag, short_name
-from scalewatt.recordings.telemetry import ConditionSeries, read_conditions
+from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal)$")
 
@@ -36,24 +36,24 @@ class NodeRecording:
     journal: tuple[SensorSeries, ...]
     """The journal's series, where `series` are perun's own."""
     period_s: float | None
-    conditions: tuple[ConditionSeries, ...]
+    telemetry: tuple[TelemetrySeries, ...]
     flags: tuple[Flag, ...]
     met: tuple[str, ...] = ()
     """Other runs that were measured on the node meanwhile."""
 
     @property
     def clock_known(self) -> bool:
-        """Whether the times are unix times, and not seconds from an unknown start."""
+        """Return True if the times are unix times, and not seconds from an unknown start."""
         return not any(one["code"] == "clock_unknown" for one in self.flags)
 
     def shared_s(self, window: tuple[float, float]) -> float:
         """Return for how many seconds of a window another run was measured on the node."""
-        counts = (c for c in self.conditions if c.quantity == "neighbours")
+        counts = (c for c in self.telemetry if c.quantity == "concurrent_samplers")
         return max((seconds_where(c.time_s, c.values > 0, window) for c in counts), default=0.0)
 
     def unwatched_s(self, window: tuple[float, float]) -> float:
-        """Return for how many seconds of a window the sampler could not see who else measures."""
-        counts = (c for c in self.conditions if c.quantity == "neighbours")
+        """Return for how many seconds of a window the sampler could not see other samplers."""
+        counts = (c for c in self.telemetry if c.quantity == "concurrent_samplers")
         blind = (seconds_where(c.time_s, np.isnan(c.values), window) for c in counts)
         return max(blind, default=0.0)
 
@@ -65,37 +65,37 @@ class Segment:
     number: int
     record: Recording | None
     journal: Recording | None
-    conditions: tuple[ConditionSeries, ...] = ()
-    neighbours: tuple[dict[str, Any], ...] = ()
+    telemetry: tuple[TelemetrySeries, ...] = ()
+    samplers: tuple[dict[str, Any], ...] = ()
     flags: tuple[Flag, ...] = ()
     slurm: dict[str, Any] | None = None
     """Slurm's own figure of the segment's energy, where it gave one."""
     alone: bool = False
-    """Whether this one file is all that there is: no journal stands in for damage in it."""
+    """True if this one file is all that there is: no journal stands in for damage in it."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names of all hosts that any file names, in order; the same with a domain counts once."""
+        """Return the hosts of all files, sorted; one with and without its domain counts once."""
         found = [r.hosts for r in (self.journal, self.record) if r is not None]
         return tuple(sorted({short_name(host): host for names in found for host in names}.values()))
 
     def node(self, host: str) -> NodeRecording:
         """Read one node; its series are empty where no file has a sample of it."""
-        conditions = tuple(c for c in self.conditions if short_name(c.node) == short_name(host))
-        runs = (n["run"] for n in self.neighbours if short_name(n["host"]) == short_name(host))
+        telemetry = tuple(c for c in self.telemetry if short_name(c.node) == short_name(host))
+        runs = (n["run"] for n in self.samplers if short_name(n["host"]) == short_name(host))
         met = tuple(dict.fromkeys(runs))
         own, flags = self._of_record(host)
         theirs = _of_host(self.journal, host)
         if self.record is not None and any(s.time_s.size for s in own):
-            own, doubts = on_wall_clock(self.record, own, theirs)
+            own, of_clock = on_wall_clock(self.record, own, theirs)
             theirs = _with_ranges(theirs, own)
             period = self.record.sampling_period_s
-            return NodeRecording(host, own, theirs, period, conditions, (*flags, *doubts), met)
+            return NodeRecording(host, own, theirs, period, telemetry, (*flags, *of_clock), met)
         if theirs and not self.alone:
             detail = f"{host}: perun's file has no data of this segment; the journal is used"
             flags.append(flag("from_journal", None, detail))
         period = self.journal.sampling_period_s if self.journal else None
-        return NodeRecording(host, theirs, (), period, conditions, tuple(flags), met)
+        return NodeRecording(host, theirs, (), period, telemetry, tuple(flags), met)
 
     def _of_record(self, host: str) -> tuple[tuple[SensorSeries, ...], list[Flag]]:
         """Read a host of perun's file: damage shows when its samples are read."""
@@ -141,27 +141,27 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
             flags += record.problems
         except InputError as error:
             flags.append(flag("hdf5_unreadable", None, str(error)))
-    conditions, doubts = read_conditions(sorted(folder.glob(f"{stem}.*.conditions")))
-    told, unread = _read_slurm(folder / f"{stem}.slurm-energy.json")
+    telemetry, damaged = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry")))
+    reported, unread = _read_slurm(folder / f"{stem}.slurm-energy.json")
     return Segment(
         number,
         record,
         journal,
-        tuple(conditions),
-        tuple(read_neighbours(sorted(folder.glob(f"{stem}.*.neighbours.jsonl")))),
-        (*flags, *doubts, *unread),
-        told,
+        tuple(telemetry),
+        tuple(read_samplers(sorted(folder.glob(f"{stem}.*.samplers.jsonl")))),
+        (*flags, *damaged, *unread),
+        reported,
     )
 
 
 def _read_slurm(path: Path) -> tuple[dict[str, Any] | None, list[Flag]]:
-    """Return what Slurm said of a segment; what cannot be read is a flag."""
+    """Return Slurm's record of a segment's energy; what cannot be read is a flag."""
     if not path.exists():
         return None, []
     try:
-        told = read_json(path)
-        float(told.get("consumed_energy_j") or 0), float(told.get("elapsed_s") or 0)
-        return told, []
+        reported = read_json(path)
+        float(reported.get("consumed_energy_j") or 0), float(reported.get("elapsed_s") or 0)
+        return reported, []
     except (InputError, AttributeError, TypeError, ValueError) as error:
         detail = f"{path.name} is left out: {' '.join(str(error).split())}"
         return None, [flag("slurm_energy_unreadable", None, detail)]

@@ -1,4 +1,4 @@
-"""What was recorded beside power: its table, and what it says about the power."""
+"""Telemetry of a node: its table, and the flags of GPUs that were slowed down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scalewatt.energy.accounting.segment_recordings import NodeRecording
 from scalewatt.energy.integration.rated_power import node_utilisation
 from scalewatt.energy.integration.stage_intervals import seconds_where
 from scalewatt.recordings.series import Flag, Floats, SensorSeries, flag
-from scalewatt.recordings.telemetry import ConditionSeries
+from scalewatt.recordings.telemetry import TelemetrySeries
 
 SLOWDOWNS = {
     0x08: "hardware slowdown",
@@ -20,16 +20,16 @@ SLOWDOWNS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-"""NVML's clock event reasons that slow a GPU down against its will."""
+"""NVML's clock event reasons that slow a GPU down from outside."""
 POWER_CAP = 0x04
 
 
 def state_flags(
-    conditions: Iterable[ConditionSeries], held: Sequence[int] | None, window: tuple[float, float]
+    telemetry: Iterable[TelemetrySeries], held: Sequence[int] | None, window: tuple[float, float]
 ) -> list[Flag]:
     """Return the flags `throttled` and `power_capped` of the GPUs that the run held (None: all)."""
     flags = []
-    for one in conditions:
+    for one in telemetry:
         if one.quantity != "throttle_reasons" or (
             held is not None and one.device_index not in held
         ):
@@ -63,18 +63,18 @@ def gpu_utilisation(recording: NodeRecording) -> list[SensorSeries]:
             time_s=one.time_s,
             values=one.values / 100.0,
         )
-        for one in recording.conditions
+        for one in recording.telemetry
         if one.quantity == "gpu_utilisation"
     ]
 
 
 def telemetry_table(recording: NodeRecording, segment: int) -> pa.Table:
-    """Return the rows of TELEMETRY_SCHEMA of one node: its conditions, and its CPUs' load."""
+    """Return the rows of TELEMETRY_SCHEMA of one node: its telemetry, and its CPUs' load."""
     parts = [
         _rows(
             c.node, segment, c.device_kind, c.device_index, c.quantity, c.unit, c.time_s, c.values
         )
-        for c in recording.conditions
+        for c in recording.telemetry
     ]
     load, _ = node_utilisation(recording.series)
     if load is not None:

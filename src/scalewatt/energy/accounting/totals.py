@@ -20,28 +20,28 @@ class EnergyTotals:
         self._absent = {kind: self._is_absent(kind) for kind in DEVICE_KINDS}
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
-        """The rows of a device kind."""
+        """Return the rows of a device kind."""
         return [r for r in self.rows if r["device_kind"] == kind]
 
     def joules(self, kind: str) -> float | None:
-        """Energy of a device kind over all nodes, segments and stages; null if any part is."""
+        """Return the energy of a device kind over all nodes, segments and stages; None if any part is."""
         return known_sum(r["energy_j"] for r in self.of_kind(kind))
 
     def discarded_j(self, kind: str) -> float | None:
-        """The part of `joules` that killed segments spent in vain."""
+        """Return the part of `joules` that was lost work."""
         return known_sum(r["discarded_j"] for r in self.of_kind(kind))
 
     def recorded_j(self, kind: str) -> float:
-        """What was recorded of a device kind, whether or not that is enough to be stated."""
+        """Return what was recorded of a device kind, whether or not that is enough to be stated."""
         return sum(r["recorded_j"] or 0.0 for r in self.of_kind(kind))
 
     @property
     def total_j(self) -> float | None:
-        """Energy of all device kinds in scope; null if one is, or none is in scope."""
+        """Return the energy of all device kinds in scope; None if one is, or none is in scope."""
         return known_sum(self.joules(kind) for kind in self.scope)
 
     def absent(self, kind: str) -> bool:
-        """Whether the nodes have no such sensor at all, as opposed to one that failed."""
+        """Return True if the nodes have no such sensor at all, as opposed to one that failed."""
         return self._absent[kind]
 
     def _is_absent(self, kind: str) -> bool:
@@ -49,17 +49,17 @@ class EnergyTotals:
 
     @property
     def scope(self) -> list[str]:
-        """The device kinds that count: those that the nodes have a sensor or an estimate of."""
+        """Return the device kinds that count: those that the nodes have a sensor or an estimate of."""
         return [kind for kind in DEVICE_KINDS if not self.absent(kind)]
 
     def origin_of(self, kind: str) -> str | None:
-        """The origin of a kind's energy; null where it has none, or several."""
+        """Return the origin of a kind's energy; None where it has none, or several."""
         origins = {r["energy_origin"] for r in self.of_kind(kind)}
         return origins.pop() if len(origins) == 1 else None
 
     @property
     def runtime_s(self) -> float:
-        """Sum over segments of the longest node's time, recorded or known to lie outside."""
+        """Return the sum over segments of the longest node's time, recorded or known to lie outside."""
         times: dict[tuple[int, str, str], float] = {}
         for r in self.rows:
             key = (r["segment"], r["node"], r["device_kind"])
@@ -68,15 +68,15 @@ class EnergyTotals:
         return sum(max(t for (s, _, _), t in times.items() if s == segment) for segment in segments)
 
     def device_seconds(self, kind: str) -> float:
-        """Time recorded of each device of a kind, summed over devices, nodes and segments."""
+        """Return the recorded time of each device of a kind, summed over devices, nodes and segments."""
         return sum(r["duration_s"] * (r["devices"] or 0) for r in self.of_kind(kind))
 
     def node_seconds(self, kind: str) -> float:
-        """Time recorded of a kind, summed over nodes and segments."""
+        """Return the recorded time of a kind, summed over nodes and segments."""
         return sum(r["duration_s"] for r in self.of_kind(kind))
 
     def devices(self, kind: str) -> int:
-        """The most devices of a kind that a segment had, over all its nodes."""
+        """Return the most devices of a kind that a segment had, over all its nodes."""
         found = {(r["segment"], r["node"]): r["devices"] or 0 for r in self.of_kind(kind)}
         counts: dict[int, int] = {}
         for (segment, _), devices in found.items():
@@ -85,7 +85,7 @@ class EnergyTotals:
 
     @property
     def origin(self) -> str | None:
-        """measured, estimated, …, or mixed; null where there is no energy."""
+        """Return measured, estimated, …, or mixed; None where there is no energy."""
         counted = [r for r in self.rows if r["device_kind"] in DEVICE_KINDS]
         origins = {r["energy_origin"] for r in counted if r["energy_j"] is not None}
         origins.discard(None)
@@ -93,13 +93,13 @@ class EnergyTotals:
 
     @property
     def coverage(self) -> float | None:
-        """The least of the device kinds that count and have sensors."""
+        """Return the least of the device kinds that count and have sensors."""
         found = [r["coverage"] for kind in self.scope for r in self.of_kind(kind)]
         return min((c for c in found if c is not None), default=None)
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:
-    """The sum; None where one value is, or there is none."""
+    """Return the sum; None where one value is, or there is none."""
     found = list(values)
     if not found or None in found:
         return None

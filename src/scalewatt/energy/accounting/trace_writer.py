@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from scalewatt.common.files import atomic_path
 from scalewatt.energy.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
-from scalewatt.energy.integration.integrate import DOUBTS, Judged
+from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, Validated
 from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
 from scalewatt.recordings.gpu_power_semantics import (
     INSTANTANEOUS,
@@ -31,7 +31,7 @@ from scalewatt.recordings.series import DEVICE_KINDS, Floats
 
 
 class TraceWriter:
-    """Writes a run's traces as its nodes are accounted for, in a thread beside.
+    """Writes a run's traces as its nodes are accounted for, in a thread of its own.
 
     A context manager; the file appears under its name when the block ends well. The Parquet
     metadata, key `scalewatt`, names the run. Memory: that of a few million samples.
@@ -64,7 +64,7 @@ class TraceWriter:
                 compression="zstd",
                 compression_level=-5,
                 use_dictionary=words,
-                # Neighbouring samples differ little: in time by a period, in power in low bits.
+                # Adjacent samples differ little: in time by a period, in power in low bits.
                 column_encoding={"time": "DELTA_BINARY_PACKED", "power_w": "BYTE_STREAM_SPLIT"},
                 write_batch_size=1 << 20,
                 data_page_size=8 << 20,
@@ -89,7 +89,7 @@ class TraceWriter:
 
     def add(self, segment: int, kind: KindEnergy, intervals: StageIntervals) -> None:
         """Add the samples of one device kind of one node, device by device."""
-        for series, judged in zip(kind.series, kind.judged, strict=True):
+        for series, validated in zip(kind.series, kind.validated, strict=True):
             if series.time_s.size:
                 self._pieces.append(
                     _Piece(
@@ -101,7 +101,7 @@ class TraceWriter:
                         _ORIGINS.index(series.origin),
                         _QUANTITIES.index(sample_quantity(series, self._device_name)),
                         series.time_s,
-                        judged,
+                        validated,
                         intervals,
                     )
                 )
@@ -119,7 +119,7 @@ class TraceWriter:
         self._wait(self._AHEAD)
 
     def _wait(self, at_most: int) -> None:
-        """Wait until at most so many pieces are still to be written; raises what went wrong."""
+        """Wait until at most so many pieces are still to be written; raise what went wrong."""
         while len(self._waiting) > at_most:
             self._waiting.popleft().result()
 
@@ -146,7 +146,7 @@ class _Piece:
     origin: int
     quantity: int
     time_s: Floats
-    judged: Judged
+    validated: Validated
     intervals: StageIntervals
 
 
@@ -172,7 +172,9 @@ def _trace_table(pieces: list[_Piece], words: dict[str, list[str]], schema: pa.S
         _words(np.where(known, quantities, 0).astype(np.int8), _QUANTITIES[:-1], known),
         _words(repeated([p.origin for p in pieces], "energy_origin"), _ORIGINS),
         _words(_stages(pieces), STAGES),
-        _words(np.concatenate([p.judged.doubts for p in pieces]).view(np.int8), DOUBTS),
+        _words(
+            np.concatenate([p.validated.sample_flags for p in pieces]).view(np.int8), SAMPLE_FLAGS
+        ),
     )
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -197,7 +199,7 @@ def _stages(pieces: list[_Piece]) -> np.ndarray:
 
 
 def _watts(pieces: list[_Piece]) -> pa.Array:
-    powers = [piece.judged.power_w for piece in pieces]
+    powers = [piece.validated.power_w for piece in pieces]
     watts = np.concatenate(powers, dtype=np.float32, casting="same_kind")
     return _array(pa.float32(), watts, ~np.isnan(watts))
 

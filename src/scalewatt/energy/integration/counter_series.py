@@ -1,4 +1,4 @@
-"""Judging counters and the mean powers that come of them; the rules stand in `integrate`."""
+"""Validation of counters and of mean powers computed from them; `integrate` states the rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from scalewatt.energy.integration.curve import (
     Device,
-    Judged,
+    Validated,
     bridge_s,
     cumulate,
     is_even,
@@ -25,8 +25,8 @@ from scalewatt.energy.integration.sample_checks import (
     Marks,
     after_gaps,
     code_of,
-    doubt_flags,
     forward,
+    quality_flags,
 )
 from scalewatt.recordings.series import Floats
 
@@ -44,8 +44,8 @@ RESET = 2.0
 LEAST_RANGE_J = 65_000.0
 
 
-def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged | None:
-    """Take the differences of a counter without any doubt; None where a closer look is needed."""
+def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Validated | None:
+    """Take the differences of a counter without any flag; None where full validation is needed."""
     step = np.diff(time_s)
     if not is_even(step, device.period_s) or not float(counter_j.min()) > 0:
         return None
@@ -53,16 +53,16 @@ def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged |
     return _clean_differences(time_s, step, difference, device)
 
 
-def clean_means(time_s: Floats, mean_w: Floats, device: Device) -> Judged | None:
-    """Add up mean powers without any doubt; None where a closer look is needed."""
+def clean_means(time_s: Floats, mean_w: Floats, device: Device) -> Validated | None:
+    """Add up mean powers without any flag; None where full validation is needed."""
     step = np.diff(time_s)
     if not is_even(step, device.period_s) or not 0 <= float(mean_w[0]) <= device.limit_w:
         return None
     return _clean_differences(time_s, step, mean_w[1:] * step, device)
 
 
-def judge_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged:
-    """Judge every sample of a counter in J and every step between the true ones."""
+def validate_counter(time_s: Floats, counter_j: Floats, device: Device) -> Validated:
+    """Validate every sample of a counter in J and every step between the valid ones."""
     marks = Marks(np.zeros(counter_j.size, dtype=np.uint8))
     marks.mark_where("clock_backwards", ~forward(time_s))
     marks.mark_where("missing_samples", ~np.isfinite(counter_j))
@@ -70,15 +70,15 @@ def judge_counter(time_s: Floats, counter_j: Floats, device: Device) -> Judged:
     marks.mark_where("counter_zero", counter_j == 0)
     usable = marks.usable()
     difference = differences(counter_j[usable], device.valid_max)
-    return _judge_differences(time_s, difference, usable, marks, device)
+    return _validate_differences(time_s, difference, usable, marks, device)
 
 
-def judge_means(time_s: Floats, mean_w: Floats, device: Device) -> Judged:
-    """Judge mean powers in W, each over the time since the sample before.
+def validate_means(time_s: Floats, mean_w: Floats, device: Device) -> Validated:
+    """Validate mean powers in W, each over the time since the sample before.
 
     perun makes them of a counter. Failed reads (0) give a wrong one, 0 W for each further failed
     read, and another wrong one. Only one of the two need be above the limit: all that
-    `_with_neighbours` marks is left out.
+    `_with_adjacent` marks is left out.
     """
     marks = Marks(np.zeros(mean_w.size, dtype=np.uint8))
     in_order = forward(time_s)
@@ -90,14 +90,14 @@ def judge_means(time_s: Floats, mean_w: Floats, device: Device) -> Judged:
     missing = ~(np.isfinite(mean) & (mean >= 0))
     over = mean == np.inf
     over[1:] |= energy > device.limit_w * (step + LAG_S)
-    beside = _with_neighbours(over, mean != 0)
+    beside = _with_adjacent(over, mean != 0)
     marks.mark("over_limit", usable[beside])
     marks.mark("missing_samples", usable[missing & ~beside])
     energy[(missing | beside)[1:]] = np.nan
-    return _judge_differences(time_s, energy, usable, marks, device)
+    return _validate_differences(time_s, energy, usable, marks, device)
 
 
-def _with_neighbours(marked: Bools, changed: Bools) -> Bools:
+def _with_adjacent(marked: Bools, changed: Bools) -> Bools:
     """Mark also the next changes on both sides of each marked one, and what lies between them.
 
     All are of shape (n,); what is no change belongs to the change after it.
@@ -121,7 +121,7 @@ def differences(counter_j: Floats, valid_max: float | None) -> Floats:
 
 def _clean_differences(
     time_s: Floats, step: Floats, difference: Floats, device: Device
-) -> Judged | None:
+) -> Validated | None:
     lowest = float(difference.min())
     power = np.empty(time_s.size)
     power[0] = np.nan
@@ -130,7 +130,7 @@ def _clean_differences(
         return None
     if lowest + (device.valid_max or LEAST_RANGE_J) <= device.limit_w * float(step.max()):
         return None
-    return Judged(cumulate(time_s, difference), [], power, np.zeros(time_s.size, dtype=np.uint8))
+    return Validated(cumulate(time_s, difference), [], power, np.zeros(time_s.size, dtype=np.uint8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,13 +142,13 @@ class _Steps:
     step_s: Floats
     energy_j: Floats
     still: Bools
-    """Whether the counter stood still for a part of the step."""
+    """True where the counter stood still for a part of the step."""
     open_end: bool
-    """Whether the last step ends without a change."""
+    """True if the last step ends without a change."""
     usual_s: float
     """The usual step, at least the sampling period."""
     slow: bool
-    """Whether the counter changes less often than it is read."""
+    """True if the counter changes less often than it is read."""
 
     @property
     def outer(self) -> Bools:
@@ -187,10 +187,10 @@ def _steps(time_s: Floats, difference: Floats, period_s: float) -> _Steps:
     )
 
 
-def _judge_differences(
+def _validate_differences(
     time_s: Floats, difference: Floats, usable: Indices, marks: Marks, device: Device
-) -> Judged:
-    """Judge the m-1 differences in J between m usable samples; NaN is an unknown one."""
+) -> Validated:
+    """Validate the m-1 differences in J between m usable samples; NaN is an unknown one."""
     period = sampling_period(time_s, device.period_s)
     in_order = np.flatnonzero(marks.codes != code_of("clock_backwards"))
     gaps = in_order[after_gaps(time_s[in_order], period)]
@@ -200,27 +200,27 @@ def _judge_differences(
     }
     if usable.size == 0:
         marks.mark("gap", gaps)
-        flags = doubt_flags(time_s, marks, usable, usable.astype(np.uint8), device.sensor, words)
-        return Judged(cumulate(time_s[:0], time_s[:0]), flags, time_s * np.nan, marks.codes)
+        flags = quality_flags(time_s, marks, usable, usable.astype(np.uint8), device.sensor, words)
+        return Validated(cumulate(time_s[:0], time_s[:0]), flags, time_s * np.nan, marks.codes)
     steps = _steps(time_s[usable], difference, period)
-    verdict = _verdict(steps, device, period)
+    states = _step_states(steps, device, period)
     knots = usable[steps.ends]
     marks.mark("frozen", usable[_repeats(steps)])
-    marks.mark("counter_reset", knots[1:][verdict.impossible])
-    marks.mark("counter_ambiguous", knots[1:][verdict.ambiguous])
+    marks.mark("counter_reset", knots[1:][states.impossible])
+    marks.mark("counter_ambiguous", knots[1:][states.ambiguous])
     marks.mark("gap", gaps)
-    flags = doubt_flags(time_s, marks, knots, verdict.state, device.sensor, words)
-    covered = np.where(verdict.known, steps.step_s, 0.0)
-    energy = np.where(verdict.known, verdict.power_w, 0.0) * covered
-    shown = _resolved(np.where(verdict.exact, verdict.power_w, np.nan), steps, device.limit_w)
+    flags = quality_flags(time_s, marks, knots, states.state, device.sensor, words)
+    covered = np.where(states.known, steps.step_s, 0.0)
+    energy = np.where(states.known, states.power_w, 0.0) * covered
+    shown = _resolved(np.where(states.exact, states.power_w, np.nan), steps, device.limit_w)
     samples = np.full(time_s.size, np.nan)
     samples[usable[1:]] = np.repeat(shown, np.diff(steps.ends))
-    return Judged(cumulate(time_s[knots], energy, covered), flags, samples, marks.codes)
+    return Validated(cumulate(time_s[knots], energy, covered), flags, samples, marks.codes)
 
 
 @dataclass(frozen=True, eq=False)
-class _Verdict:
-    """What the k steps of a counter are taken for; all arrays (k,)."""
+class _StepStates:
+    """What became of the k steps of a counter; all arrays (k,)."""
 
     power_w: Floats
     exact: Bools
@@ -238,7 +238,7 @@ class _Verdict:
         return np.where(self.exact, EXACT, state).astype(np.uint8)
 
 
-def _verdict(steps: _Steps, device: Device, period_s: float) -> _Verdict:
+def _step_states(steps: _Steps, device: Device, period_s: float) -> _StepStates:
     energy, step = steps.energy_j, steps.step_s
     power = energy / step
     possible = (energy > 0) & (energy <= device.limit_w * (step + LAG_S)) & ~steps.outer
@@ -253,13 +253,13 @@ def _verdict(steps: _Steps, device: Device, period_s: float) -> _Verdict:
     exact = _caught_up(possible & ~ambiguous, power, steps.still & steps.long)
     power, bridged = _bridged(exact, ambiguous, power, steps, period_s)
     impossible = ~possible & np.isfinite(energy) & ~steps.outer
-    return _Verdict(power, exact, bridged, ambiguous, impossible)
+    return _StepStates(power, exact, bridged, ambiguous, impossible)
 
 
 def _caught_up(possible: Bools, power_w: Floats, too_long: Bools) -> Bools:
     """Drop the steps in which a counter stood still and lost what was used meanwhile."""
-    judged = possible & too_long
-    if not judged.any():
+    validated = possible & too_long
+    if not validated.any():
         return possible
     sure = possible & ~too_long
     places = np.arange(power_w.size)
@@ -268,7 +268,7 @@ def _caught_up(possible: Bools, power_w: Floats, too_long: Bools) -> Bools:
     around = np.concatenate((power_w, [np.inf]))
     # -1 and size both mean that there is none, and point at the infinity put at the end.
     floor = CAUGHT_UP * np.minimum(around[left], around[right])
-    return sure | (judged & (power_w >= floor))
+    return sure | (validated & (power_w >= floor))
 
 
 def _bridged(

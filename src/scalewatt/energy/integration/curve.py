@@ -1,4 +1,4 @@
-"""What judging a series gives: its energy curve, flags, power and doubts."""
+"""The energy curve of a series, and what else its validation gives."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class EnergyCurve:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """One series of n samples, judged."""
+class Validated:
+    """One validated series of n samples."""
 
     curve: EnergyCurve
     flags: list[Flag]
     power_w: Floats
     """Power in W at each sample, (n,); NaN where unknown. Of a counter and of mean powers: the mean
     since the sample before, so the first is unknown. May be the values of the series themselves."""
-    doubts: Codes
-    """Place in DOUBTS of each sample's first doubt, (n,); 0: none. `gap`: first sample after it."""
+    sample_flags: Codes
+    """Place in SAMPLE_FLAGS of the first flag of each sample, (n,); 0: none. `gap`: first sample after it."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Device:
     limit_w: float
     """What it cannot draw more than in W."""
     measured: bool
-    """Whether a sensor stands behind it: one that may freeze, of a device that never draws 0 W."""
+    """True if a sensor stands behind it: one that may freeze, of a device that never draws 0 W."""
     valid_max: float | None
     """Range of the counter in J; None where unknown or no counter."""
     period_s: float | None
@@ -80,7 +80,7 @@ def bridge_s(period_s: float) -> float:
 
 
 def is_even(step_s: Floats, period_s: float | None) -> bool:
-    """Tell whether the clock runs forward without a gap; False where a closer look is needed."""
+    """Tell whether the clock runs forward without a gap; False where full validation is needed."""
     if step_s.size == 0 or not float(step_s.min()) > 0:
         return False
     period = period_s or float(np.median(step_s))

@@ -1,4 +1,4 @@
-"""Judging samples of power; the rules stand in `integrate`."""
+"""Validation of samples of power; `integrate` states the rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from scalewatt.energy.integration.curve import (
     Device,
-    Judged,
+    Validated,
     bridge_s,
     cumulate,
     is_even,
@@ -18,15 +18,15 @@ from scalewatt.energy.integration.sample_checks import (
     UNCOVERED,
     Marks,
     after_gaps,
-    doubt_flags,
     forward,
+    quality_flags,
     standing_still,
 )
 from scalewatt.recordings.series import Floats
 
 
-def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Judged | None:
-    """Integrate power in W without any doubt in few passes; None where a closer look is needed."""
+def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | None:
+    """Integrate power in W without any flag in few passes; None where full validation is needed."""
     step = np.diff(time_s)
     # A NaN fails every comparison.
     if not is_even(step, device.period_s) or not float(power_w.max()) <= device.limit_w:
@@ -39,12 +39,12 @@ def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Judged | Non
     energy = power_w[1:] + power_w[:-1]
     energy *= step
     energy *= 0.5
-    doubts = np.zeros(power_w.size, dtype=np.uint8)
-    return Judged(cumulate(time_s, energy), [], power_w, doubts)
+    flags = np.zeros(power_w.size, dtype=np.uint8)
+    return Validated(cumulate(time_s, energy), [], power_w, flags)
 
 
-def judge_power(time_s: Floats, power_w: Floats, device: Device) -> Judged:
-    """Judge every sample of power in W and integrate between the true ones."""
+def validate_power(time_s: Floats, power_w: Floats, device: Device) -> Validated:
+    """Validate every sample of power in W and integrate between the valid ones."""
     period = sampling_period(time_s, device.period_s)
     marks = Marks(np.zeros(power_w.size, dtype=np.uint8))
     runs_forward = forward(time_s)
@@ -71,8 +71,8 @@ def judge_power(time_s: Floats, power_w: Floats, device: Device) -> Judged:
         "over_limit": f"samples above {device.limit_w:g} W",
         "gap": f"samples after a gap over {GAP_PERIODS * period:g} s",
     }
-    flags = doubt_flags(time_s, marks, knots, state, device.sensor, words)
+    flags = quality_flags(time_s, marks, knots, state, device.sensor, words)
     true = np.zeros(power_w.size, dtype=np.bool_)
     true[knots] = True
     curve = cumulate(time, energy, np.where(known, step, 0.0))
-    return Judged(curve, flags, np.where(true, power_w, np.nan), marks.codes)
+    return Validated(curve, flags, np.where(true, power_w, np.nan), marks.codes)

@@ -1,6 +1,6 @@
-"""Which samples of a sensor cannot be true, and the sentences that say so.
+"""Detection of invalid samples of a sensor, and the quality flags of them.
 
-The rules of what follows from a doubt (bridged or left out) stand in `integrate`.
+`integrate` states what follows from a flag (bridged or left out).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 Codes = NDArray[np.uint8]
 Indices = NDArray[np.intp]
 
-DOUBTS = (
+SAMPLE_FLAGS = (
     "",
     "clock_backwards",
     "missing_samples",
@@ -31,7 +31,7 @@ DOUBTS = (
     "constant",
     "gap",
 )
-"""What a sample's code means; 0 is no doubt. The words are those of the flags."""
+"""What the code of a sample's flag means; 0 is no flag."""
 
 GAP_PERIODS = 3.0
 FROZEN_S = 60.0
@@ -57,19 +57,19 @@ _WORDS = {
 
 
 def code_of(word: str) -> int:
-    """Return the code of a doubt."""
-    return DOUBTS.index(word)
+    """Return the code of a flag."""
+    return SAMPLE_FLAGS.index(word)
 
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """The doubtful samples of one series of n samples, by doubt; a sample keeps its first doubt."""
+    """The flagged samples of one series of n samples, by flag; a sample keeps its first flag."""
 
     codes: Codes
     found: dict[str, Indices] = field(default_factory=dict)
 
     def usable(self) -> Indices:
-        """Return the places of the samples without a doubt."""
+        """Return the places of the samples without a flag."""
         return np.flatnonzero(self.codes == 0)
 
     def mark(self, word: str, where: Indices) -> None:
@@ -80,7 +80,7 @@ class Marks:
             self.codes[free] = code_of(word)
 
     def mark_where(self, word: str, mask: Bools) -> None:
-        """Mark the samples of a mask, shape (n,), that have no doubt yet."""
+        """Mark the samples of a mask, shape (n,), that have no flag yet."""
         self.mark(word, np.flatnonzero(mask & (self.codes == 0)))
 
 
@@ -127,12 +127,12 @@ def may_repeat_long(values: Floats) -> bool:
 
 
 def standing_still(time_s: Floats, power_w: Floats) -> tuple[Bools, Bools]:
-    """Mark the samples that repeat one power too long: surely frozen, and impossible to judge.
+    """Mark the samples that repeat one power too long: surely frozen, and undecidable.
 
     A stretch of one value, FROZEN_S and FROZEN_SAMPLES long or longer, is improbable where
-    r**k < CHANCE: k repeats, r the share of repeats among all other neighbouring samples. It is
+    r**k < CHANCE: k repeats, r the share of repeats among all other adjacent samples. It is
     frozen where the sensor shows elsewhere, in as many samples at least, that it tells steps of
-    less than FINE_W apart. Whole watts and a sensor that never moves cannot be judged.
+    less than FINE_W apart. Whole watts and a sensor that never moves cannot be decided.
     """
     size = power_w.size
     frozen = np.zeros(size, dtype=np.bool_)
@@ -155,7 +155,7 @@ def standing_still(time_s: Floats, power_w: Floats) -> tuple[Bools, Bools]:
     return frozen, unsure
 
 
-def doubt_flags(
+def quality_flags(
     time_s: Floats,
     marks: Marks,
     knots: Indices,
@@ -163,11 +163,11 @@ def doubt_flags(
     device: str | None,
     words: Mapping[str, str],
 ) -> list[Flag]:
-    """Return a flag per doubt, each with its samples and the seconds concerned.
+    """Return a quality flag per code, each with its samples and the seconds concerned.
 
-    `knots` (k,) are the true samples, `state` (k-1,) what became of the time between them. The
-    seconds of a doubt are those between the true samples on both sides of its samples; before the
-    first and after the last true sample they are uncovered. `words` says what the samples are where
+    `knots` (k,) are the valid samples, `state` (k-1,) what became of the time between them. The
+    seconds of a flag are those between the valid samples on both sides of its samples; before the
+    first and after the last valid sample they are uncovered. `words` says what the samples are where
     that needs numbers.
     """
     if not marks.found:

@@ -38,7 +38,7 @@ class StageIntervals:
 
     @property
     def seconds(self) -> Floats:
-        """Length of each interval in s."""
+        """Return the length of each interval in s."""
         return self.end_s - self.start_s
 
     def energy_j(self, curve: EnergyCurve) -> Floats:
@@ -59,11 +59,11 @@ class StageIntervals:
         return dict(zip(self._epochs[0], self._sums(values, self._epochs[1]), strict=True))
 
     def short_stages(self, period_s: float) -> dict[str, float]:
-        """The stages that `period_s` is too long for, with the mean length in s of their pieces."""
+        """Return the stages that `period_s` is too long for, with the mean length in s of their pieces."""
         return self._short(*self._stages, [str(name) for name in self._stages[0]], period_s)
 
     def short_epochs(self, period_s: float) -> set[tuple[int | None, str]]:
-        """Epoch and stage of those that `period_s` is too long for."""
+        """Return epoch and stage of those that `period_s` is too long for."""
         names, places = self._epochs
         return set(self._short(names, places, [stage for _, stage in names], period_s))
 
@@ -83,14 +83,14 @@ class StageIntervals:
     def _short(
         self, names: list[Any], places: list[int], stages: list[str], period_s: float
     ) -> dict[Any, float]:
-        """Of `names`, which are of `stages`, those with too short pieces, and their mean length."""
+        """Return those of `names`, which are of `stages`, with too short pieces, and their mean length."""
         here = np.flatnonzero(self.seconds > 0)
         if not here.size:
             return {}
         codes = np.array(places)[here]
         begins = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
         lengths, pieces = np.add.reduceat(self.seconds[here], begins), codes[begins]
-        # One per cent less is no doubt: a recording need not begin or end with a stage.
+        # One per cent less is tolerated: a recording need not begin or end with a stage.
         short = lengths < 0.99 * LEAST_PERIODS * period_s
         whole, lost = (
             np.bincount(pieces[those], lengths[those], len(names)) for those in (pieces >= 0, short)
@@ -201,8 +201,8 @@ def on_wall_clock(
     offset = _journal_offset(series, journal)
     flags: list[Flag] = []
     if offset is None:
-        offset, doubt = _execution_offset(recording, series[0].node if series else "")
-        flags.append(doubt)
+        offset, of_clock = _execution_offset(recording, series[0].node if series else "")
+        flags.append(of_clock)
     shifted: dict[int, Floats] = {}  # the sensors of a host share their times
     for one in series:
         if id(one.time_s) not in shifted:

@@ -1,4 +1,4 @@
-"""What a recording says, whoever made it: a perun file, a journal, or the folder of a run."""
+"""The energy in any recording: a perun file, a journal, or the folder of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.recordings.stage_files import read_stages
-from scalewatt.recordings.telemetry import read_conditions
+from scalewatt.recordings.telemetry import read_telemetry
 
 Powers = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -71,8 +71,8 @@ def describe(
         record = segment.record
         which = {"run": record.run_id, "round": record.round_id} if record else {}
     accounts = done.rows.tables(spec, done.telemetry, done.cross_checks)
-    said = _result(accounts, with_stages=events is not None)
-    return {"path": str(path), **which, **said, **_others(path)}
+    found = _result(accounts, with_stages=events is not None)
+    return {"path": str(path), **which, **found, **_others(path)}
 
 
 def _refuse_run(path: Path, named: bool, what: str) -> None:
@@ -82,13 +82,13 @@ def _refuse_run(path: Path, named: bool, what: str) -> None:
 
 @contextmanager
 def _opened(path: Path, run_id: str | None, round_id: str | None) -> Iterator[Segment]:
-    """Open a file as if it were the only segment of a run."""
+    """Open a file as the only segment of a run."""
     if is_journal(path):
         journal = read_journal(path)
-        beside = path.with_suffix(".conditions")
-        conditions, doubts = read_conditions([beside] if beside.exists() else [])
-        flags = (*journal.problems, *doubts)
-        yield Segment(0, None, journal, tuple(conditions), flags=flags, alone=True)
+        beside = path.with_suffix(".telemetry")
+        telemetry, damaged = read_telemetry([beside] if beside.exists() else [])
+        flags = (*journal.problems, *damaged)
+        yield Segment(0, None, journal, tuple(telemetry), flags=flags, alone=True)
         return
     with open_perun_file(path, run_id, round_id) as record:
         yield Segment(0, record, None, flags=record.problems, alone=True)

@@ -1,4 +1,4 @@
-"""What journals say was used so far: of one that grows, only what is new is read again.
+"""The energy recorded in journals so far: of one that grows, only what is new is read.
 
 A journal is counted in parts of PART records: what stands before the last one or two parts is counted
 once and kept in a note, which the caller stores. Parts meet at a record, so nothing lies between them.
@@ -19,7 +19,7 @@ from scalewatt.energy.accounting.throttling import gpu_utilisation
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import DEVICE_KINDS, Recording, SensorSeries
-from scalewatt.recordings.telemetry import read_conditions
+from scalewatt.recordings.telemetry import read_telemetry
 
 PART = 1024
 """Records that are counted together, once as many follow."""
@@ -46,13 +46,13 @@ class KindSum:
 
     @property
     def known(self) -> bool:
-        """Whether enough was recorded for the energy to be stated."""
+        """Return True if enough was recorded for the energy to be stated."""
         return self.covered_s >= (1 - MAX_UNCOVERED) * self.device_s
 
 
 @dataclass(frozen=True)
 class JournalSum:
-    """What one journal says, of the device kinds in scope."""
+    """The energy in one journal, of the device kinds in scope."""
 
     host: str
     first_s: float
@@ -68,23 +68,23 @@ class JournalSum:
 
     @property
     def length_s(self) -> float:
-        """Seconds between first and last sample."""
+        """Return the seconds between first and last sample."""
         return self.last_s - self.first_s
 
     @property
     def recorded_j(self) -> float:
-        """Energy of all kinds, as far as it was recorded."""
+        """Return the energy of all kinds, as far as it was recorded."""
         return sum(kind.recorded_j for kind in self.kinds.values())
 
     @property
     def known(self) -> bool:
-        """Whether the energy of all kinds in scope may be stated, and there is one."""
+        """Return True if the energy of all kinds in scope may be stated, and there is one."""
         return bool(self.kinds) and all(kind.known for kind in self.kinds.values())
 
 
 @dataclass(frozen=True)
 class JournalNote:
-    """What is kept of a journal from one look at it to the next."""
+    """What is kept of a journal from one reading to the next."""
 
     size: int
     mtime_ns: int
@@ -96,12 +96,12 @@ class JournalNote:
     """All of the journal; None without a readable sample."""
 
     def as_json(self) -> dict[str, Any]:
-        """The note as JSON-ready values."""
+        """Return the note as JSON-ready values."""
         return asdict(self)
 
 
 def note_from_json(value: Any) -> JournalNote | None:
-    """Return what `JournalNote.as_json` gave; None for anything else."""
+    """Return the note of what `JournalNote.as_json` gave; None for anything else."""
     try:
         return JournalNote(
             int(value["size"]),
@@ -173,7 +173,7 @@ def last_power(path: Path, run: Run, records: int) -> tuple[JournalSum, float] |
 
 
 def _records_to_count(path: Path, recording: Recording, series: Sequence[SensorSeries]) -> int:
-    """How many of the records read are followed by PART or more, in whole parts.
+    """Return how many of the records read are followed by PART or more, in whole parts.
 
     None of a journal whose records cannot be told by their number.
     """
@@ -221,19 +221,19 @@ def _sum_of(
 def _loads(
     path: Path, run: Run, series: Sequence[SensorSeries], window: Window
 ) -> list[SensorSeries]:
-    """The load of GPUs that have no power sensor but a rated power, recorded beside the journal."""
-    beside = path.with_suffix(".conditions")
+    """Return the load of GPUs that have no power sensor but a rated power, from the journal's telemetry."""
+    beside = path.with_suffix(".telemetry")
     if not run.powers.get("gpu") or any(s.device_kind == "gpu" for s in series):
         return []
     if not beside.exists():
         return []
-    conditions, _ = read_conditions([beside])
-    node = NodeRecording(series[0].node, tuple(series), (), None, tuple(conditions), ())
+    telemetry, _ = read_telemetry([beside])
+    node = NodeRecording(series[0].node, tuple(series), (), None, tuple(telemetry), ())
     return [_between(load, window) for load in gpu_utilisation(node)]
 
 
 def _between(series: SensorSeries, window: Window) -> SensorSeries:
-    """Samples of a window, and one beyond each of its ends."""
+    """Return the samples of a window, and one beyond each of its ends."""
     inside = (series.time_s >= window[0]) & (series.time_s <= window[1])
     found = inside.nonzero()[0]
     first, last = (found[0], found[-1]) if found.size else (1, -1)

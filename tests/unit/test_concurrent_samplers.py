@@ -20,29 +20,29 @@ import pytest
 from scalewatt.recordings import concurrent_samplers as module
 from scalewatt.recordings.concurrent_samplers import (
     FOLDER_VARIABLE,
-    Neighbours,
-    note_neighbours,
-    read_neighbours,
+    ConcurrentSamplers,
+    note_samplers,
+    read_samplers,
     shared_folder,
 )
 
 NOBODY = 65534
 OTHER = """
 import os, sys
-from scalewatt.recordings.concurrent_samplers import Neighbours
+from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers
 if sys.argv[3]:
     os.setuid(int(sys.argv[3]))
-one = Neighbours(sys.argv[1], sys.argv[2])
+one = ConcurrentSamplers(sys.argv[1], sys.argv[2])
 print(len(one.others()), flush=True)
 sys.stdin.read()
 """
 
 
-def announced(run: str, host: str, folder: Path) -> Neighbours:
+def announced(run: str, host: str, folder: Path) -> ConcurrentSamplers:
     """A sampler of this process."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
-        return Neighbours(run, host)
+        return ConcurrentSamplers(run, host)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def files_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "_SOCKETS", tmp_path / "none")
 
 
-def runs(neighbours: Neighbours) -> list[str]:
+def runs(neighbours: ConcurrentSamplers) -> list[str]:
     """Names of the other runs."""
     others = neighbours.others()
     assert others is not None
@@ -238,7 +238,7 @@ def test_jobs_that_share_no_folder_see_each_other_by_their_sockets(
     host, found = uuid.uuid4().hex, []
     for name in ("shm", "tmp"):
         monkeypatch.setattr(module, "shared_folder", lambda name=name: tmp_path / name)
-        found.append(Neighbours(f"{name} repeat 1", host))
+        found.append(ConcurrentSamplers(f"{name} repeat 1", host))
     assert [runs(one) for one in found] == [["tmp repeat 1"], ["shm repeat 1"]]
 
 
@@ -258,11 +258,11 @@ def test_the_folder_may_be_named_by_the_environment(
 
 def test_who_was_met_is_read_from_all_notes_in_order_of_time(tmp_path: Path) -> None:
     met = {"run": "b repeat 2 ü", "host": "n1", "pid": 7}
-    first, second = tmp_path / "segment-000.n1.neighbours.jsonl", tmp_path / "second"
-    note_neighbours(first, [met])
-    note_neighbours(second, [met | {"host": "n2"}])
-    note_neighbours(first, [met | {"pid": 8}, met | {"pid": 9}])
-    found = read_neighbours([second, first, tmp_path / "none"])
+    first, second = tmp_path / "segment-000.n1.samplers.jsonl", tmp_path / "second"
+    note_samplers(first, [met])
+    note_samplers(second, [met | {"host": "n2"}])
+    note_samplers(first, [met | {"pid": 8}, met | {"pid": 9}])
+    found = read_samplers([second, first, tmp_path / "none"])
     assert [(one["host"], one["pid"]) for one in found] == [
         ("n1", 7),
         ("n2", 7),
@@ -275,8 +275,8 @@ def test_who_was_met_is_read_from_all_notes_in_order_of_time(tmp_path: Path) -> 
 
 def test_notes_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    note_neighbours(path, [{"run": "b", "host": "n1", "pid": 7}])
+    note_samplers(path, [{"run": "b", "host": "n1", "pid": 7}])
     whole = path.read_bytes()
     bad = (b"\n", b"[]\n", b"\xff\n", b'{"t": 1}\n', b'{"t": "x", "run": 1}\n', whole[:-9])
     path.write_bytes(b"".join(bad[:-1]) + whole + bad[-1])
-    assert [one["run"] for one in read_neighbours([path])] == ["b"]
+    assert [one["run"] for one in read_samplers([path])] == ["b"]

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from scalewatt.recordings import telemetry as module
 from scalewatt.recordings import telemetry_sources as sources_module
 from scalewatt.recordings.record_file import Field, RecordWriter
-from scalewatt.recordings.telemetry import ConditionSeries, ConditionsWriter, read_conditions
+from scalewatt.recordings.telemetry import TelemetrySeries, TelemetryWriter, read_telemetry
 from scalewatt.recordings.telemetry_sources import (
     IpmiPower,
     Source,
-    condition_sources,
     hwmon_sources,
     ipmi_sources,
+    working_sources,
 )
 
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml" / "pynvml.py"
@@ -75,15 +75,15 @@ def temperature(read: Callable[[], Any], device: int = 0) -> Source:
     return Source(("temperature",), device, read)
 
 
-def by_name(series: list[ConditionSeries]) -> dict[tuple[str, int], ConditionSeries]:
+def by_name(series: list[TelemetrySeries]) -> dict[tuple[str, int], TelemetrySeries]:
     """Series by quantity and device."""
     return {(one.quantity, one.device_index): one for one in series}
 
 
-def record(folder: Path, sources: list[Source]) -> dict[tuple[str, int], ConditionSeries]:
+def record(folder: Path, sources: list[Source]) -> dict[tuple[str, int], TelemetrySeries]:
     """Write one record of all sources and read it."""
-    ConditionsWriter(folder, "s.n1", FACTS, sources).sample()
-    series, flags = read_conditions(folder / "s.n1.conditions")
+    TelemetryWriter(folder, "s.n1", FACTS, sources).sample()
+    series, flags = read_telemetry(folder / "s.n1.telemetry")
     assert flags == []
     return by_name(series)
 
@@ -91,7 +91,7 @@ def record(folder: Path, sources: list[Source]) -> dict[tuple[str, int], Conditi
 def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_path: Path) -> None:
     capped = {nvml.THROTTLED_GPU: nvml.SW_POWER_CAP}
     nvml.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: capped.get(handle, 0)
-    found = record(tmp_path, condition_sources(lambda: 2))
+    found = record(tmp_path, working_sources(lambda: 2))
     expected = {
         "temperature": (51, "°C"),
         "clock_sm": (1410, "MHz"),
@@ -110,14 +110,14 @@ def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_pat
     energy = found["energy_total", 0]
     assert energy.unit == "J"
     assert energy.values[0] == pytest.approx(100 * time.monotonic(), rel=0.01)
-    assert found["neighbours", 0].device_kind == "node"
-    assert found["neighbours", 0].values.tolist() == [2]
+    assert found["concurrent_samplers", 0].device_kind == "node"
+    assert found["concurrent_samplers", 0].values.tolist() == [2]
 
 
 def test_what_one_gpu_does_not_support_is_left_out_for_it_alone(
     nvml: ModuleType, tmp_path: Path
 ) -> None:
-    found = record(tmp_path, condition_sources(lambda: 0))
+    found = record(tmp_path, working_sources(lambda: 0))
     assert ("temperature", nvml.OLD_GPU) in found
     for quantity in ("energy_total", "power_instant", "power_average"):
         assert [d for q, d in found if q == quantity] == [0, 1, 2]
@@ -138,24 +138,24 @@ def test_a_function_that_is_missing_or_has_an_older_name_is_no_loss(
         nvml.nvmlDeviceGetCurrentClocksEventReasons = unknown
     nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x10000 | (1 << 6)
     del nvml.nvmlDeviceGetUtilizationRates
-    found = record(tmp_path, condition_sources(lambda: 0))
+    found = record(tmp_path, working_sources(lambda: 0))
     assert found["throttle_reasons", 0].values.tolist() == [0x8000 | 0x40]
     assert not any(quantity.endswith("utilisation") for quantity, _ in found)
 
 
 def test_a_machine_without_anything_counts_its_neighbours(bare: None, tmp_path: Path) -> None:
-    assert list(record(tmp_path, condition_sources(lambda: 1))) == [("neighbours", 0)]
+    assert list(record(tmp_path, working_sources(lambda: 1))) == [("concurrent_samplers", 0)]
 
 
 def test_neighbours_that_cannot_be_seen_are_missing_and_not_left_out(
     bare: None, tmp_path: Path
 ) -> None:
-    found = record(tmp_path, condition_sources(lambda: None))
-    assert np.isnan(found["neighbours", 0].values).tolist() == [True]
+    found = record(tmp_path, working_sources(lambda: None))
+    assert np.isnan(found["concurrent_samplers", 0].values).tolist() == [True]
 
 
 def test_a_record_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    writer = ConditionsWriter(tmp_path / "none", "s.n1", FACTS, [temperature(lambda: (40.0,))])
+    writer = TelemetryWriter(tmp_path / "none", "s.n1", FACTS, [temperature(lambda: (40.0,))])
     assert not writer.sample() and isinstance(writer.error, FileNotFoundError)
     assert writer.sample(), "the next one is not due"
 
@@ -170,13 +170,13 @@ def test_a_source_that_breaks_is_missing_and_the_others_are_not(
             raise RuntimeError("GPU is lost")
         return (41.0,)
 
-    writer = ConditionsWriter(
+    writer = TelemetryWriter(
         tmp_path, "s.n1", FACTS, [temperature(clock.read), temperature(broken, 1)]
     )
     for _ in range(2):
         writer.sample()
         clock.now += 5
-    found = by_name(read_conditions(tmp_path / "s.n1.conditions")[0])
+    found = by_name(read_telemetry(tmp_path / "s.n1.telemetry")[0])
     np.testing.assert_equal(found["temperature", 0].values, [40, 40])
     np.testing.assert_equal(found["temperature", 1].values, [41, np.nan])
 
@@ -188,11 +188,11 @@ def test_a_costly_reading_is_repeated_more_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost_s: float, interval_s: float
 ) -> None:
     clock = Clock(monkeypatch, cost_s)
-    writer = ConditionsWriter(tmp_path, "s.n1", FACTS, [temperature(clock.read)])
+    writer = TelemetryWriter(tmp_path, "s.n1", FACTS, [temperature(clock.read)])
     for second in range(200):
         clock.now = 1000.0 + second
         writer.sample()
-    (series,), _ = read_conditions(tmp_path / "s.n1.conditions")
+    (series,), _ = read_telemetry(tmp_path / "s.n1.telemetry")
     assert np.diff(series.time_s - cost_s) == pytest.approx(interval_s)
     assert series.time_s[0] == pytest.approx(T0 + 1000 + cost_s)
 
@@ -212,7 +212,7 @@ def test_readings_of_any_costs_take_a_thousandth_of_a_core(
             return (40.0,)
 
         folder = tmp_path_factory.mktemp("costs")
-        writer = ConditionsWriter(folder, "s.n1", FACTS, [temperature(read)])
+        writer = TelemetryWriter(folder, "s.n1", FACTS, [temperature(read)])
         while clock.now < 4600:
             clock.now += 0.3 * jitter.uniform(0.1, 1.9)
             writer.sample()
@@ -355,12 +355,12 @@ def test_the_controller_is_asked_only_where_this_user_may(
 def test_conditions_of_several_hosts_and_files_are_joined(tmp_path: Path) -> None:
     for host, start in [("n2", T0), ("n1", T0 + 10), ("n1", T0)]:
         facts = {"device_kind": "gpu", "device_index": [0, 3], "unit": "°C", "mag": 1.0}
-        header = {"conditions": 1, "host": host, "sensors": {"temperature": facts}}
+        header = {"telemetry": 1, "host": host, "sensors": {"temperature": facts}}
         fields = [Field("temperature", "<u1", 2)]
-        writer = RecordWriter(tmp_path, f"s.{host}", "conditions", header, fields)
+        writer = RecordWriter(tmp_path, f"s.{host}", "telemetry", header, fields)
         for i in range(2):
             writer.append(start + 5 * i, start - T0 + 5 * i, [40 + start - T0 + i, None])
-    series, flags = read_conditions(tmp_path.glob("*.conditions"))
+    series, flags = read_telemetry(tmp_path.glob("*.telemetry"))
     assert flags == [] and len(series) == 4
     first = series[0]
     assert (first.node, first.device_index) == ("n1", 0)
@@ -370,22 +370,20 @@ def test_conditions_of_several_hosts_and_files_are_joined(tmp_path: Path) -> Non
 
 
 def test_damage_and_foreign_files_are_flagged_and_the_rest_is_read(tmp_path: Path) -> None:
-    writer = ConditionsWriter(tmp_path, "s.n1", FACTS, [temperature(lambda: (40.0,))])
+    writer = TelemetryWriter(tmp_path, "s.n1", FACTS, [temperature(lambda: (40.0,))])
     for _ in range(3):
         writer._last_s = -np.inf
         writer.sample()
-    path = tmp_path / "s.n1.conditions"
+    path = tmp_path / "s.n1.telemetry"
     data = bytearray(path.read_bytes())
     data[data.index(b"\n") + 3] ^= 1
     path.write_bytes(data)
-    foreign = tmp_path / "foreign.conditions"
+    foreign = tmp_path / "foreign.telemetry"
     foreign.write_text("hello\n")
-    RecordWriter(tmp_path, "j", "conditions", {"journal": 2, "host": "n1"}, []).append(1, 1, [])
-    (series,), flags = read_conditions(
-        [path, foreign, tmp_path / "j.conditions", tmp_path / "none"]
-    )
+    RecordWriter(tmp_path, "j", "telemetry", {"journal": 2, "host": "n1"}, []).append(1, 1, [])
+    (series,), flags = read_telemetry([path, foreign, tmp_path / "j.telemetry", tmp_path / "none"])
     assert series.values.tolist() == [40, 40]
-    assert [one["code"] for one in flags] == ["conditions_damaged"] + 3 * ["conditions_unreadable"]
+    assert [one["code"] for one in flags] == ["telemetry_damaged"] + 3 * ["telemetry_unreadable"]
 
 
 def test_a_header_that_does_not_describe_its_fields_is_flagged(tmp_path: Path) -> None:
@@ -394,9 +392,9 @@ def test_a_header_that_does_not_describe_its_fields_is_flagged(tmp_path: Path) -
         "b": {"x": {}},
         "c": {"temperature": {"device_index": 3}},
     }.items():
-        header = {"conditions": 1, "host": "n1", "sensors": sensors}
-        RecordWriter(tmp_path, name, "conditions", header, [Field("temperature", "<u1")]).append(
+        header = {"telemetry": 1, "host": "n1", "sensors": sensors}
+        RecordWriter(tmp_path, name, "telemetry", header, [Field("temperature", "<u1")]).append(
             1, 1, [40]
         )
-    series, flags = read_conditions(sorted(tmp_path.iterdir()))
-    assert series == [] and codes(flags) == {"conditions_unreadable"} and len(flags) == 3
+    series, flags = read_telemetry(sorted(tmp_path.iterdir()))
+    assert series == [] and codes(flags) == {"telemetry_unreadable"} and len(flags) == 3

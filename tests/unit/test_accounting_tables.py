@@ -32,24 +32,24 @@ from scalewatt.energy.accounting.energy_schema import (
 )
 from scalewatt.energy.accounting.throttling import state_flags
 from scalewatt.recordings.record_file import Field, RecordWriter
-from scalewatt.recordings.telemetry import QUANTITIES, ConditionSeries
+from scalewatt.recordings.telemetry import QUANTITIES, TelemetrySeries
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 121
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 90.0), (0, "validate", 90.0, 115.0)]
 TIMES = np.arange(0.0, N, 5.0)
-"""When conditions are read."""
+"""When telemetry are read."""
 
 
-def series(quantity: str, values: Any, device: int = 0, times: Any = TIMES) -> ConditionSeries:
+def series(quantity: str, values: Any, device: int = 0, times: Any = TIMES) -> TelemetrySeries:
     kind = QUANTITIES[quantity]
     made = np.broadcast_to(np.asarray(values, float), np.shape(times)).copy()
-    return ConditionSeries(
+    return TelemetrySeries(
         "n1", kind.device_kind, device, quantity, kind.unit, T0 + np.asarray(times), made
     )
 
 
-def write_conditions(folder: Path, values: dict[str, Any], node: str = "n1") -> None:
+def write_telemetry(folder: Path, values: dict[str, Any], node: str = "n1") -> None:
     """Write readings every 5 s: of each quantity the raw values of GPU 0 or of the node."""
     sensors = {
         quantity: {
@@ -61,11 +61,11 @@ def write_conditions(folder: Path, values: dict[str, Any], node: str = "n1") -> 
         for quantity in values
     }
     fields = [Field(quantity, QUANTITIES[quantity].dtype) for quantity in values]
-    header = {"conditions": 1, "host": node, "sampling_period_s": 1.0, "started_s": T0}
+    header = {"telemetry": 1, "host": node, "sampling_period_s": 1.0, "started_s": T0}
     stem = f"segment-000.{node}"
     (folder / "perun").mkdir(parents=True, exist_ok=True)
     writer = RecordWriter(
-        folder / "perun", stem, "conditions", {**header, "sensors": sensors}, fields
+        folder / "perun", stem, "telemetry", {**header, "sensors": sensors}, fields
     )
     for i, second in enumerate(TIMES):
         writer.append(
@@ -73,13 +73,13 @@ def write_conditions(folder: Path, values: dict[str, Any], node: str = "n1") -> 
         )
 
 
-def recorded(folder: Path, conditions: dict[str, Any], **sensors: Any) -> Path:
+def recorded(folder: Path, telemetry: dict[str, Any], **sensors: Any) -> Path:
     """A run of 120 s on one GPU at 100 W, one CPU at 150 W."""
     run = make_run(folder, stages=STAGES, gpus={"n1": [0]})
     node = {"CUDA:0_POWER": gpu(N, 100) + np.arange(N) % 7, "cpu_0_package-0": counter(N, 150)}
     write_journal(run / "perun" / "segment-000.n1.journal", "n1", node | sensors)
-    if conditions:
-        write_conditions(run, conditions)
+    if telemetry:
+        write_telemetry(run, telemetry)
     return run
 
 
@@ -130,7 +130,7 @@ def test_throttled_time_is_a_flag_of_the_run_and_its_state_a_table(tmp_path: Pat
     assert len(rows["telemetry"]) == 2 * TIMES.size
 
 
-def test_the_load_of_all_cores_is_among_the_conditions(tmp_path: Path) -> None:
+def test_the_load_of_all_cores_is_among_the_telemetry(tmp_path: Path) -> None:
     rows = tables(recorded(tmp_path, {}, CPU_BUSY=np.full(N, 40.0)))
     assert {(r["quantity"], r["value"]) for r in rows["telemetry"]} == {("cpu_utilisation", 40.0)}
     assert len(rows["telemetry"]) == N
@@ -142,8 +142,8 @@ TRUE_W = 100.003
 """Mean of the made GPU's power."""
 
 
-def opinion(tmp_path: Path, conditions: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    rows = tables(recorded(tmp_path, conditions))
+def opinion(tmp_path: Path, telemetry: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    rows = tables(recorded(tmp_path, telemetry))
     (row,) = rows["cross-checks"]
     return row, energy_flags(rows["flags"])
 
@@ -213,7 +213,7 @@ def test_slurm_without_a_figure_has_no_opinion(tmp_path: Path) -> None:
 
 def test_a_node_shared_with_another_run_has_unknown_energy(tmp_path: Path) -> None:
     met = np.where((TIMES >= 60) & (TIMES < 90), 1, 0)
-    run = recorded(tmp_path, {"neighbours": met})
+    run = recorded(tmp_path, {"concurrent_samplers": met})
     found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     totals = found.totals
     assert totals.joules("gpu") is None and totals.joules("cpu") is None
@@ -223,7 +223,9 @@ def test_a_node_shared_with_another_run_has_unknown_energy(tmp_path: Path) -> No
 
 
 def test_a_node_of_its_own_is_not_flagged(tmp_path: Path) -> None:
-    found = accounted(recorded(tmp_path, {"neighbours": 0}), make_spec(ranks_per_node=1), NO_POWERS)
+    found = accounted(
+        recorded(tmp_path, {"concurrent_samplers": 0}), make_spec(ranks_per_node=1), NO_POWERS
+    )
     totals = found.totals
     assert totals.joules("cpu") == pytest.approx(120 * 150)
     assert "node_shared" not in found.codes()
@@ -239,7 +241,7 @@ def test_neighbours_noted_at_registration_count_where_they_overlap(tmp_path: Pat
         other = {"host": host, "run": "x", "start_s": T0 + start, "end_s": T0 + start + 20}
         write_json(
             run / "provenance.json",
-            {"hostnames": ["n1"], "gpus": {"n1": [0]}, "neighbours": [other]},
+            {"hostnames": ["n1"], "gpus": {"n1": [0]}, "concurrent_runs": [other]},
         )
         found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
         totals = found.totals
@@ -254,7 +256,7 @@ def test_gpus_without_a_power_sensor_are_estimated_from_their_load(tmp_path: Pat
     run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]})
     cpu = {"cpu_0_package-0": counter(N, 150)}
     write_journal(run / "perun" / "segment-000.n1.journal", "n1", cpu)
-    write_conditions(run, {"gpu_utilisation": 50})
+    write_telemetry(run, {"gpu_utilisation": 50})
     powers = NO_POWERS | {"gpu": {"idle_w": 50, "rated_w": 250}}
     rows = tables(run, powers)
     found = [r for r in rows["energy"] if r["device_kind"] == "gpu"]
@@ -313,9 +315,9 @@ def test_an_epoch_with_an_unrecorded_node_has_unknown_energy(tmp_path: Path) -> 
 
 
 def test_the_other_run_is_named(tmp_path: Path) -> None:
-    run = recorded(tmp_path, {"neighbours": 1})
+    run = recorded(tmp_path, {"concurrent_samplers": 1})
     met = {"t": T0 + 5, "run": "resnet50-local-n002 repeat 3", "host": "n1", "pid": 7}
-    path = run / "perun" / "segment-000.n1.neighbours.jsonl"
+    path = run / "perun" / "segment-000.n1.samplers.jsonl"
     path.write_text(json.dumps(met) + "\n" + "{torn")
     found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     details = {f["detail"] for f in found.flags("node_shared")}
@@ -323,11 +325,11 @@ def test_the_other_run_is_named(tmp_path: Path) -> None:
 
 
 def test_neighbours_that_could_not_be_seen_are_a_doubt(tmp_path: Path) -> None:
-    run = recorded(tmp_path, {"neighbours": 255, "temperature": 40})  # all bits: missing
+    run = recorded(tmp_path, {"concurrent_samplers": 255, "temperature": 40})  # all bits: missing
     found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     totals = found.totals
     assert totals.joules("cpu") is not None
-    assert "neighbours_unknown" in found.codes()
+    assert "concurrent_runs_unknown" in found.codes()
 
 
 def test_held_gpus_are_told_by_uuid_before_index(tmp_path: Path) -> None:
