@@ -161,7 +161,7 @@ def test_signals_that_stop_a_training_do_not_stop_its_sampler(tmp_path: Path, nu
         rank.communicate()
 
 
-def test_nothing_that_fails_ends_the_sampler_and_it_says_so_once(
+def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
@@ -172,7 +172,7 @@ def test_nothing_that_fails_ends_the_sampler_and_it_says_so_once(
     for values in ({}, {f"{HOST}_CUDA:0_POWER": 1}, {f"{HOST}_cpu_0_package-0": 5}):
         callback(values)
     said = capsys.readouterr().err.splitlines()
-    what = ("a sample", "who else measures on this node", "what stands beside power")
+    what = ("a sample", "the other samplers of this node", "telemetry")
     assert len(said) == len(what)
     for line, each in zip(said, what, strict=True):
         start = f"scalewatt: {HOST}: {each} could not be recorded: FileNotFoundError"
