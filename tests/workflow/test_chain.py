@@ -226,7 +226,8 @@ def test_a_figures_module_redraws_that_figure_only(again: Workspace) -> None:
 
     module = again.path / "src/scalewatt/figures/figure3.py"
     module.write_text(module.read_text() + "\n# a new thought\n")
-    assert set(again.jobs("figures")) == {"draw_figure", "figures"}
+    assert again.jobs("figures") == {"draw_figure": 1, "figures": 1}
+    assert again.drawn("figures") == {"figure3"}
 
 
 def test_a_figure_needs_its_own_runs_only(again: Workspace) -> None:

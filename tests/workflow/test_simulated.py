@@ -82,7 +82,7 @@ def test_of_the_papers_campaign_every_run_is_simulated_and_nothing_else_is_made(
         own = {name: jobs[f"{step}_{name}"] for name in repeats}
         assert sum(own.values()) == 53
         assert sum(repeats[name] * count for name, count in own.items()) == 175
-    assert jobs["figure_table"] == jobs["draw_figure"] == 10
+    assert jobs["figure_table"] == jobs["draw_figure"] == 10  # the paper's seven and three more
     assert jobs["claims_table"] == jobs["table1_files"] == jobs["report"] == jobs["plan_table"] == 1
     assert not {"train", "dataset", "probe", "idle_table", "prediction_table"} & set(jobs)
 

@@ -107,6 +107,12 @@ class Workspace:
         found = re.findall(r": train (\S+) repeat (\d+)", output)
         return {(configuration, int(repeat)) for configuration, repeat in found}
 
+    def drawn(self, *arguments: str) -> set[str]:
+        """The figures that a dry run would draw."""
+        code, output = self.snakemake("-n", *arguments)
+        assert code == 0, output
+        return set(re.findall(r": draw (\w+)", output))
+
     @property
     def results(self) -> Path:
         """The tiny campaign's results."""
