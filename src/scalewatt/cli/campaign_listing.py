@@ -1,4 +1,4 @@
-"""A campaign as a table for people and as JSON."""
+"""A campaign as a human-readable table and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
-    """One object per run: its spec, its campaign and the series that share it."""
+    """Return one object per run: its spec, its campaign and the series that share it."""
     return [
         {
             "campaign": campaign.name,
@@ -34,7 +34,7 @@ def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
 
 
 def campaign_table(campaign: Campaign) -> str:
-    """One line per configuration, and the sums."""
+    """Return one line per configuration, and the sums."""
     rows = [tuple(name for name, _ in _COLUMNS)]
     rows += [_row(campaign, c) for c in campaign.configurations.values()]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]

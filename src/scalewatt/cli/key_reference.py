@@ -49,7 +49,7 @@ class Section:
 
 
 def keys_text(kind: str) -> str:
-    """The Markdown of all keys of `kind`, between its markers, with a line end."""
+    """Return the Markdown of all keys of `kind`, between its markers, with a line end."""
     parts = [_section_text(section) for section in _merged(sections(kind))]
     return "\n\n".join([_begin(kind), *parts, _end(kind)]) + "\n"
 
@@ -82,7 +82,7 @@ def _end(kind: str) -> str:
 
 
 def sections(kind: str) -> list[Section]:
-    """The sections of the file `kind`: its top level, then what it refers to, in its order."""
+    """Return the sections of the file `kind`: its top level, then what it refers to, in its order."""
     root = schema(kind)
     found: list[Section] = []
     _add_section(root, root, "", found)
@@ -95,7 +95,7 @@ def sections(kind: str) -> list[Section]:
 
 @dataclass(frozen=True)
 class _Walk:
-    """Where in the schema `root` we are, and the definitions that were met there."""
+    """A place in the schema `root`, and the definitions that were met there."""
 
     root: dict[str, Any]
     place: str
@@ -113,7 +113,7 @@ def _add_section(
 
 
 def _keys(walk: _Walk, part: dict[str, Any], prefix: str) -> Iterator[Key]:
-    """The keys of an object, those of objects within it too; definitions are left for later."""
+    """Yield the keys of an object and of objects within it; definitions are left for later."""
     for name, entry in part.get("properties", {}).items():
         path = f"{prefix}{name}"
         if "$ref" in entry:
@@ -125,7 +125,7 @@ def _keys(walk: _Walk, part: dict[str, Any], prefix: str) -> Iterator[Key]:
 
 
 def _within(walk: _Walk, entry: dict[str, Any], path: str) -> Iterator[Key]:
-    """What an entry holds itself: keys, a list of objects, or named objects."""
+    """Yield the keys of an entry that holds keys, a list of objects, or named objects."""
     yield from _keys(walk, entry, f"{path}.")
     yield from _keys(walk, entry.get("items", {}), f"{path}[].")
     named = entry.get("additionalProperties")
@@ -160,7 +160,7 @@ def _key(path: str, entry: dict[str, Any], needed: bool) -> Key:
 
 
 def _allowed(entry: dict[str, Any]) -> str:
-    """What a key takes, in words."""
+    """Return what a key takes, as text."""
     if "anyOf" in entry:
         return " or ".join(_allowed(one) for one in entry["anyOf"])
     if "enum" in entry:
@@ -201,7 +201,7 @@ def _plain(value: Any) -> str:
 
 
 def _merged(found: list[Section]) -> list[Section]:
-    """Sections that differ in places and defaults alone as one; unequal defaults name their place."""
+    """Merge sections that differ only in places and defaults; unequal defaults name their place."""
     groups: dict[Any, list[Section]] = {}
     for section in found:
         shape = tuple(replace(key, default="") for key in section.keys)
@@ -241,7 +241,7 @@ def _cell(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Words of a schema in Markdown: what is no code escaped, documents as links beside this one."""
+    """Return text of a schema as Markdown: escaped outside code, with documents as links."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([<*])", r"\\\1", part) for part in parts[::2]]
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", "`".join(parts))
