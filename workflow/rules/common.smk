@@ -134,9 +134,14 @@ def recorded_spec(wildcards):
     return read_spec(RUN.format(**run) + "/spec.json")
 
 
+PACKAGE = Path(
+    "src/scalewatt"
+)  # of this checkout: its files as they are named in the metadata
+
+
 def code_of(*modules):
     """Modules of the package that a rule's numbers come from: it runs again if one changes."""
-    return [os.path.relpath(path) for path in modules_behind(*modules)]
+    return [str(path) for path in modules_behind(*modules, package=PACKAGE)]
 
 
 def available(obstacle, files):
