@@ -134,14 +134,9 @@ def recorded_spec(wildcards):
     return read_spec(RUN.format(**run) + "/spec.json")
 
 
-PACKAGE = Path(
-    "src/scalewatt"
-)  # of this checkout: its files as they are named in the metadata
-
-
 def code_of(*modules):
-    """Modules of the package that a rule's numbers come from: it runs again if one changes."""
-    return [str(path) for path in modules_behind(*modules, package=PACKAGE)]
+    """Modules of this checkout that a rule's numbers come from: it runs again if one changes."""
+    return list(map(str, modules_behind(*modules, package=Path("src/scalewatt"))))
 
 
 def available(obstacle, files):
