@@ -98,7 +98,7 @@ def test_only_the_rows_of_a_short_stage_are_flagged_and_totals_stay(tmp_path: Pa
     assert "stage_short" not in codes(flags_of_run(found.tables.flags))
     (said,) = flags_of_stages(found.tables.flags)
     assert said["detail"].startswith(
-        "checkpoint: 0.5 s at a time in the mean, known to 1 s: its short pieces"
+        "checkpoint: pieces of 0.5 s on average, resolved to 1 s: their energy"
     )
 
 

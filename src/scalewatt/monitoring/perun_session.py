@@ -58,8 +58,8 @@ def monitored(
 ) -> Any:
     """Run `function(*args)` under perun on every rank and return its result.
 
-    perun's file (`<stem>.hdf5`) and the journals of the nodes go to `folder`. `run` says who
-    measures, for others that measure on the same node. perun catches what `function` raises.
+    perun's file (`<stem>.hdf5`) and the journals of the nodes go to `folder`. `run` names the
+    run for other samplers of the node. perun catches what `function` raises.
     """
     import cpuinfo
     import perun

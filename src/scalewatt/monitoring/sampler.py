@@ -82,7 +82,7 @@ def _stated(sensor: Any) -> dict[str, Any]:
 
 
 class JournalWriter:
-    """Makes perun's live callback; `stem` names the files, `run` says who measures.
+    """Makes perun's live callback; `stem` names the files, `run` the run.
 
     Writes `<stem>.<host>.journal`, `.telemetry` and, once another sampler is seen on the node,
     `.samplers.jsonl`. It ends the sampler when the training has died.

@@ -68,7 +68,7 @@ class SensorReader:
         self._all_timed = True
 
     def read(self, kind: str, sensor: str, group: h5py.Group) -> SensorSeries | None:
-        """Return the series of a sensor; None where it says nothing about power or use.
+        """Return the series of a sensor; None where it measures neither power nor use.
 
         A sensor that cannot be read is a series without samples, flagged `unreadable_sensor`.
         """

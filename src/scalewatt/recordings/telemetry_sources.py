@@ -38,7 +38,7 @@ Reading = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Source:
-    """One question to one device that answers some quantities; None where it has no answer."""
+    """One query of a device, which gives some quantities; None where it has no answer."""
 
     quantities: tuple[str, ...]
     device_index: int
@@ -145,17 +145,17 @@ def _microwatts(file: Path) -> Reading:
 
 
 def ipmi_sources(devices: Sequence[str]) -> list[Source]:
-    """Return the node's power as its management controller says it, where this user may ask."""
+    """Return the node's power by its management controller, where this user may ask."""
     if shutil.which(IPMI_COMMAND[0]) and any(os.access(d, os.R_OK | os.W_OK) for d in devices):
         return [Source(("node_power_ipmi",), 0, IpmiPower())]
     return []
 
 
 class IpmiPower:
-    """Asks in a process of its own and returns what was answered since the last call, in W.
+    """Ask in a process of its own, and return what was answered since the last call, in W.
 
-    An answer is up to one interval old. It never waits: who takes over 20 s is ended, and after
-    three failures in a row nobody is asked any more. Whoever is asked ends with this process.
+    An answer is up to one interval old. It never waits: a process that takes over 20 s is ended, and after
+    three failures in a row none is started. The process ends with this one.
     """
 
     def __init__(

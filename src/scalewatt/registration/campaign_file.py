@@ -145,7 +145,7 @@ def not_drawn(content: Content) -> list[str]:
 
 
 def write_campaign(path: Path, content: Content) -> None:
-    """Write the file, for people to read and edit."""
+    """Write the file, human-readable and to be edited."""
     body = yaml.dump(
         content, sort_keys=False, default_flow_style=None, width=100, allow_unicode=True
     )

@@ -275,7 +275,7 @@ def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
     shared = [one for one in known_runs(folder) if one.concurrent_runs]
     return notes + [
         f"note: {one.configuration} repeat {one.repeat} shared {one.concurrent_runs[0]['host']} with "
-        f"{one.concurrent_runs[0]['run']}: its energy cannot be told apart"
+        f"{one.concurrent_runs[0]['run']}: their energies cannot be separated"
         for one in shared
     ]
 

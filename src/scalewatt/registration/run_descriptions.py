@@ -31,9 +31,9 @@ class Description:
     """File and row, for messages."""
     path: Path
     entry: dict[str, Any]
-    """model, phase, device, metric_name: what its series says."""
+    """model, phase, device, metric_name: what describes its series."""
     point: Point
-    """What its point in the series says, without nodes."""
+    """What describes its point in the series, without nodes."""
     constant: str
     """The batch size that was given: local_batch_size or global_batch_size."""
     samples: int

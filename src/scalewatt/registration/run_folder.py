@@ -26,7 +26,7 @@ from scalewatt.training.history import HISTORY_SCHEMA
 
 @dataclass(frozen=True)
 class Registered:
-    """A registered run, as its provenance says."""
+    """A registered run, by its provenance."""
 
     folder: Path
     configuration: str

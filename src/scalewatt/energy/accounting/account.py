@@ -69,7 +69,7 @@ class NodeAccount:
     kinds: tuple[KindEnergy, ...]
     recording: NodeRecording
     flags: tuple[Flag, ...]
-    """Flags of all device kinds of the node; each kind has its own beside."""
+    """Flags of all device kinds of the node; each kind has flags of its own."""
     unrecorded_s: float = 0.0
     """How long the run was at work on it outside of the recording."""
     overlaps: bool = False

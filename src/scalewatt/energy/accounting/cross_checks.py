@@ -37,7 +37,7 @@ WHOLE_NODE = ("hwmon", "ipmi", "slurm_consumed_energy")
 
 @dataclass(frozen=True)
 class CrossCheck:
-    """What another source says of the energy of a GPU, a node, or (node None) of all nodes of a segment."""
+    """Another source's energy of a GPU, a node, or (node None) of all nodes of a segment."""
 
     node: str | None
     device_kind: str
@@ -91,7 +91,7 @@ def slurm_cross_check(
     if slurm is None or slurm.get("consumed_energy_j") is None:
         return None
     elapsed = float(slurm.get("elapsed_s") or recorded_s)
-    beside = abs(elapsed - recorded_s) / recorded_s if recorded_s > 0 else 0.0
+    outside = abs(elapsed - recorded_s) / recorded_s if recorded_s > 0 else 0.0
     return CrossCheck(
         node=None,
         device_kind="node",
@@ -100,7 +100,7 @@ def slurm_cross_check(
         duration_s=elapsed,
         energy_j=float(slurm["consumed_energy_j"]),
         recorded_j=recorded_j,
-        tolerance=MAX_DIFFERENCE + beside,
+        tolerance=MAX_DIFFERENCE + outside,
     )
 
 

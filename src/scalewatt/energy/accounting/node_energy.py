@@ -135,7 +135,7 @@ def shared_kinds(
 ) -> list[KindEnergy]:
     """Return the kinds of a node on which other runs were measured at the same time: unknown.
 
-    Their energies cannot be told apart. `others` names them in the flag `node_shared`.
+    Their energies cannot be separated. `others` names them in the flag `node_shared`.
     """
     return [_shared(kind, shared_s, others) if kind.series else kind for kind in kinds]
 

@@ -330,11 +330,11 @@ def _seconds(seconds: float) -> str:
 
 
 def _short_flags(part: _Part) -> dict[str, Flag]:
-    """Return a flag for each stage of a part whose energy cannot be told from that around it."""
+    """Return a flag for each stage of a part whose energy cannot be resolved."""
     short, resolved = part.intervals.short_stages(part.period_s), _seconds(part.period_s)
     detail = (
-        f"{{}}: {{}} at a time in the mean, known to {resolved}: its "
-        "short pieces cannot be told in energy from the stages around them"
+        f"{{}}: pieces of {{}} on average, resolved to {resolved}: "
+        "their energy cannot be separated from that of the stages around them"
     )
     return {
         stage: flag("stage_short", None, detail.format(stage, _seconds(short[stage])))

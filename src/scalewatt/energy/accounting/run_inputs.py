@@ -1,4 +1,4 @@
-"""What is known of a run beside its recordings: spec, provenance, stage events."""
+"""What is known of a run in addition to its recordings: spec, provenance, stage events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scalewatt.recordings.stage_files import read_stages
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a run beside its recordings."""
+    """What is known of a run in addition to its recordings."""
 
     folder: Path
     spec: dict[str, Any]
@@ -71,7 +71,7 @@ class Run:
         """Return the indices of the GPUs that the run held on a node; None where not recorded.
 
         Those of `segment`; of a run whose segments note no ranks, those that it noted as a whole.
-        They are told by uuid where the sensors in `series` state one, else by index.
+        They are identified by uuid where the sensors in `series` state one, else by index.
         """
         if self.provenance.get("torch_device") == "cpu":
             return []

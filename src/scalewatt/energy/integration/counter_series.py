@@ -32,7 +32,7 @@ from scalewatt.recordings.series import Floats
 
 # Seconds that a counter's content may be old: a shorter step may hold more energy than the limit.
 LAG_S = 0.1
-# A counter that changes at every second read only, or less often, is slow. What it has not told at
+# A counter that changes at every second read only, or less often, is slow. What it has not shown at
 # the beginning and the end is not much more than its usual step.
 SLOW_READS = 2
 LAG_STEPS = 1.5

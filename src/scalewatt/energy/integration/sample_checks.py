@@ -44,7 +44,7 @@ FINE_W = 0.1
 
 EXACT, BRIDGED, UNCOVERED = 0, 1, 2
 
-_WORDS = {
+_LABELS = {
     "clock_backwards": "samples not after the one before",
     "missing_samples": "samples without a value",
     "zero_power": "samples of 0 W",
@@ -183,7 +183,7 @@ def quality_flags(
     for word, where in marks.found.items():
         concerned = np.unique(np.searchsorted(knots, where))
         parts = np.bincount(states[concerned], weights=seconds[concerned], minlength=3)
-        detail = f"{where.size} of {time_s.size} {words.get(word) or _WORDS[word]}, {parts.sum():.1f} s: "
+        detail = f"{where.size} of {time_s.size} {words.get(word) or _LABELS[word]}, {parts.sum():.1f} s: "
         flags.append(flag(word, device, detail + _parts(parts)))
     return flags
 

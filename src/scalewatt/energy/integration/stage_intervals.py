@@ -18,7 +18,7 @@ from scalewatt.recordings.series import Flag, Floats, Recording, SensorSeries, f
 
 UNATTRIBUTED = "unattributed"
 LEAST_PERIODS = 5
-"""A stage shorter than so many sampling periods cannot be told from those around it: at each of its ends up
+"""A stage shorter than so many sampling periods is not resolved: at each of its ends up
 to half a period's worth of the difference in power is put to the wrong side, a quarter on average."""
 MOST_SHORT = 0.05
 """Of a stage that comes several times, this part of its time may be in shorter pieces."""

@@ -1,4 +1,4 @@
-"""The energy of recordings as text for people."""
+"""The energy of recordings as human-readable text."""
 
 from __future__ import annotations
 
@@ -8,73 +8,73 @@ from typing import Any
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.recordings.series import DEVICE_KINDS
 
-_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", UNUSED_GPU: "GPUs not held"}
+_LABELS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", UNUSED_GPU: "GPUs not held"}
 MOST_DEVICES = 40
 """More devices than this are not listed; --json has them all."""
 
 
-def energy_text(said: dict[str, Any]) -> str:
-    """Return what `describe` said as lines of text. Unknown numbers are dashes."""
+def energy_text(summary: dict[str, Any]) -> str:
+    """Return what `describe` returned as lines of text. Unknown numbers are dashes."""
     parts = [
-        [_title(said), *(f"  {line}" for line in _facts(said))],
-        _indented(_kinds(said)),
-        _indented(_devices(said)),
-        _indented(_stages(said)),
-        _indented(_epochs(said)),
-        [f"  {line}" for line in _flags(said)],
+        [_title(summary), *(f"  {line}" for line in _facts(summary))],
+        _indented(_kinds(summary)),
+        _indented(_devices(summary)),
+        _indented(_stages(summary)),
+        _indented(_epochs(summary)),
+        [f"  {line}" for line in _flags(summary)],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _title(said: dict[str, Any]) -> str:
-    title = str(said["path"])
-    if said.get("run"):
-        title += f", run {said['run']}, round {said['round']}"
-    if said.get("segments"):
-        count = len(said["segments"])
+def _title(summary: dict[str, Any]) -> str:
+    title = str(summary["path"])
+    if summary.get("run"):
+        title += f", run {summary['run']}, round {summary['round']}"
+    if summary.get("segments"):
+        count = len(summary["segments"])
         title += f", {count} segment{'s' if count > 1 else ''}"
     return title
 
 
-def _facts(said: dict[str, Any]) -> list[str]:
+def _facts(summary: dict[str, Any]) -> list[str]:
     energy = "unknown"
-    if said["energy_kwh"] is not None:
-        energy = f"{said['energy_kwh']:.6f} kWh = {said['energy_j']:.1f} J"
-    if said["energy_scope"]:
-        origin = f"{said['origin']}, " if said["origin"] else ""
-        energy += f" ({origin}{said['energy_scope']})"
+    if summary["energy_kwh"] is not None:
+        energy = f"{summary['energy_kwh']:.6f} kWh = {summary['energy_j']:.1f} J"
+    if summary["energy_scope"]:
+        origin = f"{summary['origin']}, " if summary["origin"] else ""
+        energy += f" ({origin}{summary['energy_scope']})"
     lines = [
         f"energy    {energy}",
-        f"run time  {_number(said['runtime_s'], 3)} s",
-        f"hosts     {', '.join(said['hosts']) or '-'}; GPUs {said['gpus']}",
-        f"coverage  {_percent(said['coverage'])}",
+        f"run time  {_number(summary['runtime_s'], 3)} s",
+        f"hosts     {', '.join(summary['hosts']) or '-'}; GPUs {summary['gpus']}",
+        f"coverage  {_percent(summary['coverage'])}",
     ]
-    if said["energy_kwh"] is None and said["recorded_energy_kwh"]:
-        recorded = _number(said["recorded_energy_kwh"], 6)
+    if summary["energy_kwh"] is None and summary["recorded_energy_kwh"]:
+        recorded = _number(summary["recorded_energy_kwh"], 6)
         lines.insert(
             1, f"          {recorded} kWh were recorded; the flags say why that is not all"
         )
-    if said.get("runs"):
-        names = ", ".join(run["run"] for run in said["runs"])
+    if summary.get("runs"):
+        names = ", ".join(run["run"] for run in summary["runs"])
         lines.append(f"runs      {names} (--run NAME for another)")
     return lines
 
 
-def _kinds(said: dict[str, Any]) -> list[list[str]]:
+def _kinds(summary: dict[str, Any]) -> list[list[str]]:
     rows = [["kind", "kWh", "J", "mean W of a device"]]
     for kind in (*DEVICE_KINDS, UNUSED_GPU):
-        if kind == UNUSED_GPU and not any(d["device_kind"] == kind for d in said["devices"]):
+        if kind == UNUSED_GPU and not any(d["device_kind"] == kind for d in summary["devices"]):
             continue
-        energies = said[f"{kind}_energy_kwh"], said[f"{kind}_energy_j"]
-        power = said.get(f"{kind}_mean_power_w")
+        energies = summary[f"{kind}_energy_kwh"], summary[f"{kind}_energy_j"]
+        power = summary.get(f"{kind}_mean_power_w")
         rows.append(
-            [_WORDS[kind], _number(energies[0], 6), _number(energies[1], 1), _number(power, 1)]
+            [_LABELS[kind], _number(energies[0], 6), _number(energies[1], 1), _number(power, 1)]
         )
     return rows
 
 
-def _devices(said: dict[str, Any]) -> list[list[str]]:
-    devices = said["devices"]
+def _devices(summary: dict[str, Any]) -> list[list[str]]:
+    devices = summary["devices"]
     if len(devices) > MOST_DEVICES:
         return [[f"{len(devices)} devices (--json lists them)"]]
     rows = [["host", "device", "kWh", "J", "mean W", "coverage", "samples"]]
@@ -93,33 +93,33 @@ def _devices(said: dict[str, Any]) -> list[list[str]]:
     return rows if len(rows) > 1 else []
 
 
-def _stages(said: dict[str, Any]) -> list[list[str]]:
-    return _parts(said["stages"], "stage")
+def _stages(summary: dict[str, Any]) -> list[list[str]]:
+    return _parts(summary["stages"], "stage")
 
 
-def _epochs(said: dict[str, Any]) -> list[list[str]]:
-    epochs = said["epochs"]
+def _epochs(summary: dict[str, Any]) -> list[list[str]]:
+    epochs = summary["epochs"]
     return _parts(epochs, "epoch") if len(epochs) <= MOST_DEVICES else []
 
 
 def _parts(rows: Sequence[dict[str, Any]], name: str) -> list[list[str]]:
     kinds = [kind for kind in DEVICE_KINDS if any(f"{kind}_energy_j" in row for row in rows)]
-    lines = [[name, "J", *(f"{_WORDS[kind]} J" for kind in kinds)]]
+    lines = [[name, "J", *(f"{_LABELS[kind]} J" for kind in kinds)]]
     for row in rows:
         values = [row["energy_j"], *(row.get(f"{kind}_energy_j") for kind in kinds)]
         lines.append([str(row[name]), *(_number(value, 1) for value in values)])
     return lines if rows else []
 
 
-def _flags(said: dict[str, Any]) -> Iterable[str]:
+def _flags(summary: dict[str, Any]) -> Iterable[str]:
     return [
         f"{one['code']}: {one['device'] + ': ' if one['device'] else ''}{one['detail']}"
-        for one in said["flags"]
+        for one in summary["flags"]
     ]
 
 
 def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as columns: words to the left, numbers to the right."""
+    """Return rows as columns: text to the left, numbers to the right."""
     if not rows:
         return []
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

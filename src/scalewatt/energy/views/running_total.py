@@ -175,7 +175,7 @@ def last_power(path: Path, run: Run, records: int) -> tuple[JournalSum, float] |
 def _records_to_count(path: Path, recording: Recording, series: Sequence[SensorSeries]) -> int:
     """Return how many of the records read are followed by PART or more, in whole parts.
 
-    None of a journal whose records cannot be told by their number.
+    0 for a journal whose records cannot be identified by their number.
     """
     lengths = {one.time_s.size for one in series}
     if recording.problems or len(lengths) > 1:
