@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json, write_table, write_table_with_csv
 from scalewatt.energy.accounting.energy_schema import (
     CROSS_CHECKS_SCHEMA,
@@ -86,27 +86,27 @@ def _kinds(device: str) -> list[str]:
     return [kind for kind in WATTS if not (kind == "ram" and device == "h100")]
 
 
-def _make_run(results: Path, spec: dict[str, Any], traced: bool) -> None:
-    name, repeat = spec["configuration"], spec["repeat"]
+def _make_run(results: Path, spec: RunSpec, traced: bool) -> None:
+    name, repeat = spec.configuration, spec.repeat
     noise = np.random.default_rng(zlib.crc32(f"{name} {repeat}".encode()))
-    per_sample_s = 3e-3 if spec["model"] == "resnet50" else 0.15
-    step_s = 0.05 + per_sample_s * spec["local_batch_size"] * (1 + 0.02 * noise.standard_normal())
-    seconds = 60 + spec["updates"] * step_s
+    per_sample_s = 3e-3 if spec.model == "resnet50" else 0.15
+    step_s = 0.05 + per_sample_s * spec.local_batch_size * (1 + 0.02 * noise.standard_normal())
+    seconds = 60 + spec.updates * step_s
     folder = results / "runs" / name / str(repeat)
     (folder / "perun").mkdir(parents=True)
-    (folder / "spec.json").write_text(spec_text(spec))
+    (folder / "spec.json").write_text(spec.text)
     write_table(_events(spec, seconds), folder / "events.parquet")
     write_table(history_table(_epochs(spec, seconds, noise)), folder / "history.parquet")
-    metric = "top1_error_percent" if spec["model"] == "resnet50" else "z500_rmse_m2_s2"
+    metric = "top1_error_percent" if spec.model == "resnet50" else "z500_rmse_m2_s2"
     write_json(
         folder / "provenance.json",
         {
-            "spec_sha256": spec_sha256(spec),
+            "spec_sha256": spec.sha256,
             "dataset_sha256": "0" * 64,
-            "hostnames": [f"n{node}" for node in range(spec["nodes"])],
-            "gpus": {f"n{node}": list(range(4)) for node in range(spec["nodes"])},
+            "hostnames": [f"n{node}" for node in range(spec.nodes)],
+            "gpus": {f"n{node}": list(range(4)) for node in range(spec.nodes)},
             "torch_device": "cuda",
-            "device_name": f"made {spec['device']}",
+            "device_name": f"made {spec.device}",
             "metric_name": metric,
             "metric_persistence": None,
             "precision_used": "tf32_convolutions",
@@ -131,15 +131,15 @@ def _make_run(results: Path, spec: dict[str, Any], traced: bool) -> None:
         write_table(TRACES_SCHEMA.empty_table(), results / "traces" / name / f"{repeat}.parquet")
 
 
-def _stages(spec: dict[str, Any]) -> list[tuple[str, int | None, float]]:
+def _stages(spec: RunSpec) -> list[tuple[str, int | None, float]]:
     """Stage, epoch and share of the run's time, in order."""
     found: list[tuple[str, int | None, float]] = [("startup", None, SHARES["startup"])]
-    for epoch in range(spec["epochs"]):
-        found += [(stage, epoch, SHARES[stage] / spec["epochs"]) for stage in OF_EPOCHS]
+    for epoch in range(spec.epochs):
+        found += [(stage, epoch, SHARES[stage] / spec.epochs) for stage in OF_EPOCHS]
     return [*found, ("shutdown", None, SHARES["shutdown"])]
 
 
-def _events(spec: dict[str, Any], seconds: float) -> pa.Table:
+def _events(spec: RunSpec, seconds: float) -> pa.Table:
     rows, at_s = [], BEGIN.timestamp()
     for stage, epoch, share in _stages(spec):
         rows.append({"segment": 0, "stage": stage, "epoch": epoch, "start_s": at_s})
@@ -148,7 +148,7 @@ def _events(spec: dict[str, Any], seconds: float) -> pa.Table:
     return pa.Table.from_pylist(rows, EVENTS_SCHEMA)
 
 
-def _epoch_energy(spec: dict[str, Any], energy: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _epoch_energy(spec: RunSpec, energy: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The energy's rows by epoch, over all nodes."""
     kinds = list(dict.fromkeys(row["device_kind"] for row in energy))
     rows = []
@@ -158,7 +158,7 @@ def _epoch_energy(spec: dict[str, Any], energy: list[dict[str, Any]]) -> list[di
             part = share / SHARES[stage]
             rows.append(
                 {
-                    **{"configuration": spec["configuration"], "repeat": spec["repeat"]},
+                    **{"configuration": spec.configuration, "repeat": spec.repeat},
                     **{"epoch": epoch, "stage": stage, "device_kind": kind},
                     "node_s": part * sum(row["duration_s"] for row in own),
                     "energy_j": part * sum(row["energy_j"] for row in own),
@@ -181,21 +181,19 @@ def _device_energy(energy: list[dict[str, Any]]) -> Any:
             }
 
 
-def _epochs(
-    spec: dict[str, Any], seconds: float, noise: np.random.Generator
-) -> list[dict[str, Any]]:
-    worst, best = (90.0, 25.0) if spec["model"] == "resnet50" else (900.0, 60.0)
-    best *= 1 + 0.02 * float(np.log2(spec["global_batch_size"]))
+def _epochs(spec: RunSpec, seconds: float, noise: np.random.Generator) -> list[dict[str, Any]]:
+    worst, best = (90.0, 25.0) if spec.model == "resnet50" else (900.0, 60.0)
+    best *= 1 + 0.02 * float(np.log2(spec.global_batch_size))
     rows = []
-    for epoch in range(spec["epochs"]):
-        left = float(np.exp(-4 * epoch / spec["epochs"])) * (1 + 0.01 * noise.standard_normal())
-        each_s = seconds / spec["epochs"]
+    for epoch in range(spec.epochs):
+        left = float(np.exp(-4 * epoch / spec.epochs)) * (1 + 0.01 * noise.standard_normal())
+        each_s = seconds / spec.epochs
         rows.append(
             {
                 **{"epoch": epoch, "segment": 0, "learning_rate": 0.1, "train_metric": None},
                 **{"train_loss": 1 + 5 * left, "validation_loss": 1 + 5.5 * left},
-                **{"metric": best + (worst - best) * left, "samples": spec["samples_per_epoch"]},
-                **{"updates": spec["updates_per_epoch"], "epoch_s": each_s},
+                **{"metric": best + (worst - best) * left, "samples": spec.samples_per_epoch},
+                **{"updates": spec.updates_per_epoch, "epoch_s": each_s},
                 **{"train_s": 0.8 * each_s, "validate_s": 0.1 * each_s, "peak_memory_bytes": 2**33},
                 **{f"step_{phase}_s": 0.05 for phase in _PHASES},
             }
@@ -206,15 +204,15 @@ def _epochs(
 _PHASES = ("data", "copy", "forward", "backward", "optimizer")
 
 
-def _energy(spec: dict[str, Any], seconds: float, noise: np.random.Generator) -> Any:
-    for node in range(spec["nodes"]):
-        for kind in _kinds(spec["device"]):
-            devices = spec["ranks_per_node"] if kind == "gpu" else DEVICES[kind]
+def _energy(spec: RunSpec, seconds: float, noise: np.random.Generator) -> Any:
+    for node in range(spec.nodes):
+        for kind in _kinds(spec.device):
+            devices = spec.ranks_per_node if kind == "gpu" else DEVICES[kind]
             watts = WATTS[kind] * devices * (1 + 0.02 * noise.standard_normal())
             for stage, share in SHARES.items():
                 joules = watts * share * seconds
                 yield {
-                    **{"configuration": spec["configuration"], "repeat": spec["repeat"]},
+                    **{"configuration": spec.configuration, "repeat": spec.repeat},
                     **{"segment": 0, "node": f"n{node}", "device_kind": kind, "stage": stage},
                     **{"devices": devices, "duration_s": share * seconds, "unrecorded_s": 0.0},
                     **{"energy_j": joules, "recorded_j": joules, "discarded_j": 0.0},
@@ -222,15 +220,13 @@ def _energy(spec: dict[str, Any], seconds: float, noise: np.random.Generator) ->
                 }
 
 
-def _write_traces(
-    path: Path, spec: dict[str, Any], seconds: float, noise: np.random.Generator
-) -> None:
+def _write_traces(path: Path, spec: RunSpec, seconds: float, noise: np.random.Generator) -> None:
     """A sample a second of all devices over the whole run, oftener where that is too few."""
     devices = [
         (node, kind, index)
-        for node in range(spec["nodes"])
-        for kind in sorted(_kinds(spec["device"]))
-        for index in range(spec["ranks_per_node"] if kind == "gpu" else DEVICES[kind])
+        for node in range(spec.nodes)
+        for kind in sorted(_kinds(spec.device))
+        for index in range(spec.ranks_per_node if kind == "gpu" else DEVICES[kind])
     ]
     count = max(int(seconds), LEAST_SAMPLES // len(devices))
     at = np.arange(count) * seconds / count

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.models import resnet50
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.imagenet.imagenet_dataset import CHANNEL_MEAN, CHANNEL_SD
 from scalewatt.recordings.stage_log import EventLog
@@ -148,23 +149,24 @@ class Ours:
             self.trainer._end_epoch()
 
 
-def small_spec(protocol: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def small_spec(protocol: str, arguments: argparse.Namespace) -> RunSpec:
     """The paper's spec of one GPU, on so few images."""
     campaign = load_campaign(CAMPAIGN)
     one = next(c for c in campaign.configurations.values() if c.model == "resnet50")
     spec = run_spec(campaign, one.id, 1)
     settings = {"image_size": arguments.size, "loader_workers": arguments.workers}
-    return spec | {
-        "protocol": protocol,
-        "dataset": spec["dataset"] | {"classes": CLASSES},
-        "dataset_fraction": "1",
-        "dataset_samples": arguments.images,
-        "validation_samples": arguments.images // VALIDATION_SHARE,
-        "gpus": 1,
-        "local_batch_size": arguments.batch,
-        "global_batch_size": arguments.batch,
-        "settings": spec["settings"] | settings,
-    }
+    return replace(
+        spec,
+        protocol=protocol,
+        dataset=spec.dataset | {"classes": CLASSES},
+        dataset_fraction="1",
+        dataset_samples=arguments.images,
+        validation_samples=arguments.images // VALIDATION_SHARE,
+        gpus=1,
+        local_batch_size=arguments.batch,
+        global_batch_size=arguments.batch,
+        settings=spec.settings | settings,
+    )
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, list[float]]:

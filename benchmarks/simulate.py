@@ -21,7 +21,7 @@ from typing import Any
 
 from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_text
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.run_sample import draw_run
@@ -31,25 +31,18 @@ MODEL = PROJECT / "reference" / "scaling_model.json"
 TARGET_S, TARGET_BYTES = 300.0, 4 << 30
 
 
-def spec_of(nodes: int, hours: float) -> dict[str, Any]:
+def spec_of(nodes: int, hours: float) -> RunSpec:
     """A spec whose run takes about so long."""
     cluster = load_cluster(PROJECT / "profiles" / "simulate" / "cluster.yaml")
     campaign = load_campaign(PROJECT / "config.yaml", cluster)
     spec = run_spec(campaign, "fourcastnet.pretrain-a100-n256-lbs0001-full", 1)
     gpus = 4 * nodes
-    share = spec["dataset_samples"] // gpus
-    spec |= {
-        "gpus": gpus,
-        "nodes": nodes,
-        "global_batch_size": gpus,
-        "samples_per_epoch": gpus * share,
-        "updates_per_epoch": share,
-    }
+    spec = replace(spec, gpus=gpus, nodes=nodes, global_batch_size=gpus)
     model = read_model(MODEL).of(kind_of_spec(spec))
-    trial = spec | {"epochs": 100, "updates": 100 * share}
+    trial = replace(spec, epochs=100)
     drawn = draw_run(trial, model, cluster.devices["a100"])
     epochs = max(round(100 * hours * 3600 / drawn.runtime_s), 1)
-    return spec | {"epochs": epochs, "updates": epochs * share}
+    return replace(spec, epochs=epochs)
 
 
 def measured(arguments: list[str]) -> dict[str, float]:
@@ -96,7 +89,7 @@ def main() -> int:
         run = Path(folder) / "run"
         run.mkdir()
         spec = run / "spec.json"
-        spec.write_text(spec_text(spec_of(given.nodes, given.hours)) + "\n", encoding="utf-8")
+        spec.write_text(spec_of(given.nodes, given.hours).text + "\n", encoding="utf-8")
         where = ["--cluster", json.dumps(content), "--model", str(MODEL), "--out", str(run)]
         found: dict[str, Any] = {"simulate": measured(["simulate", str(spec), *where])}
         size = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())

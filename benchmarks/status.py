@@ -29,11 +29,11 @@ import pyarrow as pa
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.recordings.record_file import Field, RecordWriter
-from scalewatt.run_files.attempt_log import Attempt, attempt_path, run_key
+from scalewatt.run_files.attempt_log import Attempt, attempt_path
 from scalewatt.run_files.progress_files import Progress, note_position, note_progress
 
 ROOT = Path(__file__).parents[1]
@@ -65,9 +65,9 @@ def make(folder: Path, running: int, hours: float) -> list[RecordWriter]:
     writers = []
     for number, run in enumerate(campaign.runs()):
         spec = run_spec(campaign, run.configuration.id, run.repeat)
-        path = work / f"{run_key(spec)}-{'0' * 8}"
+        path = work / f"{spec.key}-{'0' * 8}"
         (path / "perun").mkdir(parents=True)
-        (path / "spec.json").write_text(spec_text(spec))
+        (path / "spec.json").write_text(spec.text)
         if number < running:
             writers.append(_running(path, work, spec, hours))
         elif number % 9 == 0:
@@ -77,7 +77,7 @@ def make(folder: Path, running: int, hours: float) -> list[RecordWriter]:
     return writers
 
 
-def _note(path: Path, work: Path, spec: dict[str, Any], outcome: str, attempt: Attempt) -> None:
+def _note(path: Path, work: Path, spec: RunSpec, outcome: str, attempt: Attempt) -> None:
     segment: dict[str, Any] = {
         "segment": 0,
         "started_s": attempt.started_s,
@@ -86,22 +86,22 @@ def _note(path: Path, work: Path, spec: dict[str, Any], outcome: str, attempt: A
     segment |= {"outcome": outcome, "from_updates": 0, "to_updates": None}
     write_json(path / "segments.json", [segment])
     write_json(attempt_path(work, spec), asdict(attempt))
-    gpus = {"n1": list(range(spec["ranks_per_node"]))}
+    gpus = {"n1": list(range(spec.ranks_per_node))}
     described = {"hostnames": ["n1"], "gpus": gpus, "gpu_uuids": None, "torch_device": "cuda"}
     write_json(path / "segment-000.json", described)
-    note_position(path, spec["updates"] // 2, spec["epochs"] // 2, 0)
+    note_position(path, spec.updates // 2, spec.epochs // 2, 0)
 
 
-def _running(path: Path, work: Path, spec: dict[str, Any], hours: float) -> RecordWriter:
+def _running(path: Path, work: Path, spec: RunSpec, hours: float) -> RecordWriter:
     now = time.time()
     _note(path, work, spec, "running", Attempt("7", "n1", 99, now - 3600 * hours))
     holder = {"host": "n1", "pid": 99, "pid_started_s": 1.0, "job": "7", "since_s": now}
     write_json(path / "holder.json", {**holder, "machine": "another"})
-    steps, half = spec["updates_per_epoch"], spec["updates"] // 2
+    steps, half = spec.updates_per_epoch, spec.updates // 2
     epoch, step = divmod(half, steps)
-    total = spec["updates"]
+    total = spec.updates
     note_progress(
-        path, Progress(0, epoch, spec["epochs"], step, steps, half, total, 9e3, "train", now)
+        path, Progress(0, epoch, spec.epochs, step, steps, half, total, 9e3, "train", now)
     )
     marks = [
         {"segment": 0, "stage": stage, "epoch": e, "start_s": now - 3600 * hours + 400 * e + at_s}
@@ -124,17 +124,17 @@ def write_samples(writer: RecordWriter, start_s: float, count: int) -> None:
         writer.append(start_s + i, start_s + i, [*(int(noise[i]),) * 4, *counters])
 
 
-def _ended(path: Path, work: Path, spec: dict[str, Any], code: int) -> None:
+def _ended(path: Path, work: Path, spec: RunSpec, code: int) -> None:
     now = time.time()
     outcome = "stopped" if code == 75 else "failed"
     _note(path, work, spec, outcome, Attempt("7", "n1", 99, now - 9, now, code, "a reason"))
 
 
-def _finished(results: Path, spec: dict[str, Any]) -> None:
-    folder = results / "runs" / spec["configuration"] / str(spec["repeat"])
+def _finished(results: Path, spec: RunSpec) -> None:
+    folder = results / "runs" / spec.configuration / str(spec.repeat)
     folder.mkdir(parents=True)
-    (folder / "spec.json").write_text(spec_text(spec))
-    said = {"spec_sha256": spec_sha256(spec), "dataset_sha256": "0" * 64, "segments": []}
+    (folder / "spec.json").write_text(spec.text)
+    said = {"spec_sha256": spec.sha256, "dataset_sha256": "0" * 64, "segments": []}
     write_json(folder / "provenance.json", said)
     rows = [
         {
@@ -150,11 +150,11 @@ def _finished(results: Path, spec: dict[str, Any]) -> None:
             "coverage": 1.0,
             "short": False,
         }
-        for node in range(spec["nodes"])
+        for node in range(spec.nodes)
         for kind in ("gpu", "cpu", "ram")
         for stage in ("startup", "train", "evaluate_train", "validate", "checkpoint", "shutdown")
     ]
-    path = results / "energy" / spec["configuration"] / f"{spec['repeat']}.parquet"
+    path = results / "energy" / spec.configuration / f"{spec.repeat}.parquet"
     write_table(pa.Table.from_pylist(rows, ENERGY_SCHEMA), path)
 
 

@@ -13,6 +13,8 @@ import pytest
 from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm, wait_for
 
+from scalewatt.campaign.run_spec import read_spec
+
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 CUT = "fourcastnet.pretrain-a100-apart-n002-lbs0001-full"
@@ -96,15 +98,15 @@ def test_the_time_limit_cuts_the_run_into_at_least_three_jobs(
 def test_segments_follow_one_another_without_gap_or_overlap(
     project: MiniProject, segments: list[dict[str, Any]]
 ) -> None:
-    spec = json.loads((project.out(CUT) / "spec.json").read_text())
+    spec = read_spec(project.out(CUT) / "spec.json")
     assert segments[0]["from_updates"] == 0
-    assert segments[-1]["to_updates"] == spec["updates"]
+    assert segments[-1]["to_updates"] == spec.updates
     for one, following in pairwise(segments):
         assert one["to_updates"] == following["from_updates"]
         assert one["from_updates"] < one["to_updates"]
         assert one["ended_s"] <= following["started_s"]
     epochs = [row["epoch"] for row in project.history(CUT)]
-    assert epochs == list(range(spec["epochs"]))
+    assert epochs == list(range(spec.epochs))
     events = pq.read_table(project.out(CUT) / "events.parquet").to_pylist()
     for one, following in pairwise(events):
         assert one["end_s"] <= following["start_s"]
@@ -159,7 +161,7 @@ def test_the_energy_is_the_sum_over_the_segments_of_power_over_the_time_truly_co
 def test_nothing_is_done_twice_but_the_evaluation_that_a_stop_broke_off(
     project: MiniProject, segments: list[dict[str, Any]]
 ) -> None:
-    each = json.loads((project.out(CUT) / "spec.json").read_text())["updates_per_epoch"]
+    each = read_spec(project.out(CUT) / "spec.json").updates_per_epoch
     for row in project.energy(CUT):
         if row["discarded_j"]:
             assert row["stage"] in ("evaluate_train", "validate")

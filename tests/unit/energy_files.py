@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.accounting.account import account
 from scalewatt.energy.accounting.energy_schema import Accounts
@@ -136,18 +137,6 @@ def counter(n: int, watts: float, start_j: float = 1000.0) -> np.ndarray:
     return (1e6 * (start_j + watts * np.arange(n))).astype(np.uint64)
 
 
-def make_spec(**changes: Any) -> dict[str, Any]:
-    """Return the parts of a spec that energy needs."""
-    return {
-        "configuration": "resnet50-local-n002-lbs0064-full",
-        "repeat": 1,
-        "gpus": 2,
-        "nodes": 1,
-        "ranks_per_node": 2,
-        "sampling_period_s": 1,
-    } | changes
-
-
 def make_run(
     folder: Path,
     *,
@@ -208,7 +197,7 @@ class Accounted:
         }
 
 
-def accounted(run: Path, spec: dict[str, Any], powers: dict[str, Any]) -> Accounted:
+def accounted(run: Path, spec: RunSpec, powers: dict[str, Any]) -> Accounted:
     """Account for a run folder."""
     path = run / "made-traces.parquet"
     with TraceWriter(path, spec) as traces:

@@ -9,13 +9,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.campaign.campaign_types import Cluster
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import read_json, write_json
 from scalewatt.recordings.journal import last_sample_s
 from scalewatt.recordings.record_file import read_header
@@ -122,7 +122,7 @@ class _FaultySimulation(Simulation):
 
 
 def simulate_with_faults(
-    spec: dict[str, Any],
+    spec: RunSpec,
     cluster: Cluster,
     model: tuple[KindModel, Path],
     faults: Sequence[Fault],
@@ -131,7 +131,7 @@ def simulate_with_faults(
     """Write the run folder of a run that these faults befall. `model`: the one of its kind, and its file."""
     limits = [one.minutes for one in faults if isinstance(one, TimeLimit)]
     if limits:
-        device = replace(cluster.devices[spec["device"]], time_limit_min=limits[0])
+        device = replace(cluster.devices[spec.device], time_limit_min=limits[0])
         devices = {**cluster.devices, device.name: device}
         cluster = replace(cluster, devices=devices, stop_warning_s=0)
     whole = simulation(spec, cluster, model[0])

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from campaign_files import PAPER, ROOT
+from run_files import make_spec
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 
 HOREKA = ROOT / "profiles" / "horeka" / "cluster.yaml"
@@ -46,21 +48,18 @@ def cluster(one: Device | None = None, **values: Any) -> Cluster:
     return Cluster(name="mini", launcher="srun", devices={chosen.name: chosen}, **values)
 
 
-def spec(**values: Any) -> dict[str, Any]:
+def spec(**values: Any) -> RunSpec:
     """A run of 100 epochs of 50 updates on two nodes."""
-    return {
+    given = {
         "configuration": "resnet50-a100-n008-lbs0032-full",
-        "model": "resnet50",
-        "phase": "train",
-        "repeat": 1,
         "gpus": 8,
         "nodes": 2,
         "ranks_per_node": 4,
         "local_batch_size": 32,
-        "updates_per_epoch": 50,
-        "updates": 5000,
-        **values,
+        "dataset_samples": 8 * 32 * 50,
+        "epochs": 100,
     }
+    return make_spec(**{**given, **values})
 
 
 def bound(base_s: float, per_sample_s: float) -> dict[str, dict[str, float]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.run_spec import spec_sha256, spec_text
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energy.accounting.energy_schema import (
     DEVICES_SCHEMA,
@@ -21,10 +21,9 @@ from scalewatt.training.history import history_table
 NAME = "resnet50-local-n002-lbs0064-full"
 
 
-def make_spec(**changes: Any) -> dict[str, Any]:
+def make_spec(**changes: Any) -> RunSpec:
     """The spec of a run of two ranks on one node, 4 epochs of 12 updates."""
-    return {
-        "spec_version": 1,
+    content: dict[str, Any] = {
         "configuration": NAME,
         "repeat": 1,
         "model": "resnet50",
@@ -39,9 +38,6 @@ def make_spec(**changes: Any) -> dict[str, Any]:
         "dataset_fraction": "1",
         "dataset_samples": 1437,
         "validation_samples": 360,
-        "samples_per_epoch": 1436,
-        "updates_per_epoch": 12,
-        "updates": 48,
         "protocol": "corrected",
         "epochs": 4,
         "seed": 0,
@@ -54,6 +50,7 @@ def make_spec(**changes: Any) -> dict[str, Any]:
         },
         "initial_weights": None,
     } | changes
+    return RunSpec(**content)
 
 
 def epochs(metrics: list[float | None], **changes: Any) -> list[dict[str, Any]]:
@@ -138,22 +135,22 @@ def make_run(
     results: Path,
     energy: list[dict[str, Any]],
     *,
-    spec: dict[str, Any] | None = None,
+    spec: RunSpec | None = None,
     history: list[dict[str, Any]] | None = None,
     **provenance: Any,
 ) -> RunFiles:
     """Write the files of one run that its row is made from."""
     spec = spec or make_spec()
-    files = RunFiles(results, spec["configuration"], spec["repeat"])
+    files = RunFiles(results, spec.configuration, spec.repeat)
     files.folder.mkdir(parents=True)
-    (files.folder / "spec.json").write_text(spec_text(spec) + "\n")
+    (files.folder / "spec.json").write_text(spec.text + "\n")
     rows = history or epochs([40.0, 30.0, 20.0, 25.0])
     write_table(history_table(rows), files.folder / "history.parquet")
     write_energy(files.energy, energy)
     write_json(
         files.folder / "provenance.json",
         {
-            "spec_sha256": spec_sha256(spec),
+            "spec_sha256": spec.sha256,
             "hostnames": ["n1"],
             "torch_device": "cuda",
             "device_name": "NVIDIA A100",

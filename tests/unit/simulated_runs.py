@@ -13,7 +13,7 @@ from injected_faults import Fault, simulate_with_faults
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_text
+from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.energy.accounting.account import write_energy
@@ -39,9 +39,9 @@ def campaign() -> Campaign:
     return load_campaign(PROJECT_ROOT / "config.yaml", cluster())
 
 
-def spec_of(configuration: str, repeat: int = 1, **changes: Any) -> dict[str, Any]:
+def spec_of(configuration: str, repeat: int = 1, **changes: Any) -> RunSpec:
     """The spec of one of the paper's runs."""
-    return run_spec(campaign(), configuration, repeat) | changes
+    return replace(run_spec(campaign(), configuration, repeat), **changes)
 
 
 def with_device(name: str, **changes: Any) -> Cluster:
@@ -90,16 +90,15 @@ class Simulated:
 
     def row(self, on: Cluster | None = None) -> dict[str, Any]:
         """Its row of runs.parquet, accounted for as a training's."""
-        spec = read_json(self.folder / "spec.json")
-        rated = powers((on or cluster()).devices[spec["device"]])
         path = self.folder / "spec.json"
+        rated = powers((on or cluster()).devices[read_spec(path).device])
         write_energy(self.folder, path, rated, self.files.traces, self.files.energy)
         return run_row(self.files, "paper-simulated", Facility())
 
 
 def simulate(
     results: Path,
-    spec: dict[str, Any],
+    spec: RunSpec,
     on: Cluster | None = None,
     faults: Sequence[Fault] = (),
     model: Path = MODEL,
@@ -109,9 +108,9 @@ def simulate(
 
     With faults `is_scaled` is always so.
     """
-    one = Simulated(RunFiles(results, spec["configuration"], spec["repeat"]))
+    one = Simulated(RunFiles(results, spec.configuration, spec.repeat))
     one.folder.mkdir(parents=True)
-    (one.folder / "spec.json").write_text(spec_text(spec) + "\n", encoding="utf-8")
+    (one.folder / "spec.json").write_text(spec.text + "\n", encoding="utf-8")
     if faults:
         kind_model = read_model(model).of(kind_of_spec(spec))
         simulate_with_faults(spec, on or cluster(), (kind_model, model), faults, one.folder)

@@ -16,9 +16,9 @@ from run_files import WHOLE, write_energy
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import expand
-from scalewatt.campaign.run_spec import run_spec, spec_sha256, spec_text
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json
-from scalewatt.run_files.attempt_log import Attempt, attempt_path, note_submission, run_key
+from scalewatt.run_files.attempt_log import Attempt, attempt_path, note_submission
 from scalewatt.run_files.progress_files import Progress, note_position, note_progress, read_progress
 from scalewatt.tracking.energy_used import Spent, spent_kwh
 from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status
@@ -98,24 +98,24 @@ class Made:
     def work(self) -> Path:
         return self.folder / "work" / "made"
 
-    def spec(self, configuration: str = TWO, repeat: int = 1) -> dict[str, Any]:
+    def spec(self, configuration: str = TWO, repeat: int = 1) -> RunSpec:
         return run_spec(self.campaign, configuration, repeat)
 
     def work_folder(self, configuration: str = TWO, repeat: int = 1) -> Path:
         """A working directory as a training makes it."""
         spec = self.spec(configuration, repeat)
-        folder = self.work / f"{run_key(spec)}-{'0' * 8}"
+        folder = self.work / f"{spec.key}-{'0' * 8}"
         (folder / "perun").mkdir(parents=True, exist_ok=True)
-        (folder / "spec.json").write_text(spec_text(spec))
+        (folder / "spec.json").write_text(spec.text)
         return folder
 
     def publish(self, configuration: str = TWO, repeat: int = 1, **changes: Any) -> Path:
         """A finished run's spec and provenance; its dataset is that of `work_folder`."""
-        spec = {**self.spec(configuration, repeat), **changes}
+        spec = replace(self.spec(configuration, repeat), **changes)
         folder = self.results / "runs" / configuration / str(repeat)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "spec.json").write_text(spec_text(spec))
-        said = {"spec_sha256": spec_sha256(spec), "dataset_sha256": "0" * 64, "segments": []}
+        (folder / "spec.json").write_text(spec.text)
+        said = {"spec_sha256": spec.sha256, "dataset_sha256": "0" * 64, "segments": []}
         write_json(folder / "provenance.json", {**said, "hostnames": ["n1"]})
         return folder
 

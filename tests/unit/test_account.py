@@ -16,10 +16,10 @@ from energy_files import (
     counter,
     gpu,
     make_run,
-    make_spec,
     write_journal,
     write_perun,
 )
+from run_files import make_spec
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
@@ -117,7 +117,7 @@ def test_traces_tell_what_a_sample_of_power_stands_for(
     run = make_run(tmp_path, stages=STAGES)
     segment(run, {"CUDA:0_POWER": gpu(N, 100), "ram_0_dram": counter(N, 15)} | {"CPU_BUSY": BUSY})
     write_json(run / "provenance.json", {"hostnames": ["n1"], "device_name": name})
-    write_json(run / "spec.json", make_spec(ranks_per_node=1))
+    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
     traces = tmp_path / "traces.parquet"
     write_energy(run, run / "spec.json", CPU_POWERS, traces, tmp_path / "1.parquet")
     found = {(r["device_kind"], r["quantity"]) for r in pq.read_table(traces).to_pylist()}
@@ -399,7 +399,7 @@ def test_damaged_events_are_refused_with_their_path(tmp_path: Path) -> None:
 def test_both_tables_are_written_with_their_schemas(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", stages=STAGES)
     segment(run, NODE)
-    write_json(run / "spec.json", make_spec())
+    (run / "spec.json").write_text(make_spec().text)
     traces, energy = tmp_path / "t/1.parquet", tmp_path / "e/1.parquet"
     write_energy(run, run / "spec.json", NO_POWERS, traces, energy)
     assert pq.read_table(energy).schema.equals(ENERGY_SCHEMA)

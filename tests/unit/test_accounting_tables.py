@@ -16,10 +16,10 @@ from energy_files import (
     counter,
     gpu,
     make_run,
-    make_spec,
     write_journal,
     write_record_journal,
 )
+from run_files import make_spec
 
 from scalewatt.common.files import write_json
 from scalewatt.energy.accounting.account import write_energy
@@ -84,7 +84,7 @@ def recorded(folder: Path, telemetry: dict[str, Any], **sensors: Any) -> Path:
 
 
 def tables(run: Path, powers: dict[str, Any] | None = None) -> dict[str, list[dict[str, Any]]]:
-    write_json(run / "spec.json", make_spec(ranks_per_node=1))
+    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
     out = run / "energy" / "1.parquet"
     write_energy(run, run / "spec.json", powers or NO_POWERS, run / "traces.parquet", out)
     names = ("epochs", "telemetry", "cross-checks", "flags")
@@ -306,7 +306,7 @@ def test_epochs_and_what_lies_outside_of_them_add_up_to_the_total(tmp_path: Path
 
 def test_an_epoch_with_an_unrecorded_node_has_unknown_energy(tmp_path: Path) -> None:
     run = recorded(tmp_path, {})
-    write_json(run / "spec.json", make_spec(nodes=2))
+    (run / "spec.json").write_text(make_spec(nodes=2).text)
     out = run / "energy" / "1.parquet"
     write_energy(run, run / "spec.json", NO_POWERS, run / "traces.parquet", out)
     epochs = pq.read_table(out.with_suffix(".epochs.parquet")).to_pylist()

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, make_spec
 
-from scalewatt.campaign.run_spec import spec_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.json_records import read_note
@@ -32,7 +31,6 @@ from scalewatt.run_files.attempt_log import (
     read_attempt,
     read_given_up,
     read_submission,
-    run_key,
     submission_path,
 )
 from scalewatt.run_files.progress_files import (
@@ -55,8 +53,8 @@ def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_notes_are_named_by_the_run_and_lie_beside_the_working_directories(tmp_path: Path) -> None:
-    key = f"{NAME}-1-{spec_sha256(SPEC)[:12]}"
-    assert run_key(SPEC) == key
+    key = f"{NAME}-1-{SPEC.sha256[:12]}"
+    assert SPEC.key == key
     assert attempt_path(tmp_path, SPEC) == tmp_path / "attempts" / f"{key}.json"
     assert submission_path(tmp_path, SPEC) == tmp_path / "attempts" / f"{key}.submitted.json"
 
@@ -212,7 +210,7 @@ def test_a_torn_note_is_none(tmp_path: Path) -> None:
 def test_the_working_directory_that_was_used_last_counts(tmp_path: Path) -> None:
     assert find_workdirs(tmp_path, SPEC) == [] and done_updates(tmp_path, SPEC) == 0
     for number, data in enumerate(("dddddddd", "eeeeeeee")):
-        workdir = tmp_path / f"{run_key(SPEC)}-{data}"
+        workdir = tmp_path / f"{SPEC.key}-{data}"
         workdir.mkdir()
         note_position(workdir, 12 * (number + 1), number + 1, 0)
         os.utime(workdir / "position.json", (1e9 + number, 1e9 + number))

@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_text
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.json_records import run_key
 from scalewatt.run_files.attempt_log import attempt_path
 from scalewatt.run_files.progress_files import note_position
 from scalewatt.scheduling.submissions import Submissions
@@ -38,14 +37,14 @@ def test_a_training_is_refused_and_its_attempt_noted(
 ) -> None:
     loaded = load_campaign(campaign, None)
     spec = run_spec(loaded, next(iter(loaded.configurations)), 1)
-    out = tmp_path / "results" / "runs" / spec["configuration"] / "1"
+    out = tmp_path / "results" / "runs" / spec.configuration / "1"
     out.mkdir(parents=True)
-    (out / "spec.json").write_text(spec_text(spec))
+    (out / "spec.json").write_text(spec.text)
     place = ["--cluster", LOCAL, "--work", str(tmp_path / "work"), "--out", str(out)]
     code = main(["train", str(out / "spec.json"), *place, "--budget-of", str(campaign)])
     assert code == 1
     said = capsys.readouterr().err
-    assert f"{spec['configuration']} repeat 1: the campaign's energy budget is spent" in said
+    assert f"{spec.configuration} repeat 1: the campaign's energy budget is spent" in said
     assert "2.5 of 2 kWh" in said
     assert json.loads(attempt_path(tmp_path / "work", spec).read_text())["code"] == 64
 
@@ -54,10 +53,10 @@ def test_a_run_that_is_trained_is_still_published(tmp_path: Path, campaign: Path
     loaded = load_campaign(campaign, None)
     spec = run_spec(loaded, next(iter(loaded.configurations)), 1)
     path = tmp_path / "spec.json"
-    path.write_text(spec_text(spec))
+    path.write_text(spec.text)
     submissions = Submissions(tmp_path / "work", 3, 2.0, lambda: 2.5)
     assert submissions.refusal(path) is not None
-    workdir = tmp_path / "work" / f"{run_key(spec)}-01234567"
+    workdir = tmp_path / "work" / f"{spec.key}-01234567"
     workdir.mkdir(parents=True)
     (workdir / "result.json").write_text("{}")
     assert submissions.refusal(path) is None
@@ -100,7 +99,7 @@ def test_a_training_that_would_exceed_the_budget_is_refused(
     with pytest.raises(InputError) as caught:
         check_budget(*place, lambda _: 0.6)
     said = str(caught.value)
-    assert said.startswith(f"{spec['configuration']} repeat 1: it would exceed")
+    assert said.startswith(f"{spec.configuration} repeat 1: it would exceed")
     assert "1.5 kWh are spent" in said and "this one 0.6: 2.1 of 2 kWh" in said
 
 
@@ -111,10 +110,10 @@ def test_of_a_run_that_is_half_done_half_is_still_to_come(tmp_path: Path, campai
     given = loaded, {}, tmp_path / "results", work, 0
     submissions = budgeted_submissions(*given, lambda _: 10.0)
     assert submissions.still_kwh(spec) == 10
-    workdir = work / f"{run_key(spec)}-01234567"
+    workdir = work / f"{spec.key}-01234567"
     workdir.mkdir(parents=True)
-    note_position(workdir, updates=spec["updates"] // 2, epoch=1, step=0)
-    done = spec["updates"] // 2 / spec["updates"]
+    note_position(workdir, updates=spec.updates // 2, epoch=1, step=0)
+    done = spec.updates // 2 / spec.updates
     assert submissions.still_kwh(spec) == pytest.approx(10 * (1 - done))
     assert budgeted_submissions(*given).still_kwh(spec) is None
 
@@ -123,4 +122,4 @@ def test_the_budget_knows_every_run_of_the_campaign(tmp_path: Path, campaign: Pa
     loaded = load_campaign(campaign, None)
     found = budgeted_submissions(loaded, {}, tmp_path / "results", tmp_path / "work", 0).specs()
     assert len(found) == len(list(loaded.runs()))
-    assert all(run_key(spec) == key for key, spec in found.items())
+    assert all(spec.key == key for key, spec in found.items())

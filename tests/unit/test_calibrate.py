@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from plan_files import forecaster
 from request_files import paper
 
-from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256, spec_text
+from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
@@ -221,10 +221,10 @@ def campaign_results(folder: Path) -> Path:
     write_table_with_csv(table(own, CONFIGURATIONS), folder / "tables" / "configurations.parquet")
     for row in own:
         spec = run_spec(paper(), row["configuration"], 1)
-        spec["settings"] = {**spec["settings"], "image_size": 32}
+        spec = replace(spec, settings={**spec.settings, "image_size": 32})
         path = folder / "runs" / row["configuration"] / "1" / "spec.json"
         path.parent.mkdir(parents=True)
-        path.write_text(spec_text(spec))
+        path.write_text(spec.text)
     return folder
 
 
@@ -235,7 +235,7 @@ def test_a_folders_specs_say_which_settings_and_load_a_point_has(tmp_path: Path)
         assert point.kind.changed() == {"image_size": 32.0}
         assert point.load == load_of_spec(spec)
         assert point.campaign == "paper" and not point.assumed_settings
-        assert point.spec_sha256 == spec_sha256(spec)
+        assert point.spec_sha256 == spec.sha256
 
 
 def test_the_load_of_a_row_is_that_of_its_spec(tmp_path: Path) -> None:

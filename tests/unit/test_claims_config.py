@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,6 +15,7 @@ from claims_study import Case, Cases, ids, judged, study, trace
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.claims.evidence.campaign_lines import lines_of
 from scalewatt.claims.evidence.claim_types import (
     SPECIFIED_KINDS,
@@ -24,8 +24,6 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.load_evidence import published_evidence, specs_of
-
-Spec = dict[str, Any]
 
 
 @cache
@@ -46,38 +44,36 @@ def finished(campaign: Campaign, series: tuple[str, ...] | None = None) -> Evide
     return Evidence(campaign.name, lines=lines, specs=specs_of(campaign), campaign=campaign)
 
 
-def specified(where: Callable[[Spec], bool], edit: Callable[[Spec], object]) -> Case:
-    """The paper's campaign with some specs edited in place."""
+def specified(where: Callable[[RunSpec], bool], edit: Callable[[RunSpec], RunSpec]) -> Case:
+    """The paper's campaign with some specs edited."""
 
     def build() -> Evidence:
-        specs: Mapping[str, Spec] = json.loads(json.dumps(dict(paper().specs)))
-        chosen = [spec for spec in specs.values() if where(spec)]
+        specs = paper().specs
+        chosen = {id_: edit(spec) for id_, spec in specs.items() if where(spec)}
         assert chosen
-        for spec in chosen:
-            edit(spec)
-        return replace(paper(), specs=specs)
+        return replace(paper(), specs={**specs, **chosen})
 
     return build
 
 
 def setting(model: str, **values: Any) -> Case:
     """Other settings in one of the model's specs."""
-    return specified(_one(model), lambda spec: spec["settings"].update(values))
+    return specified(_one(model), lambda spec: replace(spec, settings=spec.settings | values))
 
 
 def said(model: str, **values: Any) -> Case:
     """Another value at the top of one of the model's specs."""
-    return specified(_one(model), lambda spec: spec.update(values))
+    return specified(_one(model), lambda spec: replace(spec, **values))
 
 
 def data(model: str, **values: Any) -> Case:
     """Another dataset in one of the model's specs."""
-    return specified(_one(model), lambda spec: spec["dataset"].update(values))
+    return specified(_one(model), lambda spec: replace(spec, dataset=spec.dataset | values))
 
 
-def _one(model: str) -> Callable[[Spec], bool]:
-    first = next(s for s in paper().specs.values() if model in (s["model"], s["configuration"]))
-    return lambda spec: bool(spec["configuration"] == first["configuration"])
+def _one(model: str) -> Callable[[RunSpec], bool]:
+    first = next(s for s in paper().specs.values() if model in (s.model, s.configuration))
+    return lambda spec: bool(spec.configuration == first.configuration)
 
 
 def dropped(series: str, gpus: int) -> Case:
@@ -146,7 +142,7 @@ MADE = {
 
 def provenance(**changes: Any) -> Case:
     """A finished run of FourCastNet with this provenance."""
-    id_ = next(i for i, spec in paper().specs.items() if spec["model"] == "fourcastnet")
+    id_ = next(i for i, spec in paper().specs.items() if spec.model == "fourcastnet")
     return lambda: replace(paper(), provenance={(id_, 1): MADE | changes})
 
 
@@ -201,23 +197,24 @@ CASES: dict[str, Cases] = {
     "F09": Cases(paper, dropped("resnet50-scaled-gbs8192", 64)),
     "G01": Cases(paper, data(F, test_years=[2018, 2018])),
     "G02": Cases(paper, data(F, grid=[360, 720])),
-    "G03": Cases(paper, specified(lambda s: s["phase"] == "pretrain", lambda s: s.update(epochs=10))),
+    "G03": Cases(paper, specified(lambda s: s.phase == "pretrain", lambda s: replace(s, epochs=10))),
     "G04": Cases(
         paper,
         specified(
-            lambda s: s["phase"] == "finetune", lambda s: s["settings"].update(learning_rate=1e-3)
+            lambda s: s.phase == "finetune",
+            lambda s: replace(s, settings=s.settings | {"learning_rate": 1e-3}),
         ),
     ),
     "G05": Cases(provenance(), provenance(optimizer="SGD")),
     "G06": Cases(paper, setting(F, initial_conditions=20)),
-    "G07": Cases(paper, specified(lambda s: s["epochs"] == 20, lambda s: s.update(gpus=32))),
+    "G07": Cases(paper, specified(lambda s: s.epochs == 20, lambda s: replace(s, gpus=32))),
     "G11": Cases(paper, said("fourcastnet.pretrain-a100-n004-lbs0004-full", local_batch_size=8)),
     "G12": Cases(paper, repeated(2, F)),
     "G13": Cases(on_h100(None, "gpu+cpu"), on_h100(0.0, "gpu+cpu+ram")),
     "H01": Cases(paper, dropped("fourcastnet-pretrain-lbs1", 128)),
     "H02": Cases(
         paper,
-        specified(lambda s: s["phase"] == "finetune", lambda s: s.update(initial_weights=None)),
+        specified(lambda s: s.phase == "finetune", lambda s: replace(s, initial_weights=None)),
     ),
     "H12": Cases(paper, another_gbs("a100")),
     "H13": Cases(paper, another_gbs("h100")),
@@ -272,8 +269,8 @@ def test_another_campaign_departs_and_says_in_what() -> None:
 
 def test_one_model_of_the_paper_makes_no_campaign_of_the_paper_of_the_other() -> None:
     small = specified(
-        lambda spec: spec["model"] == F,
-        lambda spec: spec.update(dataset_samples=480, epochs=6, settings={}),
+        lambda spec: spec.model == F,
+        lambda spec: replace(spec, dataset_samples=480, epochs=6, settings={}),
     )()
     assert judged("G03", small).verdict == "not_testable"
     assert judged("C04", small).verdict == "reproduced"
@@ -296,7 +293,7 @@ def test_series_without_a_finished_run_do_not_count() -> None:
 
 def test_what_a_spec_does_not_say_is_not_testable() -> None:
     unknown = specified(
-        lambda spec: spec["model"] == R, lambda spec: spec.update(settings={}, seed=None)
+        lambda spec: spec.model == R, lambda spec: replace(spec, settings={}, seed=None)
     )()
     for id_ in ("C05", "C06", "C07", "C08", "C09"):
         assert judged(id_, unknown).verdict == "not_testable"
@@ -312,7 +309,7 @@ def test_what_a_provenance_does_not_say_is_not_testable() -> None:
 
 def provenances(*given: dict[str, Any]) -> Evidence:
     """Several finished runs of FourCastNet, with these provenances."""
-    id_ = next(i for i, spec in paper().specs.items() if spec["model"] == "fourcastnet")
+    id_ = next(i for i, spec in paper().specs.items() if spec.model == "fourcastnet")
     made = {(id_, repeat): one for repeat, one in enumerate(given, 1)}
     return replace(paper(), provenance=made)
 

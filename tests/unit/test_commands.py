@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from scalewatt.campaign.external_command import (
     is_command_spec,
 )
 from scalewatt.campaign.load import expand
-from scalewatt.campaign.run_spec import run_spec, spec_sha256
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.cli.campaign_listing import campaign_table
 from scalewatt.common.errors import InputError
@@ -66,7 +65,7 @@ def own(entry: dict[str, Any] | None = None, **series: Any) -> Campaign:
     return expand(content(entry, **series), Path("own.yaml"), known_devices())
 
 
-def spec(campaign: Campaign, gpus: int = 2, repeat: int = 1) -> dict[str, Any]:
+def spec(campaign: Campaign, gpus: int = 2, repeat: int = 1) -> RunSpec:
     return run_spec(campaign, campaign.series["one"].points[gpus], repeat)
 
 
@@ -96,13 +95,13 @@ def test_a_command_needs_no_prepared_dataset() -> None:
     assert campaign.commands() == {"mynet"}
     one = spec(campaign)
     assert is_command_spec(one) and not is_command_spec(make_spec())
-    assert one["dataset_samples"] is one["updates"] is one["samples_per_epoch"] is None
+    assert one.dataset_samples is one.updates is one.samples_per_epoch is None
 
 
 def test_declared_samples_can_be_scaled() -> None:
     one = spec(own({"samples": 1000}, dataset_fraction="n/4"))
-    assert (one["dataset_samples"], one["updates_per_epoch"]) == (500, 8)
-    assert one["configuration"] == "mynet-local-n002-lbs0032-s0000500"
+    assert (one.dataset_samples, one.updates_per_epoch) == (500, 8)
+    assert one.configuration == "mynet-local-n002-lbs0032-s0000500"
 
 
 def test_the_words_of_a_command_are_those_of_its_run() -> None:
@@ -116,16 +115,16 @@ def test_the_words_of_a_command_are_those_of_its_run() -> None:
 def test_every_placeholder_stands_for_a_field_of_the_spec() -> None:
     text = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
     one = spec(own({"command": text, "samples": 64}))
-    assert command_words(one) == [str(one[key]) for key in PLACEHOLDERS.values()]
+    assert command_words(one) == [str(getattr(one, key)) for key in PLACEHOLDERS.values()]
 
 
 def test_a_changed_file_is_another_run(script: Path) -> None:
     before = spec(own())
     files = {"train.py": hashlib.sha256(b"print()\n").hexdigest()}
-    assert before["settings"]["files"] == files
+    assert before.settings["files"] == files
     check_unchanged(before)
     script.write_text("print(1)\n")
-    assert spec_sha256(spec(own())) != spec_sha256(before)
+    assert spec(own()).sha256 != before.sha256
     with pytest.raises(InputError, match=r"^train\.py: has changed since mynet-local-n002"):
         check_unchanged(before)
     script.unlink()
@@ -159,7 +158,7 @@ def test_a_pattern_names_the_files_of_a_folder_and_no_caches(tmp_path: Path) -> 
     for name in ("net/a.py", "net/deep/b.py", "net/deep/__pycache__/b.py", "net/data.bin"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    found = spec(own({"folder": "net", "files": ["**/*.py"]}))["settings"]["files"]
+    found = spec(own({"folder": "net", "files": ["**/*.py"]})).settings["files"]
     assert list(found) == ["a.py", "deep/b.py"]
 
 
@@ -170,8 +169,8 @@ def test_a_listing_shows_what_is_not_known() -> None:
 
 def test_a_series_may_change_epochs_samples_and_precision_alone() -> None:
     one = spec(own({"samples": 64}, settings={"epochs": 5, "precision": "bf16"}))
-    assert (one["epochs"], one["settings"]["precision"]) == (5, "bf16")
-    assert one["configuration"].endswith("-full-epochs5-precisionbf16")
+    assert (one.epochs, one.settings["precision"]) == (5, "bf16")
+    assert one.configuration.endswith("-full-epochs5-precisionbf16")
     with pytest.raises(InputError, match="unknown key 'command'; allowed: epochs, precision"):
         own(settings={"command": "python other.py"})
 
@@ -282,7 +281,7 @@ def test_a_missing_file_is_no_obstacle_to_drawing_finished_runs(script: Path) ->
 def test_a_waiting_job_follows_its_spec_and_not_the_edited_campaign(tmp_path: Path) -> None:
     assert command_models(own()) == {"mynet"}
     runs = {"oldnet": spec(own()), "mynet": make_spec()}
-    for name, text in {**{n: json.dumps(s) for n, s in runs.items()}, "torn": "{"}.items():
+    for name, text in {**{n: s.text for n, s in runs.items()}, "torn": "{"}.items():
         path = tmp_path / "runs" / f"{name}-local-n001" / "1" / "spec.json"
         path.parent.mkdir(parents=True)
         path.write_text(text)
@@ -398,6 +397,6 @@ def test_samples_and_updates_of_declared_samples_fit_together(
     assume(samples >= gpus)
     one = spec(own(entry, gpus=[gpus], local_batch_size=local), gpus)
     share = samples // gpus
-    assert one["samples_per_epoch"] == share * gpus
-    assert (one["updates_per_epoch"] - 1) * local < share <= one["updates_per_epoch"] * local
-    assert one["updates"] == 3 * one["updates_per_epoch"]
+    assert one.samples_per_epoch == share * gpus
+    assert (one.updates_per_epoch - 1) * local < share <= one.updates_per_epoch * local
+    assert one.updates == 3 * one.updates_per_epoch

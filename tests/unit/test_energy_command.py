@@ -17,14 +17,14 @@ from energy_files import (
     counter,
     gpu,
     make_run,
-    make_spec,
     recordings,
     write_journal,
     write_perun,
 )
+from run_files import make_spec
 
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
-from scalewatt.common.files import write_json
 from scalewatt.energy.views.describe import describe
 
 N = 101
@@ -137,7 +137,7 @@ def test_stages_come_from_a_file_of_events(tmp_path: Path, suffix: str) -> None:
 def test_a_run_folder_adds_up_its_segments_with_its_own_stages(tmp_path: Path) -> None:
     stages = [(0, "train", 0.0, 90.0), (1, "train", 210.0, 290.0), (1, "validate", 290.0, 300.0)]
     run = make_run(tmp_path / "run", stages=stages, gpus={"n1": [1]})
-    write_json(run / "spec.json", make_spec(ranks_per_node=1))
+    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
     for number, start in ((0, T0), (1, T0 + 200)):
         stem = run / "perun" / f"segment-{number:03d}"
         write_perun(stem.with_suffix(".hdf5"), {"n1": NODE})
@@ -214,7 +214,7 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run(tmp_path, stages=[(0, "train", 0.0, 100.0)], torch_device="cpu")
-    write_json(run / "spec.json", make_spec(device="local"))
+    (run / "spec.json").write_text(make_spec(device="local").text)
     node = {"CPU_BUSY": np.full(N, 50.0)}
     write_journal(run / "perun" / "segment-000.n1.journal", "n1", node)
     (said,) = printed(capsys, run)
@@ -232,7 +232,7 @@ def run_of(folder: Path, hosts: dict[str, dict[str, Any]], **provenance: Any) ->
     """A run of one segment with its spec."""
     stages = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 95.0)]
     run = make_run(folder, stages=stages, hostnames=tuple(hosts), **provenance)
-    write_json(run / "spec.json", make_spec(nodes=len(hosts)))
+    (run / "spec.json").write_text(make_spec(nodes=len(hosts)).text)
     for host, sensors in hosts.items():
         if sensors:
             write_journal(run / "perun" / f"segment-000.{host}.journal", host, sensors)
@@ -259,7 +259,7 @@ RUNS = {
 def test_a_run_folder_is_described_as_its_tables_say(tmp_path: Path, case: str) -> None:
     hosts, provenance = RUNS[case]
     run = run_of(tmp_path, hosts, **provenance)
-    found = accounted(run, json.loads((run / "spec.json").read_text()), {})
+    found = accounted(run, read_spec(run / "spec.json"), {})
     totals, said = found.totals, describe(run)
     for kind in ("gpu", "cpu", "ram", "unused_gpu"):
         assert said[f"{kind}_energy_j"] == totals.joules(kind), kind
@@ -396,7 +396,7 @@ def test_mean_powers_are_those_of_one_device_also_where_they_are_estimated(
 ) -> None:
     run = run_of(tmp_path, {"n1": {"CPU_BUSY": np.full(N, 100.0)}}, torch_device="cpu")
     powers = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}
-    said = describe(run, powers=lambda spec: powers)
+    said = describe(run, powers=lambda device, run: powers)
     assert said["cpu_mean_power_w"] == pytest.approx(150)
 
 

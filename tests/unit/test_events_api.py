@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt import events
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.execution.script_events import history_rows, joined_events
 from scalewatt.recordings.stage_log import STAGES, read_events, read_json_lines
 
@@ -164,7 +166,7 @@ def test_a_killed_segment_keeps_what_it_marked_and_another_is_left_alone(
     ]  # fmt: skip
 
 
-def spec(**changes: Any) -> dict[str, Any]:
+def spec(**changes: Any) -> RunSpec:
     return make_spec(epochs=2, dataset_samples=100, **changes)
 
 
@@ -172,7 +174,7 @@ def test_without_a_report_there_is_one_row_of_the_whole_training(tmp_path: Path)
     (row,) = history_rows(tmp_path, spec(), 3)
     assert (row["epoch"], row["segment"], row["samples"]) == (1, 3, 200)
     assert row["metric"] is row["updates"] is None
-    (row,) = history_rows(tmp_path, {**spec(), "dataset_samples": None}, 0)
+    (row,) = history_rows(tmp_path, replace(spec(), dataset_samples=None), 0)
     assert row["samples"] is None
 
 

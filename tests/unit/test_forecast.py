@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from request_files import horeka, paper
 
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_text
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.model.predict import estimate
@@ -48,7 +49,8 @@ def test_all_repeats_have_one_wall_time() -> None:
 def test_another_configuration_deviates_otherwise() -> None:
     spec = run_spec(paper(), ID, 1)
     one, other = (
-        forecaster().runs({**spec, "configuration": id_}).runtime_s[:, 0] for id_ in (ID, "another")
+        forecaster().runs(replace(spec, configuration=id_)).runtime_s[:, 0]
+        for id_ in (ID, "another")
     )
     assert np.median(one) == pytest.approx(np.median(other), rel=0.01)
     assert 0.0 < np.corrcoef(one, other)[0, 1] < 0.99
@@ -56,16 +58,16 @@ def test_another_configuration_deviates_otherwise() -> None:
 
 def test_the_upper_bound_of_a_configuration_is_the_same_whoever_asks_first() -> None:
     spec = run_spec(paper(), ID, 1)
-    alike = {**spec, "configuration": f"{ID}-learningrate0.2"}
+    alike = replace(spec, configuration=f"{ID}-learningrate0.2")
     orders = [[spec, alike], [alike, spec]]
     found = []
     for order in orders:
         fresh = Forecaster(forecaster().model)
-        asked = {one["configuration"]: fresh.upper_runtime_s(one) for one in order}
+        asked = {one.configuration: fresh.upper_runtime_s(one) for one in order}
         found.append(asked)
         for one in order:
             times_s = fresh.runs(one).runtime_s[:, 0]
-            assert asked[one["configuration"]] == estimate(times_s).high
+            assert asked[one.configuration] == estimate(times_s).high
     assert found[0] == found[1]
 
 
@@ -111,7 +113,7 @@ def test_a_training_whose_predicted_energy_is_not_left_is_refused(
     spec = run_spec(load_campaign(campaign, horeka()), ID, 1)
     out = tmp_path / "results" / "paper" / "runs" / ID / "1"
     out.mkdir(parents=True)
-    (out / "spec.json").write_text(spec_text(spec))
+    (out / "spec.json").write_text(spec.text)
     cluster = ROOT / "profiles" / "horeka" / "cluster.yaml"
     place = ["--cluster", str(cluster), "--work", str(tmp_path / "work"), "--out", str(out)]
     assert main(["train", str(out / "spec.json"), *place, "--budget-of", str(campaign)]) == 1

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from run_files import make_spec
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -58,13 +59,12 @@ def workload(
     dataset: dict[str, Any] | None = None,
     **settings: Any,
 ) -> FourCastNetWorkload:
-    spec = {
-        "model": "fourcastnet",
-        "phase": phase,
-        "epochs": 80,
-        "seed": 0,
-        "local_batch_size": 2,
-        "dataset": {
+    spec = make_spec(
+        model="fourcastnet",
+        phase=phase,
+        epochs=80,
+        local_batch_size=2,
+        dataset={
             "grid": [ROWS, COLUMNS],
             "train_years": [1979, 1979],
             "validation_years": [1980, 1980],
@@ -72,13 +72,13 @@ def workload(
             "samples_per_year": 12,
         }
         | (dataset or {}),
-        "settings": {
+        settings={
             "patch_size": 2, "embed_dim": 8, "depth": 1, "num_blocks": 2, "mlp_ratio": 4,
             "sparsity_threshold": 0.01, "learning_rate": 5e-4, "weight_decay": 0.0,
             "initial_conditions": 36, "initial_condition_spacing": 5, "precision": "fp16",
             "loader": "hdf5", "loader_workers": 0,
         } | settings,
-    }  # fmt: skip
+    )  # fmt: skip
     return FourCastNetWorkload(spec, str(folder), CPU)
 
 

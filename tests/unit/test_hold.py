@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record
+from run_files import make_spec
 
 from scalewatt.common.errors import InputError
 from scalewatt.run_files import run_lock as hold
@@ -110,7 +111,7 @@ def test_only_what_the_user_can_mend_is_wrong_input_the_rest_is_tried_again(
     def fail(*given: object, **options: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    spec = {"spec_version": 1, "configuration": "a", "repeat": 1}
+    spec = make_spec()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").touch()
     where = {"open": (hold, "open"), "flock": (fcntl, "flock"), "link": (os, "link")}[call]

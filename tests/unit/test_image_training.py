@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from campaign_files import demo
 from PIL import Image
 from torch import nn
 
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.stop_request import StopRequest
@@ -85,27 +86,28 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = kept
 
 
-def spec(loader: str, protocol: str) -> dict[str, Any]:
+def spec(loader: str, protocol: str) -> RunSpec:
     campaign = demo()
     one = next(c for c in campaign.configurations.values() if c.model == "resnet50")
     made = run_spec(campaign, one.id, 1)
-    settings = made["settings"] | {"loader": loader, "image_size": 24, "loader_workers": 0}
-    return made | {
-        "protocol": protocol,
-        "dataset": made["dataset"] | {"classes": 2},
-        "dataset_samples": 24,
-        "validation_samples": 10,
-        "dataset_fraction": "1",
-        "gpus": 1,
-        "local_batch_size": 5,
-        "global_batch_size": 5,
-        "epochs": 3,
-        "settings": settings | {"base_learning_rate": 5.0, "warmup_epochs": 1},
-    }
+    settings = made.settings | {"loader": loader, "image_size": 24, "loader_workers": 0}
+    return replace(
+        made,
+        protocol=protocol,
+        dataset=made.dataset | {"classes": 2},
+        dataset_samples=24,
+        validation_samples=10,
+        dataset_fraction="1",
+        gpus=1,
+        local_batch_size=5,
+        global_batch_size=5,
+        epochs=3,
+        settings=settings | {"base_learning_rate": 5.0, "warmup_epochs": 1},
+    )
 
 
 def train(
-    spec: dict[str, Any],
+    spec: RunSpec,
     folder: Path | str,
     work: Path,
     at_most: int | None,

@@ -40,7 +40,7 @@ def test_json_names_every_series_that_shares_a_run() -> None:
 def test_json_has_the_spec_of_the_run() -> None:
     campaign = demo()
     for run in runs_json(campaign):
-        spec = run_spec(campaign, run["configuration"], run["repeat"])
+        spec = run_spec(campaign, run["configuration"], run["repeat"]).as_json()
         assert {key: run[key] for key in spec} == spec
 
 

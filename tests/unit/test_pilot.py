@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from request_files import horeka, paper
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import check_devices, load_campaign
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.model.calibrate import calibrate
@@ -33,8 +32,8 @@ def loaded(path: Path, folder: Path) -> Campaign:
     return load_campaign(out)
 
 
-def kinds(campaign: Campaign) -> dict[Kind, list[dict[str, Any]]]:
-    found: dict[Kind, list[dict[str, Any]]] = {}
+def kinds(campaign: Campaign) -> dict[Kind, list[RunSpec]]:
+    found: dict[Kind, list[RunSpec]] = {}
     for id_ in campaign.configurations:
         spec = run_spec(campaign, id_, 1)
         found.setdefault(kind_of_spec(spec), []).append(spec)
@@ -63,12 +62,12 @@ def test_each_kind_has_two_node_counts_two_batch_sizes_and_one_or_two_epochs(
 ) -> None:
     for campaign in (of_paper, of_demo):
         for own in kinds(campaign).values():
-            assert {spec["epochs"] for spec in own} == {1, 2}
+            assert {spec.epochs for spec in own} == {1, 2}
             # or 3: a fine-tuning starts from a pre-training on as many GPUs
-            assert len({spec["gpus"] for spec in own}) in (2, 3)
-            one_alone = own[0]["model"] == "fourcastnet" and own[0]["phase"] == "finetune"
+            assert len({spec.gpus for spec in own}) in (2, 3)
+            one_alone = own[0].model == "fourcastnet" and own[0].phase == "finetune"
             least = 1 if campaign is of_paper and one_alone else 2
-            assert len({spec["local_batch_size"] for spec in own}) >= least
+            assert len({spec.local_batch_size for spec in own}) >= least
     for kind, own in kinds(of_paper).items():
         assert len(own) >= (4 if kind.key == "fourcastnet.finetune" else 6)
 
@@ -86,21 +85,21 @@ def test_a_device_that_holds_one_local_batch_size_has_runs_of_it_alone(of_paper:
         for kind, specs in kinds(of_paper).items()
         if (kind.key, kind.device) == ("fourcastnet.finetune", "a100")
     ]
-    assert {(spec["local_batch_size"], spec["epochs"]) for spec in own} == {(1, 1), (1, 2)}
-    assert len({spec["gpus"] for spec in own}) == 2 and len(own) == 4
+    assert {(spec.local_batch_size, spec.epochs) for spec in own} == {(1, 1), (1, 2)}
+    assert len({spec.gpus for spec in own}) == 2 and len(own) == 4
 
 
 def test_no_run_of_the_campaign_is_extrapolated_too_far(of_paper: Campaign) -> None:
-    largest = {kind: max(s["gpus"] for s in own) for kind, own in kinds(of_paper).items()}
+    largest = {kind: max(s.gpus for s in own) for kind, own in kinds(of_paper).items()}
     for kind, own in kinds(paper()).items():
         if kind in largest:
-            assert max(spec["gpus"] for spec in own) <= FAR * largest[kind]
+            assert max(spec.gpus for spec in own) <= FAR * largest[kind]
 
 
 def test_the_largest_local_batch_is_among_them(of_paper: Campaign) -> None:
     for kind, own in kinds(paper()).items():
         trials = kinds(of_paper).get(kind, own)
-        assert max(s["local_batch_size"] for s in own) == max(s["local_batch_size"] for s in trials)
+        assert max(s.local_batch_size for s in own) == max(s.local_batch_size for s in trials)
 
 
 def test_a_model_of_images_trains_on_as_many_as_take_minutes(of_paper: Campaign) -> None:

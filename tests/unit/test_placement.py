@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.run_inputs import PlannedRun, Run
 from scalewatt.execution.launcher_process import command_path
 from scalewatt.provenance.rank_placement import (
     allowed_cpus,
@@ -151,7 +151,7 @@ import json
 from scalewatt.provenance.rank_placement import gathered_placement
 from scalewatt.provenance.versions import Gpu
 from scalewatt.training.process_group import join_ranks
-ranks = join_ranks({"configuration": "c", "gpus": 2, "nodes": 1})
+ranks = join_ranks("c", 2, 1)
 found = gathered_placement(ranks, Gpu(2 + ranks.rank, None))
 if found is not None:
     print(json.dumps(found), flush=True)
@@ -174,7 +174,7 @@ def test_rank_0_gathers_the_place_of_each_rank() -> None:
 
 
 def run_of(provenance: dict[str, object]) -> Run:
-    return Run(Path(), {}, {}, {"torch_device": "cuda", **provenance}, None)
+    return Run(Path(), PlannedRun(), {}, {"torch_device": "cuda", **provenance}, None)
 
 
 def on(host: str, gpu: int | None, uuid: str | None) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_results_that_are_not_there_or_not_the_campaigns_are_refused(
 def test_a_run_of_another_spec_does_not_count_as_finished(tmp_path: Path) -> None:
     campaign = small({"known": {**KNOWN, "gpus": [4]}})
     (id_,) = campaign.configurations
-    make_run(tmp_path, WHOLE, spec=run_spec(campaign, id_, 1) | {"seed": 7})
+    make_run(tmp_path, WHOLE, spec=replace(run_spec(campaign, id_, 1), seed=7))
     assert used_by(campaign, tmp_path) == {}
 
 

@@ -23,7 +23,7 @@ from energy_files import T0, counter, gpu, recordings, write_journal, write_peru
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
-from scalewatt.campaign.run_spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import schema
@@ -171,7 +171,7 @@ def test_the_recording_is_copied_and_named_in_the_provenance(place: Place) -> No
         {"file": copy.name, "original": "a.hdf5", "sha256": sha256_of(file), "part": None}
     ]
     spec = read_spec(copy.parents[1] / "spec.json")
-    assert provenance["spec_sha256"] == spec_sha256(spec)
+    assert provenance["spec_sha256"] == spec.sha256
     assert provenance["gpus"] == {"n1": [0]} and provenance["hostnames"] == ["n1"]
     assert provenance["source"] in ("<path>", "a.hdf5") and "registered_by" not in provenance
     assert not {"lock", "nodes", "commit", "perun"} & provenance.keys(), "nothing is made up"

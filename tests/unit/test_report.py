@@ -29,6 +29,7 @@ from report_results import (
     write_provenance,
     write_results,
 )
+from run_files import make_spec
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.evidence.claim_types import inconsistencies, unlisted_inconsistencies
@@ -470,8 +471,8 @@ def test_classifiers_are_held_against_guessing_where_their_classes_are_known(
     )
     folder = write_results(own, DEMO, runs)
     for name in errors:
-        spec = {"spec_version": 1, "dataset": {"classes": 10}, "validation_samples": 360}
-        (folder / "runs" / name / "1" / "spec.json").write_text(json.dumps(spec))
+        spec = make_spec(configuration=name, dataset={"classes": 10}, validation_samples=360)
+        (folder / "runs" / name / "1" / "spec.json").write_text(spec.text)
     page = report(folder, tmp_path / "report.html")
     rows = {row["configuration"]: row for row in page.rows("demo-metrics.csv")}
     # Guessing among ten classes: 90 % over 360 images, with a standard deviation of 1.6 %.

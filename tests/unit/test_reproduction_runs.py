@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from run_files import NAME, WHOLE, make_run
 
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import write_json
 from scalewatt.reproduction import provenance_check as provenance
 from scalewatt.reproduction.check_result import DIFFERS, NOT_CHECKED, SAME, Finding
@@ -31,7 +31,7 @@ SAID: dict[str, Any] = {
 def found(results: Path, manifest: Manifest = MANIFEST, **said: Any) -> list[Finding]:
     """What is found of one run whose provenance says this."""
     files = make_run(results, WHOLE, **(SAID | said))
-    dataset = json.loads((files.folder / "spec.json").read_text())["dataset"]["name"]
+    dataset = read_spec(files.folder / "spec.json").dataset["name"]
     (results / "datasets").mkdir()
     write_json(results / "datasets" / f"{dataset}.json", {"content_sha256": DATA})
     return run_findings(manifest, results)

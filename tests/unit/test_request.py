@@ -55,7 +55,7 @@ def test_the_papers_runs_have_four_gpus_a_node(gpus: int) -> None:
     assert ids
     for id_ in ids:
         run = run_spec(paper(), id_, 1)
-        request = training_request(run, horeka().devices[run["device"]], horeka())
+        request = training_request(run, horeka().devices[run.device], horeka())
         assert request.nodes == max(1, gpus // 4)
         assert request.nodes * request.tasks_per_node == gpus
         assert request.held_gpus == 4 * request.nodes
@@ -138,7 +138,7 @@ def test_the_slurm_executor_takes_what_is_asked_for() -> None:
         validate_slurm_extra(job)
         command = get_submit_command(job, dict.fromkeys(names, "x"))
         assert "--nodes=2 " in command
-        assert f"--ntasks-per-node={run['ranks_per_node']} " in command
+        assert f"--ntasks-per-node={run.ranks_per_node} " in command
         assert "--cpus-per-task=8 " in command
         assert ("--ntasks=8 " in command) == (one.gres is None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ BATCHES = sorted({
 
 
 def workload(protocol: str = "corrected", size: int = 256, **changes: Any) -> ResNet50:
-    spec = run_spec(CAMPAIGN, of_batch(size).id, 1) | {"protocol": protocol} | changes
+    spec = replace(run_spec(CAMPAIGN, of_batch(size).id, 1), **{"protocol": protocol, **changes})
     return ResNet50(spec, "nowhere", CPU)
 
 
@@ -390,13 +391,14 @@ def folder(tmp_path: Path) -> Path:
 def on(
     folder: Path, protocol: str, train: int = 40, validation: int = 13, **changes: Any
 ) -> ResNet50:
-    spec = run_spec(CAMPAIGN, of_batch(256).id, 1) | {
-        "protocol": protocol,
-        "dataset_fraction": "1" if train == 40 else f"{train}/40",
-        "dataset_samples": train,
-        "validation_samples": validation,
+    spec = replace(
+        run_spec(CAMPAIGN, of_batch(256).id, 1),
+        protocol=protocol,
+        dataset_fraction="1" if train == 40 else f"{train}/40",
+        dataset_samples=train,
+        validation_samples=validation,
         **changes,
-    }
+    )
     return ResNet50(spec, str(folder), CPU)
 
 

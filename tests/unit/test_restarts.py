@@ -148,7 +148,7 @@ def test_a_disk_that_is_full_when_a_segment_begins_is_named(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     spec = run_files.make_spec()
-    write_json(tmp_path / "spec.json", spec)
+    (tmp_path / "spec.json").write_text(spec.text)
     monkeypatch.setattr(WorkDir, "begin_segment", begin)
     monkeypatch.setattr(launch, "content_of_prepared", lambda folder: "d" * 64)
     monkeypatch.setattr(launch, "require_launcher", lambda launcher: None)

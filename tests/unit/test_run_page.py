@@ -305,7 +305,7 @@ def test_many_stages_are_put_together_without_overlap_and_keep_their_time(
 def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: Path) -> None:
     for repeat in (1, 2):
         made(tmp_path, seconds(10), repeat=repeat)
-    name = make_spec()["configuration"]
+    name = make_spec().configuration
     first = figure_module.save_pages(read_pages(tmp_path, name, [1, 2], {"2": "no"}), tmp_path)
     folder = tmp_path / "figures" / "runs" / name
     assert sorted(first) == sorted(

@@ -401,7 +401,7 @@ def test_no_column_of_the_tables_can_hold_a_number_that_is_none(tmp_path: Path) 
 def idle_row(kind: str, watts: float | None, origin: str = "measured") -> dict[str, Any]:
     """A row of the idle table of this run's device."""
     return dict.fromkeys(IDLE.names) | {
-        "device": make_spec()["device"],
+        "device": make_spec().device,
         "device_kind": kind,
         "mean_per_device_w": watts,
         "energy_origin": origin,

@@ -17,10 +17,10 @@ from energy_files import (
     counter,
     gpu,
     make_run,
-    make_spec,
     write_journal,
     write_perun,
 )
+from run_files import make_spec
 
 from scalewatt.common.files import write_json, write_table
 from scalewatt.recordings.stage_files import STAGES_SCHEMA

@@ -16,7 +16,6 @@ import pytest
 from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_of, with_device
 
 from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.campaign.run_spec import spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
@@ -132,7 +131,7 @@ def test_every_epoch_stands_in_the_history_once_and_its_stages_in_the_events(
 
 def test_a_segment_cut_within_an_evaluation_makes_the_epochs_evaluations_again() -> None:
     on = with_device("a100", time_limit_min=55)  # its job trains for 45 minutes
-    spec = spec_of(FULL_4, epochs=10, updates=12520)
+    spec = spec_of(FULL_4, epochs=10)
     one = simulation(spec, on, read_model(MODEL).of(kind_of_spec(spec)))
     assert len(one.segments) > 2
     again = [
@@ -227,17 +226,17 @@ def test_the_same_spec_gives_the_same_samples_and_another_repeat_others(tmp_path
 def test_repeats_scatter_as_the_published_ones_do(configuration: str) -> None:
     spec = spec_of(configuration)
     own, device = read_model(MODEL).of(kind_of_spec(spec)), cluster().devices["a100"]
-    draws = [draw_run(spec | {"repeat": repeat}, own, device) for repeat in range(2, 402)]
+    draws = [draw_run(replace(spec, repeat=repeat), own, device) for repeat in range(2, 402)]
     times = np.array([draw.runtime_s for draw in draws])
     energies = np.array([sum(draw.joules.values()) for draw in draws])
     published = [
         (row["gpu_hours"], row["gpu_hours_popstd"], row["energy_kwh"], row["energy_popstd_kwh"])
         for _, row in csv_rows(REFERENCE)
-        if row["model"] == spec["model"] and row["gpu_hours_popstd"]
+        if row["model"] == spec.model and row["gpu_hours_popstd"]
     ]
-    repeats = {"resnet50": 5, "fourcastnet": 3}[spec["model"]]
+    repeats = {"resnet50": 5, "fourcastnet": 3}[spec.model]
     of_sample = math.sqrt(repeats / (repeats - 1))
-    first = draw_run(spec | {"repeat": 1}, own, device)
+    first = draw_run(replace(spec, repeat=1), own, device)
     time, time_sd, energy, energy_sd = np.array(published, dtype=float).T
     for found, one, said in (
         (times, first.runtime_s, time_sd / time),
@@ -283,7 +282,7 @@ def test_every_published_time_and_energy_is_reproduced_within_the_models_interva
         own = model.of(kind_of_spec(spec))
         predicted = predict(own, [load_of_spec(spec)])
         repeats = [
-            draw_run(spec | {"repeat": r}, own, cluster().devices[spec["device"]])
+            draw_run(replace(spec, repeat=r), own, cluster().devices[spec.device])
             for r in range(1, row["n_repeats"] + 1)
         ]
         time = np.mean([one.runtime_s for one in repeats])
@@ -404,7 +403,7 @@ def test_several_specs_are_simulated_and_accounted_for_by_one_command_each(
     folders = [tmp_path / "1", tmp_path / "2"]
     for repeat, folder in enumerate(folders, 1):
         folder.mkdir()
-        text = spec_text(spec_of("resnet50-a100-n004-lbs0256-s0020018", repeat))
+        text = spec_of("resnet50-a100-n004-lbs0256-s0020018", repeat).text
         (folder / "spec.json").write_text(text + "\n")
     profile = PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml"
     specs = [str(folder / "spec.json") for folder in folders]

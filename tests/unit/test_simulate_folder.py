@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
-from scalewatt.campaign.run_spec import spec_text
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
@@ -25,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     """A run folder with its spec, and a recording of perun's."""
     found = tmp_path / "results" / "paper" / "runs" / RUN / "1"
     (found / "perun").mkdir(parents=True)
-    (found / "spec.json").write_text(spec_text(spec_of(RUN, epochs=1)) + "\n")
+    (found / "spec.json").write_text(spec_of(RUN, epochs=1).text + "\n")
     (found / "perun" / "segment-000.hdf5").write_bytes(MEASURED)
     return found
 
@@ -125,7 +124,7 @@ def test_while_it_is_made_anew_a_simulation_is_not_finished(
 
 def test_what_is_refused_leaves_a_finished_simulation_as_it_is(finished: Simulated) -> None:
     spec = spec_of(RUN, epochs=1, protocol="corrected")
-    (finished.folder / "spec.json").write_text(spec_text(spec))
+    (finished.folder / "spec.json").write_text(spec.text)
     with pytest.raises(InputError, match="is not calibrated"):
         simulated_into(finished.folder)
     assert (finished.folder / "provenance.json").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ def test_learning_curves_end_at_the_published_errors() -> None:
         assert final_metric(spec).source == source
         ends = [
             curve(one, draw_run(one, model.of(kind_of_spec(one)), cluster().devices["a100"]))[-1]
-            for one in (spec | {"repeat": r} for r in range(1, 6))
+            for one in (replace(spec, repeat=r) for r in range(1, 6))
         ]
         assert np.mean(ends) == pytest.approx(error, abs=0.5)
         assert np.std(ends) > 0
@@ -59,7 +60,7 @@ def test_an_error_that_the_paper_says_in_words_alone_counts_as_put_in_by_hand(
     ):
         spec = spec_of(name, epochs=1)
         assert final_metric(spec).source == source
-        assert (spec["global_batch_size"] in published) == (source == PUBLISHED)
+        assert (spec.global_batch_size in published) == (source == PUBLISHED)
         said = simulate(tmp_path, spec).provenance["simulated"]
         assert ("metric" in said["by_hand"]) == (source == IN_WORDS)
     assert final_metric(spec_of("resnet50-a100-n256-lbs0032-full")).source == IN_WORDS
@@ -70,7 +71,7 @@ def test_a_metric_gets_better_whichever_way_is_better(goal: str) -> None:
     spec = spec_of(FULL_1)
     draw = draw_run(spec, read_model(MODEL).of(kind_of_spec(spec)), cluster().devices["a100"])
     other = {"metric_name": "accuracy", "metric_goal": goal}
-    values = curve(spec | {"model": "mine", "settings": other}, draw)
+    values = curve(replace(spec, model="mine", settings=other), draw)
     assert (values[-1] > values[0]) == (goal == "max")
     assert values[-1] == pytest.approx(0.5, rel=0.05)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from injected_faults import CounterWrap, disturbed
+from run_files import make_spec
 from simulated_runs import MODEL, cluster, spec_of, with_device
 
 from scalewatt.figures.footnote_text import sensor_sentence
@@ -128,7 +129,7 @@ def test_counters_of_an_epyc_wrap_where_those_of_an_epyc_do() -> None:
     ],
 )
 def test_figures_and_the_simulator_know_one_sensor_of_a_device(device: str, averages: bool) -> None:
-    sensor = gpu_sensor({"device": device, "local_batch_size": 4})
+    sensor = gpu_sensor(make_spec(device=device, local_batch_size=4))
     assert (sensor.over_s > 0) == averages
     assert (sensor.waits > 0) != averages
     name = f"{device} (simulated)"

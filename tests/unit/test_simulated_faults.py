@@ -20,6 +20,7 @@ from injected_faults import CounterWrap, Fault, NodeLoss, SensorLoss, TimeLimit
 from simulated_runs import Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.cluster import powers
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.account import account
 from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED
@@ -60,17 +61,15 @@ class Found:
 
 
 @contextmanager
-def accounted(
-    spec: dict[str, Any], faults: Sequence[Fault], period_s: float = 2.0
-) -> Iterator[Found]:
+def accounted(spec: RunSpec, faults: Sequence[Fault], period_s: float = 2.0) -> Iterator[Found]:
     """Simulate a run with faults, and account for it."""
     on = replace(cluster(), simulate={"sampling_period_s": period_s})
     with tempfile.TemporaryDirectory() as folder:
         run = simulate(Path(folder), spec, on, faults)
-        rated = powers(on.devices[spec["device"]])
+        rated = powers(on.devices[spec.device])
         tables = account(Run.of(run.folder, spec, rated))
         totals = EnergyTotals(tables.energy, with_staging=False)
-        yield Found(run, totals, flags_of_run(tables.flags), spec["device"])
+        yield Found(run, totals, flags_of_run(tables.flags), spec.device)
 
 
 def counted_j(found: Found, kind: str) -> float:
@@ -104,8 +103,8 @@ def specs(least: int = 2, most: int = 30) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def kinds_of(spec: dict[str, Any]) -> tuple[str, ...]:
-    return KINDS[:2] if spec["device"] == "h100" else KINDS
+def kinds_of(spec: RunSpec) -> tuple[str, ...]:
+    return KINDS[:2] if spec.device == "h100" else KINDS
 
 
 def assert_all_exact(found: Found, kinds: Sequence[str] = KINDS) -> None:
@@ -156,12 +155,12 @@ def assert_discards_are_true(found: Found, period_s: float) -> None:
     st.floats(0.2, 60.0),
 )
 def test_a_counter_that_wraps_is_exact_or_said_to_be_ambiguous(
-    spec: dict[str, Any], range_j: float, kind: str, period_s: float
+    spec: RunSpec, range_j: float, kind: str, period_s: float
 ) -> None:
     with accounted(spec, [CounterWrap(range_j, kind, period_s)], period_s) as found:
         assert found.is_exact("gpu")
         for one in kinds_of(spec)[1:]:
-            own = counter_range_uj(one, cluster().devices[spec["device"]]) * 1e-6
+            own = counter_range_uj(one, cluster().devices[spec.device]) * 1e-6
             own = range_j if kind in ("all", one) else own
             if own > 1.2 * PLAUSIBLE_W[one] * (period_s + 0.1):
                 assert found.is_exact(one), one
@@ -192,7 +191,7 @@ def test_a_counter_that_wraps_between_all_samples_is_null() -> None:
 @few
 @given(specs(20, 60), st.floats(1.5, 20.0), st.floats(0.5, 30.0))
 def test_segments_that_a_time_limit_cuts_add_up_to_the_truth(
-    spec: dict[str, Any], minutes: float, period_s: float
+    spec: RunSpec, minutes: float, period_s: float
 ) -> None:
     try:
         with accounted(spec, [TimeLimit(minutes)], period_s) as found:
@@ -226,7 +225,7 @@ def test_a_time_limit_makes_segments_and_evaluations_broken_off_count_as_discard
     st.floats(0.5, 10.0),
 )
 def test_what_journals_keep_of_lost_nodes_is_the_truth(
-    spec: dict[str, Any], times: list[float], leaves: str, period_s: float
+    spec: RunSpec, times: list[float], leaves: str, period_s: float
 ) -> None:
     losses = [NodeLoss(at, node=0, leaves=leaves) for at in times]
     with accounted(spec, losses, period_s) as found:
@@ -240,7 +239,7 @@ def test_what_journals_keep_of_lost_nodes_is_the_truth(
 @few
 @given(specs(), st.floats(0.1, 0.95), st.sampled_from(("others", "nothing")), st.floats(0.5, 10.0))
 def test_what_nobody_recorded_of_a_lost_node_is_never_left_out_in_silence(
-    spec: dict[str, Any], at: float, leaves: str, period_s: float
+    spec: RunSpec, at: float, leaves: str, period_s: float
 ) -> None:
     with accounted(spec, [NodeLoss(at, leaves=leaves)], period_s) as found:
         for kind in kinds_of(spec):
@@ -255,7 +254,7 @@ def test_what_nobody_recorded_of_a_lost_node_is_never_left_out_in_silence(
 @few
 @given(specs(), st.floats(0.2, 0.95), st.floats(0.0, 120.0))
 def test_a_journal_whose_end_is_lost_is_short_by_no_more_than_its_coverage_says(
-    spec: dict[str, Any], at: float, unsynced_s: float
+    spec: RunSpec, at: float, unsynced_s: float
 ) -> None:
     with accounted(spec, [NodeLoss(at, unsynced_s=unsynced_s)], 2.0) as found:
         for kind in kinds_of(spec):
@@ -286,15 +285,15 @@ def test_a_journal_whose_end_is_lost_is_short_by_no_more_than_its_coverage_says(
 )
 def test_a_lost_sensor_never_makes_a_wrong_number(
     data: st.DataObject,
-    spec: dict[str, Any],
+    spec: RunSpec,
     at: float,
     seconds: float | None,
     reads: str,
     period_s: float,
 ) -> None:
     kind = data.draw(st.sampled_from(kinds_of(spec)))
-    node = data.draw(st.integers(0, spec["nodes"] - 1))
-    device = data.draw(st.integers(0, 1 if kind != "gpu" else spec["ranks_per_node"] - 1))
+    node = data.draw(st.integers(0, spec.nodes - 1))
+    device = data.draw(st.integers(0, 1 if kind != "gpu" else spec.ranks_per_node - 1))
     loss = SensorLoss(kind, device, node, 0, at, seconds, reads)
     with accounted(spec, [loss], period_s) as found:
         runtime_s = found.run.truth["runtime_s"]
@@ -303,7 +302,7 @@ def test_a_lost_sensor_never_makes_a_wrong_number(
         stated, true = found.totals.joules(kind), found.run.true_j(kind)
         rest = runtime_s * (1 - at)
         lost_s = min(rest if seconds is None else seconds, rest) + 2.1 * period_s
-        devices = spec["gpus"] if kind == "gpu" else 2 * spec["nodes"]
+        devices = spec.gpus if kind == "gpu" else 2 * spec.nodes
         share = lost_s / devices / runtime_s
         if stated is None:
             assert share > MAX_UNCOVERED - 1e-6
@@ -367,7 +366,7 @@ def test_a_gpu_lost_for_a_short_part_of_a_long_run_is_stated_with_its_coverage()
 @settings(max_examples=150, deadline=None)
 @given(st.data(), specs(10, 120), st.floats(0.5, 20.0))
 def test_no_faults_together_make_a_wrong_number(
-    data: st.DataObject, spec: dict[str, Any], period_s: float
+    data: st.DataObject, spec: RunSpec, period_s: float
 ) -> None:
     assert_never_wrong(data, spec, period_s)
 
@@ -375,20 +374,20 @@ def test_no_faults_together_make_a_wrong_number(
 @few
 @given(st.data(), specs(4, 40), st.floats(0.5, 20.0))
 def test_a_few_faults_together_make_no_wrong_number(
-    data: st.DataObject, spec: dict[str, Any], period_s: float
+    data: st.DataObject, spec: RunSpec, period_s: float
 ) -> None:
     assert_never_wrong(data, spec, period_s)
 
 
-def assert_never_wrong(data: st.DataObject, spec: dict[str, Any], period_s: float) -> None:
+def assert_never_wrong(data: st.DataObject, spec: RunSpec, period_s: float) -> None:
     """Whatever is stated is the truth but for the seconds that sensors were lost."""
     words = ("journals", "others", "nothing", "torn")
     kinds = st.sampled_from(kinds_of(spec))
     loss = st.builds(
         SensorLoss,
         kind=kinds,
-        device=st.integers(0, 0 if spec["gpus"] == 1 else 1),
-        node=st.integers(0, spec["nodes"] - 1),
+        device=st.integers(0, 0 if spec.gpus == 1 else 1),
+        node=st.integers(0, spec.nodes - 1),
         at=st.floats(0, 1),
         seconds=st.one_of(st.none(), st.floats(0, 100)),
         reads=st.sampled_from(("zero", "nothing")),
@@ -396,7 +395,7 @@ def assert_never_wrong(data: st.DataObject, spec: dict[str, Any], period_s: floa
     died = st.builds(
         NodeLoss,
         at=st.floats(0.05, 0.95),
-        node=st.integers(0, spec["nodes"] - 1),
+        node=st.integers(0, spec.nodes - 1),
         leaves=st.sampled_from(words),
         unsynced_s=st.floats(0, 20),
     )
@@ -436,7 +435,7 @@ def assert_never_wrong(data: st.DataObject, spec: dict[str, Any], period_s: floa
 
 
 def assert_null_is_needed(
-    found: Found, spec: dict[str, Any], kind: str, faults: Sequence[Fault], period_s: float
+    found: Found, spec: RunSpec, kind: str, faults: Sequence[Fault], period_s: float
 ) -> None:
     """A node was not recorded, or over 5 % of device seconds are lost, by a sensor or between wraps."""
     if found.codes & {"missing_host", "segment_unrecorded"}:
@@ -446,14 +445,14 @@ def assert_null_is_needed(
     if kind != "gpu" and "counter_ambiguous" in found.codes:
         return
     runtime_s = found.run.truth["runtime_s"]
-    each = spec["ranks_per_node"] if kind == "gpu" else 2
+    each = spec.ranks_per_node if kind == "gpu" else 2
     lost_s = 0.0
     for one in faults:
         if isinstance(one, SensorLoss) and one.kind == kind:
             lost_s += min(runtime_s, one.seconds or runtime_s) + 4.2 * period_s
         if isinstance(one, NodeLoss):
             lost_s += each * (one.unsynced_s + 4.2 * period_s)
-    assert lost_s > MAX_UNCOVERED * each * spec["nodes"] * runtime_s
+    assert lost_s > MAX_UNCOVERED * each * spec.nodes * runtime_s
 
 
 # Segments

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from energy_files import T0, counter, gpu, make_spec, write_journal, write_record_journal
+from energy_files import T0, counter, gpu, write_journal, write_record_journal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from run_files import make_spec
 
 from scalewatt.energy.accounting.account import account
 from scalewatt.energy.accounting.run_inputs import Run

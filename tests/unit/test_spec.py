@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from campaign_files import PAPER, Edits, demo, edited
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256, spec_text
+from scalewatt.campaign.run_spec import InitialWeights, parse_spec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 
 TUNED = "fourcastnet.finetune-local-n001-lbs0004-full"
@@ -23,15 +25,15 @@ def specs(edits: Edits | None = None) -> dict[tuple[str, int], str]:
     """The text of every run's spec."""
     campaign = demo(edits)
     return {
-        (run.configuration.id, run.repeat): spec_text(
-            run_spec(campaign, run.configuration.id, run.repeat)
-        )
+        (run.configuration.id, run.repeat): run_spec(
+            campaign, run.configuration.id, run.repeat
+        ).text
         for run in campaign.runs()
     }
 
 
 def test_a_spec_says_what_a_run_is() -> None:
-    spec = run_spec(demo(), "resnet50-local-n002-lbs0064-s0000718", 1)
+    spec = run_spec(demo(), "resnet50-local-n002-lbs0064-s0000718", 1).as_json()
     settings = spec.pop("settings")
     assert spec == {
         "spec_version": 1,
@@ -80,21 +82,45 @@ def test_a_spec_names_no_place() -> None:
 def test_the_hash_is_that_of_the_text_and_survives_writing_and_reading(tmp_path: Path) -> None:
     spec = run_spec(demo(), TUNED, 1)
     path = tmp_path / "spec.json"
-    path.write_text(spec_text(spec) + "\n")  # as the workflow writes it
+    path.write_text(spec.text + "\n")  # as the workflow writes it
     again = read_spec(path)
     assert again == spec
-    assert spec_sha256(again) == hashlib.sha256(spec_text(spec).encode()).hexdigest()
+    assert again.sha256 == hashlib.sha256(spec.text.encode()).hexdigest()
 
 
 def test_the_text_does_not_depend_on_the_order_of_keys() -> None:
     spec = run_spec(demo(), TUNED, 1)
-    assert spec_text(dict(reversed(spec.items()))) == spec_text(spec)
+    assert parse_spec(dict(reversed(spec.as_json().items())), "").text == spec.text
+
+
+FULL = "resnet50-a100-n004-lbs0256-full"
+FINETUNED = "fourcastnet.finetune-a100-n016-lbs0001-full"
+KNOWN = {
+    ("paper", FULL): "dfb72b6d13dfb7b6f0ec3f2b350295f0ae8021be684932cc586b88455bbeee2c",
+    ("paper", FINETUNED): "faa399190bdd3efabd6e2e658c2e5d86428094b4bf6bd65e3843ffa0e789ac5e",
+    ("demo", TUNED): "d199149f8b11a2273cb598986db3f390f9b1abce5f0ff7897c1495f1a5b9a9d4",
+}
+"""Hashes that finished runs carry: another one would train them again."""
+
+
+@pytest.mark.parametrize(("campaign", "configuration"), KNOWN)
+def test_the_hash_of_a_finished_run_stays(campaign: str, configuration: str) -> None:
+    own = load_campaign(PAPER) if campaign == "paper" else demo()
+    assert run_spec(own, configuration, 1).sha256 == KNOWN[campaign, configuration]
+
+
+def test_the_hashes_of_all_runs_of_the_paper_stay() -> None:
+    campaign = load_campaign(PAPER)
+    found = sorted(run_spec(campaign, r.configuration.id, r.repeat).sha256 for r in campaign.runs())
+    assert hashlib.sha256("".join(found).encode()).hexdigest() == (
+        "f4a8f1fb2bf4abe16838b9f4365b3a42de8c8f4f993c272324cfb2b556369222"
+    )
 
 
 def test_every_run_has_a_spec_of_its_own() -> None:
     campaign = load_campaign(PAPER)
     hashes = {
-        spec_sha256(run_spec(campaign, run.configuration.id, run.repeat)) for run in campaign.runs()
+        run_spec(campaign, run.configuration.id, run.repeat).sha256 for run in campaign.runs()
     }
     assert len(hashes) == 175
 
@@ -103,26 +129,22 @@ def test_repeats_differ_in_their_number_only() -> None:
     first, second = (
         run_spec(demo(), "fourcastnet.pretrain-local-n001-lbs0012-full", r) for r in (1, 2)
     )
-    assert first["repeat"] == 1
-    assert {**first, "repeat": 2} == second
+    assert first.repeat == 1
+    assert replace(first, repeat=2) == second
 
 
 def test_fine_tuning_names_the_very_run_whose_weights_it_starts_from() -> None:
-    weights = run_spec(demo(), TUNED, 1)["initial_weights"]
-    assert weights == {
-        "configuration": TRAINED,
-        "repeat": 1,
-        "spec_sha256": spec_sha256(run_spec(demo(), TRAINED, 1)),
-    }
+    weights = run_spec(demo(), TUNED, 1).initial_weights
+    assert weights == InitialWeights(TRAINED, 1, run_spec(demo(), TRAINED, 1).sha256)
 
 
 def test_each_repeat_of_fine_tuning_starts_from_that_repeat_of_pre_training() -> None:
     both = ("fourcastnet-pretrain-lbs4", "fourcastnet-finetune-lbs4")
     campaign = demo({("series", name, "repeats"): 2 for name in both})
     for repeat in (1, 2):
-        weights = run_spec(campaign, TUNED, repeat)["initial_weights"]
-        assert weights["repeat"] == repeat
-        assert weights["spec_sha256"] == spec_sha256(run_spec(campaign, TRAINED, repeat))
+        weights = run_spec(campaign, TUNED, repeat).initial_weights
+        assert weights is not None and weights.repeat == repeat
+        assert weights.spec_sha256 == run_spec(campaign, TRAINED, repeat).sha256
 
 
 def extra_series() -> dict[str, Any]:
@@ -187,6 +209,46 @@ def test_a_file_that_is_no_spec_is_refused(text: str, words: str, tmp_path: Path
     assert str(path) in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gpus": "4"}, 'gpus is "4"; expected a whole number above 0'),
+        ({"gpus": True}, "gpus is true; expected a whole number"),
+        ({"nodes": 0}, "nodes is 0; expected a whole number above 0"),
+        ({"epochs": None}, "epochs is null; expected a whole number above 0"),
+        ({"dataset": "scans"}, 'dataset is "scans"; expected an object'),
+        ({"sampling_period_s": "1"}, 'sampling_period_s is "1"; expected a number or null'),
+        ({"learning_rate": 0.1}, "learning_rate is unknown; expected configuration, dataset,"),
+        ({"initial_weights": {"repeat": 1}}, "initial_weights: configuration is missing"),
+        ({"initial_weights": 3}, "initial_weights is 3; expected an object with configuration"),
+        ({"updates": 7}, "updates is 7; expected 6, as follows from the other fields"),
+        ({"updates_per_epoch": ...}, "updates_per_epoch is missing; expected"),
+        ({"repeat": ...}, "repeat is missing; expected a whole number above 0"),
+        ({"seed": float("nan")}, "is no spec.json"),
+    ],
+)
+def test_a_spec_with_a_field_that_does_not_fit_is_refused(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    spec = replace(run_spec(demo(), "resnet50-local-n002-lbs0064-s0000718", 1), epochs=1)
+    content = {**spec.as_json(), **changes}
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({k: v for k, v in content.items() if v is not ...}))
+    with pytest.raises(InputError, match=re.escape(words)) as error:
+        read_spec(path)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_work_of_an_epoch_leaves_out_what_does_not_divide() -> None:
+    spec = replace(
+        run_spec(demo(), TRAINED, 1), gpus=3, local_batch_size=4, dataset_samples=32, epochs=5
+    )
+    assert (spec.samples_per_gpu, spec.samples_per_epoch) == (10, 30)
+    assert (spec.updates_per_epoch, spec.updates) == (3, 15)
+    unknown = replace(spec, dataset_samples=None)
+    assert unknown.samples_per_epoch is unknown.updates_per_epoch is unknown.updates is None
+
+
 def test_a_missing_spec_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere"):
         read_spec(tmp_path / "nowhere.json")
@@ -196,4 +258,4 @@ def test_a_spec_is_json_of_plain_values() -> None:
     campaign: Campaign = load_campaign(PAPER)
     for run in campaign.runs():
         spec = run_spec(campaign, run.configuration.id, run.repeat)
-        assert json.loads(spec_text(spec)) == spec
+        assert json.loads(spec.text) == spec.as_json()

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from energy_files import T0, accounted, codes, gpu, make_run, make_spec, write_journal
+from energy_files import T0, accounted, codes, gpu, make_run, write_journal
 from hypothesis import given
 from hypothesis import strategies as st
 from run_files import make_run as made_run
-from run_files import make_spec as made_spec
-from run_files import part
+from run_files import make_spec, part
 
 from scalewatt.energy.accounting.totals import flags_of_run, flags_of_stages
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS, UNATTRIBUTED, tile_window
@@ -104,7 +103,7 @@ def test_only_the_rows_of_a_short_stage_are_flagged_and_totals_stay(tmp_path: Pa
 
 def test_the_energy_of_a_short_stage_is_not_stated_as_known(tmp_path: Path) -> None:
     run = recorded(tmp_path)
-    (run / "spec.json").write_text(json.dumps(make_spec(ranks_per_node=1)))
+    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
     said = describe(run)
     energies = {row["stage"]: row["gpu_energy_j"] for row in said["stages"]}
     assert energies == {
@@ -135,7 +134,7 @@ def test_an_epoch_whose_stages_are_all_short_has_no_energy_of_its_own(tmp_path: 
 
 def built(results: Path, *runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     files = [
-        made_run(results, energy, spec=made_spec(repeat=repeat))
+        made_run(results, energy, spec=make_spec(repeat=repeat))
         for repeat, energy in enumerate(runs, 1)
     ]
     rows = [run_row(one, "made", Facility()) for one in files]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from run_files import make_spec
 
-from scalewatt.campaign.run_spec import spec_sha256
+from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.files import write_json
-from scalewatt.run_files.attempt_log import HELD, Attempt, attempt_path, run_key
+from scalewatt.run_files.attempt_log import HELD, Attempt, attempt_path
 from scalewatt.scheduling import submissions
 from scalewatt.scheduling.submissions import Submissions
 
@@ -30,9 +29,9 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.spec = folder / "run" / "spec.json"
         self.spec.parent.mkdir()
-        self.spec.write_text(json.dumps(SPEC))
+        self.spec.write_text(SPEC.text)
         self.work = folder / "work"
-        self.workdir = self.work / f"{run_key(SPEC)}-dddddddd"
+        self.workdir = self.work / f"{SPEC.key}-dddddddd"
         self.workdir.mkdir(parents=True)
         self.answer, squeue = folder / "jobs", folder / "bin" / "squeue"
         squeue.parent.mkdir()
@@ -149,11 +148,11 @@ def test_only_jobs_of_this_snakemake_count_as_those_that_ended_early(run: Run) -
 def test_a_run_that_another_has_published_meanwhile_is_finished(run: Run) -> None:
     provenance = run.spec.with_name("provenance.json")
     assert not run.snakemake.is_published(run.spec)
-    write_json(provenance, {"spec_sha256": spec_sha256(SPEC)})
+    write_json(provenance, {"spec_sha256": SPEC.sha256})
     assert run.snakemake.is_published(run.spec)
     write_json(provenance, {"spec_sha256": "of another spec"})
     assert not run.snakemake.is_published(run.spec)
-    write_json(provenance, {"spec_sha256": spec_sha256(SPEC)})
+    write_json(provenance, {"spec_sha256": SPEC.sha256})
     os.utime(provenance, (1e9, 1e9))
     assert not run.snakemake.is_published(run.spec), "it was there when Snakemake chose what to do"
 
@@ -179,7 +178,7 @@ def budgeted(run: Run, budget: float, spent: float, whole: float | None) -> Subm
 def other_run(run: Run, repeat: int) -> Path:
     path = run.spec.parent / f"{repeat}" / "spec.json"
     path.parent.mkdir()
-    path.write_text(json.dumps({**SPEC, "repeat": repeat}))
+    path.write_text(replace(SPEC, repeat=repeat).text)
     return path
 
 
@@ -214,7 +213,7 @@ def test_what_was_submitted_and_still_runs_is_not_left_for_another(run: Run) -> 
 
 def stopped(run: Run, path: Path, job: str) -> None:
     """Let a run's job have stopped at a checkpoint, as at the end of its wall time."""
-    workdir = run.work / f"{run_key(json.loads(path.read_text()))}-dddddddd"
+    workdir = run.work / f"{read_spec(path).key}-dddddddd"
     workdir.mkdir(exist_ok=True)
     segment = {"segment": 0, "outcome": "stopped", "from_updates": 0, "to_updates": 9, "job": job}
     write_json(workdir / "segments.json", [segment])
@@ -262,7 +261,7 @@ def test_two_runs_that_fit_only_alone_are_not_both_let_in_before_one_is_noted(ru
 def test_of_runs_asked_for_at_once_as_many_are_let_in_as_fit(run: Run) -> None:
     together = threading.Barrier(4)
 
-    def slow_kwh(_: dict[str, Any]) -> float:
+    def slow_kwh(_: RunSpec) -> float:
         time.sleep(0.01)
         return 30.0
 
@@ -295,14 +294,14 @@ def test_an_answer_asked_before_a_job_ended_is_not_kept_after_it(
 
 
 def test_runs_whose_energy_nobody_knows_are_counted_and_named(run: Run) -> None:
-    def kwh(spec: dict[str, Any]) -> float | None:
-        return None if spec["repeat"] in (2, 3) else 60.0
+    def kwh(spec: RunSpec) -> float | None:
+        return None if spec.repeat in (2, 3) else 60.0
 
     snakemake = Submissions(run.work, 3, 100, lambda: 10.0, kwh)
     for number in (2, 3, 4):
         assert snakemake.refusal(other_run(run, number), f"{COMMENT} {number}") is None
     said = str(snakemake.refusal(run.spec, COMMENT))
-    id_ = SPEC["configuration"]
+    id_ = SPEC.configuration
     assert (
         "1 run under way will use about 60 kWh more (and 2 runs whose energy nobody knows: "
         f"{id_} repeat 2, {id_} repeat 3) and this one 60: at least 130 of 100 kWh" in said
@@ -325,7 +324,7 @@ def test_jobs_that_another_snakemake_submitted_count_as_long_as_they_are_in_the_
 
 def beside_another(run: Run) -> Submissions:
     """A Snakemake of a campaign of two runs, with a budget for one of them."""
-    both = {run_key(one): one for one in (SPEC, {**SPEC, "repeat": 2})}
+    both = {one.key: one for one in (SPEC, replace(SPEC, repeat=2))}
     return Submissions(run.work, 3, 100, lambda: 10.0, lambda _: 60.0, lambda: both)
 
 
@@ -335,8 +334,8 @@ def test_notes_of_other_runs_are_read_only_where_another_snakemake_has_jobs(
     read: list[int] = []
     original = submissions.read_submission
 
-    def counted(work: Path, spec: dict[str, Any]) -> Any:
-        read.append(spec["repeat"])
+    def counted(work: Path, spec: RunSpec) -> Any:
+        read.append(spec.repeat)
         return original(work, spec)
 
     monkeypatch.setattr(submissions, "read_submission", counted)

@@ -17,7 +17,6 @@ from scalewatt.common.files import write_json
 from scalewatt.run_files.attempt_log import (
     Attempt,
     attempt_path,
-    run_key,
 )
 from scalewatt.run_files.progress_files import note_position
 from scalewatt.scheduling.retry_policy import Verdict, verdict
@@ -31,7 +30,7 @@ class Work:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.workdir = folder / f"{run_key(SPEC)}-dddddddd"
+        self.workdir = folder / f"{SPEC.key}-dddddddd"
         self.segments: list[dict[str, Any]] = []
         self.jobs: list[str] = []
         self.held = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from request_files import (
     spec,
 )
 
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.run_files.progress_files import done_updates, note_position
@@ -53,7 +52,7 @@ def test_without_a_known_time_of_an_update_the_limit_is_asked_for() -> None:
     assert wall_time_min(spec(), device()) == 1440
     other = device(step_time={"fourcastnet": {"base_s": 1, "per_sample_s": 1}})
     assert wall_time_min(spec(), other) == 1440
-    unknown = spec(updates=None, updates_per_epoch=None)
+    unknown = spec(dataset_samples=None)
     assert wall_time_min(unknown, device(step_time=bound(0.2, 0.025))) == 1440
 
 
@@ -65,7 +64,7 @@ def test_a_phase_may_have_a_time_of_its_own() -> None:
     one = device(step_time=times)
     pretrain = spec(model="fourcastnet", phase="pretrain", local_batch_size=10)
     assert step_time_s(pretrain, one) == pytest.approx(2)
-    assert step_time_s(pretrain | {"phase": "finetune"}, one) == pytest.approx(3)
+    assert step_time_s(replace(pretrain, phase="finetune"), one) == pytest.approx(3)
 
 
 @given(
@@ -80,7 +79,7 @@ def test_the_wall_time_is_never_above_the_limit_and_never_grows_with_progress(
     epochs: int, per_epoch: int, done: int, base_s: float, per_sample_s: float, limit: int
 ) -> None:
     one = device(step_time=bound(base_s, per_sample_s), time_limit_min=limit)
-    run = spec(updates_per_epoch=per_epoch, updates=epochs * per_epoch)
+    run = spec(dataset_samples=per_epoch * 8 * 32, epochs=epochs)
     step_s = base_s + 32 * per_sample_s
     if 15 + per_epoch * step_s / 60 + 10 > limit:
         with pytest.raises(InputError, match="cannot make progress"):
@@ -99,16 +98,9 @@ def published() -> list[dict[str, str]]:
     return [row for row in csv.DictReader(text.splitlines()) if row["runtime_h"]]
 
 
-def published_spec(row: dict[str, str]) -> dict[str, Any]:
-    gpus, samples = int(row["gpus"]), int(row["dataset_samples"])
-    each = math.ceil(samples // gpus / int(row["local_batch_size"]))
-    return spec(
-        model=row["model"],
-        phase=row["phase"],
-        local_batch_size=int(row["local_batch_size"]),
-        updates_per_epoch=each,
-        updates=each * int(row["epochs"]),
-    )
+def published_spec(row: dict[str, str]) -> RunSpec:
+    counts = ("gpus", "local_batch_size", "dataset_samples", "epochs")
+    return spec(model=row["model"], phase=row["phase"], **{name: int(row[name]) for name in counts})
 
 
 def published_id(row: dict[str, str]) -> str:
@@ -129,7 +121,7 @@ def test_no_published_run_takes_longer_than_the_rule_asks_for(row: dict[str, str
     assert 1.0 < asked / took_min < 3.0
     assert wall_time_min(run, one) == min(asked, 2880)
     # an update's bound is one, the start-up and the margin aside
-    assert took_min * 60 / run["updates"] < step_time_s(run, one)
+    assert took_min * 60 / run.updates < step_time_s(run, one)
 
 
 def test_of_every_training_of_the_paper_horeka_knows_the_time() -> None:
@@ -142,9 +134,8 @@ def test_the_updates_that_are_done_come_from_the_checkpoint(tmp_path: Any) -> No
     id_ = "resnet50-a100-n008-lbs0032-full"
     run = run_spec(paper(), id_, 1)
     assert done_updates(tmp_path, run) == 0
-    from scalewatt.run_files.attempt_log import run_key
 
-    folder = tmp_path / f"{run_key(run)}-01234567"
+    folder = tmp_path / f"{run.key}-01234567"
     folder.mkdir()
     assert done_updates(tmp_path, run) == 0
     note_position(folder, updates=4321, epoch=8, step=17)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from run_files import NAME, make_spec
 
-from scalewatt.campaign.run_spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import write_json
 from scalewatt.run_files import lock_holder as holder
 from scalewatt.run_files import run_lock as hold
@@ -27,7 +27,7 @@ DATA = "d" * 64
 
 
 def test_the_directory_is_keyed_by_the_hashes_of_spec_and_data(tmp_path: Path) -> None:
-    sha = spec_sha256(SPEC)
+    sha = SPEC.sha256
     with open_workdir(tmp_path, SPEC, DATA) as work:
         assert work.path == tmp_path / f"{NAME}-1-{sha[:12]}-dddddddd"
         assert work.spec_sha256 == sha
@@ -127,7 +127,7 @@ with open_workdir(Path(sys.argv[1]), read_spec(sys.argv[2]), "d" * 64) as work:
 def test_a_dead_holders_lock_is_free_and_its_segment_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_json(tmp_path / "spec.json", SPEC)
+    (tmp_path / "spec.json").write_text(SPEC.text)
     command = [sys.executable, "-c", HOLD, str(tmp_path / "work"), str(tmp_path / "spec.json")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

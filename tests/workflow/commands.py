@@ -17,7 +17,7 @@ from workspace import environment
 
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
-from scalewatt.campaign.run_spec import run_spec, spec_text
+from scalewatt.campaign.run_spec import run_spec
 
 PATIENCE_S = 120
 
@@ -168,7 +168,7 @@ class Direct:
         content["models"][name] |= changes
         campaign = expand(content, Path("own.yaml"), known_devices())
         (configuration,) = campaign.configurations
-        (path / "spec.json").write_text(spec_text(run_spec(campaign, configuration, 1)))
+        (path / "spec.json").write_text(run_spec(campaign, configuration, 1).text)
 
     def start(self, launcher: str = "", **variables: str) -> subprocess.Popen[str]:
         """Start one segment, with another launcher or other variables if given."""

@@ -11,8 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from scalewatt.campaign.run_spec import read_spec, spec_sha256
-from scalewatt.common.json_records import run_key
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.run_files.attempt_log import noted_attempt
 from scalewatt.run_files.progress_files import read_segments
 
@@ -24,12 +23,12 @@ def main(name: str, code: str = "0", outcome: str = "", began: str = "0", ended:
     spec = read_spec(Path(name, "spec.json"))
     if code == "published":
         Path(name, "done").touch()
-        Path(name, "provenance.json").write_text(json.dumps({"spec_sha256": spec_sha256(spec)}))
+        Path(name, "provenance.json").write_text(json.dumps({"spec_sha256": spec.sha256}))
         return
     with noted_attempt(WORK, spec) as note:
         note.code, note.reason = int(code), None if code in ("0", "75") else f"reason of {name}"
         if outcome:
-            add_segment(WORK / f"{run_key(spec)}-data", outcome, int(began), int(ended))
+            add_segment(WORK / f"{spec.key}-data", outcome, int(began), int(ended))
     if code == "0":
         Path(name, "done").touch()
 

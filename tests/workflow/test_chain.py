@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from workspace import PROJECT, Workspace
 
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.provenance.package_lock import installed_versions, lock_sha256
 from scalewatt.provenance.versions import is_clean
 
@@ -47,14 +48,14 @@ def test_history_equals_the_specs_arithmetic(finished: Workspace) -> None:
     folders = run_folders(finished)
     assert len(folders) == 8
     for folder in folders:
-        spec = json.loads((folder / "spec.json").read_text())
+        spec = read_spec(folder / "spec.json")
         history = rows(folder / "history.parquet")
-        assert [row["epoch"] for row in history] == list(range(spec["epochs"]))
-        per_rank = spec["dataset_samples"] // spec["gpus"]
-        updates = -(-per_rank // spec["local_batch_size"])
-        assert {row["samples"] for row in history} == {per_rank * spec["gpus"]}
+        assert [row["epoch"] for row in history] == list(range(spec.epochs))
+        per_rank = spec.dataset_samples // spec.gpus
+        updates = -(-per_rank // spec.local_batch_size)
+        assert {row["samples"] for row in history} == {per_rank * spec.gpus}
         assert {row["updates"] for row in history} == {updates}
-        assert spec["updates"] == updates * spec["epochs"]
+        assert spec.updates == updates * spec.epochs
 
 
 def test_perun_recorded_every_run_with_its_own_file(finished: Workspace) -> None:
@@ -70,7 +71,7 @@ def test_perun_recorded_every_run_with_its_own_file(finished: Workspace) -> None
 def test_provenance_says_how_a_run_was_trained(finished: Workspace) -> None:
     for folder in run_folders(finished):
         found = json.loads((folder / "provenance.json").read_text())
-        model = json.loads((folder / "spec.json").read_text())["model"]
+        model = read_spec(folder / "spec.json").model
         ways = {
             "resnet50": ("SGD", "WarmupThenPlateau"),
             "fourcastnet": ("Adam", "CosinePerEpoch"),
@@ -96,11 +97,11 @@ def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(finished: W
         assert found["software"]["python"] == platform.python_version()
         assert found["software"]["mpi_version"] in found["mpi"]
         assert {"cuda", "cudnn", "nccl", "mpi_library", "mpi_standard"} <= found["software"].keys()
-        spec = json.loads((folder / "spec.json").read_text())
+        spec = read_spec(folder / "spec.json")
         monitor = found["perun"]["settings"]["monitor"]
-        assert float(monitor["sampling_period"]) == spec["sampling_period_s"]
+        assert float(monitor["sampling_period"]) == spec.sampling_period_s
         assert found["perun"]["version"] == found["packages"]["perun"]
-        assert (found["seed"], found["deterministic_algorithms"]) == (spec["seed"], False)
+        assert (found["seed"], found["deterministic_algorithms"]) == (spec.seed, False)
         assert {"cublas_workspace_config", "python_hash_seed", "cudnn_benchmark"} <= found.keys()
         threads = str(found["threads_per_rank"])
         assert found["environment_variables"]["OMP_NUM_THREADS"] == threads

@@ -23,7 +23,7 @@ from documents import (
 from workspace import PROJECT, Workspace
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_text
+from scalewatt.campaign.run_spec import run_spec
 
 pytestmark = pytest.mark.slow
 
@@ -209,7 +209,7 @@ def for_simulate(folder: Path) -> None:
     campaign = load_campaign(folder / "campaigns" / "mine.yaml")
     (configuration,) = campaign.configurations
     (folder / "run").mkdir()
-    (folder / "run" / "spec.json").write_text(spec_text(run_spec(campaign, configuration, 1)))
+    (folder / "run" / "spec.json").write_text(run_spec(campaign, configuration, 1).text)
 
 
 NEEDS: dict[str, Callable[[Path], None]] = {

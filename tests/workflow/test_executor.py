@@ -20,7 +20,7 @@ from fake_slurm import FakeSlurm
 from snakemake_interface_common.exceptions import WorkflowError
 
 import snakemake_executor_plugin_scalewatt_slurm as plugin
-from scalewatt.common.json_records import run_key
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.processes import machine_id, process_started_s
 from scalewatt.run_files.attempt_log import read_given_up, read_submission, submission_path
 
@@ -76,11 +76,16 @@ class Project:
         (folder / "Snakefile").write_text(SNAKEFILE)
         (folder / "spent").write_text("0")
 
-    def run(self, name: str) -> dict[str, Any]:
-        """Write the spec of a run."""
-        spec = {"spec_version": 1, "configuration": name, "repeat": 1, "updates": 90}
+    def run(self, name: str) -> RunSpec:
+        """Write the spec of a run of 90 updates."""
+        spec = RunSpec(
+            configuration=name, repeat=1, model="m", phase="train", device="a", gpus=1, nodes=1,
+            ranks_per_node=1, local_batch_size=1, global_batch_size=1, dataset={},
+            dataset_fraction="1", dataset_samples=90, validation_samples=None, protocol="paper",
+            epochs=1, seed=0, sampling_period_s=1, settings={},
+        )  # fmt: skip
         (self.folder / name).mkdir(exist_ok=True)
-        (self.folder / name / "spec.json").write_text(json.dumps(spec))
+        (self.folder / name / "spec.json").write_text(spec.text)
         return spec
 
     def start(self, *targets: str, jobs: int = 99, **config: Any) -> subprocess.Popen[str]:
@@ -112,9 +117,9 @@ class Project:
         )
 
 
-def hold(project: Project, spec: dict[str, Any]) -> None:
+def hold(project: Project, spec: RunSpec) -> None:
     """Let this very process hold the run."""
-    workdir = project.folder / "work" / f"{run_key(spec)}-data"
+    workdir = project.folder / "work" / f"{spec.key}-data"
     workdir.mkdir(parents=True)
     holder = {
         **{"host": socket.gethostname(), "pid": os.getpid(), "job": None, "since_s": time.time()},
@@ -123,7 +128,7 @@ def hold(project: Project, spec: dict[str, Any]) -> None:
     (workdir / "holder.json").write_text(json.dumps(holder))
 
 
-def queue(project: Project, spec: dict[str, Any]) -> None:
+def queue(project: Project, spec: RunSpec) -> None:
     """Let another Snakemake have submitted the run."""
     path = submission_path(project.folder / "work", spec)
     path.parent.mkdir(parents=True, exist_ok=True)

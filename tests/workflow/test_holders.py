@@ -44,7 +44,7 @@ def digest(path: Path) -> str:
 def test_a_run_that_another_machine_trains_is_refused_and_left_alone(
     tmp_path: Path, data: Path
 ) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=1, updates=6)
+    training = Training.of(tmp_path / "run", data, WAVES, epochs=1)
     code, _ = training.run("--max-updates", "2")
     assert code == 75
     before = put_holder_elsewhere(training.work), digest(training.work / "segments.json")
@@ -64,7 +64,7 @@ def test_a_run_that_another_machine_trains_is_refused_and_left_alone(
     assert [one["outcome"] for one in said["segments"]] == ["stopped", "finished"]
     for segment in said["segments"]:
         placed = [(one["rank"], one["local_rank"], one["host"]) for one in segment["ranks"]]
-        assert placed == [(n, n, socket.gethostname()) for n in range(training.spec["gpus"])]
+        assert placed == [(n, n, socket.gethostname()) for n in range(training.spec.gpus)]
         assert {one["cpus"] for one in segment["ranks"]} <= {ranges(os.sched_getaffinity(0))}
         assert segment["allocation"] is None
     assert "ranks" not in said

@@ -50,7 +50,7 @@ def checkpointed(training: Training) -> bool:
 
 
 def long_run(folder: Path, data: Path) -> Training:
-    return Training.of(folder, data, WAVES, epochs=100, updates=100 * 6)
+    return Training.of(folder, data, WAVES, epochs=100)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_the_schedulers_warning_signal_stops_all_ranks_at_a_checkpoint(
 
 
 def test_two_trainings_of_one_run_never_meet(tmp_path: Path, data: Path) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=4, updates=24)
+    training = Training.of(tmp_path / "run", data, WAVES, epochs=4)
     first, second = training.start(), training.start()
     outputs = [process.communicate(timeout=PATIENCE_S)[0] for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs

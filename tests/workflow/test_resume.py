@@ -90,7 +90,7 @@ def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path, data: Path) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=1, updates=5)
+    training = Training.of(tmp_path / "run", data, WAVES, epochs=1)
     assert training.run()[0] == 0
     before = (training.out / "provenance.json").read_bytes()
     assert training.run()[0] == 0

@@ -49,7 +49,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Training:
     folder = tmp_path_factory.mktemp("sensors")
-    return Training.of(folder / "run", data, WAVES, epochs=150, updates=150 * 6)
+    return Training.of(folder / "run", data, WAVES, epochs=150)
 
 
 def totals(training: Training) -> EnergyTotals:
@@ -162,7 +162,7 @@ def test_a_sample_of_the_node_takes_at_most_a_hundred_bytes(recorded: Path) -> N
 def two_at_once(tmp_path: Path, data: Path) -> Iterator[list[Training]]:
     """Two trainings that overlap on this machine, both stopped before their end."""
     pair = [
-        Training.of(tmp_path / name, data, WAVES, epochs=10**5, updates=6 * 10**5, repeat=repeat)
+        Training.of(tmp_path / name, data, WAVES, epochs=10**5, repeat=repeat)
         for repeat, name in enumerate(("first", "second"), 1)
     ]
     started = []
@@ -196,7 +196,7 @@ def test_two_runs_at_once_on_a_node_notice_each_other(
     for one, other in (pair, pair[::-1]):
         folder = one.work / "perun"
         (met,) = read_samplers([only(folder, "*.samplers.jsonl")])
-        assert met["run"] == f"{WAVES} repeat {other.spec['repeat']}"
+        assert met["run"] == f"{WAVES} repeat {other.spec.repeat}"
         series, _ = read_telemetry(folder.glob("*.telemetry"))
         (count,) = [s.values for s in series if s.quantity == "concurrent_samplers"]
         assert count.max() == 1

@@ -20,7 +20,7 @@ from workspace import TINY, environment
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_text
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.energy.accounting.account import write_energy
 from scalewatt.tracking.status import campaign_status
@@ -71,7 +71,7 @@ class Place:
         out = self.run_folder(configuration, repeat)
         out.mkdir(parents=True, exist_ok=True)
         spec = run_spec(load_campaign(self.folder / "tiny.yaml"), configuration, repeat)
-        (out / "spec.json").write_text(spec_text(spec))
+        (out / "spec.json").write_text(spec.text)
         cluster = json.dumps(self.cluster(launcher))
         return subprocess.Popen(
             [

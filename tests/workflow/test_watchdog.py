@@ -127,7 +127,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
 @pytest.fixture
 def watched(tmp_path: Path, data: Path) -> Iterator[Watched]:
     """A training of some seconds on two ranks, started with what the test changes."""
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=EPOCHS, updates=EPOCHS * 6)
+    training = Training.of(tmp_path / "run", data, WAVES, epochs=EPOCHS)
     one = Watched(training, {"journal_start_s": 20, "journal_silence_s": 2, "closing_s": 20})
     yield one
     if one.process is not None and one.process.poll() is None:
@@ -140,7 +140,7 @@ def watched(tmp_path: Path, data: Path) -> Iterator[Watched]:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Training:
     folder = tmp_path_factory.mktemp("whole") / "run"
-    training = Training.of(folder, data, WAVES, epochs=EPOCHS, updates=EPOCHS * 6)
+    training = Training.of(folder, data, WAVES, epochs=EPOCHS)
     code, output = training.run()
     assert code == 0, output
     return training
@@ -203,7 +203,7 @@ def on_two_nodes(watched: Watched, tmp_path: Path, data: Path) -> Watched:
     script = tmp_path / "two-hosts"
     script.write_text(TWO_HOSTS)
     script.chmod(0o755)
-    two = {"nodes": 2, "ranks_per_node": 1, "epochs": EPOCHS, "updates": EPOCHS * 6}
+    two = {"nodes": 2, "ranks_per_node": 1, "epochs": EPOCHS}
     watched.training = Training.of(tmp_path / "two", data, WAVES, **two)
     watched.launcher = f"mpiexec -n {{gpus}} {script}"
     return watched
@@ -299,7 +299,7 @@ def test_a_run_in_a_slurm_step_carries_slurm_s_own_energy(
     program.write_text(f'#!/bin/sh\necho "{row}"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    watched.training = Training.of(tmp_path / "short", data, WAVES, epochs=1, updates=6)
+    watched.training = Training.of(tmp_path / "short", data, WAVES, epochs=1)
     watched.launcher = "mpiexec -genv SLURM_JOB_ID 4711 -genv SLURM_STEP_ID 3 -n {gpus}"
     watched.start()
     output = watched.output()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from workspace import TINY, environment
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_text
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.datasets.prepare import prepare_dataset
 
 CLUSTER = {
@@ -43,7 +43,7 @@ class Training:
 
     folder: Path
     data: Path
-    spec: dict[str, Any]
+    spec: RunSpec
     launcher: str = CLUSTER["launcher"]  # type: ignore[assignment]
     scratch: Path | None = None
 
@@ -51,10 +51,10 @@ class Training:
     def of(cls, folder: Path, data: Path, configuration: str, **changes: Any) -> Training:
         """A run of the tiny campaign, with top-level fields of its spec and some settings changed."""
         spec = run_spec(load_campaign(TINY), configuration, 1)
-        settings = {**spec["settings"], **changes.pop("settings", {})}
-        spec = {**spec, **changes, "settings": settings}
+        settings = {**spec.settings, **changes.pop("settings", {})}
+        spec = replace(spec, **changes, settings=settings)
         folder.mkdir(parents=True)
-        (folder / "spec.json").write_text(spec_text(spec))
+        (folder / "spec.json").write_text(spec.text)
         return cls(folder, data, spec)
 
     def command(self, *options: str) -> list[str]:

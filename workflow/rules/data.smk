@@ -48,7 +48,7 @@ def check_packed_images():
     prepared_now = {job.wildcards.dataset for job in jobs if job.rule.name == "dataset"}
     specs = [spec_of(job.wildcards) for job in jobs if job.rule.name == "train"]
     found = {
-        spec["dataset"]["name"]: spec["dataset"]
+        spec.dataset["name"]: spec.dataset
         for spec in specs
         if is_staged(spec, CLUSTER.scratch)
     }

@@ -60,9 +60,7 @@ def again_dataset(wildcards):
     """The prepared dataset, in a file of its own: the campaign's would train all runs again."""
     spec = recorded_spec(wildcards)
     return (
-        []
-        if is_command_spec(spec)
-        else f"{AGAIN}/datasets/{spec['dataset']['name']}.json"
+        [] if is_command_spec(spec) else f"{AGAIN}/datasets/{spec.dataset['name']}.json"
     )
 
 
@@ -75,7 +73,7 @@ def again_weights(wildcards):
 def training_again(wildcards):
     """What its next job asks for, as that of the run itself."""
     spec = recorded_spec(wildcards)
-    device = OWN_CLUSTER.devices[spec["device"]]
+    device = OWN_CLUSTER.devices[spec.device]
     done = done_updates(Path(WORK_AGAIN), spec)
     return training_request(spec, device, OWN_CLUSTER, done, upper_s(spec))
 
@@ -87,7 +85,7 @@ use rule spec as spec_again with:
     wildcard_constraints:
         configuration=ANY,
     params:
-        text=lambda wildcards: spec_text(recorded_spec(wildcards)),
+        text=lambda wildcards: recorded_spec(wildcards).text,
     message:
         "spec of {wildcards.configuration} repeat {wildcards.repeat}, to repeat it"
 

@@ -1,7 +1,6 @@
 # What each run is: the one file that trainings and simulations read.
 #   in   the campaign
 #   out  runs/<configuration>/<repeat>/spec.json
-from scalewatt.campaign.run_spec import spec_text
 
 
 rule spec:
@@ -15,7 +14,7 @@ rule spec:
     conda:
         "../../envs/analysis.yaml"
     params:
-        text=lambda wildcards: spec_text(spec_of(wildcards)),
+        text=lambda wildcards: spec_of(wildcards).text,
     message:
         "spec of {wildcards.configuration} repeat {wildcards.repeat}"
     shell:

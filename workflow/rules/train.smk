@@ -75,7 +75,7 @@ def training(wildcards):
     """What a run's next job asks for: the less wall time, the further its checkpoint is."""
     spec = spec_of(wildcards)
     done = done_updates(Path(WORK), spec)
-    device = CLUSTER.devices[spec["device"]]
+    device = CLUSTER.devices[spec.device]
     return training_request(spec, device, CLUSTER, done, upper_s(spec))
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,25 @@ class Cluster:
         return source if isinstance(source, str) else json.dumps(source, sort_keys=True)
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """One point of a series, fully determined. Batch sizes and counts are in samples."""
+class EpochWork(NamedTuple):
+    """What one epoch of a training consists of."""
 
-    id: str
+    samples_per_gpu: int
+    samples: int
+    """Over all GPUs."""
+    updates: int
+
+
+def epoch_work(dataset_samples: int, gpus: int, local_batch_size: int) -> EpochWork:
+    """Return the work of an epoch: all GPUs have equal shares, the last, partial batch counts."""
+    share = dataset_samples // gpus
+    return EpochWork(share, gpus * share, -(-share // local_batch_size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingDefinition:
+    """What a training does and on what. Batch sizes and counts are in samples."""
+
     model: str
     phase: str
     device: str
@@ -121,31 +135,42 @@ class Configuration:
     seed: int | None
     sampling_period_s: float | None
     settings: dict[str, Any]
-    initial_weights: str | None
-    """Id of the configuration whose weights it starts from."""
+
+    @property
+    def epoch_work(self) -> EpochWork | None:
+        """What an epoch consists of; None where the samples are not known."""
+        if self.dataset_samples is None:
+            return None
+        return epoch_work(self.dataset_samples, self.gpus, self.local_batch_size)
 
     @property
     def samples_per_gpu(self) -> int | None:
-        """Samples that a GPU trains on in an epoch: what does not divide is left out."""
-        return None if self.dataset_samples is None else self.dataset_samples // self.gpus
+        """Samples that a GPU trains on in an epoch."""
+        return self.epoch_work and self.epoch_work.samples_per_gpu
 
     @property
     def samples_per_epoch(self) -> int | None:
         """Samples trained on in an epoch, over all GPUs."""
-        share = self.samples_per_gpu
-        return None if share is None else self.gpus * share
+        return self.epoch_work and self.epoch_work.samples
 
     @property
     def updates_per_epoch(self) -> int | None:
-        """Gradient updates an epoch: the last, partial batch counts."""
-        share = self.samples_per_gpu
-        return None if share is None else -(-share // self.local_batch_size)
+        """Gradient updates in an epoch."""
+        return self.epoch_work and self.epoch_work.updates
 
     @property
     def updates(self) -> int | None:
         """Gradient updates of the whole training."""
-        each = self.updates_per_epoch
-        return None if each is None else self.epochs * each
+        return self.epoch_work and self.epochs * self.epoch_work.updates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration(TrainingDefinition):
+    """One point of a series, fully determined."""
+
+    id: str
+    initial_weights: str | None
+    """Id of the configuration whose weights it starts from."""
 
 
 @dataclass(frozen=True)

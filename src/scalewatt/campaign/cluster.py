@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -154,16 +153,18 @@ def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
     return not campaign.devices() & set(cluster.devices)
 
 
-def cluster_of_run(given: str, spec: Mapping[str, Any]) -> tuple[Cluster, Device]:
-    """The cluster from its file, or its content as JSON, and the device of the run in `spec`."""
+def cluster_of_run(given: str, device: str, run: str) -> tuple[Cluster, Device]:
+    """Return the cluster from its file, or its content as JSON, and a device of it.
+
+    InputError, which names `run`, where the cluster has no such device.
+    """
     cluster = given_cluster(given)
-    name = spec["device"]
-    if name not in cluster.devices:
+    if device not in cluster.devices:
         raise InputError(
-            f"{spec['configuration']}: the cluster '{cluster.name}' has no device '{name}'; "
-            f"{one_of(name, cluster.devices)}"
+            f"{run}: the cluster '{cluster.name}' has no device '{device}'; "
+            f"{one_of(device, cluster.devices)}"
         )
-    return cluster, cluster.devices[name]
+    return cluster, cluster.devices[device]
 
 
 def basis(cluster: Cluster, devices: list[Device]) -> list[str]:

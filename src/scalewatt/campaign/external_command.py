@@ -14,7 +14,7 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.model_registry import COMMAND
-from scalewatt.campaign.run_spec import read_spec
+from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import nearest
@@ -44,9 +44,9 @@ def is_command(content: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     return isinstance(model, dict) and model.get("workload") == COMMAND
 
 
-def is_command_spec(spec: Mapping[str, Any]) -> bool:
-    """Whether a run is one of a command."""
-    return spec["dataset"]["format"] == COMMAND
+def is_command_spec(spec: RunSpec) -> bool:
+    """Return True if a run is one of a command."""
+    return spec.dataset["format"] == COMMAND
 
 
 def command_models(campaign: Campaign, runs: Path | None = None) -> set[str]:
@@ -232,9 +232,9 @@ def told_secrets(campaign: Campaign) -> list[str]:
     return sorted(found)
 
 
-def check_unchanged(spec: Mapping[str, Any]) -> None:
+def check_unchanged(spec: RunSpec) -> None:
     """InputError where the files that a run depends on are not those of its spec, or are more."""
-    settings, name = spec["settings"], spec["configuration"]
+    settings, name = spec.settings, spec.configuration
     folder, planned = Path(settings["folder"]), settings["files"]
     found = files_sha256(folder, settings["patterns"], name)
     for file, sha256 in planned.items():
@@ -251,8 +251,10 @@ def check_unchanged(spec: Mapping[str, Any]) -> None:
         )
 
 
-def command_words(spec: Mapping[str, Any]) -> list[str]:
+def command_words(spec: RunSpec) -> list[str]:
     """The program and its arguments of a run of a command."""
-    settings = spec["settings"]
-    text = settings["command"].format(**{name: spec[key] for name, key in PLACEHOLDERS.items()})
+    settings = spec.settings
+    text = settings["command"].format(
+        **{name: getattr(spec, key) for name, key in PLACEHOLDERS.items()}
+    )
     return ["sh", "-c", text] if settings["shell"] else shlex.split(text)

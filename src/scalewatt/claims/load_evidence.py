@@ -11,9 +11,9 @@ import pandas as pd
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.claims.evidence.campaign_lines import lines_of, with_points
-from scalewatt.claims.evidence.evidence import RUN_COLUMNS, Evidence, Row, Trace, rows_of
+from scalewatt.claims.evidence.evidence import RUN_COLUMNS, Evidence, Trace, rows_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.results.figures.figure_schema import POWER
@@ -118,7 +118,7 @@ def _load(path: Path, name: str, cluster: Cluster | None) -> Campaign:
     return replace(campaign, name=name) if simulated else campaign
 
 
-def specs_of(campaign: Campaign) -> dict[str, Row]:
+def specs_of(campaign: Campaign) -> dict[str, RunSpec]:
     """The spec of each configuration (its first repeat's)."""
     return {id_: run_spec(campaign, id_, 1) for id_ in campaign.configurations}
 

@@ -88,7 +88,8 @@ def simulated_in(evidence: Evidence) -> dict[str, Simulated]:
     for (id_, _), provenance in evidence.provenance.items():
         if provenance.get("simulated"):
             said.setdefault(id_, []).append(provenance["simulated"])
-    rows: dict[str, Row] = {id_: evidence.specs.get(id_, {}) for id_ in said}
+    specs = {id_: evidence.specs[id_].as_json() for id_ in said if id_ in evidence.specs}
+    rows: dict[str, Row] = {id_: specs.get(id_, {}) for id_ in said}
     looked_at = [*(one.row for one in evidence.traces), *(one.row for one in evidence.points)]
     for row in [*rows_of(evidence.runs), *looked_at]:
         id_ = row["configuration"]

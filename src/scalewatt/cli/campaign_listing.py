@@ -26,7 +26,7 @@ def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
     return [
         {
             "campaign": campaign.name,
-            **run_spec(campaign, run.configuration.id, run.repeat),
+            **run_spec(campaign, run.configuration.id, run.repeat).as_json(),
             "series": campaign.series_of(run.configuration.id),
         }
         for run in campaign.runs()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scalewatt.cli.command import CLUSTER, argument, command, folder, output
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
+    from scalewatt.campaign.run_spec import RunSpec
     from scalewatt.run_files.attempt_log import AttemptNote
 
 
@@ -81,18 +82,20 @@ def train(arguments: argparse.Namespace) -> int:
 
     spec = read_spec(arguments.spec)
     if arguments.work is None:
-        arguments.work = Path(cluster_of_run(arguments.cluster, spec)[0].work_root)
+        arguments.work = Path(
+            cluster_of_run(arguments.cluster, spec.device, spec.configuration)[0].work_root
+        )
     with noted_attempt(arguments.work, spec) as note:
         note.code = _train_noted(arguments, spec, note)
         return note.code
 
 
-def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: AttemptNote) -> int:
+def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote) -> int:
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.external_command import is_command_spec
     from scalewatt.execution.launch import LaunchOptions, run_training
 
-    cluster, device = cluster_of_run(arguments.cluster, spec)
+    cluster, device = cluster_of_run(arguments.cluster, spec.device, spec.configuration)
     if arguments.budget_of is not None:
         from scalewatt.campaign.load import load_campaign
         from scalewatt.scaling.planning.forecast import energy_by
@@ -103,7 +106,7 @@ def _train_noted(arguments: argparse.Namespace, spec: dict[str, Any], note: Atte
         predicted = energy_by(cluster.scaling_model)
         check_budget(campaign, cluster.devices, results, arguments.work, spec, predicted)
     options = LaunchOptions(
-        None if is_command_spec(spec) else Path(cluster.data_folder(spec["dataset"])),
+        None if is_command_spec(spec) else Path(cluster.data_folder(spec.dataset)),
         arguments.work,
         cluster.launcher,
         device.torch_device,
@@ -137,7 +140,8 @@ def simulate(arguments: argparse.Namespace) -> int:
             "run's files go beside its spec"
         )
     for spec in arguments.specs:
-        cluster, _ = cluster_of_run(arguments.cluster, read_spec(spec))
+        planned = read_spec(spec)
+        cluster, _ = cluster_of_run(arguments.cluster, planned.device, planned.configuration)
         if arguments.out is None and not cluster.simulates:
             raise InputError(
                 f"{spec}: the cluster '{cluster.name}' trains (mode), so this may be the folder of a "
@@ -164,8 +168,7 @@ def probe(arguments: argparse.Namespace) -> int:
     from scalewatt.execution.idle_probe import Probe, run_probe
 
     probe = Probe(arguments.device, arguments.repeat, arguments.seconds, arguments.sampling_period)
-    wanted = {"configuration": probe.name, "device": probe.device}
-    cluster, device = cluster_of_run(arguments.cluster, wanted)
+    cluster, device = cluster_of_run(arguments.cluster, probe.device, probe.name)
     return run_probe(probe, cluster.launcher, device, arguments.out)
 
 

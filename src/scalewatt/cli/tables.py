@@ -58,8 +58,8 @@ def energy(arguments: argparse.Namespace) -> int:
     from scalewatt.energy.views.describe import describe
     from scalewatt.energy.views.describe_text import energy_text
 
-    def powers(spec: dict[str, Any]) -> dict[str, Any]:
-        return rated_powers(cluster_of_run(str(arguments.cluster), spec)[1])
+    def powers(device: str, run: str) -> dict[str, Any]:
+        return rated_powers(cluster_of_run(str(arguments.cluster), device, run)[1])
 
     failed = 0
     for number, path in enumerate(arguments.paths):

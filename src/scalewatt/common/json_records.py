@@ -10,15 +10,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scalewatt.campaign.run_spec import spec_sha256
-
 Note = TypeVar("Note")
 _TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str}
-
-
-def run_key(spec: dict[str, Any]) -> str:
-    """What a run's notes and working directory are named by."""
-    return f"{spec['configuration']}-{spec['repeat']}-{spec_sha256(spec)[:12]}"
 
 
 def read_content(path: Path) -> Any:

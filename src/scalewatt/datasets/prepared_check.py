@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json
 
@@ -48,10 +49,10 @@ def source_warning(folder: Path, source: str | dict[str, Any] | None) -> str | N
     )
 
 
-def is_staged(spec: dict[str, Any], scratch: str | None) -> bool:
+def is_staged(spec: RunSpec, scratch: str | None) -> bool:
     """Return True if a run reads images from a copy on its nodes' own disks."""
-    images = spec["dataset"]["format"] == "imagenet"
-    return scratch is not None and images and spec["settings"].get("loader") != "synthetic"
+    images = spec.dataset["format"] == "imagenet"
+    return scratch is not None and images and spec.settings.get("loader") != "synthetic"
 
 
 def changed_index(folder: Path, manifest: dict[str, Any]) -> Path | None:

@@ -79,7 +79,7 @@ def run_command(
             code = EXIT_STOPPED
         else:
             events.enter("train")
-            command = start_child(words, Path(job.spec["settings"]["folder"]), environment)
+            command = start_child(words, Path(job.spec.settings["folder"]), environment)
             code = wait_for_child(command, signals)
     if code not in (0, EXIT_STOPPED):
         raise CommandFailed(f"the command of rank {place.rank} on {ranks.host} {how_ended(code)}")
@@ -149,7 +149,7 @@ def child_environment(
         "ROLE_WORLD_SIZE": str(place.size),
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(place.port),
-        "TORCHELASTIC_RUN_ID": f"{spec['configuration']}-{spec['repeat']}-{job.segment}",
+        "TORCHELASTIC_RUN_ID": f"{spec.configuration}-{spec.repeat}-{job.segment}",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "PYTHONPATH": os.pathsep.join(paths),
@@ -170,7 +170,7 @@ def _gathered(ranks: Ranks, code: int) -> list[int]:
 
 
 def _write_result(job: Job) -> None:
-    settings = job.spec["settings"]
+    settings = job.spec.settings
     write_json(
         job.work / "result.json",
         {
@@ -198,7 +198,7 @@ def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None
         "threads_per_rank": int(threads) if threads.isdigit() else None,
         "packages_of": "the recorder",  # the command may run in another Python environment
         "python": sys.version.split()[0],
-        "command": _redacted(words, redaction, bool(job.spec["settings"]["shell"])),
-        "files": job.spec["settings"]["files"],
+        "command": _redacted(words, redaction, bool(job.spec.settings["shell"])),
+        "files": job.spec.settings["files"],
     }
     describe_segment(job, ranks, gpu, None, further)

@@ -264,7 +264,7 @@ def main(argv: list[str]) -> NoReturn:
     try:
         order = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
         run = order["name"]
-        ranks = join_ranks({"configuration": run, "gpus": order["ranks"], "nodes": 1})
+        ranks = join_ranks(run, order["ranks"], 1)
         work, stem, period_s = Path(order["work"]), segment_name(0), order["sampling_period_s"]
         watch = watch_rank(ranks, work, stem, period_s, Limits(), _sampler_lost)
         done = monitored(guarded_hold, (watch, order, ranks), work / PERUN, stem, period_s, run)

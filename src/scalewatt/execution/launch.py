@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from scalewatt.campaign.external_command import check_unchanged, command_words, is_command_spec
-from scalewatt.campaign.run_spec import read_spec
+from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.disk_space import NO_ROOM, full_text, has_room
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
@@ -138,7 +138,7 @@ def _continue_run(
 def _report_failure(work: WorkDir, reason: str, note: AttemptNote | None) -> int:
     if note is not None:
         note.reason = reason
-    say(f"scalewatt: error: {work.spec['configuration']}: {reason}")
+    say(f"scalewatt: error: {work.spec.configuration}: {reason}")
     return EXIT_FAILURE
 
 
@@ -163,7 +163,7 @@ def _train(
 
     InputError where a command's files are no longer the spec's: waiting for the locks may take long.
     """
-    name = work.spec["configuration"]
+    name = work.spec.configuration
     for start in range(MONITOR_RESTARTS + 1):
         if is_command_spec(work.spec):
             check_unchanged(work.spec)
@@ -187,7 +187,7 @@ def _train(
     return EXIT_FAILURE
 
 
-def _check_packed(spec: dict[str, Any], options: LaunchOptions) -> None:
+def _check_packed(spec: RunSpec, options: LaunchOptions) -> None:
     """Check, before any rank starts, that the file that nodes unpack is there and current."""
     if options.data_folder is not None and is_staged(spec, options.scratch):
         from scalewatt.datasets.packed_tar import check_packed  # with numpy and pyarrow
@@ -195,34 +195,34 @@ def _check_packed(spec: dict[str, Any], options: LaunchOptions) -> None:
         check_packed(options.data_folder)
 
 
-def _check_command(spec: dict[str, Any], max_updates: int | None) -> None:
+def _check_command(spec: RunSpec, max_updates: int | None) -> None:
     """Check, before anything is started, that a command and the files it depends on are there."""
     if max_updates is not None:
         raise InputError("--max-updates: a command counts its own updates; allowed: without")
     check_unchanged(spec)
     program = command_words(spec)[0]
-    folder = Path(spec["settings"]["folder"])
+    folder = Path(spec.settings["folder"])
     found = folder / program if "/" in program else program
     if shutil.which(found) is None:
         raise InputError(
-            f"{spec['configuration']}: the command '{program}' is not found; allowed: a program "
+            f"{spec.configuration}: the command '{program}' is not found; allowed: a program "
             "of this machine, after the cluster file's `setup`"
         )
 
 
-def _check_initial_weights(spec: dict[str, Any], spec_path: Path, weights: Path | None) -> None:
+def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None) -> None:
     """Check that the weights are those of the run that the spec names."""
-    source = spec["initial_weights"]
-    if bool(source) != bool(weights):
+    source = spec.initial_weights
+    if (source is None) != (weights is None):
         raise InputError(
             f"{spec_path}: --initial-weights is {'needed' if source else 'not used by this run'}"
         )
-    if weights is not None:
+    if source is not None and weights is not None:
         found = read_json(weights.parent / "provenance.json")["spec_sha256"]
-        if found != source["spec_sha256"]:
+        if found != source.spec_sha256:
             raise InputError(
                 f"{weights}: are of another run than {spec_path} starts from "
-                f"({source['configuration']} repeat {source['repeat']}); re-train that one"
+                f"({source.configuration} repeat {source.repeat}); re-train that one"
             )
 
 
@@ -282,9 +282,9 @@ class _Segment:
     def _command(self) -> list[str]:
         spec = self.work.spec
         launcher = self.options.launcher.format(
-            gpus=spec["gpus"],
-            nodes=spec["nodes"],
-            ranks_per_node=spec["ranks_per_node"],
+            gpus=spec.gpus,
+            nodes=spec.nodes,
+            ranks_per_node=spec.ranks_per_node,
             cpus_per_rank=self.options.cpus_per_rank,
         )
         # The signals are ignored until the rank has installed its own handlers.
@@ -306,7 +306,7 @@ class _Segment:
         if scheduler and self.times_asked_to_stop:
             return  # it may ask more than once, and ends by itself what does not end
         self.times_asked_to_stop += 1
-        name = self.work.spec["configuration"]
+        name = self.work.spec.configuration
         try:
             self.stop_file.touch()
         except OSError as error:
@@ -335,7 +335,7 @@ class _Segment:
         ended = EXIT_INPUT if refused else EXIT_FAILURE
         say(last_lines(path, start=self._log_start))
         say(
-            f"scalewatt: error: {self.work.spec['configuration']}: training failed (exit code "
+            f"scalewatt: error: {self.work.spec.configuration}: training failed (exit code "
             f"{code_of_ranks}){': ' + reason if reason else ''}; its log is {path}"
         )
         self.work.end_segment("refused" if refused else "failed", reason, ended)
@@ -350,7 +350,7 @@ class _Segment:
 
     def _end_as(self, ended_as: dict[str, Any], code: int) -> int:
         """Record the outcome that the ranks gave; after a request to stop, no segment follows."""
-        name, outcome = self.work.spec["configuration"], ended_as["outcome"]
+        name, outcome = self.work.spec.configuration, ended_as["outcome"]
         details = [f"{loss['host']}: {loss['reason']}" for loss in ended_as["losses"]]
         if outcome == MONITOR_LOST and self.times_asked_to_stop:
             outcome = STOPPED

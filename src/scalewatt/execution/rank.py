@@ -226,20 +226,22 @@ def _is_orphan(work: Path) -> bool:
 
 
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
-    from scalewatt.campaign.run_spec import read_spec, spec_sha256
+    from scalewatt.campaign.run_spec import read_spec
     from scalewatt.monitoring.perun_session import monitored
     from scalewatt.training.process_group import join_ranks
 
     work = Path(order["work"])
     spec = read_spec(work / "spec.json")
-    ranks = join_ranks(spec)
+    if spec.sampling_period_s is None or spec.seed is None:
+        raise InputError(f"{spec.name}: is a registered run; expected one to train")
+    ranks = join_ranks(spec.configuration, spec.gpus, spec.nodes)
     stop.stop_file = Path(order["stop_file"]) if ranks.rank == 0 else None
     if _is_orphan(work):
         stop.ask()
     weights = order["initial_weights"]
     job = Job(
         spec=spec,
-        spec_sha256=spec_sha256(spec),
+        spec_sha256=spec.sha256,
         data_folder=order["data_folder"],
         scratch=order["scratch"],
         work=work,
@@ -249,12 +251,11 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
         hold_token=order["hold_token"],
     )
     limits = Limits(**order["limits"])
-    stem, period_s = segment_name(job.segment), spec["sampling_period_s"]
+    stem, period_s = segment_name(job.segment), spec.sampling_period_s
     on_loss = partial(report_loss, ranks.host, stop)
     watch = watch_rank(ranks, work, stem, period_s, limits, on_loss)
     args = (watch, limits, job, ranks, order["torch_device"], stop, started_s)
-    run = f"{spec['configuration']} repeat {spec['repeat']}"
-    outcome = monitored(guarded_train, args, work / "perun", stem, period_s, run)
+    outcome = monitored(guarded_train, args, work / "perun", stem, period_s, spec.name)
     leave(watch, ranks, exit_code(outcome))  # once rank 0 has written perun's file
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_text
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.stage_log import read_json_lines
@@ -28,7 +29,7 @@ def joined_events(work: Path) -> Path:
     return path
 
 
-def history_rows(work: Path, spec: Row, segment: int) -> list[Row]:
+def history_rows(work: Path, spec: RunSpec, segment: int) -> list[Row]:
     """Return one row per reported epoch; without reports one row of the whole training, in `segment`.
 
     A segment that reports an epoch has trained from there anew: what segments before it reported of
@@ -36,12 +37,12 @@ def history_rows(work: Path, spec: Row, segment: int) -> list[Row]:
     that the campaign declares, where epochs are whole.
     """
     rows = _final_reports(read_json_lines(work / HISTORY_FILE))
-    declared = spec["dataset_samples"]
+    declared = spec.dataset_samples
     if not rows:
-        whole = None if declared is None else declared * spec["epochs"]
-        last = {"epoch": spec["epochs"] - 1, "segment": segment}
+        whole = None if declared is None else declared * spec.epochs
+        last = {"epoch": spec.epochs - 1, "segment": segment}
         return [{**last, "metric": None, "samples": whole, "updates": None}]
-    if len(rows) != spec["epochs"]:
+    if len(rows) != spec.epochs:
         return rows
     return [{**r, "samples": declared if r["samples"] is None else r["samples"]} for r in rows]
 

@@ -39,7 +39,7 @@ def describe_segment(
             **placement,
             "torch_device": "cpu" if gpu is None else "cuda",
             "device_name": cpu_name() if gpu is None else gpu.name,
-            **flags(os.environ, job.spec["seed"], torch),
+            **flags(os.environ, job.spec.seed, torch),
             "packages": package_versions(),
             "software": software(torch, MPI),
             "perun": settings_in_effect(),

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.run_spec import run_spec, spec_text, text_sha256
+from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
@@ -80,7 +80,7 @@ def write_run(
         (temporary / "perun").mkdir(parents=True)
         for file in recorded.files:
             place(file, temporary / "perun")
-        write_text(temporary / "spec.json", spec_text(spec) + "\n")
+        write_text(temporary / "spec.json", spec.text + "\n")
         write_table(_history(spec, recorded, description), temporary / "history.parquet")
         write_table(events, temporary / "events.parquet")
         provenance = _provenance(spec, recorded, description, source)
@@ -92,25 +92,25 @@ def write_run(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _history(spec: dict[str, Any], recorded: Recorded, description: dict[str, Any]) -> pa.Table:
+def _history(spec: RunSpec, recorded: Recorded, description: dict[str, Any]) -> pa.Table:
     """Return one row, of the last epoch: what is known is the whole training's work and its end."""
     row = {
         **dict.fromkeys(HISTORY_SCHEMA.names),
-        "epoch": spec["epochs"] - 1,
+        "epoch": spec.epochs - 1,
         "segment": recorded.segments[-1],
         "metric": description["metric"],
         "samples": description["samples"],
-        "updates": spec["updates"],
+        "updates": spec.updates,
     }
     return pa.Table.from_pylist([row], schema=HISTORY_SCHEMA)
 
 
 def _provenance(
-    spec: dict[str, Any], recorded: Recorded, description: dict[str, Any], source: Path
+    spec: RunSpec, recorded: Recorded, description: dict[str, Any], source: Path
 ) -> dict[str, Any]:
     last = recorded.segments[-1]
     return {
-        "spec_sha256": text_sha256(spec_text(spec)),
+        "spec_sha256": text_sha256(spec.text),
         "registered": True,
         "registered_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "source": Redaction.of(os.environ).text(str(source)),

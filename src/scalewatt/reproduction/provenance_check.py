@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.run_spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.provenance.package_lock import Difference, differences, locked_versions
 from scalewatt.reproduction.check_result import (
@@ -116,7 +116,7 @@ def _packages(said: Mapping[str, Any], lock: Mapping[str, Any], against: _Agains
 
 def _spec_sha256(folder: Path) -> str | None:
     try:
-        return spec_sha256(read_spec(folder / "spec.json"))
+        return read_spec(folder / "spec.json").sha256
     except InputError:
         return None
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.external_command import is_command_spec
-from scalewatt.campaign.run_spec import read_spec
+from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.prepared_check import content_of_prepared
 from scalewatt.run_files.run_inventory import json_object, published_runs
@@ -89,7 +87,7 @@ def gpu_hours(results: Path, run: Run) -> float:
         if start is None or end is None:
             return math.inf
         seconds += end - start
-    return spec["gpus"] * seconds / 3600 if seconds else math.inf
+    return spec.gpus * seconds / 3600 if seconds else math.inf
 
 
 def run_folder(results: Path, run: Run) -> Path:
@@ -126,23 +124,23 @@ def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: Run) -> 
         return str(error)
 
 
-def _machine(cluster: Cluster, spec: Mapping[str, Any]) -> str | None:
-    device = cluster.devices.get(spec["device"])
+def _machine(cluster: Cluster, spec: RunSpec) -> str | None:
+    device = cluster.devices.get(spec.device)
     if device is None:
-        return f"the cluster '{cluster.name}' has no device '{spec['device']}'"
-    if device.max_gpus is not None and spec["gpus"] > device.max_gpus:
-        return f"the cluster '{cluster.name}' has fewer than {spec['gpus']} {device.name}"
-    width = (-(-spec["gpus"] // device.gpus_per_node), min(spec["gpus"], device.gpus_per_node))
-    if (spec["nodes"], spec["ranks_per_node"]) != width:
+        return f"the cluster '{cluster.name}' has no device '{spec.device}'"
+    if device.max_gpus is not None and spec.gpus > device.max_gpus:
+        return f"the cluster '{cluster.name}' has fewer than {spec.gpus} {device.name}"
+    width = (-(-spec.gpus // device.gpus_per_node), min(spec.gpus, device.gpus_per_node))
+    if (spec.nodes, spec.ranks_per_node) != width:
         return f"nodes of {device.name} have {device.gpus_per_node} GPUs on '{cluster.name}'"
     return None
 
 
-def _data(campaign: Campaign, cluster: Cluster, spec: Mapping[str, Any]) -> str | None:
+def _data(campaign: Campaign, cluster: Cluster, spec: RunSpec) -> str | None:
     """Return which data are missing: downloading or converting them may take days."""
     if cluster.simulates or is_command_spec(spec):
         return None
-    name = spec["dataset"]["name"]
+    name = spec.dataset["name"]
     dataset = campaign.datasets().get(name)
     if dataset is None:
         return f"{campaign.path} no longer has the dataset {name}"
@@ -160,7 +158,7 @@ def _data(campaign: Campaign, cluster: Cluster, spec: Mapping[str, Any]) -> str 
     return None
 
 
-def _weights(results: Path, spec: Mapping[str, Any]) -> str | None:
+def _weights(results: Path, spec: RunSpec) -> str | None:
     """Return which initial weights are missing: making them is another training."""
     path = weights_of(results, spec)
     if path is None or path.exists():
@@ -168,15 +166,15 @@ def _weights(results: Path, spec: Mapping[str, Any]) -> str | None:
     return f"its initial weights {path.relative_to(results)} are missing"
 
 
-def weights_of(results: Path, spec: Mapping[str, Any]) -> Path | None:
+def weights_of(results: Path, spec: RunSpec) -> Path | None:
     """Return the weights that a run starts from; None where it starts from none.
 
     InputError where they would not lie among the campaign's runs: a spec may have come with an archive.
     """
-    source = spec["initial_weights"]
+    source = spec.initial_weights
     if source is None:
         return None
-    path = run_folder(results, (source["configuration"], source["repeat"])) / "weights.pt"
+    path = run_folder(results, (source.configuration, source.repeat)) / "weights.pt"
     if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(results / "runs")):
         raise InputError(f"initial_weights: {path}: allowed: weights below {results / 'runs'}")
     return path

@@ -15,12 +15,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.json_records import read_note
-from scalewatt.common.json_records import run_key as run_key
 
 FINISHED, STOPPED, REFUSED, FAILED, HELD = 0, 75, 64, 70, 73
 """Codes of an attempt: finished, stopped at a checkpoint, input wrong, failed, held by another."""
@@ -66,19 +65,19 @@ class GivenUp:
     """Unix s."""
 
 
-def attempt_path(work: Path, spec: dict[str, Any]) -> Path:
+def attempt_path(work: Path, spec: RunSpec) -> Path:
     """Where the latest attempt of a run is noted, `work` being the campaign's folder."""
-    return work / "attempts" / f"{run_key(spec)}.json"
+    return work / "attempts" / f"{spec.key}.json"
 
 
-def submission_path(work: Path, spec: dict[str, Any]) -> Path:
+def submission_path(work: Path, spec: RunSpec) -> Path:
     """Where the latest submission of a run is noted."""
-    return work / "attempts" / f"{run_key(spec)}.submitted.json"
+    return work / "attempts" / f"{spec.key}.submitted.json"
 
 
-def given_up_path(work: Path, spec: dict[str, Any]) -> Path:
+def given_up_path(work: Path, spec: RunSpec) -> Path:
     """Where it is noted that a run was given up; removed by a later submission or attempt."""
-    return work / "attempts" / f"{run_key(spec)}.given-up.json"
+    return work / "attempts" / f"{spec.key}.given-up.json"
 
 
 def current_job(environment: Mapping[str, str] | None = None) -> str | None:
@@ -87,7 +86,7 @@ def current_job(environment: Mapping[str, str] | None = None) -> str | None:
     return found.get("SLURM_JOB_ID") or found.get("SLURM_JOBID") or None
 
 
-def read_attempt(work: Path, spec: dict[str, Any], job: str | None = None) -> Attempt | None:
+def read_attempt(work: Path, spec: RunSpec, job: str | None = None) -> Attempt | None:
     """Return the latest attempt of a run, or that of a job, if it is the latest or was refused as held."""
     path = attempt_path(work, spec)
     latest = read_note(path, Attempt)
@@ -98,23 +97,23 @@ def read_attempt(work: Path, spec: dict[str, Any], job: str | None = None) -> At
     return max(found, key=lambda one: one.started_s, default=None)
 
 
-def read_given_up(work: Path, spec: dict[str, Any]) -> GivenUp | None:
+def read_given_up(work: Path, spec: RunSpec) -> GivenUp | None:
     """Return why a run is not submitted any more; None where nobody has given it up."""
     return read_note(given_up_path(work, spec), GivenUp)
 
 
-def note_given_up(work: Path, spec: dict[str, Any], job: str | None, reason: str) -> None:
+def note_given_up(work: Path, spec: RunSpec, job: str | None, reason: str) -> None:
     """Note that a run is not submitted any more; OSError where that cannot be written."""
     given_up = GivenUp(job, one_line(reason), time.time())
     write_json(given_up_path(work, spec), asdict(given_up))
 
 
-def read_submission(work: Path, spec: dict[str, Any]) -> Submission | None:
+def read_submission(work: Path, spec: RunSpec) -> Submission | None:
     """Return the latest submission of a run."""
     return read_note(submission_path(work, spec), Submission)
 
 
-def note_submission(work: Path, spec: dict[str, Any], job: str, log: str | None) -> Submission:
+def note_submission(work: Path, spec: RunSpec, job: str, log: str | None) -> Submission:
     """Note that `job` was given to the scheduler for a run; OSError where that cannot be written."""
     now = Submission(str(job), log, time.time(), socket.gethostname(), os.getpid())
     write_json(submission_path(work, spec), asdict(now))
@@ -157,7 +156,7 @@ class AttemptNote:
 
 
 @contextmanager
-def noted_attempt(work: Path, spec: dict[str, Any]) -> Iterator[AttemptNote]:
+def noted_attempt(work: Path, spec: RunSpec) -> Iterator[AttemptNote]:
     """Note an attempt at its begin and, by the note's `code` and `reason`, at its end.
 
     Where the latest attempt has not ended, it may hold the run: its note is kept until the block calls

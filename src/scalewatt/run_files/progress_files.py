@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import Check, write_json
-from scalewatt.common.json_records import read_content, read_note, run_key
+from scalewatt.common.json_records import read_content, read_note
 
 _FILES = ("segments.json", "position.json", "spec.json")
 
@@ -53,16 +53,16 @@ class Progress:
     """Unix s."""
 
 
-def find_workdirs(work: Path, spec: Mapping[str, Any]) -> list[Path]:
+def find_workdirs(work: Path, spec: RunSpec) -> list[Path]:
     """Return a run's working directories below the campaign's folder, the last used one first.
 
     A run has one for each content of its dataset: in most cases one, or none before its first job.
     """
-    found = [path for path in work.glob(f"{run_key(dict(spec))}-*") if path.is_dir()]
+    found = [path for path in work.glob(f"{spec.key}-*") if path.is_dir()]
     return sorted(found, key=_last_used_s, reverse=True)
 
 
-def done_updates(work: Path, spec: Mapping[str, Any]) -> int:
+def done_updates(work: Path, spec: RunSpec) -> int:
     """Return the updates up to a run's checkpoint; 0 where there is none, or none can be read."""
     try:
         found = [read_position(path) for path in find_workdirs(work, spec)[:1]]
@@ -108,7 +108,7 @@ def read_segments(workdir: Path) -> list[dict[str, Any]]:
     return [one for one in found if isinstance(one, dict) and {"segment", "outcome"} <= set(one)]
 
 
-def read_run_segments(work: Path, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+def read_run_segments(work: Path, spec: RunSpec) -> list[dict[str, Any]]:
     """Return the segments of the working directory that a run used last."""
     return [one for path in find_workdirs(work, spec)[:1] for one in read_segments(path)]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
-from scalewatt.campaign.run_spec import spec_sha256, spec_text
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import read_json, write_json, write_text
-from scalewatt.run_files.attempt_log import current_job, run_key
+from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.progress_files import read_position
 from scalewatt.run_files.run_lock import held, hold_node, hold_run, require_held
 
@@ -29,7 +29,7 @@ class WorkDir:
     """A run's working directory."""
 
     path: Path
-    spec: dict[str, Any]
+    spec: RunSpec
     spec_sha256: str
     dataset_sha256: str | None
     """None where the run has no dataset of ours."""
@@ -164,18 +164,18 @@ def node_lock(root: Path) -> Iterator[int]:
 
 
 @contextmanager
-def open_workdir(root: Path, spec: dict[str, Any], dataset_sha256: str | None) -> Iterator[WorkDir]:
+def open_workdir(root: Path, spec: RunSpec, dataset_sha256: str | None) -> Iterator[WorkDir]:
     """Open and lock the working directory of `spec`, trained on this very dataset, under `root`.
 
     Held by another process of this machine, wait for it: it may be a training whose Snakemake was
     killed. Held by another machine's, or still held after a minute in a Slurm job (ten minutes where
     nobody can tell whether the holder lives), HeldError says by which. A dead holder's is taken over.
     """
-    sha = spec_sha256(spec)
+    sha = spec.sha256
     data = (dataset_sha256 or "nodata")[:8]
-    path = root / f"{run_key(spec)}-{data}"
+    path = root / f"{spec.key}-{data}"
     (path / "perun").mkdir(parents=True, exist_ok=True)
     with held(hold_run(path)) as hold:
         if not (path / "spec.json").exists():
-            write_text(path / "spec.json", spec_text(spec))
+            write_text(path / "spec.json", spec.text)
         yield WorkDir(path, spec, sha, dataset_sha256, hold.lock, hold.token)

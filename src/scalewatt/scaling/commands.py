@@ -14,7 +14,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
-from scalewatt.campaign.run_spec import run_spec, spec_sha256, text_sha256
+from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_text
 from scalewatt.recordings.series import DEVICE_KINDS
@@ -171,7 +171,7 @@ def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], Used]:
             row = run_row(files, campaign.name, Facility())
             if read_json(files.folder / "provenance.json").get("simulated"):
                 continue
-            if campaign.registered or row["spec_sha256"] == spec_sha256(run_spec(campaign, *run)):
+            if campaign.registered or row["spec_sha256"] == run_spec(campaign, *run).sha256:
                 found[run] = Used(
                     row["runtime_h"],
                     row["energy_kwh"],

@@ -7,10 +7,9 @@ import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 
 STARTUP_MIN = 15
@@ -56,7 +55,7 @@ class Request:
 
 
 def training_request(
-    spec: dict[str, Any],
+    spec: RunSpec,
     device: Device,
     cluster: Cluster,
     done_updates: int = 0,
@@ -66,13 +65,13 @@ def training_request(
 
     `upper_s`: upper bound of the whole run's time by the scaling model; None where it has none.
     """
-    _check_cpus(spec["ranks_per_node"], device, spec["configuration"])
-    nice = NICE_PER_REPEAT * (spec["repeat"] - 1)
+    _check_cpus(spec.ranks_per_node, device, spec.configuration)
+    nice = NICE_PER_REPEAT * (spec.repeat - 1)
     return _request(
         device,
         cluster,
-        nodes=spec["nodes"],
-        ranks_per_node=spec["ranks_per_node"],
+        nodes=spec.nodes,
+        ranks_per_node=spec.ranks_per_node,
         runtime_min=wall_time_min(spec, device, done_updates, cluster.stop_warning_s, upper_s),
         options=(
             # Without "B:", so that it reaches the ranks and not only the batch shell.
@@ -129,7 +128,7 @@ def account_of(cluster: Cluster) -> str | None:
 
 
 def wall_time_min(
-    spec: dict[str, Any],
+    spec: RunSpec,
     device: Device,
     done_updates: int = 0,
     stop_warning_s: int = 600,
@@ -152,9 +151,9 @@ def wall_time_min(
     pace = _pace(spec, device, upper_s)
     warning_min = stop_warning_s / 60
     _check_progress(spec, device, pace, warning_min)
-    if pace is None or spec["updates"] is None:
+    if pace is None or spec.updates is None or spec.updates_per_epoch is None:
         return limit
-    remaining = max(spec["updates"] - done_updates, spec["updates_per_epoch"])
+    remaining = max(spec.updates - done_updates, spec.updates_per_epoch)
     wanted = STARTUP_MIN + pace.margin * remaining * pace.update_s / 60 + warning_min
     return min(limit, ROUNDING_MIN * math.ceil(wanted / ROUNDING_MIN))
 
@@ -186,43 +185,41 @@ class _Pace:
     by: str
 
 
-def _pace(spec: dict[str, Any], device: Device, upper_s: float | None) -> _Pace | None:
-    if upper_s is not None and spec["updates"]:
-        return _Pace(upper_s / spec["updates"], 1.0, "the scaling model")
+def _pace(spec: RunSpec, device: Device, upper_s: float | None) -> _Pace | None:
+    if upper_s is not None and spec.updates:
+        return _Pace(upper_s / spec.updates, 1.0, "the scaling model")
     step_s = step_time_s(spec, device)
     return None if step_s is None else _Pace(step_s, MARGIN, "step_time")
 
 
-def step_time_s(spec: dict[str, Any], device: Device) -> float | None:
+def step_time_s(spec: RunSpec, device: Device) -> float | None:
     """Rough upper bound of one update's time in s; None where the device does not say."""
     known = device.step_time
-    bound = known.get(f"{spec['model']}.{spec['phase']}", known.get(spec["model"]))
+    bound = known.get(f"{spec.model}.{spec.phase}", known.get(spec.model))
     if bound is None:
         return None
-    return bound["base_s"] + spec["local_batch_size"] * bound["per_sample_s"]
+    return bound["base_s"] + spec.local_batch_size * bound["per_sample_s"]
 
 
-def _check_progress(
-    spec: dict[str, Any], device: Device, pace: _Pace | None, warning_min: float
-) -> None:
+def _check_progress(spec: RunSpec, device: Device, pace: _Pace | None, warning_min: float) -> None:
     """InputError where a job would be told to stop before it has trained an epoch."""
     limit = device.time_limit_min or math.inf
-    where = f"{spec['configuration']}: this run cannot make progress"
+    where = f"{spec.configuration}: this run cannot make progress"
     if warning_min >= limit:
         raise InputError(
             f"{where}: devices.{device.name}.time_limit_min is {limit}, and a job is told to stop "
             f"{warning_min:g} min (stop_warning_s) before its end; allowed: a longer limit or a "
             "shorter warning"
         )
-    if pace is None or spec["updates_per_epoch"] is None:
+    if pace is None or spec.updates_per_epoch is None:
         return
-    epoch_min = spec["updates_per_epoch"] * pace.update_s / 60
+    epoch_min = spec.updates_per_epoch * pace.update_s / 60
     needed = STARTUP_MIN + epoch_min + warning_min
     if needed > limit:
         raise InputError(
             f"{where}: devices.{device.name}.time_limit_min is {limit}, but one epoch needs about "
             f"{math.ceil(needed)} min ({STARTUP_MIN} start-up, {epoch_min:.0f} for "
-            f"{spec['updates_per_epoch']} updates by {pace.by}, {warning_min:g} stop_warning_s); "
+            f"{spec.updates_per_epoch} updates by {pace.by}, {warning_min:g} stop_warning_s); "
             "allowed: a longer limit, or more GPUs or fewer samples for the run"
         )
 
@@ -242,7 +239,7 @@ def check_requests(
     campaign: Campaign,
     cluster: Cluster,
     where: str = "cluster file",
-    upper_s: Callable[[dict[str, Any]], float | None] = lambda _: None,
+    upper_s: Callable[[RunSpec], float | None] = lambda _: None,
 ) -> None:
     """InputError where a job of the campaign could not run on the cluster, before anything starts.
 

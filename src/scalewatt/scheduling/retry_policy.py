@@ -25,6 +25,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.disk_space import NO_ROOM, full_text, has_room
 from scalewatt.run_files.attempt_log import (
     FAILED,
@@ -52,7 +53,7 @@ class Verdict:
 
 def verdict(
     work: Path,
-    spec: dict[str, Any],
+    spec: RunSpec,
     jobs: Sequence[str],
     crash_retries: int,
     is_held: Callable[[], bool] = lambda: True,
@@ -97,9 +98,7 @@ def _unstarted(job: str, count: int, attempt: Attempt | None, crash_retries: int
     return Verdict(True, f"{reason} ({count} of {crash_retries})")
 
 
-def _by_segments(
-    segments: Sequence[dict[str, Any]], spec: dict[str, Any], crash_retries: int
-) -> Verdict:
+def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retries: int) -> Verdict:
     last = segments[-1]
     outcome, said = _outcome(last), _detail(last)
     if last.get("detail") and NO_ROOM in str(last["detail"]):
@@ -174,8 +173,8 @@ def _outcome(segment: dict[str, Any]) -> str:
     return "killed" if segment["outcome"] == "running" else str(segment["outcome"])
 
 
-def _where(segment: dict[str, Any], spec: dict[str, Any]) -> str:
-    done, total = segment.get("to_updates"), spec.get("updates")
+def _where(segment: dict[str, Any], spec: RunSpec) -> str:
+    done, total = segment.get("to_updates"), spec.updates
     if done is None:
         return "at an unknown update"
     return f"at update {done}" + (f" of {total}" if total else "")

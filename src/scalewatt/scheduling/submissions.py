@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from scalewatt.campaign.run_spec import read_spec, spec_sha256
-from scalewatt.common.json_records import read_content, run_key
+from scalewatt.campaign.run_spec import RunSpec, read_spec
+from scalewatt.common.json_records import read_content
 from scalewatt.run_files.attempt_log import note_given_up, note_submission, read_submission
 from scalewatt.run_files.lock_holder import Holder, holder_is_alive, read_holder
 from scalewatt.run_files.progress_files import find_workdirs
@@ -63,9 +63,9 @@ class Submissions:
     budget_kwh: float | None = None
     spent_kwh: Callable[[], float] | None = None
     """The campaign's energy so far, in kWh."""
-    still_kwh: Callable[[dict[str, Any]], float | None] = lambda _: None
+    still_kwh: Callable[[RunSpec], float | None] = lambda _: None
     """Energy that a run is still to use, as predicted; None where that is not known."""
-    specs: Callable[[], Mapping[str, dict[str, Any]]] = dict
+    specs: Callable[[], Mapping[str, RunSpec]] = dict
     """The campaign's specs by run key: of which another Snakemake may have submitted jobs."""
     since_s: float = field(default_factory=time.time)
     """When this Snakemake started, in Unix s."""
@@ -73,7 +73,7 @@ class Submissions:
     def __post_init__(self) -> None:
         self._jobs: dict[str, list[str]] = {}
         """This Snakemake's, in order, by run key."""
-        self._going: dict[str, dict[str, Any]] = {}
+        self._going: dict[str, RunSpec] = {}
         """Specs of the runs that may be submitted, and are neither finished nor given up, by run key."""
         self._elsewhere: dict[str, str] = {}
         """Run keys by the jobs of other Snakemakes, as far as they were seen in the queue."""
@@ -106,9 +106,9 @@ class Submissions:
         found = read_content(path)
         return (
             isinstance(found, dict)
-            and found.get("spec_sha256") == spec_sha256(spec)
+            and found.get("spec_sha256") == spec.sha256
             and path.stat().st_mtime >= self.since_s
-            and not self._jobs.get(run_key(spec))
+            and not self._jobs.get(spec.key)
         )
 
     def is_being_published(self, spec_path: Path | str) -> bool:
@@ -116,7 +116,7 @@ class Submissions:
         spec = read_spec(spec_path)
         return self.is_trained(spec) and self._held(spec) is not None
 
-    def is_trained(self, spec: dict[str, Any]) -> bool:
+    def is_trained(self, spec: RunSpec) -> bool:
         """Whether the run's training has come to its end: only its results are still to be published."""
         return any((path / "result.json").exists() for path in find_workdirs(self.work, spec))
 
@@ -130,7 +130,7 @@ class Submissions:
             "was submitted goes on, nothing else is (energy_budget_kwh of the campaign file)"
         )
 
-    def would_exceed(self, spec: dict[str, Any]) -> str | None:
+    def would_exceed(self, spec: RunSpec) -> str | None:
         """Why a run is not to be submitted that would use more energy than is left, as predicted.
 
         What is spent, and what runs under way are still to use, is not left. None where the run fits,
@@ -140,8 +140,8 @@ class Submissions:
         own = None if spent is None else self.still_kwh(spec)
         if spent is None or own is None or self.budget_kwh is None:
             return None
-        others = self._under_way(run_key(spec))
-        still = {_name(one): self.still_kwh(one) for one in others}
+        others = self._under_way(spec.key)
+        still = {one.name: self.still_kwh(one) for one in others}
         ahead = sum(kwh for kwh in still.values() if kwh is not None)
         total = spent + ahead + own
         if total <= self.budget_kwh:
@@ -161,7 +161,7 @@ class Submissions:
             return None
         return self._spent.get()
 
-    def _under_way(self, but: str) -> list[dict[str, Any]]:
+    def _under_way(self, but: str) -> list[RunSpec]:
         """Specs of the other runs that are under way: of this Snakemake, or by a job in Slurm's queue."""
         with self._state:
             found = dict(self._going)
@@ -198,7 +198,7 @@ class Submissions:
         spec = read_spec(spec_path)
         self._set_going(spec)
         with self._state:
-            self._jobs.setdefault(run_key(spec), []).append(job)
+            self._jobs.setdefault(spec.key, []).append(job)
         note_submission(self.work, spec, job, log)
 
     def end(self, spec_path: Path | str, job: str) -> Verdict:
@@ -207,7 +207,7 @@ class Submissions:
             self._ended.add(job)
         self._queue.outdate()
         spec = read_spec(spec_path)
-        jobs = [*self._jobs.get(run_key(spec), []), job]
+        jobs = [*self._jobs.get(spec.key, []), job]
         jobs = jobs[: jobs.index(job) + 1]
         is_held = lambda: self._held(spec) is not None  # noqa: E731
         found = verdict(self.work, spec, jobs, self.crash_retries, is_held)
@@ -231,20 +231,20 @@ class Submissions:
         if self._held(spec) is None and self._queued(spec, comment) is None:
             note_given_up(self.work, spec, job, reason)
 
-    def _set_going(self, spec: dict[str, Any]) -> None:
+    def _set_going(self, spec: RunSpec) -> None:
         with self._state:
-            self._going[run_key(spec)] = spec
+            self._going[spec.key] = spec
 
-    def _forget(self, spec: dict[str, Any]) -> None:
+    def _forget(self, spec: RunSpec) -> None:
         with self._state:
-            self._going.pop(run_key(spec), None)
+            self._going.pop(spec.key, None)
 
     def log(self, spec_path: Path | str) -> Path | None:
         """The run's training log, where there is one."""
         logs = [path / "train.log" for path in find_workdirs(self.work, read_spec(spec_path))]
         return next((path for path in logs if path.exists()), None)
 
-    def _held(self, spec: dict[str, Any]) -> str | None:
+    def _held(self, spec: RunSpec) -> str | None:
         for workdir in find_workdirs(self.work, spec):
             holder = read_holder(workdir)
             if holder is None or not self._may_live(holder, workdir):
@@ -267,7 +267,7 @@ class Submissions:
             return False
         return holder_is_alive(holder, workdir, lambda _: state) is not False
 
-    def _queued(self, spec: dict[str, Any], comment: str | None) -> str | None:
+    def _queued(self, spec: RunSpec, comment: str | None) -> str | None:
         """A job of another Snakemake, which was killed or still runs, or one put back into the queue."""
         queue = self._queue.get()
         submission = read_submission(self.work, spec)
@@ -295,10 +295,6 @@ def _queue_or_none() -> dict[str, QueuedJob]:
         return queued_jobs()
     except NoAnswerError:
         return {}
-
-
-def _name(spec: Mapping[str, Any]) -> str:
-    return f"{spec['configuration']} repeat {spec['repeat']}"
 
 
 def _runs(count: int) -> str:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Device
 from scalewatt.campaign.cluster import powers
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.json_records import run_key
 from scalewatt.run_files.progress_files import done_updates
 from scalewatt.scheduling.submissions import Submissions
 
-Predicted = Callable[[dict[str, Any]], float | None]
+Predicted = Callable[[RunSpec], float | None]
 """The energy of the whole run of a spec in kWh, by the scaling model; None where it is not known."""
 
 
@@ -35,18 +33,18 @@ def budgeted_submissions(
     def spent() -> float:
         from scalewatt.tracking.energy_used import spent_kwh  # with pyarrow
 
-        return spent_kwh(campaign, results, work, lambda spec: powers(devices[spec["device"]])).kwh
+        return spent_kwh(campaign, results, work, lambda device, _: powers(devices[device])).kwh
 
-    def still_kwh(spec: dict[str, Any]) -> float | None:
-        whole, updates = energy_kwh(spec), spec["updates"]
+    def still_kwh(spec: RunSpec) -> float | None:
+        whole, updates = energy_kwh(spec), spec.updates
         if whole is None or not updates:
             return whole
         return whole * max(0.0, 1 - done_updates(work, spec) / updates)
 
     @cache
-    def specs() -> Mapping[str, dict[str, Any]]:
+    def specs() -> Mapping[str, RunSpec]:
         found = (run_spec(campaign, run.configuration.id, run.repeat) for run in campaign.runs())
-        return {run_key(spec): spec for spec in found}
+        return {spec.key: spec for spec in found}
 
     budget = campaign.energy_budget_kwh
     return Submissions(work, crash_retries, budget, spent, still_kwh, specs)
@@ -57,7 +55,7 @@ def check_budget(
     devices: Mapping[str, Device],
     results: Path,
     work: Path,
-    spec: dict[str, Any],
+    spec: RunSpec,
     energy_kwh: Predicted = lambda _: None,
 ) -> None:
     """InputError where the budget is spent, or too little of it left, and the run is not trained yet."""
@@ -66,4 +64,4 @@ def check_budget(
     if not submissions.is_trained(spec):
         refusal = submissions.over_budget() or submissions.would_exceed(spec)
     if refusal:
-        raise InputError(f"{spec['configuration']} repeat {spec['repeat']}: {refusal}")
+        raise InputError(f"{spec.name}: {refusal}")

@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.run_inputs import PlannedRun, Run
 from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
 from scalewatt.provenance.versions import joined_gpus
@@ -165,7 +165,7 @@ def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Publis
     runs = [(run.configuration.id, run.repeat) for run in campaign.runs()]
     if campaign.registered:
         return {published[run].key for run in runs if run in published}
-    return {f"{c}-{r}-{spec_sha256(run_spec(campaign, c, r))[:12]}" for c, r in runs}
+    return {f"{c}-{r}-{run_spec(campaign, c, r).sha256[:12]}" for c, r in runs}
 
 
 class _Notes:
@@ -244,7 +244,7 @@ def _from_note(note: Any) -> RunSpent | None:
 def _read_table(path: Path, run: Published) -> RunSpent | None:
     try:
         totals = EnergyTotals(pq.read_table(path), with_staging=True)
-        gpus = int(read_spec(run.folder / "spec.json")["gpus"])
+        gpus = read_spec(run.folder / "spec.json").gpus
         joules: dict[str, float] = {}
         for row in (row for kind in totals.scope for row in totals.of_kind(kind)):
             if row["energy_origin"] is not None and row["recorded_j"] is not None:
@@ -259,14 +259,14 @@ def _read_table(path: Path, run: Published) -> RunSpent | None:
 
 
 def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunSpent:
-    """Count the journals of all segments of a run, in its working directory or its results.
-
-    `sha256` is the beginning of its spec's.
-    """
-    spec = json_object(folder / "spec.json")
-    if not spec_sha256(spec).startswith(sha256):
+    """Count the journals of all segments of a run, the hash of whose spec begins with `sha256`."""
+    try:
+        spec = read_spec(folder / "spec.json")
+    except InputError:
         return RunSpent(known=False)
-    rated, gpus = powers(spec), int(spec["gpus"])
+    if not spec.sha256.startswith(sha256):
+        return RunSpent(known=False)
+    rated = powers(spec.device, spec.name)
     sums: dict[int, list[JournalSum]] = {}
     known = True
     for number, paths in journals_of(folder / "perun").items():
@@ -274,8 +274,8 @@ def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunS
         sums[number] = _sums(paths, run, notes)
         hosts = {short_name(one.host) for one in sums[number]}
         known &= {short_name(str(host)) for host in run.hostnames} <= hosts
-    worked = _worked_without(folder, {number for number, found in sums.items() if found})
-    return _run_spent(sums, gpus, known and not worked)
+    known &= not _worked_without(folder, {number for number, found in sums.items() if found})
+    return _run_spent(sums, spec.gpus, known)
 
 
 def journals_of(perun: Path) -> dict[int, list[Path]]:
@@ -297,7 +297,7 @@ def described_segment(folder: Path, segment: int) -> dict[str, Any]:
     try:
         if not said:
             said = json_object(folder / "provenance.json")
-            run = Run(folder, {}, {}, said, None)
+            run = Run(folder, PlannedRun(), {}, said, None)
             said = {**said, **run.held(segment), "hostnames": run.hosts_of(segment)}
         hosts = [str(host) for host in said.get("hostnames") or []]
         return {**joined_gpus([said]), "torch_device": said.get("torch_device"), "hostnames": hosts}
@@ -307,7 +307,7 @@ def described_segment(folder: Path, segment: int) -> dict[str, Any]:
 
 def _sums(paths: Iterable[Path], run: Run, notes: _Notes) -> list[JournalSum]:
     held = {k: run.provenance.get(k) for k in ("torch_device", "gpus", "gpu_uuids")}
-    facts = [run.powers, held, run.spec.get("ranks_per_node")]
+    facts = [run.powers, held, run.spec.ranks_per_node]
     of = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     found = []
     for path in paths:
@@ -358,9 +358,9 @@ def _run_spent(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool)
 def powers_or_none(powers: Powers) -> Powers:
     """Return `powers`, with nothing rated for a device that the cluster has not."""
 
-    def of(spec: dict[str, Any]) -> dict[str, Any]:
+    def of(device: str, run: str) -> dict[str, Any]:
         try:
-            return powers(spec)
+            return powers(device, run)
         except (InputError, KeyError, TypeError):
             return _NOTHING_RATED
 
@@ -380,15 +380,14 @@ def _probes(
     for device in folders(results / "idle"):
         for folder in folders(device):
             name = f"idle probe of {device.name} repeat {folder.name}"
-            rated = powers({"configuration": name, "device": device.name})
-            found[name] = _of_probe(folder, rated, notes)
+            found[name] = _of_probe(folder, powers(device.name, name), notes)
     return found
 
 
 def _of_probe(folder: Path, rated: dict[str, Any], notes: _Notes) -> RunSpent:
     said = json_object(folder / "probe.json")
     held = {name: said.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
-    run = Run(folder, {"nodes": 1, "ranks_per_node": None}, rated, held, None)
+    run = Run(folder, PlannedRun(nodes=1), rated, held, None)
     places = (folder / "perun", folder / ".unfinished" / "perun")
     paths = next((found for place in places if (found := journals_of(place))), {})
     try:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import is_results_only
@@ -30,10 +29,10 @@ from scalewatt.campaign.exclusions import (
     read_exclusions,
     write_exclusions,
 )
-from scalewatt.campaign.run_spec import run_spec, spec_sha256
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json
-from scalewatt.run_files.attempt_log import read_attempt, read_submission, run_key
+from scalewatt.run_files.attempt_log import read_attempt, read_submission
 from scalewatt.run_files.lock_holder import holder_is_alive, read_holder
 from scalewatt.run_files.progress_files import find_workdirs
 from scalewatt.run_files.run_inventory import (
@@ -59,7 +58,7 @@ class Place:
     work: Path
     """The campaign's own folder of working directories."""
 
-    def spec(self, run: tuple[str, int]) -> dict[str, Any]:
+    def spec(self, run: tuple[str, int]) -> RunSpec:
         """The spec of one of its runs."""
         return run_spec(self.campaign, *run)
 
@@ -122,7 +121,7 @@ def _check_trainable(place: Place, run: tuple[str, int]) -> None:
             "--profile profiles/horeka"
         )
     found = published_run(place.folder(run), *run)
-    if found is None or found.spec_sha256 != spec_sha256(place.spec(run)):
+    if found is None or found.spec_sha256 != place.spec(run).sha256:
         raise InputError(
             f"{place.folder(run)}: the results are of another spec; the next start trains "
             "the run again as it is, or restore the campaign"
@@ -181,7 +180,7 @@ def _set_aside(place: Place, run: tuple[str, int], number: int) -> None:
     kept = superseded(place.results, run, number)
     for source, name in _tables(place.results, run):
         _move(source, kept / name)
-    kept_work, key = superseded(place.work, run, number), run_key(place.spec(run))
+    kept_work, key = superseded(place.work, run, number), place.spec(run).key
     for folder in work_folders(place.work).get(key, ()):
         _move(folder.path, kept_work / folder.path.name)
     for note in sorted((place.work / "attempts").glob(f"{key}.*")):

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.processes import process_started_s
 from scalewatt.run_files.attempt_log import (
     FAILED,
@@ -91,7 +92,7 @@ class RunState:
 class RunNotes:
     """What there is to judge a run by."""
 
-    spec: dict[str, Any]
+    spec: RunSpec
     spec_sha256: str | None
     """None for registered runs, whose results are always theirs."""
     work: Path

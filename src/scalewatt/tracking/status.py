@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
-from scalewatt.campaign.run_spec import read_spec, run_spec, spec_sha256
+from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.views.running_total import last_power
 from scalewatt.recordings.series import short_name
 from scalewatt.recordings.stage_log import read_json_lines
-from scalewatt.run_files.attempt_log import read_attempt, read_submission, run_key
+from scalewatt.run_files.attempt_log import read_attempt, read_submission
 from scalewatt.run_files.lock_holder import read_holder
 from scalewatt.run_files.progress_files import Progress, read_progress, read_segments
 from scalewatt.run_files.run_inventory import (
@@ -142,7 +142,7 @@ def campaign_status(
     results, work = results / campaign.name, work_root / campaign.name
     excluded = excluded_runs(read_exclusions(campaign), results)
     published, working = published_runs(results), work_folders(work)
-    rated = powers_or_none(lambda spec: powers(cluster.devices[spec["device"]]))
+    rated = powers_or_none(lambda device, _: powers(cluster.devices[device]))
     spent = spent_kwh(campaign, results, work, rated, published, working)
     specs = _specs(campaign, results)
     jobs = _jobs(work, specs, working, published)
@@ -162,16 +162,16 @@ def campaign_status(
     )
 
 
-def _specs(campaign: Campaign, results: Path) -> list[dict[str, Any]]:
+def _specs(campaign: Campaign, results: Path) -> list[RunSpec]:
     """The specs of all runs, by the campaign; of registered runs, as far as they were written."""
     runs = [(run.configuration.id, run.repeat) for run in campaign.runs()]
     if not campaign.registered:
         return [run_spec(campaign, *run) for run in runs]
-    found = []
+    found: list[RunSpec] = []
     for configuration, repeat in runs:
         try:
             path = results / "runs" / configuration / str(repeat) / "spec.json"
-            found.append({**run_spec(campaign, configuration, repeat), **read_spec(path)})
+            found.append(read_spec(path))
         except InputError:
             found.append(run_spec(campaign, configuration, repeat))
     return found
@@ -179,17 +179,17 @@ def _specs(campaign: Campaign, results: Path) -> list[dict[str, Any]]:
 
 def _jobs(
     work: Path,
-    specs: Iterable[dict[str, Any]],
+    specs: Iterable[RunSpec],
     working: Mapping[str, Sequence[WorkFolder]],
     published: Mapping[tuple[str, int], Published],
 ) -> set[str]:
     """The Slurm jobs that unfinished runs name."""
     jobs = set()
     for spec in specs:
-        done = published.get((spec["configuration"], spec["repeat"]))
-        if done is not None and done.key == run_key(spec):
+        done = published.get((spec.configuration, spec.repeat))
+        if done is not None and done.key == spec.key:
             continue
-        holders = (read_holder(folder.path) for folder in working.get(run_key(spec), ()))
+        holders = (read_holder(folder.path) for folder in working.get(spec.key, ()))
         for one in (read_submission(work, spec), read_attempt(work, spec), *holders):
             if one is not None and one.job is not None:
                 jobs.add(one.job)
@@ -212,23 +212,23 @@ class _Look:
     """Reasons."""
     superseded: Mapping[tuple[str, int], int]
 
-    def run(self, spec: dict[str, Any]) -> RunStatus:
+    def run(self, spec: RunSpec) -> RunStatus:
         """Look at one run."""
-        configuration, repeat = spec["configuration"], spec["repeat"]
-        sha256 = None if self.campaign.registered else spec_sha256(spec)
+        configuration, repeat = spec.configuration, spec.repeat
+        sha256 = None if self.campaign.registered else spec.sha256
         published = self.published.get((configuration, repeat))
-        folders = [folder.path for folder in self.working.get(run_key(spec), ())]
+        folders = [folder.path for folder in self.working.get(spec.key, ())]
         notes = RunNotes(spec, sha256, self.work, published, folders, self.queue)
         state = run_state(notes)
-        key = published.key if published and state.state == "done" else run_key(spec)
+        key = published.key if published and state.state == "done" else spec.key
         spent = self.spent.runs.get(key)
         facts: dict[str, Any] = {
             "configuration": configuration,
             "repeat": repeat,
-            "gpus": spec["gpus"],
+            "gpus": spec.gpus,
             "series": tuple(self.campaign.series_of(configuration)),
             "state": state,
-            "updates_total": spec["updates"],
+            "updates_total": spec.updates,
             "kwh": spent.kwh if spent and spent.joules else None,
             "kwh_known": spent.known if spent else True,
             "excluded": self.excluded.get((configuration, repeat)),
@@ -240,11 +240,11 @@ class _Look:
         trained = state.state == "done" or (
             folder is not None and (folder / "result.json").exists()
         )
-        updates = spec["updates"] if trained else checkpoint_updates(folder)
+        updates = spec.updates if trained else checkpoint_updates(folder)
         segments = read_segments(folder) if folder else []
         return RunStatus(**facts, updates=updates, segment=len(segments) - 1 if segments else None)
 
-    def _under_way(self, spec: dict[str, Any], state: RunState, folder: Path) -> dict[str, Any]:
+    def _under_way(self, spec: RunSpec, state: RunState, folder: Path) -> dict[str, Any]:
         """What the files of a running run say of it."""
         segments = read_segments(folder)
         last = segments[-1] if segments else {}
@@ -268,13 +268,13 @@ class _Look:
             return {**facts, "left": left}
         return {**facts, "left": left, "ends_s": max(ends_s, time.time())}
 
-    def _job_ends_s(self, spec: dict[str, Any], state: RunState, segment: dict[str, Any]) -> float:
+    def _job_ends_s(self, spec: RunSpec, state: RunState, segment: dict[str, Any]) -> float:
         """When a run's job is told to stop at a checkpoint, in Unix s; infinite without a limit."""
         if state.job is None:
             return float("inf")
         ends_s = self.queue.ends_s(state.job) if self.queue else None
         if ends_s is None:
-            device: Device | None = self.cluster.devices.get(spec["device"])
+            device: Device | None = self.cluster.devices.get(spec.device)
             limit_min = device.time_limit_min if device else None
             began_s = number(segment.get("started_s"))
             if limit_min is None or began_s is None:
@@ -290,11 +290,11 @@ def _marks(folder: Path) -> list[Any]:
         return []
 
 
-def power_now(folder: Path, spec: dict[str, Any], rated: Powers, segment: int) -> Power | None:
+def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> Power | None:
     """Return what the nodes of a running segment draw; None where one of them does not say."""
     described = described_segment(folder, segment)
-    run = Run(folder, spec, rated(spec), described, None)
-    stale_s = max(STALE_S, 10 * (number(spec.get("sampling_period_s")) or 0.0))
+    run = Run(folder, spec, rated(spec.device, spec.name), described, None)
+    stale_s = max(STALE_S, 10 * (number(spec.sampling_period_s) or 0.0))
     watts, origins, hosts = 0.0, set(), set()
     for path in journals_of(folder / "perun").get(segment, ()):
         found = last_power(path, run, POWER_RECORDS)
@@ -304,6 +304,6 @@ def power_now(folder: Path, spec: dict[str, Any], rated: Powers, segment: int) -
         hosts.add(short_name(found[0].host))
         origins |= {kind.origin for kind in found[0].kinds.values()}
     expected = {short_name(host) for host in run.hostnames}
-    if not hosts or hosts != (expected or hosts) or len(hosts) != spec["nodes"]:
+    if not hosts or hosts != (expected or hosts) or len(hosts) != spec.nodes:
         return None
     return Power(watts, origins.pop() if len(origins) == 1 else "mixed")

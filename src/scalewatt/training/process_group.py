@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scalewatt.common.errors import InputError
 from scalewatt.provenance.rank_placement import Ranks
@@ -16,30 +16,26 @@ if TYPE_CHECKING:
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 
 
-def join_ranks(spec: dict[str, Any]) -> Ranks:
-    """Return this process's place; InputError if the launcher started another world than the spec's."""
+def join_ranks(name: str, expected: int, expected_nodes: int) -> Ranks:
+    """Return this process's place; InputError, which names the run, unless the ranks are as expected."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    size, expected = comm.Get_size(), spec["gpus"]
+    size = comm.Get_size()
     if size != expected:
         hint = (
             "the launcher started separate worlds of one rank; with Slurm use srun --mpi=pmi2"
             if size == 1
             else "check the launcher of the cluster file"
         )
-        raise InputError(
-            f"{spec['configuration']}: MPI has {size} ranks, the spec asks for {expected}: {hint}"
-        )
+        raise InputError(f"{name}: MPI has {size} ranks, the spec asks for {expected}: {hint}")
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     local_rank = node.Get_rank()
     node.Free()
     host = socket.gethostname()
     nodes = len(set(comm.allgather(host)))
-    if nodes != spec["nodes"]:
-        raise InputError(
-            f"{spec['configuration']}: runs on {nodes} nodes, the spec asks for {spec['nodes']}"
-        )
+    if nodes != expected_nodes:
+        raise InputError(f"{name}: runs on {nodes} nodes, the spec asks for {expected_nodes}")
     return Ranks(comm, comm.Get_rank(), size, local_rank, host, nodes)
 
 

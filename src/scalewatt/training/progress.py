@@ -46,13 +46,13 @@ class ProgressNotes:
         now, updates = time.monotonic(), self._updates(epoch, step)
         before_s, before = self._mark
         if updates > before and now > before_s:
-            samples = (updates - before) * self.job.spec["global_batch_size"]
+            samples = (updates - before) * self.job.spec.global_batch_size
             self._samples_per_s = samples / (now - before_s)
             self._mark = now, updates
 
     def _note(self, epoch: int, step: int) -> None:
         self._next_s = time.monotonic() + INTERVAL_S
-        epochs = self.job.spec["epochs"]
+        epochs = self.job.spec.epochs
         progress = Progress(
             segment=self.job.segment,
             epoch=epoch,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.run_files.run_lock import require_held
 
 FINISHED, STOPPED = "finished", "stopped"
@@ -16,7 +16,7 @@ FINISHED, STOPPED = "finished", "stopped"
 class Job:
     """What to train, where, and from what."""
 
-    spec: dict[str, Any]
+    spec: RunSpec
     spec_sha256: str
     data_folder: str
     work: Path

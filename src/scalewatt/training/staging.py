@@ -31,7 +31,7 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
     events.enter("stage_data")
     folder = None
     if ranks.local_rank == 0:
-        lists = workload_class(job.spec["model"])(job.spec, job.data_folder, device).index_lists()
+        lists = workload_class(job.spec.model)(job.spec, job.data_folder, device).index_lists()
         wanted = {split: lists.get(split) for split in SPLITS}
         folder = str(stage_images(job.data_folder, job.scratch, wanted))
     folders = dict(ranks.comm.allgather((ranks.host, folder) if folder else (None, None)))

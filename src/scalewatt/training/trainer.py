@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json, write_table
 from scalewatt.common.stop_request import StopRequest, ignore_stop_signals
@@ -48,15 +49,17 @@ class Trainer:
         self.job, self.spec, self.ranks, self.device = job, job.spec, ranks, device
         self.stop, self.events = stop, events
         spec = job.spec
-        torch.manual_seed(spec["seed"])
-        self.workload = workload_class(spec["model"])(spec, job.data_folder, device)
-        self.precision = Precision.of(spec["settings"]["precision"], device)
+        assert spec.seed is not None  # only registered runs have none
+        self.seed = spec.seed
+        torch.manual_seed(self.seed)
+        self.workload = workload_class(spec.model)(spec, job.data_folder, device)
+        self.precision = Precision.of(spec.settings["precision"], device)
         self.precision.set_flags()
         network = self.workload.model()
         if job.initial_weights is not None:
             _load_weights(network, job.initial_weights)
         self.parameters = sum(p.numel() for p in network.parameters())
-        self.network = Network.of(network, spec["settings"], device)
+        self.network = Network.of(network, spec.settings, device)
         self.optimizer = self.workload.optimizer(network)
         self.schedule = self.workload.schedule(self.optimizer)
         self.scaler = self.precision.scaler(device)
@@ -74,13 +77,13 @@ class Trainer:
     def _make_loaders(self) -> None:
         spec, ranks = self.spec, self.ranks
         data = self.workload.training_data()
-        if len(data) != spec["dataset_samples"]:  # type: ignore[arg-type]
+        if len(data) != spec.dataset_samples:  # type: ignore[arg-type]
             raise InputError(
                 f"{self.job.data_folder}: has {len(data)} training samples,"  # type: ignore[arg-type]
-                f" the spec of {spec['configuration']} asks for {spec['dataset_samples']}"
+                f" the spec of {spec.configuration} asks for {spec.dataset_samples}"
             )
-        batch = spec["local_batch_size"]
-        self.batches = TrainingBatches(len(data), ranks.rank, ranks.size, batch, spec["seed"])  # type: ignore[arg-type]
+        batch = spec.local_batch_size
+        self.batches = TrainingBatches(len(data), ranks.rank, ranks.size, batch, self.seed)  # type: ignore[arg-type]
         self.loader = self._loader(data, self.batches)
         self.evaluations = {}
         for name, evaluation in self.workload.evaluations().items():
@@ -91,7 +94,7 @@ class Trainer:
 
     def _loader(self, data: Any, batches: Any, workers: int | None = None) -> DataLoader[Any]:
         if workers is None:
-            workers = getattr(data, "workers", self.spec["settings"]["loader_workers"])
+            workers = getattr(data, "workers", self.spec.settings["loader_workers"])
         return DataLoader(
             data,
             batch_sampler=batches,
@@ -100,7 +103,7 @@ class Trainer:
             persistent_workers=workers > 0,
             collate_fn=getattr(data, "collate", None),
             worker_init_fn=ignore_stop_signals,
-            generator=torch.Generator().manual_seed(self.spec["seed"]),
+            generator=torch.Generator().manual_seed(self.seed),
         )
 
     def warm_up(self) -> None:
@@ -112,7 +115,7 @@ class Trainer:
         own = random_state(self.device)
         kept = {k: v.clone() for k, v in self.network.weights.state_dict().items()}
         # A graph is compiled for each shape, so best at once for the one that counts.
-        size = self.spec["local_batch_size"] if self.spec["settings"]["compile"] else 2
+        size = self.spec.local_batch_size if self.spec.settings["compile"] else 2
         example = next(iter(self._loader(self.loader.dataset, [[(0, 0)] * size], workers=0)))
         zeros = self.network.inputs(torch.zeros_like(part) for part in example)
         self.network.trained.train()
@@ -180,7 +183,7 @@ class Trainer:
 
     def run(self) -> str:
         """Train to the end or until asked to stop; FINISHED or STOPPED."""
-        while self.epoch < self.spec["epochs"]:
+        while self.epoch < self.spec.epochs:
             began = time.monotonic()
             finished = self._train_epoch()
             self.train_s += time.monotonic() - began
@@ -327,7 +330,7 @@ class Trainer:
         """
         batches, loader = self.evaluations[name]
         # Augmented evaluations (the paper's protocol) see other views than training did.
-        batches.epoch = self.spec["epochs"] + self.epoch
+        batches.epoch = self.spec.epochs + self.epoch
         self.network.evaluated.eval()
         total: torch.Tensor | None = None
         for batch in batches_of(loader):
@@ -384,11 +387,9 @@ def _load_weights(network: nn.Module, path: Path) -> None:
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
 
 
-def _print_epoch(spec: dict[str, Any], row: dict[str, Any]) -> None:
+def _print_epoch(spec: RunSpec, row: dict[str, Any]) -> None:
     names = ("train_loss", "validation_loss", "metric", "epoch_s")
     values = ", ".join(
         f"{name} {'-' if row[name] is None else format(row[name], '.4g')}" for name in names
     )
-    print(
-        f"{spec['configuration']} epoch {row['epoch'] + 1}/{spec['epochs']}: {values}", flush=True
-    )
+    print(f"{spec.configuration} epoch {row['epoch'] + 1}/{spec.epochs}: {values}", flush=True)

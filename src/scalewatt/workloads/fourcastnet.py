@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.datasets.era5.channels import CHANNELS, Z500, all_years, part_years
 from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
 from scalewatt.datasets.era5.shared_buffers import SharedBuffers
@@ -35,13 +36,15 @@ class FourCastNetWorkload:
     metric_name = "z500_rmse_m2_s2"
     evaluate_train = False
 
-    def __init__(self, spec: dict[str, Any], data_folder: str, device: torch.device) -> None:
+    def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
         self.spec, self.folder, self.device = spec, data_folder, device
-        self.settings = spec["settings"]
-        self.lead_steps = 2 if spec["phase"] == "finetune" else 1
+        assert spec.seed is not None  # only registered runs have none
+        self.seed = spec.seed
+        self.settings = spec.settings
+        self.lead_steps = 2 if spec.phase == "finetune" else 1
         self.synthetic = self.settings["loader"] == "synthetic"
         self._buffers = None if self.synthetic else self._shared_buffers()
-        rows, columns = spec["dataset"]["grid"]
+        rows, columns = spec.dataset["grid"]
         if self.synthetic:
             mean, sd = np.zeros(len(CHANNELS), np.float32), np.ones(len(CHANNELS), np.float32)
             latitudes = np.linspace(90, -90, rows + 1)[:-1]
@@ -63,8 +66,8 @@ class FourCastNetWorkload:
     def _shared_buffers(self) -> SharedBuffers | None:
         """Return buffers for the batches that loaders prefetch, two a worker, and for those in use."""
         count = 2 * self.settings["loader_workers"] + 2
-        fields = self.spec["local_batch_size"] * (1 + self.lead_steps) * len(CHANNELS)
-        rows, columns = self.spec["dataset"]["grid"]
+        fields = self.spec.local_batch_size * (1 + self.lead_steps) * len(CHANNELS)
+        rows, columns = self.spec.dataset["grid"]
         try:
             return SharedBuffers(count, 4 * fields * rows * columns)
         except OSError:  # a system that does not overcommit memory
@@ -72,7 +75,7 @@ class FourCastNetWorkload:
 
     def _random_sample(self, rows: int, columns: int) -> torch.Tensor:
         """Return state and targets, standard normal, float32 (1 + lead_steps, channels, H, W)."""
-        random = torch.Generator(self.device).manual_seed(self.spec["seed"])
+        random = torch.Generator(self.device).manual_seed(self.seed)
         shape = (1 + self.lead_steps, len(CHANNELS), rows, columns)
         return torch.randn(shape, generator=random, device=self.device)
 
@@ -80,7 +83,7 @@ class FourCastNetWorkload:
         """Return the network inside its rollout."""
         s = self.settings
         net = FourCastNet(
-            grid=tuple(self.spec["dataset"]["grid"]),
+            grid=tuple(self.spec.dataset["grid"]),
             patch_size=s["patch_size"],
             embed_dim=s["embed_dim"],
             depth=s["depth"],
@@ -99,7 +102,7 @@ class FourCastNetWorkload:
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> CosinePerEpoch:
         """Return a cosine to 0 over the epochs, stepped once per epoch."""
-        return CosinePerEpoch(optimizer, self.spec["epochs"])
+        return CosinePerEpoch(optimizer, self.spec.epochs)
 
     def provenance(self) -> dict[str, Any]:
         """Return nothing beyond the spec."""
@@ -110,7 +113,7 @@ class FourCastNetWorkload:
         return {}
 
     def _dataset(self, part: str) -> Era5Dataset | SyntheticEra5:
-        dataset = self.spec["dataset"]
+        dataset = self.spec.dataset
         years = part_years(dataset, part)
         if self.synthetic:
             return SyntheticEra5(len(years) * dataset["samples_per_year"])

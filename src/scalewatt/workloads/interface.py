@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from scalewatt.campaign.run_spec import RunSpec
+
 Batch = tuple[torch.Tensor, ...]
 """What a data loader yields, moved to the workload's device."""
 
@@ -48,7 +50,7 @@ class Workload(Protocol):
     evaluate_train: bool
     """Evaluate the training set again after every epoch."""
 
-    def __init__(self, spec: dict[str, Any], data_folder: str, device: torch.device) -> None: ...
+    def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None: ...
 
     def model(self) -> nn.Module:
         """Return the network with freshly initialised weights."""

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.imagenet.alternative_loaders import (
     RandomImages,
@@ -47,10 +48,12 @@ class ResNet50:
 
     metric_name = "top1_error_percent"
 
-    def __init__(self, spec: dict[str, Any], data_folder: str, device: torch.device) -> None:
+    def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
         self.spec, self.folder, self.device = spec, data_folder, device
-        self.settings = spec["settings"]
-        self.paper = spec["protocol"] == "paper"
+        assert spec.seed is not None  # only registered runs have none
+        self.seed = spec.seed
+        self.settings = spec.settings
+        self.paper = spec.protocol == "paper"
         self.evaluate_train = self.paper
         # As the authors' code does it, and as PyTorch is fastest.
         torch.backends.cudnn.deterministic = self.paper
@@ -58,14 +61,14 @@ class ResNet50:
         self._random: RandomImages | None = None
         if self.settings["loader"] == "synthetic":
             s = self.settings
-            self._random = RandomImages(s["image_size"], spec["seed"], device, s["channels_last"])
+            self._random = RandomImages(s["image_size"], spec.seed, device, s["channels_last"])
         self._indices: dict[str, np.ndarray] = {}
 
     def model(self) -> nn.Module:
         """Return torchvision's resnet50, unchanged, with the dataset's number of classes."""
         from torchvision.models.resnet import resnet50
 
-        return resnet50(weights=None, num_classes=self.spec["dataset"]["classes"])
+        return resnet50(weights=None, num_classes=self.spec.dataset["classes"])
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return SGD with momentum, and weight decay on every parameter."""
@@ -78,7 +81,7 @@ class ResNet50:
         )
 
     def _reference_rate(self) -> float:
-        scale = self.spec["global_batch_size"] / REFERENCE_BATCH
+        scale = self.spec.global_batch_size / REFERENCE_BATCH
         return self.settings["base_learning_rate"] * scale
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> WarmupThenPlateau:
@@ -97,21 +100,21 @@ class ResNet50:
     def _dataset(self, split: str, augment: bool) -> ImageNetDataset | SyntheticImages:
         s = self.settings
         if self._random is not None:
-            return SyntheticImages(self._samples(split), self.spec["dataset"]["classes"])
+            return SyntheticImages(self._samples(split), self.spec.dataset["classes"])
         data = READERS[s["loader"]](
             self.folder,
             split,
             self._subset(split),
             image_size=s["image_size"],
             augment=augment,
-            seed=self.spec["seed"],
+            seed=self.seed,
             crop_scale=tuple(s["crop_scale"]),
             horizontal_flip=s["horizontal_flip"],
         )
         if len(data) != self._samples(split):
             raise InputError(
                 f"{index_path(self.folder, split)}: has {len(data)} images,"
-                f" the spec of {self.spec['configuration']} asks for {self._samples(split)}"
+                f" the spec of {self.spec.configuration} asks for {self._samples(split)}"
             )
         return data
 
@@ -132,15 +135,15 @@ class ResNet50:
         return {split: indices for split, indices in subsets.items() if indices is not None}
 
     def _samples(self, split: str) -> int:
-        return self.spec["dataset_samples" if split == "train" else "validation_samples"]
+        return getattr(self.spec, "dataset_samples" if split == "train" else "validation_samples")
 
     def _subset(self, split: str) -> np.ndarray | None:
-        if self.spec["dataset_fraction"] == "1" or self._random is not None:
+        if self.spec.dataset_fraction == "1" or self._random is not None:
             return None
         if split not in self._indices:  # seconds at ImageNet's size
             labels = ImageFolderIndex.load(self.folder, split).labels
             samples = self._samples(split)
-            self._indices[split] = stratified_subset(labels, samples, self.spec["seed"])
+            self._indices[split] = stratified_subset(labels, samples, self.seed)
         return self._indices[split]
 
     def training_data(self) -> ImageNetDataset | SyntheticImages:

@@ -38,7 +38,9 @@ def _work(evidence: Evidence, check: Check) -> Outcome:
     runs = evidence.runs.dropna(subset=["dataset_samples", "updates"])
     is_planned = runs.empty
     if is_planned:
-        runs = pd.DataFrame([{name: spec[name] for name in WORK} for spec in specs_of(evidence)])
+        runs = pd.DataFrame(
+            [{name: getattr(spec, name) for name in WORK} for spec in specs_of(evidence)]
+        )
         names = runs["configuration"]
     else:
         names = runs["configuration"] + "/" + runs["repeat"].astype("string")
@@ -171,11 +173,11 @@ def _sum_of_powers(evidence: Evidence, check: Check) -> Outcome:
 
 def _nodes(evidence: Evidence, check: Check) -> Outcome:
     """Whether nodes of A100 and H100 have 4 GPUs by the specs, and 2 sockets by the CPU energy of runs."""
-    specs = [spec for spec in specs_of(evidence) if spec["device"] in PAPER_DEVICES]
+    specs = [spec for spec in specs_of(evidence) if spec.device in PAPER_DEVICES]
     if not specs:
         raise NotTestable("The campaign has no configuration on a100 or h100.")
     gpus, sockets = check.value
-    full = [(s["configuration"], s["ranks_per_node"]) for s in specs if s["gpus"] >= gpus]
+    full = [(s.configuration, s.ranks_per_node) for s in specs if s.gpus >= gpus]
     runs = evidence.runs[evidence.runs["device"].isin(PAPER_DEVICES)]
     return all_of(
         [

@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.checks.trace_rules import averaged_s
 from scalewatt.claims.evidence.claim_types import (
@@ -33,7 +34,7 @@ SAMPLES_PER_GPU = 5004
 
 def specs_of(
     evidence: Evidence, model: str = "", phase: str = "", device: str = "", mode: str = ""
-) -> list[Row]:
+) -> list[RunSpec]:
     """Return specs of the configurations in series of this description, each once; commands have none.
 
     NotTestable where the campaign defines none, or no run of these has finished.
@@ -55,13 +56,13 @@ def specs_of(
     return found
 
 
-def _specs(evidence: Evidence, lines: Iterable[Line]) -> list[Row]:
+def _specs(evidence: Evidence, lines: Iterable[Line]) -> list[RunSpec]:
     series = {} if evidence.campaign is None else evidence.campaign.series
     ids = dict.fromkeys(
         id_ for line in lines if line.name in series for id_ in series[line.name].points.values()
     )
     specs = [evidence.specs[id_] for id_ in ids if id_ in evidence.specs]
-    return [spec for spec in specs if spec["dataset"].get("format") != "command"]
+    return [spec for spec in specs if spec.dataset.get("format") != "command"]
 
 
 def _begun(evidence: Evidence, lines: Iterable[Line]) -> list[Line]:
@@ -81,9 +82,9 @@ def _is_of_paper(evidence: Evidence, model: str) -> bool:
     """Return True if trainings of the model are on a device, the full dataset, the protocol of the paper."""
     lines = [line for line in evidence.lines if model in ("", line.model)]
     return any(
-        spec["device"] in PAPER_DEVICES
-        and spec["protocol"] == "paper"
-        and _training_samples(spec) == FULL_SAMPLES.get(spec["model"], -1)
+        spec.device in PAPER_DEVICES
+        and spec.protocol == "paper"
+        and _training_samples(spec) == FULL_SAMPLES.get(spec.model, -1)
         for spec in _specs(evidence, _begun(evidence, lines))
     )
 
@@ -91,45 +92,45 @@ def _is_of_paper(evidence: Evidence, model: str) -> bool:
 # --- values in specs ----------------------------------------------------------------------------
 
 
-def _training_samples(spec: Row) -> Any:
+def _training_samples(spec: RunSpec) -> Any:
     """Samples of the whole dataset; where all of it is used, those that are."""
-    whole = spec["dataset_fraction"] == "1"
-    return spec["dataset_samples"] if whole else spec["dataset"].get("train_samples")
+    whole = spec.dataset_fraction == "1"
+    return spec.dataset_samples if whole else spec.dataset.get("train_samples")
 
 
-def _validation_samples(spec: Row) -> Any:
+def _validation_samples(spec: RunSpec) -> Any:
     """Samples of the validation set over the part of the dataset that is used, rounded."""
-    samples = spec["validation_samples"]
-    whole = spec["dataset"].get("validation_samples")
+    samples = spec.validation_samples
+    whole = spec.dataset.get("validation_samples")
     if samples is None or whole is None:
         return None
-    fits = samples == int(whole * Fraction(spec["dataset_fraction"]))
+    fits = samples == int(whole * Fraction(spec.dataset_fraction))
     return whole if fits else f"{samples} of {whole}"
 
 
-def _samples_per_gpu(spec: Row) -> Any:
+def _samples_per_gpu(spec: RunSpec) -> Any:
     """SAMPLES_PER_GPU where a GPU's samples are within one of it."""
-    if spec["dataset_samples"] is None:
+    if spec.dataset_samples is None:
         return None
-    each = spec["dataset_samples"] / spec["gpus"]
+    each = spec.dataset_samples / spec.gpus
     return SAMPLES_PER_GPU if abs(each - SAMPLES_PER_GPU) <= 1 else round(each, 1)
 
 
-def _grid_degrees(spec: Row) -> Any:
+def _grid_degrees(spec: RunSpec) -> Any:
     """Degrees between grid points."""
-    grid = spec["dataset"].get("grid")
+    grid = spec.dataset.get("grid")
     return None if not grid else (360 / grid[1], 180 / grid[0])
 
 
-def _starts_from_pretraining(spec: Row) -> bool:
+def _starts_from_pretraining(spec: RunSpec) -> bool:
     """Return True if the weights are those of the same GPUs' pre-training."""
-    start = spec.get("initial_weights")
-    name = str(start["configuration"]) if start else ""
-    same = f"-n{spec['gpus']:03d}-lbs{spec['local_batch_size']:04d}-" in name
+    start = spec.initial_weights
+    name = start.configuration if start else ""
+    same = f"-n{spec.gpus:03d}-lbs{spec.local_batch_size:04d}-" in name
     return same and "pretrain" in name
 
 
-DERIVED: Mapping[str, Callable[[Row], Any]] = {
+DERIVED: Mapping[str, Callable[[RunSpec], Any]] = {
     "full_training_samples": _training_samples,
     "full_validation_samples": _validation_samples,
     "samples_per_gpu": _samples_per_gpu,
@@ -139,17 +140,17 @@ DERIVED: Mapping[str, Callable[[Row], Any]] = {
 """What the table names beside paths into specs."""
 
 
-def _read(evidence: Evidence, spec: Row, path: str) -> Any:
+def _read(evidence: Evidence, spec: RunSpec, path: str) -> Any:
     """Return the value at a path such as `settings.momentum`, or a derived one; null if absent."""
     if path in DERIVED:
         return DERIVED[path](spec)
     if path == "repeats":
         repeats = {} if evidence.campaign is None else evidence.campaign.repeats
-        return repeats.get(spec["configuration"])
-    *parents, name = path.split(".")
-    for parent in parents:
-        spec = spec[parent]
-    found = spec.get(name)
+        return repeats.get(spec.configuration)
+    field, *keys = path.split(".")
+    found = getattr(spec, field, None)
+    for key in keys:
+        found = (found or {}).get(key)
     return tuple(found) if isinstance(found, list) else found
 
 
@@ -159,7 +160,7 @@ def _spec(evidence: Evidence, check: Check) -> Outcome:
     found = []
     for spec in specs_of(evidence, *check.series, check.mode):
         values = tuple(_read(evidence, spec, path) for path in paths)
-        found.append((spec["configuration"], values if len(paths) > 1 else values[0]))
+        found.append((spec.configuration, values if len(paths) > 1 else values[0]))
     return exactly(check.text, check.value, found)
 
 
@@ -204,7 +205,7 @@ def _decided(holds: bool, value: str, detail: str) -> Outcome:
 
 def _all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     """Whether the GPU counts of the whole campaign are these."""
-    found = tuple(sorted({spec["gpus"] for spec in specs_of(evidence)}))
+    found = tuple(sorted({spec.gpus for spec in specs_of(evidence)}))
     holds = found == check.value
     claimed = "" if holds else f"; claimed are {_text(check.value)}"
     return _decided(holds, _text(found), f"The campaign has n = {_text(found)}{claimed}.")
@@ -215,21 +216,21 @@ def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     specs = specs_of(evidence, *check.series, check.mode)
     word, read = ("LBS", _lbs) if check.mode.endswith("lbs") else ("GBS", _gbs)
     sizes = {read(spec) for spec in specs}
-    found = tuple(sorted({spec["gpus"] for spec in specs}))
+    found = tuple(sorted({spec.gpus for spec in specs}))
     shown = f"{word} {_text(sorted(map(str, sizes)))}, n = {_text(found)}"
     holds = sizes == {int(check.batch)} and found == check.value
     claimed = "" if holds else f"; claimed are {word} {check.batch}, n = {_text(check.value)}"
     return _decided(holds, shown, f"{shown}{claimed}.")
 
 
-def _lbs(spec: Row) -> Any:
-    return spec["local_batch_size"]
+def _lbs(spec: RunSpec) -> Any:
+    return spec.local_batch_size
 
 
-def _gbs(spec: Row) -> Any:
+def _gbs(spec: RunSpec) -> Any:
     """The GBS; null where it is not that of all GPUs."""
-    fits = spec["local_batch_size"] * spec["gpus"] == spec["global_batch_size"]
-    return spec["global_batch_size"] if fits else None
+    fits = spec.local_batch_size * spec.gpus == spec.global_batch_size
+    return spec.global_batch_size if fits else None
 
 
 def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
@@ -256,7 +257,7 @@ def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
 def _largest(evidence: Evidence, check: Check) -> Outcome:
     """Whether the largest value of a path is this one."""
     specs = specs_of(evidence, *check.series, check.mode)
-    largest = max(spec[check.quantity] for spec in specs)
+    largest = max(getattr(spec, check.quantity) for spec in specs)
     return _decided(
         largest == check.value,
         str(largest),
@@ -268,7 +269,7 @@ def _largest(evidence: Evidence, check: Check) -> Outcome:
 def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
     """Whether every configuration is repeated so often, all with one seed."""
     specs = specs_of(evidence, *check.series, check.mode)
-    seeds = {spec["seed"] for spec in specs}
+    seeds = {spec.seed for spec in specs}
     if None in seeds:
         raise NotTestable("Repeats with one seed: the seed is not known of all configurations.")
     if len(seeds) > 1:
@@ -296,12 +297,17 @@ def _sampling_period(evidence: Evidence, check: Check) -> Outcome:
 # --- provenance ---------------------------------------------------------------------------------
 
 
+def _model(evidence: Evidence, configuration: str) -> str | None:
+    spec = evidence.specs.get(configuration)
+    return None if spec is None else spec.model
+
+
 def _provenance(evidence: Evidence, check: Check) -> Outcome:
     """Whether every run's provenance has these values."""
     runs = {
         f"{id_}/{repeat}": provenance
         for (id_, repeat), provenance in evidence.provenance.items()
-        if check.model in ("", evidence.specs.get(id_, {}).get("model"))
+        if check.model in ("", _model(evidence, id_))
     }
     if not runs:
         raise NotTestable(
@@ -320,7 +326,7 @@ def _versions(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable("No finished run says which software it was made with.")
     said: dict[str, dict[str, set[str | None]]] = {}
     for (id_, _), provenance in evidence.provenance.items():
-        of_model = said.setdefault(str(evidence.specs.get(id_, {}).get("model", "")), {})
+        of_model = said.setdefault(_model(evidence, id_) or "", {})
         for name in check.value:
             of_model.setdefault(name, set()).add(_version(provenance, name))
     deviating, unknown = [], []

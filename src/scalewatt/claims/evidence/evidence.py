@@ -23,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.claims.evidence.claim_types import NotTestable
 from scalewatt.claims.evidence.origin_tracking import is_of_energy, look_at
 from scalewatt.claims.evidence.pooled_spread import Key, Spread, key_of
@@ -213,7 +214,7 @@ class Evidence:
     traces: tuple[Trace, ...] = ()
     trace_metadata: Row = field(default_factory=dict)
     """What figure 5's table says of itself."""
-    specs: Mapping[str, Row] = field(default_factory=dict)
+    specs: Mapping[str, RunSpec] = field(default_factory=dict)
     """spec.json's content of each configuration that the campaign defines, finished or not."""
     provenance: Mapping[tuple[str, int], Row] = field(default_factory=dict)
     """provenance.json's content of each finished run (configuration, repeat)."""

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scalewatt.common.files import read_json
 from scalewatt.energy.accounting.cross_checks import (
     cross_check_flags,
     node_cross_checks,
@@ -35,7 +34,7 @@ from scalewatt.energy.accounting.node_energy import (
     shared_kinds,
 )
 from scalewatt.energy.accounting.rows import EnergyRows
-from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.run_inputs import Run, read_planned_run
 from scalewatt.energy.accounting.segment_recordings import (
     NodeRecording,
     Segment,
@@ -124,7 +123,7 @@ def write_energy(
     `powers` = {"cpu", "gpu", "ram"}: the rated powers used where nothing was measured, or None.
     `energy_path` = <repeat>.parquet; `Accounts.write` names the others.
     """
-    spec = read_json(spec_path)
+    spec = read_planned_run(spec_path)
     run = Run.of(run_dir, spec, powers)
     with TraceWriter(traces_path, spec, run.provenance.get("device_name")) as traces:
         accounts = account(run, traces)
@@ -255,12 +254,12 @@ def _account_node(
     if begin > recorded[0]:
         detail = f"{node}: {begin - recorded[0]:.1f} s were recorded by an earlier segment too"
         flags.append(flag("segments_overlap", None, f"{detail}; they count once"))
-    period_s = recording.period_s or run.spec.get("sampling_period_s")
+    period_s = recording.period_s or run.spec.sampling_period_s
     lost_s = _lost_seconds(events, recorded, period_s or 1.0)
     if lost_s:
         detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording"
         flags.append(flag("recording_short", None, detail))
-    expected = run.spec.get("ranks_per_node") if held is None else len(held)
+    expected = run.spec.ranks_per_node if held is None else len(held)
     facts: dict[str, Any] = {
         "powers": run.powers,
         "period_s": period_s,
@@ -346,7 +345,7 @@ def _missing_hosts(
     run: Run, recorded: Sequence[str], segment: Segment
 ) -> tuple[list[str], list[Flag]]:
     """Return the nodes without a sample, by name where one is known."""
-    expected = int(run.spec.get("nodes") or len(segment.hosts))
+    expected = run.spec.nodes or len(segment.hosts)
     known = {short_name(host) for host in recorded}
     names = {short_name(host): host for host in (*segment.hosts, *run.hosts_of(segment.number))}
     named = [host for short, host in names.items() if short not in known]

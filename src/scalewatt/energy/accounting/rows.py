@@ -19,6 +19,7 @@ from scalewatt.energy.accounting.energy_schema import (
     Accounts,
 )
 from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED, KindEnergy, Window
+from scalewatt.energy.accounting.run_inputs import Planned
 from scalewatt.energy.integration.stage_intervals import (
     STAGES,
     UNATTRIBUTED,
@@ -133,9 +134,9 @@ class EnergyRows:
         """Add flags of a segment, or of one of its nodes."""
         self._flags.setdefault(segment, {}).setdefault(node, []).extend(flags)
 
-    def tables(self, spec: Row, telemetry: list[pa.Table], cross_checks: list[Row]) -> Accounts:
+    def tables(self, spec: Planned, telemetry: list[pa.Table], cross_checks: list[Row]) -> Accounts:
         """Return the tables of the run of `spec`."""
-        run = {"configuration": spec.get("configuration"), "repeat": spec.get("repeat")}
+        run = {"configuration": spec.configuration, "repeat": spec.repeat}
         parts = self._in_order()
         stated = _Stated(parts)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import check, schema
 from scalewatt.energy.accounting.node_energy import Window
@@ -18,12 +19,60 @@ from scalewatt.recordings.series import SensorSeries, short_name
 from scalewatt.recordings.stage_files import read_stages
 
 
+class Planned(Protocol):
+    """What accounting needs of a run's spec; None where it is not known."""
+
+    @property
+    def configuration(self) -> str | None: ...
+    @property
+    def repeat(self) -> int | None: ...
+    @property
+    def nodes(self) -> int | None: ...
+    @property
+    def ranks_per_node(self) -> int | None: ...
+    @property
+    def sampling_period_s(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """What accounting reads of a spec.json, whoever wrote it; None where it does not say."""
+
+    configuration: str | None = None
+    repeat: int | None = None
+    device: str | None = None
+    nodes: int | None = None
+    ranks_per_node: int | None = None
+    sampling_period_s: float | None = None
+
+
+_TEXT = {"type": ["string", "null"]}
+_COUNT = {"type": ["integer", "null"], "minimum": 1}
+_SPEC = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("configuration", "device"), _TEXT),
+        **dict.fromkeys(("repeat", "nodes", "ranks_per_node"), _COUNT),
+        "sampling_period_s": {"type": ["number", "null"]},
+    },
+}
+
+
+def read_planned_run(path: Path) -> PlannedRun:
+    """Read a spec.json; InputError where it is no JSON object or a value in it has another type."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: is no spec; expected a JSON object")
+    check(content, _SPEC, str(path), _SPEC)
+    return PlannedRun(**{f.name: content.get(f.name) for f in fields(PlannedRun)})
+
+
 @dataclass(frozen=True)
 class Run:
     """What is known of a run in addition to its recordings."""
 
     folder: Path
-    spec: dict[str, Any]
+    spec: Planned
     powers: dict[str, Any]
     provenance: dict[str, Any]
     events: pa.Table | None
@@ -31,7 +80,7 @@ class Run:
     """How many GPUs each node must have recorded, where that is given."""
 
     @classmethod
-    def of(cls, folder: Path, spec: dict[str, Any], powers: dict[str, Any]) -> Run:
+    def of(cls, folder: Path, spec: Planned, powers: dict[str, Any]) -> Run:
         """Read a run folder. Raises InputError for a damaged file of events or provenance."""
         path = folder / "provenance.json"
         provenance = read_provenance(path) if path.exists() else {}

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 from scalewatt.common.files import atomic_path
 from scalewatt.energy.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
+from scalewatt.energy.accounting.run_inputs import Planned
 from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, Validated
 from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
 from scalewatt.recordings.gpu_power_semantics import (
@@ -42,13 +42,11 @@ class TraceWriter:
     _AHEAD = 1
     """How many such parts may wait to be written."""
 
-    def __init__(
-        self, path: Path | str, spec: dict[str, Any], device_name: str | None = None
-    ) -> None:
+    def __init__(self, path: Path | str, spec: Planned, device_name: str | None = None) -> None:
         """Take the run's spec and the name of its GPUs, which tells what their sensors report."""
         self._path, self._files = Path(path), ExitStack()
         self._device_name = device_name
-        named = {name: spec[name] for name in ("configuration", "repeat")}
+        named = {"configuration": spec.configuration, "repeat": spec.repeat}
         self._schema = TRACES_SCHEMA.with_metadata({METADATA_KEY: json.dumps(named).encode()})
         self._words: dict[str, dict[str, int]] = {"node": {}, "uuid": {}}
         self._pieces: list[_Piece] = []

@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json
 from scalewatt.energy.accounting.account import Progress, account, account_segment
 from scalewatt.energy.accounting.energy_schema import Accounts
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
-from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.run_inputs import PlannedRun, Run, read_planned_run
 from scalewatt.energy.accounting.segment_recordings import Segment, segment_numbers
 from scalewatt.energy.accounting.totals import (
     EnergyTotals,
@@ -31,7 +30,8 @@ from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.recordings.stage_files import read_stages
 from scalewatt.recordings.telemetry import read_telemetry
 
-Powers = Callable[[dict[str, Any]], dict[str, Any]]
+Powers = Callable[[str, str], dict[str, Any]]
+"""The rated powers of a device, by its name and that of the run, which messages name."""
 
 _NUMBER = re.compile(r"segment-(\d+)")
 # Without stages it does not matter when a recording was made.
@@ -65,7 +65,7 @@ def describe(
         _refuse_run(path, named, "a journal")
     done = Progress()
     with _opened(path, run_id, round_id) as segment:
-        spec = {"nodes": len(segment.hosts), "ranks_per_node": None}
+        spec = PlannedRun(nodes=len(segment.hosts))
         run = Run(path.parent, spec, {}, {}, events, gpus_per_node)
         account_segment(run, segment, _events_of(events, path), done)
         record = segment.record
@@ -108,10 +108,9 @@ def _of_folder(
 ) -> dict[str, Any]:
     """Describe all segments of a run folder, or of a folder with a segment's files in it."""
     path = folder / "spec.json"
-    spec = read_json(path) if path.exists() else {}
-    if not isinstance(spec, dict):
-        raise InputError(f"{path}: is no spec; expected a JSON object")
-    run = Run.of(folder, spec, powers(spec) if powers and spec else {})
+    spec = read_planned_run(path) if path.exists() else PlannedRun()
+    rated = powers(spec.device, str(spec.configuration)) if powers and spec.device else {}
+    run = Run.of(folder, spec, rated)
     if not segment_numbers(run.recordings):
         raise InputError(
             f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5 or "

@@ -201,9 +201,9 @@ def _sum_of(
         host,
         [*found, *_loads(path, run, found, window)],
         powers=run.powers,
-        period_s=recording.sampling_period_s or run.spec.get("sampling_period_s"),
+        period_s=recording.sampling_period_s or run.spec.sampling_period_s,
         used_gpus=held,
-        expected_gpus=run.spec.get("ranks_per_node") if held is None else len(held),
+        expected_gpus=run.spec.ranks_per_node if held is None else len(held),
         window=window,
     )
     sums = {}

@@ -84,7 +84,7 @@ def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
     campaign's idle probes.
     """
     spec = read_spec(files.folder / "spec.json")
-    energy = EnergyTotals(read_energy(files), with_staging=spec["protocol"] != "paper")
+    energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
     known = energy.total_j is not None
     grouped: dict[Part, list[Row]] = {}
     for kind in energy.scope:
@@ -94,7 +94,7 @@ def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
         part: {
             "energy_j": known_sum(r["energy_j"] for r in rows) if known else None,
             "discarded_j": known_sum(r["discarded_j"] for r in rows) if known else None,
-            "idle_j": _idle_j(energy, part[0], rows, spec["device"], idle) if known else None,
+            "idle_j": _idle_j(energy, part[0], rows, spec.device, idle) if known else None,
             "is_short": any(row["short"] for row in rows),
         }
         for part, rows in grouped.items()

@@ -68,7 +68,7 @@ def learning(definition: dict[str, Any], configurations: list[Row], results: Pat
 def run_epochs(files: RunFiles) -> list[Row]:
     """Epoch, metric, and energy and time since the run's start at the end of each epoch of a run."""
     spec = read_spec(files.folder / "spec.json")
-    with_staging = spec["protocol"] != "paper"
+    with_staging = spec.protocol != "paper"
     totals = EnergyTotals(read_energy(files), with_staging)
     history = read_history(files.folder / "history.parquet")
     scope = totals.scope
@@ -78,7 +78,7 @@ def run_epochs(files: RunFiles) -> list[Row]:
         if row["device_kind"] in scope and (with_staging or row["stage"] != "stage_data")
     ]
     energies = _energies(totals, parts)
-    times = _times(totals, parts, spec["nodes"])
+    times = _times(totals, parts, spec.nodes)
     seconds = cumulated(history, times) if times else _clocked(history, files, with_staging)
     ends = (cumulated(history, energies), seconds)
     return [

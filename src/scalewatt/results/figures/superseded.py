@@ -74,7 +74,7 @@ def _said(row: Mapping[str, Any]) -> Replaced:
 def _energy_kwh(kept: Path) -> float | None:
     """The energy of what was set aside, as its row of the runs table had it."""
     try:
-        staged = read_spec(kept / RUN / "spec.json")["protocol"] != "paper"
+        staged = read_spec(kept / RUN / "spec.json").protocol != "paper"
         totals = EnergyTotals(pq.read_table(kept / "energy.parquet"), with_staging=staged)
         joules = totals.total_j
         return None if joules is None else joules / J_PER_KWH

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.run_spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import InitialWeights, RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
@@ -87,21 +87,21 @@ def run_row(
     """
     spec = read_spec(files.folder / "spec.json")
     provenance = read_provenance(files.folder / "provenance.json", _FROM_PROVENANCE)
-    if provenance["spec_sha256"] != spec_sha256(spec):
+    if provenance["spec_sha256"] != spec.sha256:
         raise InputError(
             f"{files.folder}: spec.json is not the spec that provenance.json names: one of them was "
             "changed; restore it (of an import: import it again), or train the run again"
         )
     history = read_history(files.folder / "history.parquet", provenance["metric_name"])
-    energy = EnergyTotals(read_energy(files), with_staging=spec["protocol"] != "paper")
+    energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
     metrics = [row["metric"] for row in history]
     goal = "max" if provenance.get("metric_goal") == "max" else "min"
     updates = _known_count(row["updates"] for row in history)
     samples = _known_count(row["samples"] for row in history)
     identity = {
         "campaign": campaign,
-        **{key: spec[key] for key in _FROM_SPEC},
-        **{key: spec["settings"].get(key) for key in _FROM_SETTINGS},
+        **{key: getattr(spec, key) for key in _FROM_SPEC},
+        **{key: spec.settings.get(key) for key in _FROM_SETTINGS},
         "precision_used": provenance.get("precision_used"),
         "device_name": provenance["device_name"],
         "torch_device": provenance["torch_device"],
@@ -117,14 +117,14 @@ def run_row(
                 *_doubts_of_simulation(provenance),
             ]
         ),
-        "initial_weights": _run_name(spec["initial_weights"]),
+        "initial_weights": _run_name(spec.initial_weights),
         "spec_sha256": provenance["spec_sha256"],
         "excluded": excluded,
     }
     work = {
         "updates": updates,
         "samples": samples,
-        "passes": None if updates is None else updates * spec["gpus"],
+        "passes": None if updates is None else updates * spec.gpus,
         "metric_last": metrics[-1],
         "metric_best": _best(metrics, goal),
         "train_loss": history[-1]["train_loss"],
@@ -196,8 +196,8 @@ def read_history(path: Path, metric_name: str | None = None) -> list[dict[str, A
     return rows
 
 
-def _run_name(run: dict[str, Any] | None) -> str | None:
-    return None if run is None else f"{run['configuration']}/{run['repeat']}"
+def _run_name(run: InitialWeights | None) -> str | None:
+    return None if run is None else f"{run.configuration}/{run.repeat}"
 
 
 def _known_count(values: Iterable[int | None]) -> int | None:
@@ -235,12 +235,12 @@ def _mean_over_updates(history: list[dict[str, Any]], name: str) -> float | None
     return ratio(total, sum(row["updates"] for row in known)) if known else None
 
 
-def _shared_gpus(spec: dict[str, Any], provenance: dict[str, Any]) -> list[Flag]:
+def _shared_gpus(spec: RunSpec, provenance: dict[str, Any]) -> list[Flag]:
     """A flag where several ranks shared a GPU: n then counts processes."""
     held = [len(gpus) for gpus in (provenance.get("gpus") or {}).values() if gpus is not None]
-    if not held or min(held) >= spec["ranks_per_node"]:
+    if not held or min(held) >= spec.ranks_per_node:
         return []
-    detail = f"{spec['ranks_per_node']} ranks a node on {min(held)} GPUs"
+    detail = f"{spec.ranks_per_node} ranks a node on {min(held)} GPUs"
     return [flag("gpus_shared", None, detail)]
 
 
@@ -253,7 +253,7 @@ def _doubts_of_simulation(provenance: dict[str, Any]) -> list[Flag]:
 
 def _energy_columns(
     energy: EnergyTotals,
-    spec: dict[str, Any],
+    spec: RunSpec,
     work: dict[str, Any],
     facility: Facility,
     idle: Path | None,
@@ -261,17 +261,17 @@ def _energy_columns(
     scope = energy.scope
     joules = {kind: energy.joules(kind) for kind in DEVICE_KINDS}
     runtime_s = energy.runtime_s
-    gpu_hours = spec["gpus"] * runtime_s / 3600
+    gpu_hours = spec.gpus * runtime_s / 3600
     use = Work(
         gpu_hours,
-        spec["nodes"],
+        spec.nodes,
         work["samples"],
         work["updates"],
         gpu_s=energy.device_seconds("gpu"),
         socket_s=energy.device_seconds("cpu"),
         node_s=energy.node_seconds("ram"),
     )
-    idle_j = _idle_j(energy, spec["device"], idle)
+    idle_j = _idle_j(energy, spec.device, idle)
     return {
         "runtime_s": runtime_s,
         "runtime_h": runtime_s / 3600,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+
+from scalewatt.campaign.run_spec import RunSpec
 
 GUESSED = "top1_error_percent"
 """The metric that guessing has a level of."""
 
 
-def guessed_error(spec: Mapping[str, Any]) -> tuple[float, float] | None:
+def guessed_error(spec: RunSpec) -> tuple[float, float] | None:
     """Return a guess's error over the validation set of a run, in percent, and what it seldom falls below.
 
     That is two standard deviations less. None where classes or validation samples are not known.
     """
-    dataset, samples = spec.get("dataset"), spec.get("validation_samples")
-    classes = dataset.get("classes") if isinstance(dataset, Mapping) else None
+    classes, samples = spec.dataset.get("classes"), spec.validation_samples
     if not classes or not samples:
         return None
     hits = 1 / classes

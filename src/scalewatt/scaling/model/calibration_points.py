@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.run_spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.published import REFERENCE, published_configurations
@@ -74,12 +74,12 @@ def _point(source: str, row: Row, runs: Path | None) -> Point:
         origin=row["energy_origin"],
         scope=row["energy_scope"],
         n_repeats=row["n_repeats"],
-        spec_sha256=None if spec is None else spec_sha256(spec),
+        spec_sha256=None if spec is None else spec.sha256,
         assumed_settings=spec is None and source != "published",
     )
 
 
-def _spec(runs: Path | None, configuration: str) -> dict[str, Any] | None:
+def _spec(runs: Path | None, configuration: str) -> RunSpec | None:
     """Return the spec of the first repeat that exists: repeats differ in their number only."""
     folder = None if runs is None else runs / configuration
     if folder is None or not folder.is_dir():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.campaign.model_registry import known_models, model_key
+from scalewatt.campaign.run_spec import RunSpec
 
 LEARNING = frozenset(
     {
@@ -59,14 +60,14 @@ def kind_from_json(content: Mapping[str, Any]) -> Kind:
     return _kind(content["model"], content["device"], content["protocol"], content["settings"], {})
 
 
-def kind_of_spec(spec: Mapping[str, Any]) -> Kind:
+def kind_of_spec(spec: RunSpec) -> Kind:
     """Return the kind of a run's spec."""
     return _kind(
-        model_key(spec["model"], spec["phase"]),
-        spec["device"],
-        spec["protocol"],
-        spec["settings"],
-        spec["dataset"],
+        model_key(spec.model, spec.phase),
+        spec.device,
+        spec.protocol,
+        spec.settings,
+        spec.dataset,
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from scalewatt.campaign.campaign_types import epoch_work
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 
 
@@ -30,25 +30,22 @@ def load_of(
     gpus: int, nodes: int, local_batch_size: int, dataset_samples: int, epochs: int
 ) -> Load:
     """Return the load of a training: each GPU has the same share, the last batch is partial."""
-    share = dataset_samples // gpus
+    work = epoch_work(dataset_samples, gpus, local_batch_size)
     return Load(
         gpus=gpus,
         nodes=nodes,
         local_batch_size=local_batch_size,
         epochs=epochs,
-        samples=share * gpus * epochs,
-        updates=-(-share // local_batch_size) * epochs,
+        samples=work.samples * epochs,
+        updates=work.updates * epochs,
     )
 
 
-def load_of_spec(spec: Mapping[str, Any]) -> Load:
+def load_of_spec(spec: RunSpec) -> Load:
     """Return the load of a run's spec; InputError where its samples are not known (a command's)."""
-    if spec["samples_per_epoch"] is None or spec["updates"] is None:
-        raise InputError(_unknown_samples(spec["configuration"]))
-    return Load(
-        **{name: spec[name] for name in ("gpus", "nodes", "local_batch_size", "epochs", "updates")},
-        samples=spec["samples_per_epoch"] * spec["epochs"],
-    )
+    if spec.dataset_samples is None:
+        raise InputError(_unknown_samples(spec.configuration))
+    return load_of(spec.gpus, spec.nodes, spec.local_batch_size, spec.dataset_samples, spec.epochs)
 
 
 def _unknown_samples(configuration: str) -> str:

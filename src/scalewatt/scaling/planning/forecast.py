@@ -7,15 +7,14 @@ sum of runs is the sum within each sample; summing ends of intervals would overs
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.recordings.series import J_PER_KWH
@@ -28,8 +27,6 @@ from scalewatt.scaling.model.workload_size import Load, load_of_spec
 
 _SEED = 5
 
-Spec = Mapping[str, Any]
-
 
 @dataclass
 class Forecaster:
@@ -40,7 +37,7 @@ class Forecaster:
     _upper_s: dict[tuple[str, Kind, Load], float] = field(default_factory=dict, init=False)
     """By configuration too: deviations are drawn for each separately, whatever the order of requests."""
 
-    def of_kind(self, spec: Spec) -> KindModel:
+    def of_kind(self, spec: RunSpec) -> KindModel:
         """Return the model of a spec's kind, its draws repeated; InputError where there is none."""
         load = load_of_spec(spec)  # a command need not say its samples
         kind = kind_of_spec(spec)
@@ -49,33 +46,33 @@ class Forecaster:
         self._kinds[kind].check(load)
         return self._kinds[kind]
 
-    def runs(self, spec: Spec, repeats: int = 1) -> Predicted:
+    def runs(self, spec: RunSpec, repeats: int = 1) -> Predicted:
         """Return draws (draws, repeats) of runs of one configuration; InputError where it has no model."""
-        seed = _seed_of(spec["configuration"])
+        seed = _seed_of(spec.configuration)
         return predict(self.of_kind(spec), [load_of_spec(spec)] * repeats, seed)
 
-    def energy_at(self, spec: Spec, runtime_s: float) -> dict[str, Array]:
+    def energy_at(self, spec: RunSpec, runtime_s: float) -> dict[str, Array]:
         """Return draws (draws,) of the energy in J of a run whose time is known."""
         found = self.energies_at(spec, [runtime_s])
         return {name: joules[:, 0] for name, joules in found.items()}
 
-    def energies_at(self, spec: Spec, runtimes_s: Sequence[float]) -> dict[str, Array]:
+    def energies_at(self, spec: RunSpec, runtimes_s: Sequence[float]) -> dict[str, Array]:
         """Return draws (draws, runs) of the energies in J of one configuration's runs of known times."""
-        random = np.random.default_rng(_seed_of(spec["configuration"]))
+        random = np.random.default_rng(_seed_of(spec.configuration))
         loads = [load_of_spec(spec)] * len(runtimes_s)
         return energies_at(self.of_kind(spec), loads, np.array(runtimes_s), random)
 
-    def upper_runtime_s(self, spec: Spec) -> float | None:
+    def upper_runtime_s(self, spec: RunSpec) -> float | None:
         """Return the upper end of the run time's interval, in s; None where the run cannot be predicted."""
         try:
-            key = spec["configuration"], kind_of_spec(spec), load_of_spec(spec)
+            key = spec.configuration, kind_of_spec(spec), load_of_spec(spec)
             if key not in self._upper_s:
                 self._upper_s[key] = estimate(self.runs(spec).runtime_s[:, 0]).high
             return self._upper_s[key]
         except InputError:
             return None
 
-    def energy_kwh(self, spec: Spec) -> float | None:
+    def energy_kwh(self, spec: RunSpec) -> float | None:
         """Return the median of a run's energy; None where it cannot be predicted."""
         try:
             total = self.runs(spec).total_j
@@ -83,7 +80,7 @@ class Forecaster:
             return None
         return None if total is None else float(np.median(total)) / J_PER_KWH
 
-    def warnings(self, spec: Spec) -> list[str]:
+    def warnings(self, spec: RunSpec) -> list[str]:
         """Return the warnings about a forecast of a spec's runs."""
         model = self.of_kind(spec)
         assumed = [model.assumed] if model.assumed else []
@@ -130,11 +127,11 @@ def no_model(where: str, campaign: Campaign) -> InputError:
     )
 
 
-def energy_by(path: str | Path | None) -> Callable[[Spec], float | None]:
+def energy_by(path: str | Path | None) -> Callable[[RunSpec], float | None]:
     """Return a function that predicts a spec's energy in kWh; it reads `scaling_model` at its first call."""
     found: list[Forecaster | None] = []
 
-    def energy_kwh(spec: Spec) -> float | None:
+    def energy_kwh(spec: RunSpec) -> float | None:
         if not found:
             found.append(forecaster_of(path))
         return None if found[0] is None else found[0].energy_kwh(spec)

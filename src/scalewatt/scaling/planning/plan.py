@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility
@@ -148,7 +148,7 @@ class Planner:
 
     def _asked(self, configuration: str) -> tuple[int | None, str | None]:
         spec = run_spec(self.campaign, configuration, 1)
-        device = self._device(spec["device"])
+        device = self._device(spec.device)
         if device is None or device.time_limit_min is None:
             return None, None
         warning_s = self.cluster.stop_warning_s
@@ -191,7 +191,7 @@ class Planner:
                     configuration, repeat, amounts, None, PREDICTED, scope, warnings, stuck=stuck
                 )
 
-    def _energies_at_times(self, id_: str, spec: Row | None) -> dict[int, dict[str, Array]]:
+    def _energies_at_times(self, id_: str, spec: RunSpec | None) -> dict[int, dict[str, Array]]:
         """Return draws of the energies in J, by repeat, of finished runs of which only the time is known.
 
         Their deviations are independent. Empty where they cannot be predicted.

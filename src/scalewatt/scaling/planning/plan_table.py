@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
-from scalewatt.campaign.run_spec import run_spec, spec_sha256, text_sha256
+from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.scaling.model.predict import estimate
@@ -153,7 +153,7 @@ def _frame(rows: Iterable[Row], schema: pa.Schema) -> pd.DataFrame:
 def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
     """Return all of a campaign and a cluster that a plan depends on, as JSON-ready values."""
     return {
-        "specs": {id_: spec_sha256(run_spec(campaign, id_, 1)) for id_ in campaign.configurations},
+        "specs": {id_: run_spec(campaign, id_, 1).sha256 for id_ in campaign.configurations},
         "repeats": dict(campaign.repeats),
         "series": {name: list(one.points.values()) for name, one in campaign.series.items()},
         "budget": campaign.energy_budget_kwh,

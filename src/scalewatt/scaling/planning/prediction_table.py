@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import J_PER_KWH, SIMULATED
 from scalewatt.results.tables.frames import read_frame, to_frame, to_table
@@ -19,7 +19,7 @@ from scalewatt.results.tables.read_table import CONFIGURATION_KEY
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import estimate
-from scalewatt.scaling.planning.forecast import Forecaster, Spec
+from scalewatt.scaling.planning.forecast import Forecaster
 
 Row = dict[str, Any]
 
@@ -119,7 +119,7 @@ def _unequal(found: Any, scope: str | None) -> str | None:
 
 
 def _draws(
-    forecaster: Forecaster, spec: Spec, quantity: str, runtime_h: float | None
+    forecaster: Forecaster, spec: RunSpec, quantity: str, runtime_h: float | None
 ) -> Array | None:
     predicted = forecaster.runs(spec)
     if quantity == TIME:

@@ -7,11 +7,10 @@ provenance.simulation_subjects lists cannot be tested on simulated runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from scalewatt.campaign.campaign_types import Device
+from scalewatt.campaign.run_spec import RunSpec
 
 MOST_BESIDE_GPUS = 0.65
 """CPUs and memory get at most this part of a node's energy."""
@@ -39,10 +38,10 @@ OTHER_HOST = Host(0.05, 0.16, 22.0, 6.0)
 """FourCastNet, which decodes no images: assumed, memory below 4 % of a node (section 3.5)."""
 
 
-def beside_gpus_w(spec: Mapping[str, Any], device: Device) -> dict[str, float]:
+def beside_gpus_w(spec: RunSpec, device: Device) -> dict[str, float]:
     """Return the mean power in W of a node's CPUs and of its memory in a training."""
-    host = HOSTS.get(spec["model"], OTHER_HOST)
-    held = spec["ranks_per_node"] / device.gpus_per_node
+    host = HOSTS.get(spec.model, OTHER_HOST)
+    held = spec.ranks_per_node / device.gpus_per_node
     busy = host.cpu_base + host.cpu_gpus * held
     socket_w = device.cpu["idle_w"] + (device.cpu["rated_w"] - device.cpu["idle_w"]) * busy
     ram_w = device.ram["power_w"] if device.ram else host.ram_base_w + host.ram_gpus_w * held
@@ -127,9 +126,9 @@ BETWEEN_S = 3600.0
 """How long a further segment waits for its job."""
 
 
-def waits(spec: Mapping[str, Any]) -> float:
+def waits(spec: RunSpec) -> float:
     """Return the part of the time in which a GPU waits for data."""
-    doublings = max(int(spec["local_batch_size"]).bit_length() - 1, 0)
+    doublings = max(int(spec.local_batch_size).bit_length() - 1, 0)
     return min(WAITS_BASE + WAITS_PER_DOUBLING * doublings, MOST_WAITS)
 
 

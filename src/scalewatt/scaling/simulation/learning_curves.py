@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.recordings.series import Floats
 from scalewatt.results.tables.published import FULL_SAMPLES, REFERENCE
@@ -58,17 +59,17 @@ class Final:
         return {"name": self.name, "source": self.source, "between": list(self.between)}
 
 
-def final_metric(spec: Mapping[str, Any]) -> Final:
+def final_metric(spec: RunSpec) -> Final:
     """Return the metric at the end of a spec's runs."""
-    model, gbs = spec["model"], spec["global_batch_size"]
-    if model == "resnet50":
-        return _resnet50(spec["dataset_samples"], gbs)
+    model, gbs = spec.model, spec.global_batch_size
+    if model == "resnet50" and spec.dataset_samples is not None:
+        return _resnet50(spec.dataset_samples, gbs)
     if model == "fourcastnet":
         slight = math.log2(max(min(gbs, _KNEE) / 4, 1))
         steep = math.log2(max(gbs / _KNEE, 1))
-        value = _FORECAST[spec["phase"]] * (1 + _SLIGHT * slight + _STEEP * steep)
+        value = _FORECAST[spec.phase] * (1 + _SLIGHT * slight + _STEEP * steep)
         return Final(METRICS[model], value, ASSUMED)
-    name = spec["settings"].get("metric_name") or "metric"
+    name = spec.settings.get("metric_name") or "metric"
     return Final(name, _OTHER, ASSUMED)
 
 
@@ -104,20 +105,20 @@ def _in_words(published: Mapping[int, float]) -> float:
     return published[max(gbs for gbs in published if gbs <= _CONSTANT_UP_TO)]
 
 
-def _first(spec: Mapping[str, Any], end: float) -> float:
+def _first(spec: RunSpec, end: float) -> float:
     """Return the metric before the first epoch: worse than at the end, whichever direction is better."""
-    if spec["settings"].get("metric_goal") == "max":
+    if spec.settings.get("metric_goal") == "max":
         return 0.0
-    return max(_FIRST.get(spec["model"], 2 * end), end)
+    return max(_FIRST.get(spec.model, 2 * end), end)
 
 
-def curve(spec: Mapping[str, Any], draw: RunDraw) -> Floats:
+def curve(spec: RunSpec, draw: RunDraw) -> Floats:
     """Return the metric after each epoch, (epochs,)."""
     end = final_metric(spec)
     value = end.value * (1 + scatter_of(spec).metric * draw.metric_deviation)
     value = min(value, WORST.get(end.name, math.inf))
     first = _first(spec, value)
-    done = np.arange(1, spec["epochs"] + 1) / spec["epochs"]
+    done = np.arange(1, spec.epochs + 1) / spec.epochs
     left = (np.exp(-_SPEED * done) - math.exp(-_SPEED)) / (1 - math.exp(-_SPEED))
     noise = draw.random(3).standard_normal(done.size) * _NOISE
     return np.asarray(value + (first - value) * left * (1 + noise))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.recordings.gpu_power_semantics import MEAN_OVER_S, MOVING_MEAN, gpu_quantity
 from scalewatt.recordings.series import Floats
 from scalewatt.recordings.stage_log import EVALUATIONS
@@ -76,11 +77,9 @@ class Levels:
     ram: Level | None
 
 
-def levels_of(
-    spec: Mapping[str, Any], device: Device, draw: RunDraw, uninterrupted: Segment
-) -> Levels:
+def levels_of(spec: RunSpec, device: Device, draw: RunDraw, uninterrupted: Segment) -> Levels:
     """Return the levels at which the uninterrupted run uses the energies that were drawn."""
-    sockets = spec["nodes"] * int(device.cpu["sockets"])
+    sockets = spec.nodes * int(device.cpu["sockets"])
 
     def level(kind: str, devices: int, idle_w: float, levels: Any, dip: float) -> Level | None:
         joules = draw.joules.get(kind)
@@ -93,7 +92,7 @@ def levels_of(
     return Levels(
         gpu=level(
             "gpu",
-            spec["gpus"],
+            spec.gpus,
             (device.gpu or {"idle_w": 0.0})["idle_w"],
             assumptions.GPU_LEVELS,
             assumptions.GPU_DIP,
@@ -180,9 +179,9 @@ def noise(shape: tuple[int, int], deviation: float, random: Any) -> NDArray[np.f
     return np.maximum(factors, assumptions.LEAST_NOISE, out=factors)
 
 
-def gpu_sensor(spec: Mapping[str, Any]) -> Sensor:
+def gpu_sensor(spec: RunSpec) -> Sensor:
     """Return the properties of the power sensor of the run's GPUs."""
-    if gpu_quantity(spec["device"]) == MOVING_MEAN:
+    if gpu_quantity(spec.device) == MOVING_MEAN:
         return Sensor(assumptions.AVERAGED_NOISE, over_s=MEAN_OVER_S)
     return Sensor(assumptions.NOISE, assumptions.waits(spec))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from scalewatt.campaign.campaign_types import Device
-from scalewatt.campaign.run_spec import spec_sha256
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
 from scalewatt.scaling.model.kind_model import KindModel
@@ -45,24 +44,24 @@ class RunDraw:
         return np.random.default_rng([self.seed, *what])
 
 
-def seed_of(spec: Mapping[str, Any]) -> int:
+def seed_of(spec: RunSpec) -> int:
     """Return a run's seed, which depends on its spec, not on the campaign."""
-    return int(spec_sha256(dict(spec))[:12], 16) + SEED
+    return int(spec.sha256[:12], 16) + SEED
 
 
-def draw_run(spec: Mapping[str, Any], model: KindModel, device: Device) -> RunDraw:
+def draw_run(spec: RunSpec, model: KindModel, device: Device) -> RunDraw:
     """Draw a run: the model's median, with the scatter of repeats after the first.
 
     InputError where the model has no energy, or cannot predict the LBS.
     """
     if not model.energy or model.scope is None:
         raise InputError(
-            f"{spec['configuration']}: the scaling model of {model.kind.name} has no energy; expected "
+            f"{spec.configuration}: the scaling model of {model.kind.name} has no energy; expected "
             "one calibrated on runs whose energy is known"
         )
     seed = seed_of(spec)
     pairs = bounded_pairs(np.random.default_rng([seed, 0]), 2)
-    in_time, in_energy, in_metric, _ = pairs.ravel() if spec["repeat"] > 1 else np.zeros(4)
+    in_time, in_energy, in_metric, _ = pairs.ravel() if spec.repeat > 1 else np.zeros(4)
     scatter = scatter_of(spec)
     load = load_of_spec(spec)
     model.check(load)
@@ -94,13 +93,13 @@ def bounded_pairs(random: np.random.Generator, count: int) -> Floats:
     return np.asarray(found[:count] / deviation)
 
 
-def scatter_of(spec: Mapping[str, Any]) -> Scatter:
+def scatter_of(spec: RunSpec) -> Scatter:
     """Return how much the run's repeats vary."""
-    return SCATTERS.get(spec["model"], OTHER_SCATTER)
+    return SCATTERS.get(spec.model, OTHER_SCATTER)
 
 
 def _shared_out(
-    spec: Mapping[str, Any],
+    spec: RunSpec,
     device: Device,
     energies: Mapping[str, float],
     kinds: list[str],
@@ -111,7 +110,7 @@ def _shared_out(
         return {kind: energies[kind] for kind in DEVICE_KINDS if kind in energies}
     total = energies[TOTAL]
     watts = {kind: w for kind, w in beside_gpus_w(spec, device).items() if kind in kinds}
-    beside = {kind: w * spec["nodes"] * runtime_s for kind, w in watts.items()}
+    beside = {kind: w * spec.nodes * runtime_s for kind, w in watts.items()}
     if "gpu" not in kinds:
         whole = sum(beside.values())
         return {kind: total * joules / whole for kind, joules in beside.items()}

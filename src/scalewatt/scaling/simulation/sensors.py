@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.recordings.series import DEVICE_KINDS, Floats
 from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.power_profile import (
@@ -126,7 +127,7 @@ class _Course:
 class Nodes:
     """A simulated run's nodes."""
 
-    spec: Mapping[str, Any]
+    spec: RunSpec
     device: Device
     draw: RunDraw
     levels: Levels
@@ -137,12 +138,12 @@ class Nodes:
     @property
     def hosts(self) -> list[str]:
         """Return their names."""
-        return [f"sim-{self.device.name}-{n:04d}" for n in range(1, self.spec["nodes"] + 1)]
+        return [f"sim-{self.device.name}-{n:04d}" for n in range(1, self.spec.nodes + 1)]
 
     @property
     def held_gpus(self) -> int:
         """Return the number of a node's GPUs that the run uses; 0 without GPUs."""
-        return 0 if self.levels.gpu is None else int(self.spec["ranks_per_node"])
+        return 0 if self.levels.gpu is None else int(self.spec.ranks_per_node)
 
     def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
         """Yield the samples of a segment, node by node."""
@@ -214,9 +215,7 @@ class Nodes:
 
     def _shares(self) -> Floats:
         """Return the energy of each of the run's GPUs relative to their mean; the same in all segments."""
-        shares = 1 + assumptions.DEVICE_SPREAD * self.draw.random(2).standard_normal(
-            self.spec["gpus"]
-        )
+        shares = 1 + assumptions.DEVICE_SPREAD * self.draw.random(2).standard_normal(self.spec.gpus)
         return shares / shares.mean()
 
     def _idle_w(self, course: _Course) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Cluster
-from scalewatt.campaign.run_spec import read_spec, spec_sha256
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
@@ -126,7 +126,7 @@ def _record(one: Simulation, segment: Segment, folder: Path) -> dict[str, Any]:
         segment.number,
         one.started_s(segment),
         nodes.periods.usual_s,
-        one.spec["ranks_per_node"],
+        one.spec.ranks_per_node,
     )
     return {
         "segment": segment.number,
@@ -154,8 +154,8 @@ def _history(one: Simulation) -> list[dict[str, Any]]:
     """Return one row per epoch; null where a simulation has no value."""
     spec = one.spec
     names = ("train", *EVALUATIONS)
-    seconds = [dict.fromkeys(names, 0.0) for _ in range(spec["epochs"])]
-    ended = [0] * spec["epochs"]
+    seconds = [dict.fromkeys(names, 0.0) for _ in range(spec.epochs)]
+    ended = [0] * spec.epochs
     for segment in one.segments:
         begin_s, end_s = one.discarded(segment)
         for stage in segment.stages:
@@ -166,17 +166,18 @@ def _history(one: Simulation) -> list[dict[str, Any]]:
             seconds[stage.epoch][stage.name] += stage.seconds
             ended[stage.epoch] = segment.number
     metrics = curve(spec, one.draw)
-    samples, updates = spec["samples_per_epoch"], spec["updates_per_epoch"]
+    work = spec.epoch_work
+    assert work is not None  # drawing the run has refused one whose samples are not known
     return [
         {
             "epoch": epoch,
             "segment": ended[epoch],
             "metric": float(metrics[epoch]),
-            "samples": samples,
-            "updates": updates,
+            "samples": work.samples,
+            "updates": work.updates,
             "epoch_s": sum(own.values()),
             **{f"{name}_s": own[name] for name in names},
-            "throughput_samples_per_s": samples / own["train"],
+            "throughput_samples_per_s": work.samples / own["train"],
         }
         for epoch, own in enumerate(seconds)
     ]
@@ -194,7 +195,7 @@ def _truth(one: Simulation, segments: Sequence[dict[str, Any]]) -> dict[str, Any
 def _log(one: Simulation, model_path: Path) -> str:
     spec = one.spec
     lines = [
-        f"{spec['configuration']} repeat {spec['repeat']}: simulated with {model_path}, not trained",
+        f"{spec.name}: simulated with {model_path}, not trained",
         *(
             f"segment {segment.number}: {segment.seconds:.0f} s, {segment.outcome}"
             + (" at the wall limit" if segment.outcome == "stopped" else "")
@@ -210,20 +211,20 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
     held = {host: list(range(nodes.held_gpus)) for host in nodes.hosts}
     uuids = {host: nodes.uuids(host)[: nodes.held_gpus] for host in nodes.hosts}
     return {
-        "spec_sha256": spec_sha256(dict(spec)),
+        "spec_sha256": spec.sha256,
         "dataset_sha256": None,
         "hostnames": nodes.hosts,
         "gpus": held if nodes.held_gpus else None,
         "gpu_uuids": uuids if nodes.held_gpus else None,
         "torch_device": "cuda" if nodes.held_gpus else "cpu",
-        "device_name": f"{spec['device']} (simulated)",
+        "device_name": f"{spec.device} (simulated)",
         "packages_of": "the simulator",
         "packages": _versions(),
         **made_with(),
         **dict.fromkeys(("nodes", "software", "perun", "environment_variables")),
         "precision_used": None,
         "metric_name": final.name,
-        "metric_goal": spec["settings"].get("metric_goal") or "min",
+        "metric_goal": spec.settings.get("metric_goal") or "min",
         "metric_persistence": None,
         "metric_climatology": None,
         "parameters": None,
@@ -237,7 +238,7 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
             "seed": one.draw.seed,
             "sampling_period_s": nodes.periods.usual_s,
             "fine_start_s": nodes.periods.until_s,
-            "spec_sampling_period_s": spec["sampling_period_s"],
+            "spec_sampling_period_s": spec.sampling_period_s,
             "metric": final.as_json(),
             "by_hand": _assumed(one.model, final.source),
         },
@@ -252,7 +253,7 @@ def _assumed(model: KindModel, metric_source: str) -> dict[str, str]:
 
 def _segment(one: Simulation, segment: Segment) -> dict[str, Any]:
     nodes, started_s = one.nodes, one.started_s(segment)
-    each = one.spec["ranks_per_node"]
+    each = one.spec.ranks_per_node
     places = [(host, index) for host in nodes.hosts for index in range(each)]
     uuids = {host: nodes.uuids(host) for host in nodes.hosts} if nodes.held_gpus else {}
     return {

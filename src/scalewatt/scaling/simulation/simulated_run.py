@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.model_file import ScalingModel
@@ -26,7 +24,7 @@ BEGUN_S = 946_684_800.0
 class Simulation:
     """A run as it is simulated."""
 
-    spec: Mapping[str, Any]
+    spec: RunSpec
     model: KindModel
     draw: RunDraw
     nodes: Nodes
@@ -43,7 +41,7 @@ class Simulation:
 
 
 def simulation(
-    spec: Mapping[str, Any], cluster: Cluster, model: KindModel, is_scaled: bool = True
+    spec: RunSpec, cluster: Cluster, model: KindModel, is_scaled: bool = True
 ) -> Simulation:
     """Return what happens in a run.
 
@@ -51,7 +49,7 @@ def simulation(
     InputError where the cluster's nodes are not as wide as the spec's, the model has no energy, or no
     segment makes progress.
     """
-    device = cluster.devices[spec["device"]]
+    device = cluster.devices[spec.device]
     _check_nodes(spec, device, cluster)
     draw = draw_run(spec, model, device)
     (whole,) = segments_of(spec, draw.runtime_s)
@@ -87,12 +85,12 @@ def check_simulations(campaign: Campaign, cluster: Cluster, model: ScalingModel)
     )
 
 
-def _check_nodes(spec: Mapping[str, Any], device: Device, cluster: Cluster) -> None:
+def _check_nodes(spec: RunSpec, device: Device, cluster: Cluster) -> None:
     """Raise InputError where the cluster would not place the run on nodes as the spec has them."""
-    gpus, width = spec["gpus"], device.gpus_per_node
-    if (spec["nodes"], spec["ranks_per_node"]) != (-(-gpus // width), min(gpus, width)):
+    gpus, width = spec.gpus, device.gpus_per_node
+    if (spec.nodes, spec.ranks_per_node) != (-(-gpus // width), min(gpus, width)):
         raise InputError(
-            f"{spec['configuration']}: has {spec['ranks_per_node']} ranks on each of {spec['nodes']} "
+            f"{spec.configuration}: has {spec.ranks_per_node} ranks on each of {spec.nodes} "
             f"nodes, but on the cluster '{cluster.name}' nodes of {device.name} have {width} GPUs; make "
             "the spec with this cluster, or name the one that it was made with"
         )
@@ -104,7 +102,7 @@ def _limit_s(cluster: Cluster, device: Device) -> float | None:
     return None if limit is None else limit * 60.0 - cluster.stop_warning_s
 
 
-def _periods(spec: Mapping[str, Any], cluster: Cluster) -> Periods:
-    own = float(spec["sampling_period_s"] or 1.0)
+def _periods(spec: RunSpec, cluster: Cluster) -> Periods:
+    own = float(spec.sampling_period_s or 1.0)
     usual = float(cluster.simulate.get("sampling_period_s", own))
     return Periods(usual, min(own, usual), float(cluster.simulate.get("fine_start_s", 0.0)))

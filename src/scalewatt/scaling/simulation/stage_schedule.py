@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.simulation import assumptions
@@ -53,13 +53,13 @@ Piece = tuple[str, int | None, float]
 """Stage, epoch, seconds."""
 
 
-def uninterrupted(spec: Mapping[str, Any], runtime_s: float) -> list[Piece]:
+def uninterrupted(spec: RunSpec, runtime_s: float) -> list[Piece]:
     """Return the stages of a run that is never interrupted; their seconds add up to `runtime_s`."""
-    epochs = spec["epochs"]
+    epochs = spec.epochs
     start_s = min(assumptions.STARTUP_S, assumptions.MOST_OF_RUN * runtime_s)
     end_s = min(assumptions.SHUTDOWN_S, assumptions.MOST_OF_RUN * runtime_s)
     epoch_s = (runtime_s - start_s - end_s) / epochs
-    usual_s = assumptions.CHECKPOINT_S.get(spec["model"], assumptions.OTHER_CHECKPOINT_S)
+    usual_s = assumptions.CHECKPOINT_S.get(spec.model, assumptions.OTHER_CHECKPOINT_S)
     checkpoint_s = min(usual_s, assumptions.MOST_OF_RUN * epoch_s)
     weights = _weights(spec)
     unit_s = (epoch_s - checkpoint_s) / sum(weights.values())
@@ -70,10 +70,10 @@ def uninterrupted(spec: Mapping[str, Any], runtime_s: float) -> list[Piece]:
     return [*pieces, ("shutdown", None, end_s)]
 
 
-def _weights(spec: Mapping[str, Any]) -> dict[str, float]:
+def _weights(spec: RunSpec) -> dict[str, float]:
     """Return the relative durations of an epoch's stages, in order."""
-    train, validate = spec["dataset_samples"], spec["validation_samples"]
-    evaluates_train = spec["model"] == "resnet50" and spec["protocol"] == "paper"
+    train, validate = spec.dataset_samples, spec.validation_samples
+    evaluates_train = spec.model == "resnet50" and spec.protocol == "paper"
     part = validate / train if train and validate else None
     validation = (
         assumptions.OTHER_VALIDATION if part is None else assumptions.EVALUATE_WEIGHT * part
@@ -85,9 +85,7 @@ def _weights(spec: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def segments_of(
-    spec: Mapping[str, Any], runtime_s: float, limit_s: float | None = None
-) -> list[Segment]:
+def segments_of(spec: RunSpec, runtime_s: float, limit_s: float | None = None) -> list[Segment]:
     """Return the segments of a run whose jobs are told to stop after `limit_s`.
 
     After a stop in training the next segment continues there; after a stop in an evaluation it repeats
@@ -101,7 +99,7 @@ def segments_of(
     longest = math.inf if limit_s is None else limit_s
     if start[2] + evaluations_s >= longest:
         raise InputError(
-            f"{spec['configuration']}: cannot make progress in segments of {longest:.0f} s: start-up "
+            f"{spec.configuration}: cannot make progress in segments of {longest:.0f} s: start-up "
             f"and the evaluations of an epoch take {start[2] + evaluations_s:.0f} s; expected a "
             "longer time_limit_min"
         )
@@ -146,12 +144,12 @@ def repeated_evaluations(segments: Sequence[Segment], segment: Segment) -> tuple
     return (repeated[0].start_s, repeated[-1].end_s) if repeated else (0.0, 0.0)
 
 
-def _timed(spec: Mapping[str, Any], pieces: Sequence[Piece]) -> tuple[Stage, ...]:
-    per_sample = assumptions.FIRST_BATCH_S.get(spec["model"], assumptions.OTHER_FIRST_BATCH_S)
+def _timed(spec: RunSpec, pieces: Sequence[Piece]) -> tuple[Stage, ...]:
+    per_sample = assumptions.FIRST_BATCH_S.get(spec.model, assumptions.OTHER_FIRST_BATCH_S)
     stages, now = [], 0.0
     for name, epoch, seconds in pieces:
         waits = name == "train" or name in EVALUATIONS
-        dip = min(per_sample * spec["local_batch_size"], assumptions.MOST_OF_STAGE * seconds)
+        dip = min(per_sample * spec.local_batch_size, assumptions.MOST_OF_STAGE * seconds)
         stages.append(Stage(name, epoch, now, seconds, dip if waits else 0.0))
         now += seconds
     return tuple(stages)
