@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from campaign_files import DEMO, PAPER, ROOT
+from jinja2 import Template
 from jsonschema import Draft202012Validator
 from snakemake.cli import get_argument_parser, parse_config
 
@@ -30,6 +31,7 @@ from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.energy.accounting import energy_schema as energy_tables
 from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS
+from scalewatt.figures.draw_figure import FIGURES, NAMED
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures import breakdown_table, figure_schema, learning_table, pareto_table
 from scalewatt.results.figures import extra_tables as more_tables
@@ -381,3 +383,13 @@ def test_the_index_has_every_document() -> None:
 
 def test_the_readme_stays_short() -> None:
     assert len(text(README).splitlines()) <= 200
+
+
+# --- Snakemake's report --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("figure", [*(f"figure{n}" for n in FIGURES), *NAMED])
+def test_each_figure_has_a_caption_in_snakemakes_report(figure: str) -> None:
+    template = text(ROOT / "workflow" / "report" / "figures.rst")
+    caption = Template(template).render(snakemake={"wildcards": {"figure": figure}})
+    assert len(caption.strip()) > 100 and "{%" not in caption
