@@ -34,9 +34,7 @@ rule energy:
     conda:
         "../../envs/analysis.yaml"
     params:
-        powers=lambda wildcards: canonical(
-            powers(DEVICES[spec_of(wildcards)["device"]])
-        ),
+        powers=lambda wildcards: canonical(powers(DEVICES[spec_of(wildcards).device])),
     message:
         "energy of {wildcards.configuration} repeat {wildcards.repeat}"
     shell:

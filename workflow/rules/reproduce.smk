@@ -163,7 +163,7 @@ use rule energy as energy_again with:
         configuration=ANY,
     params:
         powers=lambda wildcards: canonical(
-            powers(OWN_CLUSTER.devices[recorded_spec(wildcards)["device"]])
+            powers(OWN_CLUSTER.devices[recorded_spec(wildcards).device])
         ),
     message:
         "energy of {wildcards.configuration} repeat {wildcards.repeat}, repeated"

@@ -63,12 +63,10 @@ def initial_weights(wildcards):
     Another spec of theirs is another spec of the run: their time alone, as that of weights that were
     trained again by `scalewatt remeasure`, never trains a finished run again.
     """
-    source = spec_of(wildcards)["initial_weights"]
+    source = spec_of(wildcards).initial_weights
     if source is None:
         return []
-    return ancient(
-        f"{RESULTS}/runs/{source['configuration']}/{source['repeat']}/weights.pt"
-    )
+    return ancient(f"{RESULTS}/runs/{source.configuration}/{source.repeat}/weights.pt")
 
 
 def training(wildcards):
@@ -92,7 +90,7 @@ COMMANDS = f"(?:{'|'.join(sorted(COMMANDS)) or '-'})-"
 rule train:
     input:
         spec=f"{RUN}/spec.json",
-        dataset=lambda wildcards: f"{RESULTS}/datasets/{spec_of(wildcards)['dataset']['name']}.json",
+        dataset=lambda wildcards: f"{RESULTS}/datasets/{spec_of(wildcards).dataset['name']}.json",
         weights=initial_weights,
     output:
         history=f"{RUN}/history.parquet",
