@@ -58,7 +58,7 @@ def known_runs(results: Path) -> list[Registered]:
                 identity=provenance["identity"],
                 description=provenance["description"],
                 windows=tuple(Window(**window) for window in provenance["windows"]),
-                concurrent_runs=provenance["concurrent_runs"],
+                concurrent_runs=provenance.get("concurrent_runs") or [],
             )
         )
     return found

@@ -29,7 +29,6 @@ from scalewatt.recordings.series import (
     DEVICE_KINDS,
     Flag,
     Floats,
-    SensorSeries,
     flag,
 )
 
@@ -40,7 +39,9 @@ Row = dict[str, Any]
 class _Device:
     """One device of a part, without its samples; k intervals."""
 
-    series: SensorSeries
+    index: int
+    sensor: str
+    uuid: str | None
     recorded_j: Floats
     """Energy in each interval, (k,)."""
     covered_s: Floats
@@ -242,10 +243,18 @@ def _devices(kind: KindEnergy, intervals: StageIntervals) -> tuple[_Device, ...]
     for series, curve in zip(kind.series, kind.curves, strict=True):
         key = id(series.time_s)
         if key not in samples:
-            counts = np.bincount(intervals.codes_at(series.time_s), minlength=len(STAGES))
-            samples[key] = dict(zip(STAGES, counts.tolist(), strict=True))
+            samples[key] = intervals.samples_by_stage(series.time_s)
         covered_s = curve.covered_s(intervals.start_s, intervals.end_s)
-        found.append(_Device(series, intervals.energy_j(curve), covered_s, samples[key]))
+        found.append(
+            _Device(
+                series.device_index,
+                series.sensor,
+                series.uuid,
+                intervals.energy_j(curve),
+                covered_s,
+                samples[key],
+            )
+        )
     return tuple(found)
 
 
@@ -293,9 +302,9 @@ def _device_rows(part: _Part, stated: _Stated) -> Iterator[Row]:
                 "segment": part.segment,
                 "node": part.node,
                 "device_kind": part.device_kind,
-                "device_index": one.series.device_index,
-                "sensor": one.series.sensor,
-                "uuid": one.series.uuid,
+                "device_index": one.index,
+                "sensor": one.sensor,
+                "uuid": one.uuid,
                 "stage": stage,
                 "duration_s": seconds.get(stage, 0.0),
                 "covered_s": covered_s,

@@ -69,16 +69,35 @@ class StageIntervals:
 
     def codes_at(self, time_s: Floats) -> NDArray[np.int8]:
         """Return the place in STAGES of each time, `unattributed` outside of the window."""
+        codes = self._codes
+        if (counts := self._counts(time_s)) is not None:
+            return np.repeat(codes, counts)
+        place = np.searchsorted(self.start_s, time_s, side="right")
+        place[time_s > self.end_s[-1]] = len(codes) - 1
+        return codes[place]
+
+    def samples_by_stage(self, time_s: Floats) -> dict[str, int]:
+        """Return how many of these times are in each of STAGES, `unattributed` outside of the window."""
+        codes, counts = self._codes, self._counts(time_s)
+        if counts is None:
+            codes = self.codes_at(time_s)
+        sums = np.bincount(codes, counts, len(STAGES))
+        return dict(zip(STAGES, sums.astype(int).tolist(), strict=True))
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int8]:
+        """The place in STAGES of the time before the window, of each interval, and of the time after it."""
         outside = STAGES.index(UNATTRIBUTED)
         codes = [outside, *(STAGES.index(stage) for stage in self.stage), outside]
+        return np.array(codes, dtype=np.int8)
+
+    def _counts(self, time_s: Floats) -> NDArray[np.intp] | None:
+        """Return how many of the times there are of each of `_codes`; None where they are not in order."""
         if time_s.size > 1 and np.diff(time_s).min() < 0:
-            place = np.searchsorted(self.start_s, time_s, side="right")
-            place[time_s > self.end_s[-1]] = len(codes) - 1
-            return np.array(codes, dtype=np.int8)[place]
+            return None
         edges = np.searchsorted(time_s, self.start_s, side="left")
         last = np.searchsorted(time_s, self.end_s[-1:], side="right")
-        counts = np.diff(np.concatenate(([0], edges, last, [time_s.size])))
-        return np.repeat(np.array(codes, dtype=np.int8), np.maximum(counts, 0))
+        return np.maximum(np.diff(np.concatenate(([0], edges, last, [time_s.size]))), 0)
 
     def _short(
         self, names: list[Any], places: list[int], stages: list[str], period_s: float
