@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 from matplotlib.figure import Figure
 
+from scalewatt.figures.draw_figure import module_of
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS, POWER
+from scalewatt.results.tables.frames import to_frame, to_table
 
 PAPER = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 CURVES = {
@@ -235,6 +239,33 @@ def power_table(small: bool = False, panels: str = "ABCD") -> pa.Table:
     return as_table(
         rows, POWER, figure=5, campaign="synthetic", missing=[], notes=[], gpu_word=word
     )
+
+
+_DRAWN: dict[tuple[str, bytes], Figure] = {}
+
+
+def draw(name: str, table: pa.Table, again: bool = False) -> Figure:
+    """The figure of a table; of a table that was drawn before the same one, but where `again` asks for
+    a new one."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table.combine_chunks())
+    key = name, hashlib.sha256(sink.getvalue()).digest()
+    if again or key not in _DRAWN:
+        frame = to_frame(table)
+        frame.attrs["figure"] = name
+        _DRAWN[key] = _module(name).draw(frame)
+    return _DRAWN[key]
+
+
+def plotted(name: str, table: pa.Table) -> pa.Table:
+    """The points of a figure that are drawn."""
+    module = _module(name)
+    return to_table(module.plotted(to_frame(table)), getattr(module, "PLOTTED", module.SCHEMA))
+
+
+def _module(name: str) -> Any:
+    return import_module(f"scalewatt.{module_of(name)}")
 
 
 def any_table(figure: int, small: bool = False) -> pa.Table:

@@ -13,9 +13,10 @@ from request_files import horeka, paper
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
+from scalewatt.results.tables.frames import records
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.plan_table import Plan, make_plan, records
+from scalewatt.scaling.planning.plan_table import Plan, make_plan
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 FACILITY = {

@@ -6,8 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
+from figure_tables import draw, plotted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
@@ -21,7 +23,9 @@ from scalewatt.common.files import write_table
 from scalewatt.energy.integration.stage_intervals import STAGES
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
+from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown, run_parts
+from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.repeat_statistics import configuration_rows
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
@@ -175,7 +179,7 @@ def texts(figure: Figure) -> list[str]:
     return [*found, figure._supxlabel.get_text().replace("\n", " ")]  # type: ignore[attr-defined]
 
 
-ALL = figure_module.shades([{"stage": stage, "energy_kwh": 1.0} for stage in STAGES])
+ALL = figure_module.shades(pd.DataFrame({"stage": list(STAGES), "energy_kwh": 1.0}))
 
 
 def test_every_stage_has_a_shade_and_shades_differ_clearly_in_each_kind() -> None:
@@ -188,7 +192,7 @@ def test_every_stage_has_a_shade_and_shades_differ_clearly_in_each_kind() -> Non
 
 
 def test_few_stages_share_all_the_shades() -> None:
-    few = [{"stage": stage, "energy_kwh": 1.0} for stage in ("train", "validate", "startup")]
+    few = pd.DataFrame({"stage": ["train", "validate", "startup"], "energy_kwh": 1.0})
     assert list(figure_module.shades(few).values()) == pytest.approx([0, 0.41, 0.82])
 
 
@@ -216,28 +220,32 @@ def test_numbers_have_three_digits(value: float, words: str) -> None:
 @pytest.mark.parametrize("width", [180, 88])
 def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
     table = breakdown_table(width_mm=width)
-    figure = figure_module.draw(table)
+    figure = draw("breakdown", table)
     bars = next(c for c in figure.axes[0].collections if isinstance(c, PolyCollection))
     ends = [path.get_extents() for path in bars.get_paths()]
     drawn = sum(end.width for end in ends)
     assert drawn == pytest.approx(sum(table["energy_kwh"].to_pylist()))
-    assert len(bars.get_paths()) == figure_module.plotted(table).num_rows == table.num_rows
+    assert len(bars.get_paths()) == plotted("breakdown", table).num_rows == table.num_rows
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
 
 
 def test_all_configurations_of_the_paper_are_named() -> None:
     table = breakdown_table()
-    slots = list(figure_module.slots_of(table.to_pylist()))
-    bars = [slot for slot in slots if slot.rows]
+    bars, headings = figure_module.bars_of(drawable(to_frame(table)), "interval")
     assert len(bars) == len(set(table["configuration"].to_pylist())) == 53
-    assert len({slot.y for slot in slots}) == len(slots)
+    lines = [*bars["y"], *headings]
+    assert sorted(lines, reverse=True) == [-place for place in range(len(lines))]
 
 
 def test_pieces_of_a_bar_lie_end_to_end() -> None:
-    rows = [r for r in breakdown_table().to_pylist() if r["gpus"] == 256]
-    found = figure_module.pieces(rows[:18])
-    for one, following in pairwise(found):
-        assert following.start == pytest.approx(one.start + one.length)
+    parts = drawable(to_frame(breakdown_table()))
+    bars, _ = figure_module.bars_of(parts, "interval")
+    found = figure_module.pieces(parts, bars)
+    for name, own in found.groupby("configuration"):
+        ends = own["start"] + own["energy_kwh"]
+        assert own["start"].iloc[0] == 0
+        assert own["start"].iloc[1:].tolist() == pytest.approx(ends.iloc[:-1].tolist())
+        assert ends.iloc[-1] == pytest.approx(bars["total_kwh"][name])
 
 
 def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
@@ -249,15 +257,15 @@ def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
 def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> None:
     nothing = dict.fromkeys(("energy_kwh", "energy_share", "idle_energy_kwh"))
     table = changed(breakdown_table(), lambda row: row | nothing if row["gpus"] == 1 else row)
-    figure = figure_module.draw(table)
+    figure = draw("breakdown", table)
     assert "energy not known" in texts(figure)
-    assert figure_module.plotted(table).num_rows < table.num_rows
+    assert plotted("breakdown", table).num_rows < table.num_rows
 
 
 def test_origin_scope_idle_discarded_missing_and_excluded_are_said_in_words() -> None:
     out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
     table = changed(breakdown_table(), dict, excluded=out, missing=["y-n002-z"])
-    said = texts(figure_module.draw(table))[-1]
+    said = texts(draw("breakdown", table))[-1]
     for words in ("measured by the devices' sensors", "gpu+cpu+ram", "Hatched", "Discarded"):
         assert words in said
     assert "x-n001/2 (the node was busy)" in said and "y-n002-z" in said
@@ -265,10 +273,10 @@ def test_origin_scope_idle_discarded_missing_and_excluded_are_said_in_words() ->
 
 def test_without_idle_probes_the_figure_says_so() -> None:
     table = changed(breakdown_table(), lambda row: row | {"idle_energy_kwh": None})
-    assert "no idle probe" in texts(figure_module.draw(table))[-1]
+    assert "no idle probe" in texts(draw("breakdown", table))[-1]
     note = "No idle baseline of a100: its nodes were not idle: 96 % busy."
     busy = changed(table, dict, no_idle={"a100": "busy"}, notes=[note])
-    said = texts(figure_module.draw(busy))[-1]
+    said = texts(draw("breakdown", busy))[-1]
     assert "no idle probe" not in said and note in said
     assert said.lower().count("idle baseline") == 1
 
@@ -282,7 +290,7 @@ def lines_of(figure: Figure, gid: str) -> Any:
 def test_a_repeated_total_has_the_error_bar_that_was_asked_for(kind: str) -> None:
     table = changed(breakdown_table(), dict, options={"error_bars": kind})
     rows = {row["configuration"]: row for row in table.to_pylist()}
-    figure = figure_module.draw(table)
+    figure = draw("breakdown", table)
     spans = [s for s in lines_of(figure, "spreads").get_segments() if s[0][1] == s[1][1]]
     assert len(spans) == (0 if kind == "none" else sum(r["n_repeats"] > 1 for r in rows.values()))
     words = {"none": "are not drawn", "interval": "95 % t interval", "sd": "sample standard"}
@@ -298,7 +306,7 @@ def test_an_error_bar_that_would_squeeze_the_bars_is_cut_and_named() -> None:
         ends = {"total_kwh_low": -900.0, "total_kwh_high": 900.0}
         return row | ends if row["configuration"] == "resnet50-a100-n256-lbs0256-full" else row
 
-    figure = figure_module.draw(changed(breakdown_table(), wide))
+    figure = draw("breakdown", changed(breakdown_table(), wide))
     assert figure.axes[0].get_xlim()[1] < 40
     assert "beyond the axis: resnet50-a100-n256-lbs0256-full" in texts(figure)[-1]
 
@@ -308,7 +316,7 @@ def test_idle_energy_is_hatched_in_white_on_dark_shades_and_in_grey_on_pale_ones
         return row | {"idle_energy_kwh": 0.99 * row["energy_kwh"]}
 
     table = changed(breakdown_table(), mostly_idle)
-    figure = figure_module.draw(table)
+    figure = draw("breakdown", table)
     drawn = {gid: lines_of(figure, f"idle-{gid}").get_paths() for gid in ("white", style.GREY)}
     assert all(drawn.values())
     hatched = sum(path.get_extents().width for paths in drawn.values() for path in paths)
@@ -320,9 +328,9 @@ def test_a_configuration_that_used_less_than_idle_devices_is_named() -> None:
         less = row["device_kind"] == "cpu" and row["gpus"] == 256 and row["phase"] == "finetune"
         return row | {"idle_energy_kwh": 2 * row["energy_kwh"]} if less else row
 
-    said = texts(figure_module.draw(changed(breakdown_table(), below)))[-1]
-    assert "They used less than idle ones, so that all is hatched: CPU of fourcastnet." in said
-    assert "less than idle" not in texts(figure_module.draw(breakdown_table()))[-1]
+    said = texts(draw("breakdown", changed(breakdown_table(), below)))[-1]
+    assert "They used less than idle devices, so that all is hatched: CPU of fourcastnet." in said
+    assert "less than idle" not in texts(draw("breakdown", breakdown_table()))[-1]
 
 
 def test_several_origins_are_named_at_the_bars() -> None:
@@ -330,14 +338,14 @@ def test_several_origins_are_named_at_the_bars() -> None:
         return row | {"energy_origin": "estimated"} if row["device"] == "h100" else row
 
     table = changed(breakdown_table(), estimated)
-    names = [slot.text for slot in figure_module.slots_of(table.to_pylist()) if slot.rows]
+    names = figure_module.bars_of(drawable(to_frame(table)), "interval")[0]["text"]
     assert any(name.endswith("estimated") for name in names)
     assert any(name.endswith("measured") for name in names)
 
 
 def test_without_a_finished_run_the_figure_states_why() -> None:
     made = {"figure": "breakdown", "campaign": "made", "missing": ["a-n001"], "options": {}}
-    figure = figure_module.draw(with_metadata(BREAKDOWN.empty_table(), made))
+    figure = draw("breakdown", with_metadata(BREAKDOWN.empty_table(), made))
     assert "No run of these series has finished; with results_only none is started." in " ".join(
         texts(figure)
     ).replace("\n", " ")
@@ -347,7 +355,8 @@ def test_without_a_finished_run_the_figure_states_why() -> None:
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     table = breakdown_table().slice(0, 36)
     first, second = (
-        style.save(figure_module.draw(table), tmp_path / name / "breakdown") for name in "ab"
+        style.save(draw("breakdown", table, again=True), tmp_path / name / "breakdown")
+        for name in "ab"
     )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()

@@ -57,7 +57,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     **{f"tables/{figure}.parquet": built for figure, built in more_tables.SCHEMAS.items()},
     "tables/claims.parquet": listing.TABLE,
     "tables/plan.parquet": plan_table.PLAN,
-    "tables/prediction.parquet": prediction_table.PREDICTION,
+    "tables/prediction.parquet": figure_schema.PREDICTION,
     "runs/<configuration>/<repeat>/history.parquet": HISTORY_SCHEMA,
     "runs/<configuration>/<repeat>/events.parquet": EVENTS_SCHEMA,
     "traces/<configuration>/<repeat>.parquet": energy_tables.TRACES_SCHEMA,

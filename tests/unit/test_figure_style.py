@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import import_module
 from itertools import combinations
 from typing import Any
 
 import matplotlib.text
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
-from figure_tables import any_table, as_table, curve_table, power_table, procedure_table
+from figure_tables import any_table, as_table, curve_table, draw, power_table, procedure_table
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -21,9 +21,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
-from scalewatt.figures.figure_data import bar, drawn_origins, series_labels, series_origins
+from scalewatt.figures.figure_data import (
+    drawn_origins,
+    error_bars,
+    is_beyond,
+    room_for,
+    series_labels,
+    series_origins,
+)
 from scalewatt.figures.footnote_text import Quantity, excluded_sentence, quantity, sensor_sentence
-from scalewatt.figures.legends import LEGEND_EXTRA, legend_columns
+from scalewatt.figures.layout import LEGEND_EXTRA, legend_columns
 from scalewatt.recordings.gpu_power_semantics import gpu_quantity
 from scalewatt.results.figures.figure_schema import OVERVIEW, PANELS, POINTS, POWER
 from scalewatt.results.figures.footnotes import notes
@@ -41,7 +48,7 @@ def drawn(number: int, width_mm: int) -> Any:
     """The figure of the paper's size, laid out, with the box of every text that is seen."""
     schema = {1: OVERVIEW, 5: POWER}.get(number, POINTS)
     table = with_options(any_table(number), schema, width_mm=width_mm)
-    figure = import_module(f"scalewatt.figures.figure{number}").draw(table)
+    figure = draw(f"figure{number}", table)
     canvas = FigureCanvasAgg(figure)
     with style.applied(width_mm):
         canvas.draw()
@@ -130,7 +137,7 @@ def test_a_markers_fill_can_be_told_from_its_edge(index: int, width: int) -> Non
         figure = Figure(figsize=(0.2, 0.2), dpi=600)
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        axes.plot([0], [0], **(look | style.origin_style(origin, "black")))
+        axes.plot([0], [0], **(look | style.origin_style(origin)))
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         dark[origin] = float(np.sum(np.asarray(canvas.buffer_rgba())[:, :, 0] < 128))
@@ -153,13 +160,11 @@ def test_every_text_is_on_the_page_and_at_least_6_points(number: int, width: int
 
 @pytest.mark.parametrize("label", ["GBS 8", "GBS 128", "GBS 8192"])
 def test_a_legend_of_short_words_is_on_the_page(label: str) -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = [
         row | {"label": row["label"].replace("GBS 8192", label)}
         for row in curve_table(2, small=True).to_pylist()
     ]
-    figure = draw(as_table(rows, POINTS, figure=2, options={"width_mm": 88}))
+    figure = draw("figure2", as_table(rows, POINTS, figure=2, options={"width_mm": 88}))
     with style.applied(88):
         FigureCanvasAgg(figure).draw()
     box = figure.legends[0].get_window_extent()
@@ -224,10 +229,8 @@ def segments(figure: Any, panel: int) -> list[float]:
     ],
 )
 def test_error_bars_are_what_the_campaign_asks_for_and_the_note_says(kind: str, said: str) -> None:
-    from scalewatt.figures.figure2 import draw
-
     table = curve_table(2, error_bars=kind)
-    figure = draw(table)
+    figure = draw("figure2", table)
     expected = []
     for row in (row for row in table.to_pylist() if row["panel"] == "B"):
         half = {"sd": row["y_sd"], "population_sd": row["y_population_sd"]}.get(kind)
@@ -247,35 +250,33 @@ def test_a_bar_is_around_its_point_and_single_runs_have_none(
 ) -> None:
     low, high = (low, high) if None in (y, low, high) else (y - low, y + high)
     row = {"y": y, "y_sd": sd, "y_low": low, "y_high": high, "n_repeats": n}
-    found = bar(row | {"y_population_sd": population}, kind)
-    assert found is None or (n > 1 and kind != "none" and found[0] <= y <= found[1])
+    ends = error_bars(pd.DataFrame([row | {"y_population_sd": population}]), kind)
+    (found,) = ends.to_numpy().tolist()
+    unknown = np.isnan(found).all()
+    assert unknown or (n > 1 and kind != "none" and found[0] <= y <= found[1])
     if n > 1 and kind == "sd" and None not in (y, sd):
-        assert found == (y - sd, y + sd)
+        assert found == [y - sd, y + sd]
 
 
 def test_single_runs_among_others_are_ringed_and_the_note_says_so() -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     for row in rows:
         if row["gpus"] == 64:
             row |= {"n_repeats": 1, "y_low": None, "y_high": None}
-    figure = draw(as_table(rows, POINTS, figure=2))
+    figure = draw("figure2", as_table(rows, POINTS, figure=2))
     rings = [line for line in figure.axes[1].lines if line.get_gid() == "single-runs"]
     assert sorted({float(x) for line in rings for x in line.get_xdata()}) == [64.0]
     assert "Ringed: single runs." in words(figure)
-    assert "Ringed" not in words(draw(curve_table(2)))
+    assert "Ringed" not in words(draw("figure2", curve_table(2)))
 
 
 def test_single_series_among_repeated_ones_are_ringed_as_the_note_says() -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     single = rows[0]["series"]
     for row in rows:
         if row["series"] == single:
             row |= {"n_repeats": 1, "y_low": None, "y_high": None, "y_sd": None}
-    figure = draw(as_table(rows, POINTS, figure=2))
+    figure = draw("figure2", as_table(rows, POINTS, figure=2))
     assert "Ringed: single runs." in words(figure)
     for axes, panel in zip(figure.axes, "ABCD", strict=True):
         rings = [line for line in axes.lines if line.get_gid() == "single-runs"]
@@ -297,8 +298,6 @@ def test_single_series_among_repeated_ones_are_ringed_as_the_note_says() -> None
 def test_the_note_tells_single_runs_of_the_campaign_from_published_ones(
     own: dict[int, int], theirs: dict[int, int], said: list[str]
 ) -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = [row for row in curve_table(2).to_pylist() if row["series"] == "resnet50-full-lbs256"]
     ours = [row | {"n_repeats": own[row["gpus"]]} for row in rows if row["gpus"] in own]
     published = [
@@ -306,7 +305,7 @@ def test_the_note_tells_single_runs_of_the_campaign_from_published_ones(
         for row in rows
         if row["gpus"] in theirs
     ]
-    figure = draw(as_table(ours + published, POINTS, figure=2))
+    figure = draw("figure2", as_table(ours + published, POINTS, figure=2))
     found = re.findall(r"[^.]*single runs?[^.]*\.", words(figure))
     assert [sentence.strip() for sentence in found] == said
     rings = [line for line in figure.axes[1].lines if line.get_gid() == "single-runs"]
@@ -315,15 +314,13 @@ def test_the_note_tells_single_runs_of_the_campaign_from_published_ones(
 
 def with_bar(low: float, high: float) -> Any:
     """Figure 2 with one interval of panel B that reaches so far below and above its point."""
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     for row in rows:
         if row["panel"] == "B":
             changed = row["gpus"] == 2
             row["y_low"] = row["y"] - (low if changed else 0.1)
             row["y_high"] = row["y"] + (high if changed else 0.1)
-    return draw(as_table(rows, POINTS, figure=2))
+    return draw("figure2", as_table(rows, POINTS, figure=2))
 
 
 @given(st.floats(0, 60), st.floats(0, 60))
@@ -339,8 +336,6 @@ def test_only_bars_beyond_the_axis_are_said_to_be_cut(low: float, high: float) -
 
 
 def test_a_bar_that_ends_in_the_room_around_the_points_is_not_said_to_be_cut() -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     own = [row for row in rows if row["panel"] == "C"]
     least, most = min(r["y"] for r in own), max(r["y"] for r in own)
@@ -348,14 +343,12 @@ def test_a_bar_that_ends_in_the_room_around_the_points_is_not_said_to_be_cut() -
         # The lowest end that is allowed for, and a little more: still inside of the axis.
         row["y_low"] = 0.99 * least / max(most / least, 1.5) if row["y"] == least else row["y"]
         row["y_high"] = row["y"]
-    figure = draw(as_table(rows, POINTS, figure=2))
+    figure = draw("figure2", as_table(rows, POINTS, figure=2))
     assert figure.axes[2].get_ylim()[0] < min(segments(figure, 2))
     assert "beyond the axis" not in words(figure)
 
 
 def test_one_rule_says_how_far_bars_may_widen_an_axis() -> None:
-    from scalewatt.figures.figure_data import is_beyond, room_for
-
     assert room_for([10.0, 12.0], [3.0, 12.5], log=False) == [10.0, 12.0, 8.0, 12.5]
     assert room_for([10.0, 40.0], [1.0, 170.0], log=True) == [10.0, 40.0, 2.5, 160.0]
     assert room_for([100.0], [50.0, 101.0], log=False) == [100.0, 95.0, 101.0]
@@ -363,14 +356,12 @@ def test_one_rule_says_how_far_bars_may_widen_an_axis() -> None:
 
 
 def test_a_bar_that_would_squeeze_the_points_is_cut_and_the_note_says_so() -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     points = [row["y"] for row in rows if row["panel"] == "B"]
     for row in rows:
         if row["panel"] == "B" and row["gpus"] == 2:
             row |= {"y_low": row["y"] - 500, "y_high": row["y"] + 500}
-    figure = draw(as_table(rows, POINTS, figure=2))
+    figure = draw("figure2", as_table(rows, POINTS, figure=2))
     low, high = figure.axes[1].get_ylim()
     assert low < min(points) and max(points) < high
     assert high - low < 5 * (max(points) - min(points))
@@ -381,13 +372,11 @@ def test_a_bar_that_would_squeeze_the_points_is_cut_and_the_note_says_so() -> No
 
 
 def test_published_points_have_their_series_colour_and_one_entry_in_the_legend() -> None:
-    from scalewatt.figures.figure2 import draw
-
     ours = curve_table(2).to_pylist()
     table = as_table(
         ours + [row | {"energy_origin": "published"} for row in ours], POINTS, figure=2
     )
-    figure = draw(table)
+    figure = draw("figure2", table)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels.count("crossed markers: published") == 1 and labels.count("LBS 256") == 1
     lines = {line.get_gid(): line for line in figure.axes[2].lines}
@@ -418,10 +407,7 @@ def test_rows_of_a_legend_are_about_equally_long(entries: int, columns: int) -> 
 @pytest.mark.parametrize("number", [2, 3, 4, 6, 7])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_line_of_a_grid_has_its_number(number: int, width: int) -> None:
-    table = curve_table(number, width_mm=width)
-    figure = import_module(f"scalewatt.figures.figure{number}").draw(table)
-    FigureCanvasAgg(figure).draw()
-    for axes in figure.axes:
+    for axes in drawn(number, width)[0].axes:
         if axes.axison:
             for axis in (axes.xaxis, axes.yaxis):
                 assert all(label.get_text() for label in axis.get_ticklabels())
@@ -430,15 +416,16 @@ def test_every_line_of_a_grid_has_its_number(number: int, width: int) -> None:
 # --- origins of unknown energies ------------------------------------------------------------------
 
 
-def rows_of(**origins: list[str | None]) -> list[dict[str, Any]]:
-    return [{"series": s, "energy_origin": o} for s, found in origins.items() for o in found]
+def rows_of(**origins: list[str | None]) -> pd.DataFrame:
+    rows = [{"series": s, "energy_origin": o} for s, found in origins.items() for o in found]
+    return pd.DataFrame(rows, dtype=object)
 
 
 def test_an_unknown_energy_takes_the_look_of_its_series_only_origin() -> None:
     rows = rows_of(
         a=[None, "measured", "published"], b=[None, None], c=["estimated", "mixed", None]
     )
-    assert drawn_origins(rows) == [
+    assert drawn_origins(rows).tolist() == [
         *("measured", "measured", "published"),
         *(None, None),
         *("estimated", "mixed", None),
@@ -451,13 +438,11 @@ def test_an_unknown_energy_takes_the_look_of_its_series_only_origin() -> None:
 
 
 def test_the_legend_of_a_series_is_that_of_its_energies_also_where_the_first_has_none() -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     for row in rows:
         if row["gpus"] == 1:
             row |= {"energy_origin": None, "energy_scope": None}
-    figure = draw(as_table(rows, POINTS, figure=2))
+    figure = draw("figure2", as_table(rows, POINTS, figure=2))
     for entry in figure.legends[0].legend_handles[:3]:
         assert entry.get_markerfacecolor() == entry.get_color()
     assert "Some points have no energy." in words(figure)
@@ -465,14 +450,12 @@ def test_the_legend_of_a_series_is_that_of_its_energies_also_where_the_first_has
 
 
 def test_a_series_without_any_energy_looks_neither_measured_nor_estimated() -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     lost = rows[0]["series"]
     for row in rows:
         if row["series"] == lost:
             row |= {"energy_origin": None, "energy_scope": None}
-    figure = draw(as_table(rows, POINTS, figure=2))
+    figure = draw("figure2", as_table(rows, POINTS, figure=2))
     faces = {
         line.get_gid(): line.get_markerfacecolor()
         for line in figure.axes[1].lines
@@ -519,7 +502,7 @@ def test_units_are_those_of_their_words() -> None:
 
 def labels_of(**series: str) -> list[str]:
     rows = [{"series": name.replace("_", "-"), "label": label} for name, label in series.items()]
-    return list(series_labels(rows).values())
+    return list(series_labels(pd.DataFrame(rows)).values())
 
 
 def test_series_that_share_a_label_are_told_apart_by_their_names() -> None:
@@ -559,52 +542,46 @@ def test_a_series_without_any_run_is_named_where_others_have_some() -> None:
 
 
 def test_the_first_speed_up_lacks_no_error_bar() -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     for row in rows:
         if row["panel"] == "A" and row["gpus"] == 1:
             row |= {"y": 1.0, "y_low": None, "y_high": None}
-    assert "not known for" not in words(draw(as_table(rows, POINTS, figure=2)))
+    assert "not known for" not in words(draw("figure2", as_table(rows, POINTS, figure=2)))
     rows[1] |= {"y_low": None}
-    assert "not known for some points of panel A" in words(draw(as_table(rows, POINTS, figure=2)))
+    assert "not known for some points of panel A" in words(
+        draw("figure2", as_table(rows, POINTS, figure=2))
+    )
 
 
 def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unknown_values() -> (
     None
 ):
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
     series = rows[0]["series"]
     lost = [r for r in rows if r["panel"] in "CD" and r["series"] == series and r["gpus"] in (1, 8)]
     for row in lost:
         row |= {"y": None, "y_low": None, "y_high": None, "energy_origin": None}
     why = {r["configuration"]: "other runs measured on the node" for r in lost}
-    figure = draw(as_table(rows, POINTS, figure=2, no_energy=why))
+    figure = draw("figure2", as_table(rows, POINTS, figure=2, no_energy=why))
     limits = [axes.get_xlim() for axes in figure.axes[:3]]
     assert limits[0] == limits[1] == limits[2] and limits[2][0] < 1
     for axes in figure.axes[2:4]:
-        (line,) = [
-            r for r in axes.lines if (r.get_gid() or "").split("-", 2)[2:] == [f"{series}-measured"]
-        ]
-        assert [bool(np.isnan(y)) for _, y in line.get_xydata()] == [False, False, True] + 5 * [
-            False
-        ]
+        own = [r for r in axes.lines if (r.get_gid() or "").endswith(f"{series}-measured")]
+        assert [len(line.get_xdata()) for line in own] == [2, 5]
     said = words(figure)
     assert "Runs without a value – C, D: LBS 256 at n = 1, 8." in said
     assert "Energy not known: resnet50-a100-n{001,008}-lbs0256-full (other runs measured" in said
 
 
 def test_the_note_says_where_markers_cover_each_other() -> None:
-    from scalewatt.figures.figure2 import draw
-
     rows = curve_table(2).to_pylist()
-    said = "A configuration that several series share has a marker of each, one upon the other."
-    assert said in words(draw(as_table(rows, POINTS, figure=2)))  # LBS 256 and GBS 256 at n = 1
+    said = "Configurations shared by several series show overlapping markers."
+    assert said in words(
+        draw("figure2", as_table(rows, POINTS, figure=2))
+    )  # LBS 256 and GBS 256 at n = 1
     apart = [r for r in rows if r["series"] == rows[0]["series"]]
     theirs = [r | {"energy_origin": "published", "series": "other"} for r in apart]
-    assert said not in words(draw(as_table(apart + theirs, POINTS, figure=2)))
+    assert said not in words(draw("figure2", as_table(apart + theirs, POINTS, figure=2)))
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 6, 7])
@@ -621,20 +598,23 @@ def test_a_figure_shows_the_panels_that_its_table_has(number: int) -> None:
 
 @pytest.mark.parametrize("number", [2, 5])
 def test_an_empty_panel_says_that_results_only_trains_nothing(number: int) -> None:
-    draw = import_module(f"scalewatt.figures.figure{number}").draw
     schema = POWER if number == 5 else POINTS
     said = {"missing": ["a"], "panels": {"A": "a"}}
     assert "with results_only none is started." in words(
-        draw(as_table([], schema, figure=number, **said))
+        draw(f"figure{number}", as_table([], schema, figure=number, **said))
     )
 
 
 @pytest.mark.parametrize("number", [2, 5])
 def test_a_figure_whose_runs_are_all_excluded_says_so(number: int) -> None:
-    draw = import_module(f"scalewatt.figures.figure{number}").draw
     excluded = [{"configuration": "a", "repeat": 2, "reason": "lost sensor"}]
     schema = POWER if number == 5 else POINTS
-    said = words(draw(as_table([], schema, figure=number, excluded=excluded, panels={"A": "a"})))
+    said = words(
+        draw(
+            f"figure{number}",
+            as_table([], schema, figure=number, excluded=excluded, panels={"A": "a"}),
+        )
+    )
     assert "Excluded: a/2 (lost sensor)." in said
     what = {2: "these series", 5: "this panel"}[number]
     assert f"All finished runs of {what} are excluded." in said
@@ -676,12 +656,10 @@ def test_only_a_sensor_has_a_meaning_of_its_own() -> None:
 
 
 def test_figure1_of_one_series_is_low_where_there_is_nothing() -> None:
-    from scalewatt.figures.figure1 import draw
-
     rows = [r for r in procedure_table().to_pylist() if r["series"] == "resnet50-full-lbs256"]
     for width in WIDTHS:
         table = as_table(rows, OVERVIEW, figure=1, options={"width_mm": width})
-        heights = [axes.get_ylim()[1] for axes in draw(table).axes]
+        heights = [axes.get_ylim()[1] for axes in draw("figure1", table).axes]
         assert heights[0] > 3 * heights[-1]
 
 
@@ -689,56 +667,48 @@ def test_figure1_of_one_series_is_low_where_there_is_nothing() -> None:
     ("word", "one"), [("GPUs", "GPU"), ("processes", "process"), ("ranks", "rank")]
 )
 def test_figure1_counts_what_the_campaign_counts(word: str, one: str) -> None:
-    from scalewatt.figures.figure1 import draw
-
-    said = words(draw(as_table(procedure_table().to_pylist(), OVERVIEW, figure=1, gpu_word=word)))
+    said = words(
+        draw("figure1", as_table(procedure_table().to_pylist(), OVERVIEW, figure=1, gpu_word=word))
+    )
     assert f"{word} n" in said and f"samples per {one}" in said and f"n counts {word}." in said
     assert ("GPU" in said) == (word == "GPUs")
 
 
 def test_figure1_names_series_that_scale_neither_way() -> None:
-    from scalewatt.figures.figure1 import draw
-
     rows = [r | {"batch_rule": "neither constant"} for r in procedure_table().to_pylist()]
-    said = words(draw(as_table(rows, OVERVIEW, figure=1)))
+    said = words(draw("figure1", as_table(rows, OVERVIEW, figure=1)))
     assert said.count("No series of this campaign scales this way.") == 4
     assert "In no panel, as neither LBS nor GBS is constant: resnet50-full-lbs256" in said
 
 
 def test_figure5_says_by_which_rule_its_device_was_picked_and_what_sensors_report() -> None:
-    from scalewatt.figures.figure5 import draw
-
-    said = words(draw(power_table()))
+    said = words(draw("figure5", power_table()))
     assert "Shown: the first GPU of the first node (by name) in the configuration's first" in said
     assert "The sensor of NVIDIA A100 reports instantaneous power." in said
     assert "The sensor of NVIDIA H100 reports the mean over the second before." in said
-    assert "by sensors that differ; over equal windows" in said
+    assert "by sensors that differ; means over equal windows" in said
     table = as_table(power_table().to_pylist(), POWER, figure=5, options={"power_window_s": 10.0})
-    assert "Points: means over equal windows of 10 s." in words(draw(table))
+    assert "Points: means over equal windows of 10 s." in words(draw("figure5", table))
 
 
 def test_figure5_says_which_run_has_no_power_and_which_never_trained() -> None:
-    from scalewatt.figures.figure5 import draw
-
     first = power_table(panels="AB").to_pylist()
     rows = [r for r in first if r["time_s"] == 0]
     rows[0] |= {"power_w": None, "energy_origin": None}
     rows[1] |= {"power_w": None, "time_s": None, "energy_origin": None}
-    said = words(draw(as_table(rows, POWER, figure=5)))
+    said = words(draw("figure5", as_table(rows, POWER, figure=5)))
     assert "No GPU power was measured or estimated on this device." in said
-    assert "This run never came to training." in said
+    assert "This run never began training." in said
 
 
 def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is_empty() -> None:
-    from scalewatt.figures.figure5 import draw
-
     rows = [row for row in power_table(panels="AB").to_pylist() if row["panel"] == "B"]
     said = {
         "panels": {"A": "gone", "B": rows[0]["configuration"], "C": "excluded-one"},
         "missing": ["gone"],
         "excluded": [{"configuration": "excluded-one", "repeat": 1, "reason": "lost sensor"}],
     }
-    figure = draw(as_table(rows, POWER, figure=5, **said))
+    figure = draw("figure5", as_table(rows, POWER, figure=5, **said))
     texts = [" ".join(t.get_text() for t in axes.texts).split() for axes in figure.axes]
     assert [text[0] for text in texts if text] == ["A", "B", "C"]
     assert " ".join(texts[0]).startswith("A gone: No run of this panel has finished; with")
@@ -747,15 +717,13 @@ def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figure5_keeps_an_id_whole_in_a_line_of_its_own(width: int) -> None:
-    from scalewatt.figures.figure5 import draw
-
     rows = [row for row in power_table(panels="ABCD").to_pylist() if row["panel"] in "CD"]
     ids = ("fourcastnet.pretrain-local-n004-lbs0003-full", "resnet50-a100-n004-lbs0064-full")
     panels = dict(
         zip("ABCD", [*ids, *dict.fromkeys(r["configuration"] for r in rows)], strict=True)
     )
     made = as_table(rows, POWER, figure=5, panels=panels, missing=ids, options={"width_mm": width})
-    figure = draw(made)
+    figure = draw("figure5", made)
     FigureCanvasAgg(figure).draw()
     for axes, id_ in zip(figure.axes, ids, strict=False):
         (text,) = [t for t in axes.texts if id_ in t.get_text()]
@@ -765,10 +733,8 @@ def test_figure5_keeps_an_id_whole_in_a_line_of_its_own(width: int) -> None:
 
 
 def test_figure5_draws_one_mean_where_the_device_is_the_only_one() -> None:
-    from scalewatt.figures.figure5 import draw
-
     rows = [
         r | {"mean_power_all_w": r["mean_power_w"]} for r in power_table(panels="A").to_pylist()
     ]
-    (axes,) = draw(as_table(rows, POWER, figure=5)).axes
+    (axes,) = draw("figure5", as_table(rows, POWER, figure=5)).axes
     assert len(axes.lines) == 2

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
-from figure_tables import any_table, curve_table, power_table, procedure_table
+from figure_tables import any_table, curve_table, draw, power_table, procedure_table
+from figure_tables import plotted as plotted_of
 
 from scalewatt.common.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures.draw_figure import draw_figure
-from scalewatt.figures.figure_data import metadata, plotted
 from scalewatt.figures.footnote_text import (
     abbreviated,
     missing_sentence,
@@ -28,13 +27,14 @@ from scalewatt.figures.footnote_text import (
     quantity,
     trend,
 )
+from scalewatt.results.tables.metadata import metadata
 
 CURVES = (2, 3, 4, 6, 7)
 PANELS = {2: 4, 3: 6, 4: 4, 6: 5, 7: 5}
 
 
 def drawn(number: int, table: pa.Table) -> Any:
-    return import_module(f"scalewatt.figures.figure{number}").draw(table)
+    return draw(f"figure{number}", table)
 
 
 def shown_axes(figure: Any) -> list[Any]:
@@ -71,7 +71,7 @@ def test_every_row_with_a_value_is_one_plotted_point(number: int, small: bool) -
     found = [
         (float(x), float(y)) for line in lines(drawn(number, table)) for x, y in line.get_xydata()
     ]
-    rows = plotted(table).to_pylist()
+    rows = plotted_of(f"figure{number}", table).to_pylist()
     assert len(found) == len(rows) > 0
     assert set(found) == {
         (row["x"] * factor(rows, row, "x"), row["y"] * factor(rows, row, "y")) for row in rows
@@ -154,7 +154,7 @@ def test_a_series_only_speed_up_is_none_and_named_but_drawn_nowhere() -> None:
     own = [line for line in lines(figure, "points-A-resnet50-full-gbs8192")]
     assert not own and lines(figure, "points-C-resnet50-full-gbs8192")
     assert "No speed-up, as there is no second n: GBS 8192 (n = 32)." in words(figure)
-    lone = [r for r in plotted(table).to_pylist() if "gbs8192" in r["series"]]
+    lone = [r for r in plotted_of("figure2", table).to_pylist() if "gbs8192" in r["series"]]
     assert {r["panel"] for r in lone} == {"B", "C", "D"}
 
 
@@ -176,7 +176,7 @@ def test_metrics_of_several_models_share_no_axis() -> None:
     figure = drawn(2, mixed)
     assert len(shown_axes(figure)) == 3
     assert "have metrics of their own, which no axis can share" in words(figure)
-    assert {r["panel"] for r in plotted(mixed).to_pylist()} == {"A", "C", "D"}
+    assert {r["panel"] for r in plotted_of("figure2", mixed).to_pylist()} == {"A", "C", "D"}
     common = json.dumps({**metadata(table), "metric_name": "top1_error_percent"}).encode()
     alike = mixed.replace_schema_metadata({b"scalewatt": common})
     assert len(shown_axes(drawn(2, alike))) == 4
@@ -275,7 +275,7 @@ def test_figure5_says_where_a_window_is_longer_than_what_was_recorded() -> None:
     table = power_table(panels="A")
     rows = [row | {"power_w": None} for row in table.to_pylist()][:1]
     for options, said in (
-        ({"power_window_s": 1000}, "No window of 1000 s is covered by what was recorded"),
+        ({"power_window_s": 1000}, "The recorded samples cover no window of 1000 s"),
         ({}, "No GPU power was measured or estimated on this device."),
     ):
         stored = {**metadata(table), "options": options}

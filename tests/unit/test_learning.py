@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
-from figure_tables import legend_of, texts
+from figure_tables import draw, legend_of, plotted, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from paper_rows import learning_table, with_metadata
@@ -18,7 +19,7 @@ from scalewatt.common.files import write_table
 from scalewatt.energy.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.learning import Curve
+from scalewatt.figures.figure_data import drawable
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
@@ -27,6 +28,7 @@ from scalewatt.results.figures.learning_table import (
     learning,
     run_epochs,
 )
+from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.repeat_statistics import configuration_rows
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 
@@ -239,43 +241,59 @@ def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
 def test_each_model_and_phase_has_a_panel_against_energy_and_one_against_time(
     width: int,
 ) -> None:
-    figure = figure_module.draw(learning_table(epochs=3, width_mm=width))
+    figure = draw("learning", learning_table(epochs=3, width_mm=width))
     labels = [axes.get_xlabel().split(" (")[0] for axes in figure.axes]
     assert labels == ["Energy", "Run time"] * 3
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
 
 
+def places(table: pa.Table, cost: str, **only: Any) -> pd.DataFrame:
+    """The places of curves of the rows that have some values."""
+    rows = drawable(to_frame(table)).assign(drawn_origin=None)
+    for name, value in only.items():
+        rows = rows[rows[name] == value]
+    return figure_module.curves(rows, cost)
+
+
 def test_a_curve_ends_at_the_mean_of_its_runs() -> None:
-    table = learning_table(epochs=4)
-    rows = [row for row in table.to_pylist() if row["gpus"] == 8 and row["phase"] == "train"]
-    looks: dict[str, dict[str, Any] | None] = {row["configuration"]: {} for row in rows}
-    for curve in figure_module.curves(rows, "energy_kwh", looks):
-        ends = [run[-1][1] for run in curve.runs]
-        assert curve.mean[-1][0] == pytest.approx(sum(ends) / len(ends))
+    found = places(learning_table(epochs=4), "energy_kwh", gpus=8, phase="train")
+    mean = figure_module.means(found).groupby("configuration")["x"].last()
+    for name, own in found.groupby("configuration"):
+        assert mean[name] == pytest.approx(own.groupby("repeat")["x"].last().mean())
+
+
+def mean_of(*runs: list[int]) -> list[tuple[float, float]]:
+    """The mean curve of runs that have values in these epochs: x is the epoch, y ten times it."""
+    rows = [
+        {"configuration": "c", "series": "s", "gpus": 1, "drawn_origin": None}
+        | {"repeat": repeat, "epoch": epoch, "x": float(epoch), "y": 10.0 * epoch}
+        for repeat, epochs in enumerate(runs, 1)
+        for epoch in epochs
+    ]
+    mean = figure_module.means(pd.DataFrame(rows))
+    return list(zip(mean["x"], mean["y"], strict=True))
 
 
 def test_the_mean_is_over_the_same_epochs_of_all_runs_and_ends_where_one_lacks_a_value() -> None:
-    full = tuple((epoch, float(epoch), 10.0 * epoch) for epoch in range(1, 6))
-    gap = tuple(place for place in full if place[0] != 3)
-    assert Curve(1, {}, (full, gap)).mean == [(1.0, 10.0), (2.0, 20.0)]
+    full, gap = [1, 2, 3, 4, 5], [1, 2, 4, 5]
+    assert mean_of(full, gap) == [(1.0, 10.0), (2.0, 20.0)]
     # Epochs of which no run has a value end nothing.
-    assert Curve(1, {}, (gap, gap)).mean == [(x, y) for _, x, y in gap]
-    assert Curve(1, {}, (full, full[1:])).mean == []
+    assert mean_of(gap, gap) == [(float(epoch), 10.0 * epoch) for epoch in gap]
+    assert mean_of(full, full[1:]) == []
 
 
 def test_a_run_that_lacks_an_epoch_does_not_shift_the_curve() -> None:
     def lost(row: Row) -> Row:
         return row | {"metric": None} if (row["repeat"], row["epoch"]) == (2, 3) else row
 
-    table = changed(learning_table(epochs=6), lost)
-    rows = [row for row in table.to_pylist() if row["gpus"] == 8 and row["phase"] == "train"]
-    looks: dict[str, dict[str, Any] | None] = {row["configuration"]: {} for row in rows}
-    for curve in figure_module.curves(rows, "time_h", looks):
-        first = [run[:3] for run in curve.runs]
-        assert curve.mean == [
-            pytest.approx([sum(v) / len(first) for v in zip(*places, strict=True)][1:])
-            for places in zip(*first, strict=True)
-        ]
+    found = places(changed(learning_table(epochs=6), lost), "time_h", gpus=8, phase="train")
+    mean = figure_module.means(found)
+    for name, own in found.groupby("configuration"):
+        expected = own.groupby("epoch")[["x", "y"]].mean()
+        if (own["repeat"] == 2).any():
+            expected = expected.loc[:2]
+        drawn = mean[mean["configuration"] == name]
+        assert drawn[["x", "y"]].to_numpy() == pytest.approx(expected.to_numpy())
 
 
 @pytest.mark.parametrize(("origin", "face"), [("measured", "colour"), ("estimated", "white")])
@@ -288,7 +306,7 @@ def test_markers_of_the_legend_are_filled_by_origin_and_sized_as_those_of_the_cu
         return row | {"energy_origin": known}
 
     table = changed(learning_table(epochs=2), of_origin, options={"width_mm": 88})
-    for index, handle in enumerate(legend_of(figure_module.draw(table), 0).values()):
+    for index, handle in enumerate(legend_of(draw("learning", table), 0).values()):
         if handle.get_label() == "n in between" or not handle.get_marker().strip("None"):
             continue
         look = style.series_style(index, 88)
@@ -297,7 +315,7 @@ def test_markers_of_the_legend_are_filled_by_origin_and_sized_as_those_of_the_cu
 
 
 def test_each_model_begins_with_the_first_colour_and_has_its_own_legend() -> None:
-    figure = figure_module.draw(learning_table(epochs=2))
+    figure = draw("learning", learning_table(epochs=2))
     for block in range(3):
         handles = legend_of(figure, block)
         colours = [h.get_color() for label, h in handles.items() if label != "n in between"]
@@ -306,7 +324,7 @@ def test_each_model_begins_with_the_first_colour_and_has_its_own_legend() -> Non
 
 def test_of_many_curves_only_the_smallest_and_largest_n_of_each_series_are_coloured() -> None:
     table = learning_table(epochs=2)
-    figure = figure_module.draw(table)
+    figure = draw("learning", table)
     rows = [row for row in table.to_pylist() if row["phase"] == "train"]
     strong = {
         one
@@ -325,17 +343,16 @@ def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
         return row | {"metric": None} if row["epoch"] >= 2 else row
 
     table = changed(learning_table(epochs=5), diverged)
-    rows = [row for row in table.to_pylist() if row["gpus"] == 256]
-    looks: dict[str, dict[str, Any] | None] = {row["configuration"]: {} for row in rows}
-    assert {len(c.mean) for c in figure_module.curves(rows, "time_h", looks)} == {2}
-    assert figure_module.plotted(table).num_rows == table.num_rows * 2 / 5
+    mean = figure_module.means(places(table, "time_h", gpus=256))
+    assert set(mean.groupby("configuration").size()) == {2}
+    assert plotted("learning", table).num_rows == table.num_rows * 2 / 5
 
 
 def test_panels_without_a_value_say_why() -> None:
     def unknown(row: Row) -> Row:
         return row | {"energy_kwh": None}
 
-    said = texts(figure_module.draw(changed(learning_table(epochs=2), unknown)))
+    said = texts(draw("learning", changed(learning_table(epochs=2), unknown)))
     assert said.count("No energy of these runs' epochs is known.") == 3
 
 
@@ -344,19 +361,19 @@ def test_single_curves_that_are_missing_are_named() -> None:
         return row | {"energy_kwh": None} if row["gpus"] == 256 else row
 
     table = changed(learning_table(epochs=2), unknown)
-    said = texts(figure_module.draw(table))
+    said = texts(draw("learning", table))
     assert "No curve, as a value is not known: against energy resnet50-a100-n256" in said
 
 
 def test_without_a_finished_run_the_figure_states_why() -> None:
     made = {"figure": "learning", "campaign": "made", "missing": ["a-n001"], "options": {}}
-    said = texts(figure_module.draw(with_metadata(LEARNING.empty_table(), made)))
+    said = texts(draw("learning", with_metadata(LEARNING.empty_table(), made)))
     assert "No run of these series has finished" in said and "a-n001" in said
 
 
 def test_origin_scope_and_excluded_runs_are_stated() -> None:
     out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
-    said = texts(figure_module.draw(changed(learning_table(epochs=2), dict, excluded=out)))
+    said = texts(draw("learning", changed(learning_table(epochs=2), dict, excluded=out)))
     for words in (
         "measured by the devices' sensors",
         "gpu+cpu+ram",
@@ -368,13 +385,14 @@ def test_origin_scope_and_excluded_runs_are_stated() -> None:
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     table = learning_table(epochs=2).slice(0, 40)
     first, second = (
-        style.save(figure_module.draw(table), tmp_path / name / "learning") for name in "ab"
+        style.save(draw("learning", table, again=True), tmp_path / name / "learning")
+        for name in "ab"
     )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
 
 
 def test_blocks_are_named_as_people_name_models_and_phases() -> None:
-    figure = figure_module.draw(learning_table(epochs=2))
+    figure = draw("learning", learning_table(epochs=2))
     titles = [part.legends[0].get_title().get_text() for part in figure.subfigs]
     assert titles == ["ResNet50", "FourCastNet, pre-training", "FourCastNet, fine-tuning"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from itertools import combinations
 from typing import Any
 
 import paper_rows
 import pytest
+from figure_tables import draw
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from test_figure_style import seen_texts
 
@@ -23,7 +23,7 @@ def drawn(name: str, width_mm: int) -> tuple[Any, list[tuple[Any, Any]]]:
     """The figure, laid out, with the box of every text that is seen."""
     more = {"epochs": 3} if name == "learning" else {}
     table = getattr(paper_rows, f"{name}_table")(width_mm=width_mm, **more)
-    figure = import_module(f"scalewatt.figures.{name}").draw(table)
+    figure = draw(name, table)
     canvas = FigureCanvasAgg(figure)
     with style.applied(width_mm):
         canvas.draw()

@@ -1,13 +1,14 @@
-"""The metric against energy and run time: which points are not dominated, and how they are drawn."""
+"""The metric against energy and run time: which points are Pareto-optimal, and how they are drawn."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
-from figure_tables import legend_of, texts
+from figure_tables import draw, legend_of, plotted, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -18,8 +19,10 @@ from paper_rows import configurations, definition, pareto_table, with_metadata
 
 from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.panel_blocks import LABEL_SIZE
+from scalewatt.figures.figure_data import drawable
+from scalewatt.figures.marks import LABEL_SIZE
 from scalewatt.results.figures.pareto_table import PARETO, pareto, with_front
+from scalewatt.results.tables.frames import to_frame
 
 Row = dict[str, Any]
 
@@ -120,43 +123,45 @@ def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
 
 
 def bars(figure: Figure) -> int:
-    return sum(isinstance(c, ErrorbarContainer) for axes in figure.axes for c in axes.containers)
+    found = [c for axes in figure.axes for c in axes.containers if isinstance(c, ErrorbarContainer)]
+    # Along one of both axes: points that have a bar have it along both.
+    return sum(len(bar.lines[2][0].get_segments()) for bar in found)
 
 
 @pytest.mark.parametrize("goal", ["min", "max"])
 def test_a_front_is_joined_from_the_cheapest_to_the_best(goal: str) -> None:
     rows = with_front([point(x, y, metric_goal=goal) for x, y in ((3, 5), (1, 1), (2, 9), (4, 0))])
-    (front,) = figure_module.fronts(rows)
-    cheap = [p["x"] for p in front]
+    (front,) = figure_module.fronts(pd.DataFrame(rows))
+    cheap = front["x"].tolist()
     assert cheap == ([1, 4] if goal == "min" else [1, 2])
 
 
 def test_unequal_scopes_have_fronts_of_their_own_in_energy_and_one_in_time() -> None:
-    table = pareto_table().to_pylist()
-    of_panel = {p: [r for r in table if r["panel"] == p] for p in "CD"}
+    table = drawable(to_frame(pareto_table()))
+    of_panel = {p: table[table["panel"] == p] for p in "CD"}
     assert [len(figure_module.fronts(of_panel[p])) for p in "CD"] == [2, 1]
 
 
 @pytest.mark.parametrize("width", [180, 88])
 def test_the_figure_is_as_wide_as_was_asked_for(width: int) -> None:
-    figure = figure_module.draw(pareto_table(width_mm=width))
+    figure = draw("pareto", pareto_table(width_mm=width))
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
 
 
 def test_fronts_of_unequal_scope_have_dashes_and_entries_of_their_own() -> None:
-    figure = figure_module.draw(pareto_table())
-    named = {label for label in legend_of(figure, 1) if label.startswith("not dominated")}
+    figure = draw("pareto", pareto_table())
+    named = {label for label in legend_of(figure, 1) if label.startswith("Pareto-optimal")}
     assert named == {
-        "not dominated, gpu+cpu",
-        "not dominated, gpu+cpu+ram",
-        "not dominated (n, LBS)",
+        "Pareto-optimal, gpu+cpu",
+        "Pareto-optimal, gpu+cpu+ram",
+        "Pareto-optimal (n, LBS)",
     }
     drawn = [line for line in figure.axes[2].lines if line.get_gid() == "front"]
     assert len({str(line._unscaled_dash_pattern) for line in drawn}) == len(drawn) == 2  # type: ignore[attr-defined]
 
 
 def test_no_label_lies_on_a_front() -> None:
-    figure = figure_module.draw(pareto_table())
+    figure = draw("pareto", pareto_table())
     canvas = FigureCanvasAgg(figure)
     with style.applied(180):
         canvas.draw()
@@ -178,7 +183,7 @@ def test_a_point_without_energy_looks_like_the_others_of_its_series(origin: str,
         cost = {"x": None} if row["x_name"] == "energy_kwh" else {}
         return row | {"energy_origin": None} | cost if lost else row
 
-    figure = figure_module.draw(changed(pareto_table(), unknown))
+    figure = draw("pareto", changed(pareto_table(), unknown))
     marked = [line for line in figure.axes[1].lines if line.get_marker() in style.MARKERS]
     handles = [h for h in legend_of(figure, 0).values() if h.get_marker() in style.MARKERS]
     assert marked and handles
@@ -191,18 +196,18 @@ def test_error_bars_have_caps_and_a_wide_one_is_cut_and_said() -> None:
         ends = {"y_low": row["y"] - 900, "y_high": row["y"] + 900}
         return row | ends if row["panel"] == "A" and row["gpus"] == 8 else row
 
-    figure = figure_module.draw(changed(pareto_table(), wide))
+    figure = draw("pareto", changed(pareto_table(), wide))
     points = [r["y"] for r in pareto_table().to_pylist() if r["panel"] == "A"]
     low, high = figure.axes[0].get_ylim()
     assert high - low < 4 * (max(points) - min(points))
     assert "in A some reach beyond the axis" in texts(figure)
     bars = [c for c in figure.axes[0].containers if isinstance(c, ErrorbarContainer)]
     assert bars and all(len(bar.lines[1]) == 4 for bar in bars)
-    assert "beyond the axis" not in texts(figure_module.draw(pareto_table()))
+    assert "beyond the axis" not in texts(draw("pareto", pareto_table()))
 
 
 def test_the_points_of_the_front_are_named_by_n_and_batch_size() -> None:
-    figure = figure_module.draw(pareto_table())
+    figure = draw("pareto", pareto_table())
     names = {text.get_text() for text in figure.axes[5].texts}
     assert {"256, 1", "64, 1", "16, 1"} <= names
 
@@ -220,14 +225,14 @@ def test_error_bars_are_what_the_campaign_asks_for_and_single_runs_have_none(
     option: str, words: str
 ) -> None:
     table = pareto_table(error_bars=option)
-    figure = figure_module.draw(table)
+    figure = draw("pareto", table)
     repeated = [row for row in table.to_pylist() if row["n_repeats"] > 1]
     assert bars(figure) == (0 if option == "none" else len(repeated))
     assert words in texts(figure)
 
 
 def test_published_points_are_crossed_markers_and_said_in_words() -> None:
-    figure = figure_module.draw(pareto_table(overlay="published"))
+    figure = draw("pareto", pareto_table(overlay="published"))
     crosses = [
         line
         for axes in figure.axes
@@ -244,10 +249,10 @@ def test_runs_without_a_value_are_named_and_empty_panels_say_why() -> None:
         return row | {"x": None} if lost and row["x_name"] == "energy_kwh" else row
 
     table = changed(pareto_table(), unknown)
-    said = texts(figure_module.draw(table))
+    said = texts(draw("pareto", table))
     assert "None of these runs has a value for: Energy" in said
     assert "A: resnet50-a100-n256" in said
-    assert figure_module.plotted(table).num_rows < table.num_rows
+    assert plotted("pareto", table).num_rows < table.num_rows
 
 
 def test_a_model_of_which_one_cost_has_no_row_at_all_is_drawn_against_the_other() -> None:
@@ -257,20 +262,20 @@ def test_a_model_of_which_one_cost_has_no_row_at_all_is_drawn_against_the_other(
         if row["phase"] != "finetune" or row["x_name"] == "runtime_h"
     ]
     made = {"figure": "pareto", "campaign": "made"}
-    figure = figure_module.draw(with_metadata(pa.Table.from_pylist(rows, PARETO), made))
+    figure = draw("pareto", with_metadata(pa.Table.from_pylist(rows, PARETO), made))
     assert "None of these runs has a value for: Energy" in texts(figure)
     assert figure.axes[5].get_xlabel().startswith("Run time")
 
 
 def test_a_metric_that_should_be_large_is_said_to_be() -> None:
     table = changed(pareto_table(), lambda row: row | {"metric_goal": "max"})
-    assert "Larger is better: Top-1 error (%) of resnet50" in texts(figure_module.draw(table))
+    assert "Larger is better: Top-1 error (%) of resnet50" in texts(draw("pareto", table))
 
 
 def test_without_a_finished_run_the_figure_states_why() -> None:
     out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
     made = {"figure": "pareto", "campaign": "made", "missing": ["a-n001"], "excluded": out}
-    said = texts(figure_module.draw(with_metadata(PARETO.empty_table(), made)))
+    said = texts(draw("pareto", with_metadata(PARETO.empty_table(), made)))
     assert "No run of these series has finished; with results_only none is started." in said
     assert "a-n001" in said and "x-n001/2 (the node was busy)" in said
 
@@ -278,7 +283,7 @@ def test_without_a_finished_run_the_figure_states_why() -> None:
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     table = pareto_table().slice(60)
     first, second = (
-        style.save(figure_module.draw(table), tmp_path / name / "pareto") for name in "ab"
+        style.save(draw("pareto", table, again=True), tmp_path / name / "pareto") for name in "ab"
     )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()

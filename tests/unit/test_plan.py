@@ -36,6 +36,7 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.scaling.model.assumed import SENTENCE
 from scalewatt.scaling.model.calibrate import KindModel
@@ -45,7 +46,7 @@ from scalewatt.scaling.model.workload_size import load_of_spec
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.marginal import beside
 from scalewatt.scaling.planning.plan import PlannedRun, Planner, Used, added
-from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan, records
+from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown, plan_text, short, step_sentences
 from scalewatt.scheduling.job_request import segments, wall_time_min
 

@@ -19,11 +19,12 @@ from scalewatt.report.build_report import write_report
 from scalewatt.report.plan_section import points_grid, prediction_grid, sums_grid
 from scalewatt.report.report_inputs import read_results
 from scalewatt.report.report_request import Definition
+from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import write_frame
 from scalewatt.scaling.commands import used_by
 from scalewatt.scaling.model.assumed import SENTENCE
 from scalewatt.scaling.planning.plan_table import PLAN, make_plan
-from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
+from scalewatt.scaling.planning.prediction_table import prediction_table
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from figure_tables import draw
 from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, WHOLE, device, make_run, make_spec, trace, write_traces
@@ -17,7 +18,6 @@ from run_files import NAME, WHOLE, device, make_run, make_spec, trace, write_tra
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.energy.accounting.energy_schema import DEVICES_SCHEMA
-from scalewatt.figures.figure5 import draw as draw_figure5
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import POWER
 from scalewatt.results.figures.power_trace import power_curve, windows
@@ -166,7 +166,7 @@ def test_a_point_without_run_keeps_its_letter(tmp_path: Path) -> None:
     made = definition(["absent", NAME]) | {"runs": [[NAME, 1]], "missing": ["absent"]}
     found = written(tmp_path, made)
     assert found["panel"].to_pylist() == ["B"]
-    letters = [t.get_text() for axes in draw_figure5(found).axes for t in axes.texts]
+    letters = [t.get_text() for axes in draw("figure5", found).axes for t in axes.texts]
     assert letters[::2] == ["A", "B"]
     assert " ".join(letters[1].split()).startswith("absent: No run of this panel has")
 
@@ -187,7 +187,7 @@ def test_figure5_loses_no_point_beyond_the_alphabet(tmp_path: Path) -> None:
         write_traces(files, [trace("n1", "gpu", 0, 0, 10.0)])
     found = written(tmp_path, definition(names))
     assert found["panel"].to_pylist() == [*ascii_uppercase, "AA", "AB"]
-    letters = [t.get_text() for axes in draw_figure5(found).axes for t in axes.texts]
+    letters = [t.get_text() for axes in draw("figure5", found).axes for t in axes.texts]
     assert [t for t in letters if t.isupper()] == [*ascii_uppercase, "AA", "AB"]
 
 

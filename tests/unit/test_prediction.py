@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pc
 import pytest
 from campaign_files import PAPER, ROOT
+from figure_tables import draw, plotted
 from matplotlib.figure import Figure
 from plan_files import UNKNOWN, forecaster, small
 from request_files import paper
@@ -21,14 +23,14 @@ from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.footnote_text import judged_sentence
-from scalewatt.report import captions_extra as captions
-from scalewatt.results.tables.frames import to_table
+from scalewatt.report.captions import caption
+from scalewatt.results.figures.figure_schema import PREDICTION
+from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.metadata import with_metadata
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.plan_table import records
-from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
+from scalewatt.scaling.planning.prediction_table import prediction_table
 
 Row = dict[str, Any]
 ONE = "resnet50-a100-n064-lbs0128-s0320291"
@@ -136,7 +138,7 @@ def test_errors_are_told_of_what_the_model_was_not_calibrated_on_alone() -> None
         "error 4.0 %; not judged: 1 of 3 configurations, which the model was calibrated on."
     )
     assert judged_sentence(rows, figure_module.PANELS) == said
-    assert said in captions.prediction(rows, "GPUs")
+    assert said in caption("prediction", pd.DataFrame(rows))
     (alone,) = [judged_sentence(rows[:1], figure_module.PANELS)]
     assert alone == "Not judged: 1 of 1 configurations, which the model was calibrated on."
     assert judged_sentence([], figure_module.PANELS) == ""
@@ -234,18 +236,19 @@ def drawn(folder: Path, width_mm: int = 180, **said: Any) -> tuple[Figure, pa.Ta
     found = prediction_table(measured(folder, scaled(1.02), **said), paper(), forecaster())
     said = {**found.attrs, "options": {"width_mm": width_mm}}
     found = with_metadata(to_table(found, PREDICTION), said)
-    return figure_module.draw(found), found
+    return draw("prediction", found), found
 
 
 def test_each_point_stands_at_its_ratio_over_its_prediction(tmp_path: Path) -> None:
     figure, found = drawn(tmp_path)
-    points = figure_module.plotted(found).to_pylist()
+    points = plotted("prediction", found).to_pylist()
     for axes, quantity in zip(figure.axes, figure_module.PANELS, strict=True):
         own = [row for row in points if row["quantity"] == quantity]
         marks = [
-            (line.get_xdata()[0], line.get_ydata()[0])
+            place
             for line in axes.lines
             if line.get_marker() not in ("None", "", None)
+            for place in line.get_xydata().tolist()
         ]
         expected = sorted((row["predicted"], row["found"] / row["predicted"]) for row in own)
         assert np.array(sorted(marks)) == pytest.approx(np.array(expected))
@@ -272,7 +275,7 @@ def test_the_notes_say_which_model_predicted_and_how_well(tmp_path: Path, width_
 
 def test_without_runs_the_figure_says_so(tmp_path: Path) -> None:
     empty = with_metadata(PREDICTION.empty_table(), {"missing": ["x"], "options": {}})
-    figure = figure_module.draw(empty)
+    figure = draw("prediction", empty)
     said = [one.get_text() for one in figure.findobj(lambda one: hasattr(one, "get_text"))]
     assert any("has finished" in " ".join(text.split()) for text in said)
-    assert len(figure_module.plotted(empty)) == 0
+    assert len(plotted("prediction", empty)) == 0

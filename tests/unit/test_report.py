@@ -36,13 +36,13 @@ from scalewatt.claims.evidence.claim_types import inconsistencies, unlisted_inco
 from scalewatt.claims.load_evidence import campaign_evidence
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.report import environment_differences as departures
+from scalewatt.report import provenance_section as departures
 from scalewatt.report.build_report import write_report
 from scalewatt.report.captions import caption
 from scalewatt.report.claims_section import claims_of
+from scalewatt.report.data_quality_section import quality
 from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.report.html_tables import Cell, Column, grid, said, stored, texts
-from scalewatt.report.quality_section import quality
 from scalewatt.report.report_inputs import MOST_SVG_BYTES, Results
 from scalewatt.report.report_request import Definition, parse_definition, report_definition
 from scalewatt.report.summary_section import (
@@ -53,6 +53,7 @@ from scalewatt.report.summary_section import (
 )
 from scalewatt.results.figures.breakdown_table import BREAKDOWN
 from scalewatt.results.figures.pareto_table import PARETO
+from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY
 from scalewatt.results.text.number_format import number, unit_for, with_interval, with_unit
@@ -537,7 +538,9 @@ def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_pat
 
 
 def test_what_was_found_is_sorted_by_its_number() -> None:
-    made = claims_of(claims_table([("A01", "reproduced", value) for value in ("0.5", "0.45", "a")]))
+    made = claims_of(
+        to_frame(claims_table([("A01", "reproduced", value) for value in ("0.5", "0.45", "a")]))
+    )
     assert [row[3] for row in made.verdicts[0].grid.rows] == [
         Cell("0.5", 0.5), Cell("0.45", 0.45), Cell("a"),
     ]  # fmt: skip
@@ -912,13 +915,17 @@ def test_a_bad_table_is_named_with_the_row(
 # --- captions, numbers and units --------------------------------------------------------------------
 
 
+def caption_of(name: str, table: pa.Table) -> str:
+    return caption(name, to_frame(table))
+
+
 def test_captions_are_computed_from_the_tables() -> None:
-    words = caption("figure2", any_table(2))
+    words = caption_of("figure2", any_table(2))
     assert "3 series (LBS 256; GBS 256; GBS 8192)" in words
     assert "1 GPU to 256 GPUs" in words
     assert "Highest speed-up: 183.5 from 1 to 256 GPUs (LBS 256), 72 % of the ideal." in words
-    assert "Panel B: No GPU power was measured" in caption("figure6", any_table(6, small=True))
-    assert caption("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
+    assert "Panel B: No GPU power was measured" in caption_of("figure6", any_table(6, small=True))
+    assert caption_of("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
 
 
 PART = dict.fromkeys(BREAKDOWN.names) | {
@@ -941,7 +948,7 @@ def test_a_large_configuration_does_not_decide_for_others_nor_one_scope_for_anot
         *parts("small", "gpu+cpu", gpu=0.08, cpu=0.02),
         *parts("other", "gpu+cpu+ram", gpu=3.0, cpu=6.0, ram=1.0),
     ]
-    words = caption("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
+    words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
     assert words.startswith("Energy of 3 configurations by device kind and stage. ")
     assert "Measured, gpu+cpu: most by GPU (60 to 80 % of a configuration)" in words
     assert "Measured, gpu+cpu+ram: most by CPU (60 % of a configuration)" in words
@@ -952,9 +959,9 @@ def test_a_large_configuration_does_not_decide_for_others_nor_one_scope_for_anot
 def test_configurations_without_an_idle_baseline_are_counted() -> None:
     rows = [*parts("known", "gpu", gpu=1.0), *parts("not", "gpu", gpu=1.0)]
     rows[1]["idle_energy_kwh"] = None
-    words = caption("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
-    assert "used 50 % as much in the same time (not known of 1 configuration)" in words
-    words = caption("breakdown", pa.Table.from_pylist(rows[1:], schema=BREAKDOWN))
+    words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
+    assert "used 50 % as much in the same time (not known for 1 configuration)" in words
+    words = caption_of("breakdown", pa.Table.from_pylist(rows[1:], schema=BREAKDOWN))
     assert "what idle devices would have used is not known" in words
 
 
@@ -971,7 +978,7 @@ def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_ti
         for x_name in ("energy_kwh", "runtime_h")
         for one in (("a", "gpu", 1.0, 30.0), ("b", "gpu", 2.0, 20.0), ("c", "gpu+cpu", 9.0, 10.0))
     ]
-    words = caption("pareto", pa.Table.from_pylist(rows, schema=PARETO))
+    words = caption_of("pareto", pa.Table.from_pylist(rows, schema=PARETO))
     assert (
         "A, m, measured, gpu: 2 configurations on the front, from 30 for 1 kWh (a) to 20 for"
         in words
@@ -986,8 +993,8 @@ def test_published_points_are_counted_apart() -> None:
     published = table.set_column(
         table.column_names.index("energy_origin"), "energy_origin", [["published"] * len(table)]
     )
-    words = caption("figure2", pa.concat_tables([table, published]))
-    assert "18 points as published beside ours." in words
+    words = caption_of("figure2", pa.concat_tables([table, published]))
+    assert "18 published points beside ours." in words
     assert words.startswith("3 series (LBS 256; GBS 256; GBS 8192), 16 configurations")
 
 

@@ -17,9 +17,12 @@ from run_files import make_spec, part
 from scalewatt.energy.accounting.totals import flags_of_run, flags_of_stages
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS, UNATTRIBUTED, tile_window
 from scalewatt.energy.views.describe import describe
+from scalewatt.figures.breakdown import bars_of
 from scalewatt.figures.breakdown_text import note_sentences
-from scalewatt.results.figures.breakdown_table import breakdown
+from scalewatt.figures.figure_data import drawable
+from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
 from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.repeat_statistics import configuration_rows
 from scalewatt.results.tables.run_row import run_row
 
@@ -168,13 +171,18 @@ def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Pat
     ]
     assert [r["discarded_energy_kwh"] for r in rows] == pytest.approx([1, 0, 0, 1])
     assert sum(r["energy_share"] for r in rows) == pytest.approx(1)
-    said = " ".join(note_sentences({}, rows, "interval", []))
-    assert "stages of under 5 sampling periods, which cannot be told" in said
+    said = notes(rows)
+    assert "stages shorter than 5 sampling periods, which cannot be told" in said
     assert "around them: checkpoint." in said
+
+
+def notes(rows: list[dict[str, Any]]) -> str:
+    parts = drawable(frame_of(rows, BREAKDOWN))
+    return " ".join(note_sentences(parts, bars_of(parts, "interval")[0], "interval", []))
 
 
 def test_without_a_short_stage_the_breakdown_says_nothing_of_it(tmp_path: Path) -> None:
     rows = built(tmp_path, [part("gpu", "train", 90, 8e6), part("gpu", "checkpoint", 9, 1e6)])
     assert {r["stage"] for r in rows} == {"train", "checkpoint"}
     assert {r["short_stages"] for r in rows} == {None}
-    assert "sampling periods" not in " ".join(note_sentences({}, rows, "interval", []))
+    assert "sampling periods" not in notes(rows)

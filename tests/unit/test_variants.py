@@ -17,6 +17,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import ROOT
+from figure_tables import draw, plotted
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -435,7 +436,7 @@ def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def figure(table: Any) -> Any:
-    made = figure_module.draw(table)
+    made = draw("variants", table)
     made.draw_without_rendering()
     return made
 
@@ -508,7 +509,7 @@ def test_the_figure_names_origin_repeats_and_missing_variants(figure: Any) -> No
 
 
 def test_no_text_of_the_figure_leaves_the_page_or_covers_another(table: Any) -> None:
-    figure = figure_module.draw(table)
+    figure = draw("variants", table)
     canvas = FigureCanvasAgg(figure)
     with style.applied():
         canvas.draw()
@@ -533,9 +534,9 @@ def test_the_csv_holds_the_plotted_points(results: Path, figure: Any) -> None:
 
 def test_panels_beyond_the_alphabet_have_two_letters_and_lose_no_point() -> None:
     table = made_table(*(f"m{number}" for number in range(5)))
-    points = figure_module.plotted(table).to_pylist()
+    points = plotted("variants", table).to_pylist()
     assert [point["panel"] for point in points] == [*ascii_uppercase, "AA", "AB", "AC", "AD"]
-    drawn = dots(figure_module.draw(table))
+    drawn = dots(draw("variants", table))
     assert set(drawn) == {f"{point['panel']}-{point['configuration']}" for point in points}
 
 
@@ -549,7 +550,7 @@ def test_the_letters_of_panels_count_like_numbers(index: int) -> None:
 
 @pytest.mark.parametrize(("goal", "said"), [("max", True), ("min", False)])
 def test_the_figure_says_where_larger_is_better(goal: str, said: bool) -> None:
-    figure = figure_module.draw(made_table("mine", metric_name="hits_percent", metric_goal=goal))
+    figure = draw("variants", made_table("mine", metric_name="hits_percent", metric_goal=goal))
     assert ("Larger is better: Hits (%) of mine." in words(figure)) == said
     assert figure.axes[5].get_xlabel() == "Hits (%)"
 

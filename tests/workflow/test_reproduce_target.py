@@ -197,12 +197,12 @@ def test_a_changed_figure_module_is_named_by_its_figures(
 def test_a_figure_that_cannot_be_drawn_any_more_is_a_difference(
     again: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scalewatt.figures import figure2
+    from scalewatt.figures import curves
 
     def broken(table: pa.Table) -> None:
         raise ValueError("no such axis")
 
-    monkeypatch.setattr(figure2, "draw", broken)
+    monkeypatch.setattr(curves, "draw", broken)
     assert check() == 1
     said = differing(again)["regenerated"]["figures/figure2.svg"]
     assert said == "regenerating it fails: ValueError: no such axis"

@@ -1,5 +1,5 @@
 # Figures, each from its own table and its own module; a page for each run; and the report.
-#   in   tables/<figure>.parquet, src/scalewatt/figures/<figure>.py and what all figures share;
+#   in   tables/<figure>.parquet, the module of src/scalewatt/figures that draws it;
 #        of pages also energy, traces and events of the runs
 #   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
 #        figures/runs/<configuration>/<repeat>.{pdf,svg,png}; report.html

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
@@ -18,30 +17,14 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.breakdown_text import (
-    KINDS,
-    STAGES,
-    idle_kwh,
-    note_sentences,
-    sum_of,
-    total_bar,
-)
-from scalewatt.figures.figure_data import (
-    Row,
-    is_beyond,
-    metadata,
-    options,
-    series_labels,
-)
-from scalewatt.figures.footnote_text import (
-    KIND_WORDS,
-    Quantity,
-    nothing_sentence,
-    quantity,
-)
-from scalewatt.figures.legends import legend_above, legend_columns
-from scalewatt.figures.panel_blocks import TALLEST_MM, paler
+from scalewatt.figures.breakdown_text import KINDS, STAGES, note_sentences
+from scalewatt.figures.figure_data import drawable, each, error_bars, options, series_labels, stored
+from scalewatt.figures.footnote_text import KIND_WORDS, Quantity, nothing_sentence, quantity
+from scalewatt.figures.layout import TALLEST_MM, legend_above, legend_columns
+from scalewatt.results.figures.breakdown_table import BREAKDOWN
 
+SCHEMA: pa.Schema = BREAKDOWN
+KEY: tuple[str, ...] = ()
 SLOT_MM = (2.3, 3.5)
 """Least and greatest height of one line: a series' heading, or one bar."""
 PALEST = 0.82
@@ -53,104 +36,110 @@ LONGEST = 1.4
 """How far an error bar may lengthen the axis, in parts of the longest bar."""
 
 
-@dataclass(frozen=True)
-class Slot:
-    """One line of the y axis: a heading (no rows) or a configuration with its rows."""
-
-    y: float
-    text: str
-    rows: tuple[Row, ...] = ()
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a bar, all numbers in the panel's unit."""
-
-    kind: str
-    stage: str
-    start: float
-    length: float
-
-
-def draw(table: pa.Table) -> Figure:
-    """A bar for each configuration, in energy (A) and in shares of its energy (B)."""
-    rows = table.to_pylist()
-    stored, chosen = metadata(table), options(table)
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw a bar for each configuration, in energy (A) and in shares of its energy (B)."""
+    parts = drawable(frame)
+    chosen = options(frame)
     preset = style.preset(chosen.width_mm)
-    slots = list(slots_of(rows))
-    whites = shades(rows)
-    handles = _handles(rows, whites)
+    bars, headings = bars_of(parts, chosen.error_bars)
+    whites = shades(parts)
+    handles = _handles(parts, whites)
     columns = legend_columns(handles, preset.legend_characters)
     cut: list[str] = []
-    sentences = note_sentences(stored, rows, chosen.error_bars, cut)
+    sentences = note_sentences(parts, bars, chosen.error_bars, cut)
     small = style.lines_mm(len(style.note_lines(sentences, chosen.width_mm)), preset.note_size)
     small += style.lines_mm(-(-len(handles) // columns), 1.3 * preset.text_size) + 18.0
-    lines = max(len(slots), 6)
+    lines = max(len(bars) + len(headings), 6)
     slot_mm = max(SLOT_MM[0], min(SLOT_MM[1], (TALLEST_MM - small) / lines))
     with style.applied(chosen.width_mm):
         figure = style.new_figure(lines * slot_mm + small, chosen.width_mm)
-        if slots:
-            grid = figure.subplots(1, 2, sharey=True)
-            cut += _draw_panels(grid, slots, whites, chosen.error_bars)
-            grid[0].tick_params(
-                axis="y", labelsize=max(6.0, min(preset.text_size, 2.0 * slot_mm + 0.6))
-            )
-            legend_above(figure, handles, columns, 1.6)
+        if parts.empty:
+            style.say_instead(figure.subplots(), nothing_sentence(stored(frame)))
         else:
-            style.say_instead(figure.subplots(), nothing_sentence(stored))
-        style.notes(figure, note_sentences(stored, rows, chosen.error_bars, cut))
+            grid = figure.subplots(1, 2, sharey=True)
+            cut += _draw_panels(grid, bars, headings, pieces(parts, bars), whites)
+            size = max(6.0, min(preset.text_size, 2.0 * slot_mm + 0.6))
+            grid[0].tick_params(axis="y", labelsize=size)
+            legend_above(figure, handles, columns, 1.6)
+        style.notes(figure, note_sentences(parts, bars, chosen.error_bars, cut))
     return figure
 
 
-def plotted(table: pa.Table) -> pa.Table:
-    """The parts that are drawn: those with an energy."""
-    return table.filter(pc.is_valid(table["energy_kwh"]))
+def plotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the parts that are drawn: those with an energy."""
+    return frame[frame["energy_kwh"].notna()]
 
 
-def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
-    """The lines of the y axis from the top (y = 0) down: each series' heading and its bars."""
-    y = 0.0
-    several = len({row["energy_origin"] for row in rows if row["energy_kwh"] is not None}) > 1
-    for series, label in series_labels(rows).items():
-        yield Slot(y, label)
-        y -= 1
-        own = [row for row in rows if row["series"] == series]
-        for configuration in dict.fromkeys(row["configuration"] for row in own):
-            parts = tuple(row for row in own if row["configuration"] == configuration)
-            first = parts[0]
-            origin = f", {first['energy_origin']}" if several else ""
-            yield Slot(y, f"n = {first['gpus']}, LBS {first['local_batch_size']}{origin}", parts)
-            y -= 1
+def bars_of(parts: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict[float, str]]:
+    """Return a row for each bar, and the headings of series by their place on the y axis.
+
+    Bars are indexed by configuration: place `y` (0 is the top line, the next one is -1), label, total
+    and discarded energy in kWh (NaN where a part of it is unknown), and the ends of the error bar.
+    """
+    firsts = parts.drop_duplicates("configuration").set_index("configuration")
+    energies = parts.groupby("configuration")[["energy_kwh", "discarded_energy_kwh"]]
+    sums = energies.sum(skipna=False).reindex(firsts.index)
+    several = parts.loc[parts["energy_kwh"].notna(), "energy_origin"].nunique() > 1
+    places, headings, y = {}, {}, 0.0
+    for series, label in series_labels(parts).items():
+        headings[y] = label
+        for place, name in enumerate(firsts.index[firsts["series"] == series], 1):
+            places[name] = y - place
+        y = min(places.values()) - 1
+    labels = [
+        f"n = {row.gpus}, LBS {row.local_batch_size}" + (f", {row.energy_origin}" * several)
+        for row in each(firsts)
+    ]
+    ends = error_bars(firsts.assign(total_kwh=sums["energy_kwh"]), kind, "total_kwh")
+    bars = firsts.assign(
+        y=pd.Series(places),
+        text=labels,
+        total_kwh=sums["energy_kwh"],
+        discarded_kwh=sums["discarded_energy_kwh"],
+        bar_low=ends["low"],
+        bar_high=ends["high"],
+    )
+    return bars, headings
 
 
-def pieces(rows: Sequence[Row], unit: float = 1.0) -> list[Piece]:
-    """The parts of one bar from left to right: kind by kind, in each stage by stage; kWh times `unit`."""
-    found = []
-    start = 0.0
-    for kind in KINDS:
-        for stage in STAGES:
-            for row in rows:
-                if (row["device_kind"], row["stage"]) == (kind, stage) and row["energy_kwh"]:
-                    found.append(Piece(kind, stage, start, row["energy_kwh"] * unit))
-                    start += found[-1].length
-    return found
+def pieces(parts: pd.DataFrame, bars: pd.DataFrame) -> pd.DataFrame:
+    """Return the parts of all bars from left to right, kind by kind, in each stage by stage.
+
+    Column `start` is where each begins in kWh, `idle_end` where the idle baseline of its kind ends,
+    `first` is True for the first part of a kind. Bars whose total is unknown have no parts.
+    """
+    kinds = parts["device_kind"].map({kind: place for place, kind in enumerate(KINDS)})
+    stages = parts["stage"].map({stage: place for place, stage in enumerate(STAGES)})
+    known = parts["configuration"].map(bars["total_kwh"]).notna() & (parts["energy_kwh"] > 0)
+    by_kind = ["configuration", "device_kind"]
+    idle = parts.groupby(by_kind)["idle_energy_kwh"].transform("sum", skipna=False)
+    found = parts.assign(kind_place=kinds, stage_place=stages, idle=idle)[known]
+    found = found.sort_values(["kind_place", "stage_place"], kind="stable")
+    found["start"] = found.groupby("configuration")["energy_kwh"].cumsum() - found["energy_kwh"]
+    kind_start = found.groupby(by_kind)["start"].transform("first")
+    return found.assign(
+        first=found["start"] == kind_start,
+        idle_end=kind_start + found["idle"].fillna(0.0),
+        y=found["configuration"].map(bars["y"]),
+        total_kwh=found["configuration"].map(bars["total_kwh"]),
+    )
 
 
-def shades(rows: Sequence[Row]) -> dict[str, float]:
-    """How much white each shade of the stages in `rows` has, evenly from none to PALEST."""
-    there = {STAGES[row["stage"]] for row in rows if row["energy_kwh"]}
-    words = [name for name in dict.fromkeys(STAGES.values()) if name in there]
-    last = max(len(words) - 1, 1)
-    return {name: PALEST * place / last for place, name in enumerate(words)}
+def shades(parts: pd.DataFrame) -> dict[str, float]:
+    """Return how much white each shade of the stages in `parts` has, evenly from none to PALEST."""
+    there = set(parts.loc[parts["energy_kwh"] > 0, "stage"].map(STAGES))
+    labels = [name for name in dict.fromkeys(STAGES.values()) if name in there]
+    last = max(len(labels) - 1, 1)
+    return {name: PALEST * place / last for place, name in enumerate(labels)}
 
 
 def colour(kind: str, stage: str, whites: dict[str, float]) -> str:
-    """A stage of a device kind: the kind's colour in the stage's shade."""
-    return paler(style.COLOURS[KINDS[kind]], whites[STAGES[stage]])
+    """Return the colour of a stage of a device kind: the kind's colour in the stage's shade."""
+    return style.paler(style.COLOURS[KINDS[kind]], whites[STAGES[stage]])
 
 
 def three_digits(value: float) -> str:
-    """A number with three digits: 0.0398, 2.50, 13.0, 1235."""
+    """Return a number with three digits: 0.0398, 2.50, 13.0, 1235."""
     rounded = float(f"{value:.3g}")
     if abs(rounded) >= 100:
         return style.plain_number(round(value))
@@ -158,15 +147,17 @@ def three_digits(value: float) -> str:
 
 
 def _draw_panels(
-    grid: Sequence[Axes], slots: Sequence[Slot], whites: dict[str, float], bars: str
+    grid: Sequence[Axes],
+    bars: pd.DataFrame,
+    headings: dict[float, str],
+    found: pd.DataFrame,
+    whites: dict[str, float],
 ) -> list[str]:
-    """Both panels; the configurations whose error bars reach beyond the axis."""
-    drawn = [slot for slot in slots if slot.rows]
-    totals = [total for slot in drawn if (total := sum_of(slot.rows, "energy_kwh")) is not None]
-    energy = quantity("energy_kwh", "GPUs", None).fitting(totals)
-    longest = max(totals, default=1.0)
-    ends = [end for slot in drawn for end in (total_bar(slot.rows, bars) or ())]
-    reach = min(max([longest, *ends]), LONGEST * longest)
+    """Draw both panels; return the configurations whose error bars reach beyond the axis."""
+    totals = bars["total_kwh"].dropna()
+    energy = quantity("energy_kwh", "GPUs", None).fitting(totals.to_list())
+    longest = totals.max() if len(totals) else 1.0
+    reach = min(max([longest, *bars["bar_high"].dropna()]), LONGEST * longest)
     share = Quantity("Share of energy (%)", factor=100.0)
     for axes, letter, shown in ((grid[0], "A", energy), (grid[1], "B", share)):
         style.panel_letter(axes, letter)
@@ -176,64 +167,64 @@ def _draw_panels(
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
         axes.tick_params(axis="y", length=0)
-        _draw_bars(axes, drawn, energy if letter == "A" else None, whites)
-    _draw_spreads(grid[0], drawn, energy, bars)
-    grid[0].set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
-    grid[0].set_yticks([slot.y for slot in drawn], [slot.text for slot in drawn])
+        per_kwh = energy.factor if letter == "A" else 100.0
+        divided = 1.0 if letter == "A" else bars["total_kwh"]
+        _draw_bars(axes, bars, found, per_kwh / divided, whites)
+    _draw_spreads(grid[0], bars, energy)
+    lines = [*headings, *bars["y"]]
+    grid[0].set_ylim(min(lines) - 0.7, max(lines) + 0.7)
+    grid[0].set_yticks(bars["y"], bars["text"])
     # Long headings reach over the second panel.
     grid[0].set_zorder(1)
     grid[0].patch.set_visible(False)
-    for slot in slots:
-        if not slot.rows:
-            _write(grid[0], 0.0, slot.y, slot.text, weight="bold")
+    for y, text in headings.items():
+        _write(grid[0], 0.0, y, text, weight="bold")
     limit = grid[0].get_xlim()[1] / energy.factor
-    return [
-        slot.rows[0]["configuration"]
-        for slot in drawn
-        if is_beyond((0.0, limit), total_bar(slot.rows, bars) or ())
-    ]
+    beyond = (bars["bar_high"] > limit) | (bars["bar_low"] < 0)
+    return list(bars.index[beyond])
 
 
 def _draw_bars(
-    axes: Axes, bars: Sequence[Slot], energy: Quantity | None, whites: dict[str, float]
+    axes: Axes,
+    bars: pd.DataFrame,
+    found: pd.DataFrame,
+    units: float | pd.Series,
+    whites: dict[str, float],
 ) -> None:
-    """All bars of a panel: in energy, or without that in shares. Few artists, as there may be many bars."""
-    parts: list[Box] = []
-    colours: list[str] = []
-    hatched: dict[str, list[Box]] = {"white": [], style.GREY: []}
-    discarded: list[Box] = []
-    borders: list[list[tuple[float, float]]] = []
-    for slot in bars:
-        total = sum_of(slot.rows, "energy_kwh")
-        if not total:
-            words = "energy not known" if total is None else "0"
-            _write(axes, 0.0, slot.y, words, color=style.GREY)
-            continue
-        unit = energy.factor if energy else 100.0 / total
-        low, high = slot.y - BAR / 2, slot.y + BAR / 2
-        found = pieces(slot.rows, unit)
-        parts += [_box(one.start, one.start + one.length, low, high) for one in found]
-        colours += [colour(one.kind, one.stage, whites) for one in found]
-        for kind in dict.fromkeys(one.kind for one in found):
-            own = [one for one in found if one.kind == kind]
-            if (start := own[0].start) > 0:
-                borders.append([(start, slot.y - 0.5), (start, slot.y + 0.5)])
-            idle = own[0].start + (idle_kwh(slot.rows, kind) or 0.0) * unit
-            for one in own:
-                if one.start < idle:
-                    box = _box(one.start, min(one.start + one.length, idle), low, high)
-                    pale = _is_pale(colour(one.kind, one.stage, whites))
-                    hatched[style.GREY if pale else "white"].append(box)
-        lost = sum_of(slot.rows, "discarded_energy_kwh")
-        if lost:
-            discarded.append(_box(0.0, lost * unit, low, low + 0.25))
-    axes.add_collection(PolyCollection(parts, facecolors=colours, linewidths=0))
-    for edge, boxes in hatched.items():
+    """Draw all bars of a panel; `units` (of all, or of each bar) multiply kWh. There are few artists,
+    as there may be many bars."""
+    for bar in each(bars[~(bars["total_kwh"] > 0)]):
+        text = "0" if bar.total_kwh == 0 else "energy not known"
+        _write(axes, 0.0, bar.y, text, color=style.GREY)
+    unit = units if isinstance(units, float) else found["configuration"].map(units)
+    left = found["start"] * unit
+    right = (found["start"] + found["energy_kwh"]) * unit
+    colours = [
+        colour(kind, stage, whites)
+        for kind, stage in zip(found["device_kind"], found["stage"], strict=True)
+    ]
+    boxes = _boxes(left, right, found["y"])
+    axes.add_collection(PolyCollection(boxes, facecolors=colours, linewidths=0))
+    idle = pd.concat([right, found["idle_end"] * unit], axis=1).min(axis=1)
+    pale = pd.Series([_is_pale(one) for one in colours], found.index, dtype=bool)
+    for edge, mine in (("white", ~pale), (style.GREY, pale)):
+        hatched = mine & (idle > left)
         look: Any = {"facecolors": "none", "edgecolors": edge, "linewidths": 0, "hatch": HATCH}
+        boxes = _boxes(left[hatched], idle[hatched], found.loc[hatched, "y"])
         axes.add_collection(PolyCollection(boxes, **look, gid=f"idle-{edge}"))
+    lost = bars[bars["discarded_kwh"] > 0]
+    lost_right = lost["discarded_kwh"] * (units if isinstance(units, float) else units[lost.index])
     black: Any = {"facecolors": "black", "edgecolors": "white", "linewidths": 0.4}
-    axes.add_collection(PolyCollection(discarded, **black))
-    axes.add_collection(LineCollection(borders, colors=style.INK, linewidths=0.7))
+    boxes = _boxes(0.0 * lost_right, lost_right, lost["y"] - BAR / 2 + 0.125, height=0.25)
+    axes.add_collection(PolyCollection(boxes, **black))
+    border = found["first"] & (found["start"] > 0)
+    axes.vlines(
+        left[border],
+        found.loc[border, "y"] - 0.5,
+        found.loc[border, "y"] + 0.5,
+        colors=style.INK,
+        linewidths=0.7,
+    )
 
 
 def _is_pale(colour: str) -> bool:
@@ -241,42 +232,44 @@ def _is_pale(colour: str) -> bool:
     return 0.299 * red + 0.587 * green + 0.114 * blue > 0.6
 
 
-def _draw_spreads(axes: Axes, drawn: Sequence[Slot], energy: Quantity, bars: str) -> None:
-    """An error bar at the end of each bar whose spread is known, and the total beside it."""
+def _draw_spreads(axes: Axes, bars: pd.DataFrame, energy: Quantity) -> None:
+    """Draw an error bar at the end of each bar whose spread is known, and write the total beside it."""
+    known = bars[bars["bar_low"].notna()]
     lines: list[list[tuple[float, float]]] = []
-    for slot in drawn:
-        total = sum_of(slot.rows, "energy_kwh")
-        if not total:
-            continue
-        right = total * energy.factor
-        if ends := total_bar(slot.rows, bars):
-            low, high = (end * energy.factor for end in ends)
-            lines.append([(low, slot.y), (high, slot.y)])
-            lines += [[(end, slot.y - 0.2), (end, slot.y + 0.2)] for end in (low, high)]
-            right = min(max(right, high), axes.get_xlim()[1] / 1.22)
-        _write(axes, right, slot.y, three_digits(total * energy.factor))
+    for bar in each(known):
+        low, high = bar.bar_low * energy.factor, bar.bar_high * energy.factor
+        lines.append([(low, bar.y), (high, bar.y)])
+        lines += [[(end, bar.y - 0.2), (end, bar.y + 0.2)] for end in (low, high)]
+    for bar in each(bars[bars["total_kwh"] > 0]):
+        right = bar.total_kwh * energy.factor
+        if bar.bar_high == bar.bar_high:
+            right = min(max(right, bar.bar_high * energy.factor), axes.get_xlim()[1] / 1.22)
+        _write(axes, right, bar.y, three_digits(bar.total_kwh * energy.factor))
     axes.add_collection(
         LineCollection(lines, colors="black", linewidths=0.8, zorder=3, gid="spreads")
     )
 
 
-Box = list[tuple[float, float]]
-
-
-def _box(left: float, right: float, low: float, high: float) -> Box:
-    return [(left, low), (right, low), (right, high), (left, high)]
+def _boxes(
+    left: pd.Series, right: pd.Series, y: pd.Series, height: float = BAR
+) -> list[list[tuple[float, float]]]:
+    """Return the corners of boxes around `y`."""
+    return [
+        [(a, c - height / 2), (b, c - height / 2), (b, c + height / 2), (a, c + height / 2)]
+        for a, b, c in zip(left, right, y, strict=True)
+    ]
 
 
 def _write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
-    """Small words right of a bar's end."""
+    """Write a small text right of a bar's end."""
     place: Any = {"textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6}
     axes.annotate(text, (x, y), (3, 0), **(place | look)).set_in_layout(False)
 
 
-def _handles(rows: Sequence[Row], whites: dict[str, float]) -> list[Artist]:
-    """Legend entries of what is there: device kinds, stages, idle and discarded energy."""
-    drawn = [row for row in rows if row["energy_kwh"]]
-    kinds = {row["device_kind"] for row in drawn}
+def _handles(parts: pd.DataFrame, whites: dict[str, float]) -> list[Artist]:
+    """Return legend entries of what is there: device kinds, stages, idle and discarded energy."""
+    drawn = parts[parts["energy_kwh"] > 0]
+    kinds = set(drawn["device_kind"])
     handles: list[Artist] = [
         Patch(facecolor=style.COLOURS[index], label=KIND_WORDS[kind])
         for kind, index in KINDS.items()
@@ -284,12 +277,12 @@ def _handles(rows: Sequence[Row], whites: dict[str, float]) -> list[Artist]:
     ]
     edge: Any = {"edgecolor": style.GREY, "linewidth": 0.3}
     handles += [
-        Patch(facecolor=paler("#404040", white), label=words, **edge)
-        for words, white in whites.items()
+        Patch(facecolor=style.paler("#404040", white), label=label, **edge)
+        for label, white in whites.items()
     ]
-    if any(row["idle_energy_kwh"] for row in drawn):
+    if (drawn["idle_energy_kwh"] > 0).any():
         idle: Any = {"facecolor": style.GREY, "edgecolor": "white", "hatch": HATCH, "linewidth": 0}
         handles.append(Patch(label="idle baseline", **idle))
-    if any(row["discarded_energy_kwh"] for row in drawn):
+    if (drawn["discarded_energy_kwh"] > 0).any():
         handles.append(Line2D([], [], color="black", linewidth=1.8, label="discarded"))
     return handles

@@ -1,11 +1,19 @@
-"""What the breakdown of energy says in words, and the sums that it says it of."""
+"""The notes of the breakdown of energy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
 
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
-from scalewatt.figures.figure_data import Row, bar, is_single
+from scalewatt.figures.figure_data import (
+    gpu_word,
+    groups,
+    is_single,
+    stored,
+)
 from scalewatt.figures.footnote_text import (
     KIND_WORDS,
     bar_sentence,
@@ -16,6 +24,7 @@ from scalewatt.figures.footnote_text import (
     no_energy_sentence,
     origin_sentence,
 )
+from scalewatt.results.tables.frames import records
 
 KINDS = {"gpu": 0, "cpu": 1, "ram": 2}
 """Colour of each device kind, in the order of the bars."""
@@ -30,116 +39,99 @@ STAGES = {
     "shutdown": OTHER,
     "unattributed": OTHER,
 }
-"""Stages in the order of the bars, each with the words of its shade; more shades than these few could
+"""Stages in the order of the bars, each with the label of its shade; more shades than these few could
 not be told apart."""
 
 
-def sum_of(rows: Iterable[Row], column: str) -> float | None:
-    """The sum over the parts; None where one is not known, or there is none."""
-    values = [row[column] for row in rows]
-    return None if not values or None in values else sum(values)
-
-
-def total_bar(rows: Sequence[Row], kind: str) -> tuple[float, float] | None:
-    """The ends in kWh of the error bar of a configuration's total; None without one."""
-    total = sum_of(rows, "energy_kwh")
-    return bar(rows[0] | {"total_kwh": total}, kind, "total_kwh")
-
-
-def idle_kwh(rows: Iterable[Row], kind: str) -> float | None:
-    """What idle devices of a kind would have used, in kWh; None where it is not known."""
-    return sum_of([row for row in rows if row["device_kind"] == kind], "idle_energy_kwh")
-
-
-def note_sentences(stored: Row, rows: Sequence[Row], bars: str, cut: Sequence[str]) -> list[str]:
-    """The small print: of `rows`, their table's metadata, the kind of error bars, and which are cut."""
+def note_sentences(
+    parts: pd.DataFrame, bars: pd.DataFrame, kind: str, cut: Sequence[str]
+) -> list[str]:
+    """Return the notes below the figure: of the table's rows, of its bars, their kind of error bars,
+    and those that are cut."""
+    table = stored(parts)
     said = [
-        f"{_origin_sentences(rows)} n counts {stored.get('gpu_word', 'GPUs')}."
-        f" {device_sentence(rows)}",
-        f"Colour: device kind; shade: stage. {_others(rows)}Means over repeats; numbers: totals.",
-        _spread_sentence(rows, bars, cut),
-        _idle_sentence(stored, rows),
-        "Discarded: spent by killed segments after their last checkpoint, and part of the total."
-        if any(row["discarded_energy_kwh"] for row in rows)
+        f"{_origin_sentences(parts)} n counts {gpu_word(parts)}. {device_sentence(records(bars))}",
+        f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
+        _spread_sentence(bars, kind, cut),
+        _idle_sentence(table, parts),
+        "Discarded: energy used by killed segments after their last checkpoint, part of the total."
+        if (parts["discarded_energy_kwh"] > 0).any()
         else "",
-        no_energy_sentence(stored, rows),
-        "A configuration that several series share stands under the first of them.",
+        no_energy_sentence(table, records(bars.reset_index()[["configuration"]])),
+        "A configuration shared by several series is shown with the first of them.",
     ]
     return [
-        *(said if rows else []),
-        excluded_sentence(stored.get("excluded", [])),
-        missing_sentence(stored.get("missing", [])),
-        *stored.get("notes", []),
+        *(said if len(parts) else []),
+        excluded_sentence(table.get("excluded", [])),
+        missing_sentence(table.get("missing", [])),
+        *table.get("notes", []),
     ]
 
 
-def _others(rows: Sequence[Row]) -> str:
-    """Which stages have the shade of the others, and which were too short to have one."""
-    there = {row["stage"] for row in rows if row["energy_kwh"]}
-    named = [stage for stage, words in STAGES.items() if words == OTHER and stage in there]
-    short = {stage for row in rows for stage in (row["short_stages"] or "").split(", ") if stage}
+def _others(parts: pd.DataFrame) -> str:
+    """Return which stages have the shade of the others, and which were too short to have one."""
+    there = set(parts.loc[parts["energy_kwh"] > 0, "stage"])
+    others = [stage for stage, label in STAGES.items() if label == OTHER and stage in there]
+    short = {stage for text in parts["short_stages"].dropna() for stage in text.split(", ")}
     inside = [stage for stage in STAGES if stage in short]
-    said = f"Other stages: {', '.join(named)}. " if named else ""
+    said = f"Other stages: {', '.join(others)}. " if others else ""
     if inside:
         said += (
-            f"Unattributed is also what was spent in stages of under {LEAST_PERIODS} sampling periods, "
+            f"Unattributed includes stages shorter than {LEAST_PERIODS} sampling periods, "
             f"which cannot be told from those around them: {', '.join(inside)}. "
         )
     return said
 
 
-def _spread_sentence(rows: Sequence[Row], kind: str, cut: Sequence[str]) -> str:
-    """Which error bars the totals have, which have none and why."""
-    by_name: dict[str, list[Row]] = {}
-    for row in rows:
-        by_name.setdefault(row["configuration"], []).append(row)
-    known = [own for own in by_name.values() if sum_of(own, "energy_kwh") is not None]
-    singles = sum(is_single(own[0]) for own in known)
-    barred = sum(total_bar(own, kind) is not None for own in known)
+def _spread_sentence(bars: pd.DataFrame, kind: str, cut: Sequence[str]) -> str:
+    """Return which error bars the totals have, which have none and why."""
+    known = bars[bars["total_kwh"].notna()]
+    singles, barred = int(is_single(known).sum()), int(known["bar_low"].notna().sum())
     said = "; totals without one are of single runs" if singles else ""
     if barred + singles < len(known):
-        said += "; of some totals not known"
+        said += "; not known for some totals"
     if cut:
         said += f"; beyond the axis: {named(cut)}"
     return bar_sentence(kind, len(known), singles, barred, said).replace("point", "total")
 
 
-def _origin_sentences(rows: Sequence[Row]) -> str:
-    """Origin and scope of the energies that are known; bars have no markers that could say it."""
-    known = [row for row in rows if row["energy_kwh"] is not None]
-    origins = dict.fromkeys(row["energy_origin"] for row in known)
-    said = [origin_sentence([r for r in known if r["energy_origin"] == o]) for o in origins]
+def _origin_sentences(parts: pd.DataFrame) -> str:
+    """Return origin and scope of the energies that are known; bars have no markers that could show it."""
+    known = parts[parts["energy_kwh"].notna()]
+    keys = ["energy_origin", "energy_scope", "device"]
+    by_origin = known[keys].drop_duplicates().groupby("energy_origin", sort=False)
+    said = [origin_sentence(records(own)) for _, own in by_origin]
     return " ".join(said) or "No energy is known for these runs."
 
 
-def _idle_sentence(stored: Row, rows: Sequence[Row]) -> str:
-    """What is hatched, what is not and why, and where devices used less than idle ones."""
-    known = [row for row in rows if row["energy_kwh"] is not None]
-    if not known:
+def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
+    """Return what is hatched, what is not and why, and where devices used less than idle ones."""
+    known = parts[parts["energy_kwh"].notna()]
+    if known.empty:
         return ""
-    if all(row["idle_energy_kwh"] is None for row in known):
-        if stored.get("no_idle"):
+    if known["idle_energy_kwh"].isna().all():
+        if table.get("no_idle"):
             return ""  # the table's notes say so, and why
-        said = "usable probe" if "no_idle" in stored else "idle probe of these devices"
+        said = "usable probe" if "no_idle" in table else "idle probe of these devices"
         return f"The idle baseline is not known: the campaign has no {said}."
     said = "Hatched: what the devices would have used idle over the same time."
-    if any(row["idle_energy_kwh"] is None for row in known):
+    if known["idle_energy_kwh"].isna().any():
         said += " Bars without hatching: not known."
     less = _below_idle(known)
     return said + (
-        f" They used less than idle ones, so that all is hatched: {'; '.join(less)}."
+        f" They used less than idle devices, so that all is hatched: {'; '.join(less)}."
         if less
         else ""
     )
 
 
-def _below_idle(rows: Sequence[Row]) -> list[str]:
-    """Device kinds that used less than idle ones would have, with their configurations."""
-    found: dict[str, list[str]] = {}
-    for name in dict.fromkeys(row["configuration"] for row in rows):
-        for kind in KINDS:
-            own = [r for r in rows if (r["configuration"], r["device_kind"]) == (name, kind)]
-            idle, energy = idle_kwh(own, kind), sum_of(own, "energy_kwh")
-            if idle is not None and energy is not None and idle > energy * (1 + 1e-9):
-                found.setdefault(KIND_WORDS[kind], []).append(name)
-    return [f"{kind} of {named(names)}" for kind, names in found.items()]
+def _below_idle(parts: pd.DataFrame) -> list[str]:
+    """Return device kinds that used less than idle ones would have, with their configurations."""
+    columns = ["idle_energy_kwh", "energy_kwh"]
+    by_kind = parts.groupby(["device_kind", "configuration"], sort=False)
+    sums = by_kind[columns].sum(skipna=False)
+    below = sums[sums["idle_energy_kwh"] > sums["energy_kwh"] * (1 + 1e-9)].reset_index()
+    return [
+        f"{KIND_WORDS[kind]} of {named(list(own['configuration']))}"
+        for kind, own in groups(below, "device_kind")
+    ]

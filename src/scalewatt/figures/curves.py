@@ -1,14 +1,13 @@
-"""Panels of curves: one line per series, one marker per configuration."""
+"""Figures 2, 3, 4, 6 and 7: panels of curves, one line per series, one marker per configuration."""
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,22 +15,25 @@ from matplotlib.lines import Line2D
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import (
     Options,
-    Row,
-    bar,
+    drawable,
     drawn_origins,
+    each,
+    error_bars,
     gpu_word,
+    groups,
     has_value,
     is_beyond,
+    is_published,
     is_single,
     lone_speedups,
-    metadata,
     options,
     room_for,
     series_labels,
+    stored,
     unlike_metrics,
 )
+from scalewatt.figures.figure_data import plotted as plotted
 from scalewatt.figures.footnote_text import (
-    ORIGINS,
     Quantity,
     bar_sentence,
     device_sentence,
@@ -44,7 +46,7 @@ from scalewatt.figures.footnote_text import (
     origin_sentence,
     quantity,
 )
-from scalewatt.figures.legends import (
+from scalewatt.figures.layout import (
     LEGEND_EXTRA,
     entry,
     legend_above,
@@ -52,8 +54,14 @@ from scalewatt.figures.legends import (
     origin_entries,
     series_entry,
 )
-from scalewatt.results.figures.figure_schema import Panel
+from scalewatt.figures.marks import Looks, draw_error_bars, draw_series
+from scalewatt.results.figures.figure_schema import PANELS, POINTS, Panel
+from scalewatt.results.tables.frames import records
+from scalewatt.results.tables.read_table import POINT_KEY
 
+SCHEMA, KEY = POINTS, POINT_KEY
+COLUMNS = {"figure3": 3}
+"""Panels beside each other, where they are not two; at column width at most two are."""
 _INSTEAD = {
     "speedup": "No speed-up was measured: each series has a single point here.",
     "metric_last": "The models of these series have metrics of their own, which no axis can share.",
@@ -68,39 +76,41 @@ class _Context:
     """What every panel of one figure shares."""
 
     labels: dict[str, str]
-    styles: dict[str, dict[str, Any]]
+    looks: Looks
     word: str
     model: str | None
     metric_name: str | None
     dense: bool
     options: Options
-    nothing: str
+    no_runs: str
     """What a panel says without any run."""
     label_characters: int
     places: dict[str, list[float]]
     """Where the points of all panels are on each quantity of an x axis."""
     ringed: bool
-    """Whether single runs are marked, as others of the campaign are means over repeats."""
+    """True if single runs are marked, as other points are means over repeats."""
 
-    def quantity(self, name: str, values: Sequence[float]) -> Quantity:
-        """The quantity in column `name` in units that suit its values."""
-        return quantity(name, self.word, self.model, self.metric_name).fitting(values)
+    def quantity(self, name: str, values: Iterable[float]) -> Quantity:
+        """Return the quantity in column `name` in units that suit its values."""
+        return quantity(name, self.word, self.model, self.metric_name).fitting(list(values))
 
 
-def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> Figure:
-    """Draw `panels`, row by row in `columns` columns (at most two at column width), from a curve table."""
-    everything = table.to_pylist()
-    lone = lone_speedups(everything)
-    left_out = [*lone, *unlike_metrics(table, everything)]
-    rows = [row for row in everything if not any(row is out for out in left_out)]
-    width = options(table).width_mm
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw the panels of the figure that the table is of, row by row."""
+    figure_name = frame.attrs["figure"]
+    panels = PANELS[figure_name]
+    everything = _points(frame)
+    lone, unlike = lone_speedups(everything), unlike_metrics(everything)
+    points = everything[~lone & ~unlike]
+    width = options(frame).width_mm
     preset = style.preset(width)
-    columns = min(columns, 2) if preset.narrow else columns
+    columns = min(COLUMNS.get(figure_name, 2), 2 if preset.narrow else 3)
     panel_mm = 40.0 if preset.narrow else 56.0
-    instead = {row["panel"]: _INSTEAD[row["y_name"]] for row in left_out}
-    context = _context(table, everything, panel_mm, columns < 3 and not preset.narrow)
+    left_out = everything[lone | unlike].drop_duplicates("panel")
+    instead = {row.panel: _INSTEAD[row.y_name] for row in each(left_out)}
+    context = _context(everything, panel_mm, columns < 3 and not preset.narrow)
     n_rows = -(-len(panels) // columns)
-    handles = _handles(rows, context, preset)
+    handles = _handles(points, context, preset)
     widest = max((len(str(handle.get_label())) for handle in handles), default=0)
     in_cell = n_rows * columns > len(panels) and len(handles) <= MOST_IN_A_CELL
     in_cell = in_cell and widest <= (19 if preset.narrow else 40)
@@ -115,9 +125,9 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
             if _draw_panel(
                 axes,
                 panel,
-                [r for r in rows if r["panel"] == panel.letter],
+                points[points["panel"] == panel.letter],
                 context,
-                instead.get(panel.letter, context.nothing),
+                instead.get(panel.letter, context.no_runs),
             )
         ]
         for axes in grid[len(panels) :]:
@@ -128,8 +138,8 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
             )
         elif handles:
             legend_above(figure, handles, legend_columns_, 4)
-        sentences = _note_sentences(table, rows, context, cut)
-        sentences.insert(2, _base_sentence(rows, lone, context.labels))
+        sentences = _note_sentences(points, context, cut)
+        sentences.insert(2, _base_sentence(points, everything[lone], context.labels))
         small = style.lines_mm(
             len(style.note_lines(sentences, width)) + legend_rows * 1.25 + 1, preset.text_size
         )
@@ -138,59 +148,66 @@ def draw_curves(table: pa.Table, panels: Sequence[Panel], columns: int = 2) -> F
     return figure
 
 
-def _context(table: pa.Table, rows: Sequence[Row], panel_mm: float, dense: bool) -> _Context:
-    stored, chosen = metadata(table), options(table)
+def _points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with what drawing needs of each: its origin, error bar, and kind."""
+    points = drawable(frame)
+    return points.assign(
+        valued=has_value(points),
+        single=is_single(points),
+        published=is_published(points),
+        drawn_origin=drawn_origins(points),
+        **error_bars(points, options(frame).error_bars).add_prefix("bar_"),
+    )
+
+
+def _context(points: pd.DataFrame, panel_mm: float, dense: bool) -> _Context:
+    chosen = options(points)
     preset = style.preset(chosen.width_mm)
-    models = {row["model"] for row in rows}
-    labels = series_labels(rows)
-    points = [row for row in rows if has_value(row)]
+    models = points["model"].unique()
+    labels = series_labels(points)
+    valued = points[points["valued"]]
     return _Context(
         labels=labels,
-        styles={s: style.series_style(index, chosen.width_mm) for index, s in enumerate(labels)},
-        word=gpu_word(table),
-        model=models.pop() if len(models) == 1 else None,
-        metric_name=stored.get("metric_name"),
+        looks={s: style.series_style(index, chosen.width_mm) for index, s in enumerate(labels)},
+        word=gpu_word(points),
+        model=models[0] if len(models) == 1 else None,
+        metric_name=points.attrs.get("metric_name"),
         dense=dense,
         options=chosen,
-        nothing=nothing_sentence(stored),
+        no_runs=nothing_sentence(stored(points)),
         label_characters=int((panel_mm - 12) / (0.19 * preset.label_size)),
-        places={
-            n: [p["x"] for p in points if p["x_name"] == n] for n in {p["x_name"] for p in points}
-        },
-        ringed=len({is_single(p) for p in points if not _is_published(p)}) == 2,
+        places={str(name): own.to_list() for name, own in valued.groupby("x_name")["x"]},
+        ringed=valued.loc[~valued["published"], "single"].nunique() == 2,
     )
 
 
 def _draw_panel(
-    axes: Axes, panel: Panel, rows: Sequence[Row], context: _Context, nothing: str
+    axes: Axes, panel: Panel, rows: pd.DataFrame, context: _Context, without_rows: str
 ) -> bool:
-    """Draw one panel; whether an error bar reaches beyond its axis. Without `rows` it says `nothing`."""
+    """Draw one panel; return True if an error bar reaches beyond its axis."""
     style.panel_letter(axes, panel.letter)
-    points = [row for row in rows if has_value(row)]
-    if not rows:
-        style.say_instead(axes, nothing)
+    points = rows[rows["valued"]]
+    if rows.empty:
+        style.say_instead(axes, without_rows)
         return False
-    if not points:
+    if points.empty:
         sentence = no_value_sentence(panel.y_name, context.word, context.model, context.metric_name)
         style.say_instead(axes, sentence)
         return False
-    places = context.places[panel.x_name]
-    x = context.quantity(panel.x_name, places)
-    y = context.quantity(panel.y_name, [p["y"] for p in points])
+    x = context.quantity(panel.x_name, context.places[panel.x_name])
+    y = context.quantity(panel.y_name, points["y"])
+    factors = {"x": x.factor, "y": y.factor, "bar_low": y.factor, "bar_high": y.factor}
+    scaled = _with_stretches(rows).assign(**{name: rows[name] * f for name, f in factors.items()})
+    _draw_points(axes, panel.letter, scaled, context)
     axes.set(xlabel=x.label, ylabel=y.label)
-    for series, series_style in context.styles.items():
-        for origin, own in _lines([r for r in rows if r["series"] == series]).items():
-            look = style.of_origin(series_style, origin)
-            line = _draw_line(axes, own, look, x.factor, y.factor, context)
-            line.set_gid(f"points-{panel.letter}-{series}-{origin}")
     # The same in all panels of one x.
-    _scale(axes, "x", x, [place * x.factor for place in places], context.dense)
-    kind = context.options.error_bars
-    values = [p["y"] * y.factor for p in points]
-    ends = [end * y.factor for p in points for end in bar(p, kind) or ()]
-    extent = room_for(values, ends, log=y.scale != "linear")
+    places = [place * x.factor for place in context.places[panel.x_name]]
+    _scale(axes, "x", x, places, context.dense)
+    drawn = scaled[scaled["valued"]]
+    ends = drawn[["bar_low", "bar_high"]].dropna().to_numpy().ravel().tolist()
+    extent = room_for(drawn["y"].to_list(), ends, log=y.scale != "linear")
     if panel.y_name == "speedup":
-        extent += [p["x"] for p in points]
+        extent += drawn["x"].to_list()
     _scale(axes, "y", y, extent, dense=True)
     if panel.y_name == "speedup":
         _draw_ideal(axes)
@@ -198,77 +215,26 @@ def _draw_panel(
     return is_beyond(axes.get_ylim(), ends)
 
 
-def _lines(rows: Sequence[Row]) -> dict[str | None, list[Row]]:
-    """A series' rows by origin, each a line from its first to its last point, in the order of ORIGINS.
-
-    Rows without a value are in all lines of the series' own runs, to break them.
-    """
-    found: dict[str | None, list[Row]] = {origin: [] for origin in (*ORIGINS, None)}
-    for row, origin in zip(rows, drawn_origins(rows), strict=True):
-        if has_value(row):
-            found.setdefault(origin, []).append(row)
-    gaps = [row for row in rows if not has_value(row) and not _is_published(row)]
-    for origin, points in found.items():
-        if points and origin != "published":
-            first, last = min(p["gpus"] for p in points), max(p["gpus"] for p in points)
-            points += [gap for gap in gaps if first < gap["gpus"] < last]
-        points.sort(key=lambda row: (row["gpus"], row["x"] or 0.0))
-    return {origin: points for origin, points in found.items() if points}
+def _with_stretches(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a panel in the order of their lines; own points without a value break a line."""
+    ordered = rows.sort_values(["gpus", "x"], kind="stable")
+    gaps = ~ordered["valued"] & ~ordered["published"]
+    return ordered.assign(stretch=gaps.groupby(ordered["series"]).cumsum())
 
 
-def _draw_line(
-    axes: Axes,
-    rows: Sequence[Row],
-    look: dict[str, Any],
-    x_factor: float,
-    y_factor: float,
-    context: _Context,
-) -> Line2D:
-    """One series of one origin: its line with markers, error bars, and rings around single runs."""
-    if _is_published(rows[0]):
-        look = look | {
-            "markersize": look["markersize"] * style.preset(context.options.width_mm).scale
-        }
-    # NaN breaks the line.
-    x = [p["x"] * x_factor if has_value(p) else math.nan for p in rows]
-    y = [p["y"] * y_factor if has_value(p) else math.nan for p in rows]
-    (line,) = axes.plot(x, y, **look, zorder=4 if _is_published(rows[0]) else 3)
-    kind = context.options.error_bars
-    ends = {i: found for i, p in enumerate(rows) if (found := bar(p, kind)) is not None}
-    if ends:
-        axes.errorbar(
-            [x[i] for i in ends],
-            [y[i] for i in ends],
-            yerr=[
-                [y[i] - low * y_factor for i, (low, _) in ends.items()],
-                [high * y_factor - y[i] for i, (_, high) in ends.items()],
-            ],
-            fmt="none",
-            ecolor=look["color"],
-            elinewidth=0.8,
-            capsize=0.4 * look["markersize"],
-            capthick=0.8,
-            zorder=2,
-        )
-    if context.ringed and not _is_published(rows[0]):
-        _draw_rings(axes, [(x[i], y[i]) for i, p in enumerate(rows) if is_single(p)], look)
-    return line
-
-
-def _is_published(point: Row) -> bool:
-    return bool(point["energy_origin"] == "published")
-
-
-def _exact(point: Row) -> bool:
-    """Whether a point is a series' first speed-up, n0 by definition."""
-    return bool(point["y_name"] == "speedup" and point["y"] == point["gpus"])
-
-
-def _draw_rings(axes: Axes, places: Sequence[tuple[float, float]], look: dict[str, Any]) -> None:
-    if places:
-        size = look["markersize"] + 3.2
-        (rings,) = axes.plot(*zip(*places, strict=True), **_RING, markersize=size, zorder=2.5)
-        rings.set_gid("single-runs")
+def _draw_points(axes: Axes, letter: str, rows: pd.DataFrame, context: _Context) -> None:
+    """Draw each series of each origin: its line with markers, error bars, and rings around single runs."""
+    for series, origin, line in draw_series(axes, rows, context.looks):
+        line.set_gid(f"points-{letter}-{series}-{origin}")
+    points = rows[rows["valued"]]
+    bars = points[["bar_low", "bar_high"]].set_axis(["low", "high"], axis=1)
+    draw_error_bars(axes, points, context.looks, upright=bars)
+    if context.ringed:
+        ringed = points[points["single"] & ~points["published"]]
+        for series, own in groups(ringed, "series"):
+            size = context.looks[series]["markersize"] + 3.2
+            (rings,) = axes.plot(own["x"], own["y"], **_RING, markersize=size, zorder=2.5)
+            rings.set_gid("single-runs")
 
 
 _RING: dict[str, Any] = {
@@ -297,69 +263,70 @@ def _scale(axes: Axes, which: str, shown: Quantity, values: list[float], dense: 
         style.linear_axis(axes, values, shown.from_zero)
 
 
-def _handles(rows: Sequence[Row], context: _Context, preset: style.Preset) -> list[Line2D]:
-    """The legend's entries: all series once, the ideal line, and what origins look like."""
+def _handles(points: pd.DataFrame, context: _Context, preset: style.Preset) -> list[Line2D]:
+    """Return the legend's entries: all series once, the ideal line, and what origins look like."""
     widest = preset.legend_characters - LEGEND_EXTRA
     handles = [
-        series_entry(rows, s, textwrap.fill(label, widest), context.styles[s])
+        series_entry(points, s, textwrap.fill(label, widest), context.looks[s])
         for s, label in context.labels.items()
     ]
-    if any(row["y_name"] == "speedup" and has_value(row) for row in rows):
+    if (points["valued"] & (points["y_name"] == "speedup")).any():
         handles.append(entry("ideal: S(n) = n", linestyle=(0, (4, 3)), color=style.GREY))
-    return handles + origin_entries(rows, preset.width_mm)
+    return handles + origin_entries(points, preset.width_mm)
 
 
-def _note_sentences(
-    table: pa.Table, rows: Sequence[Row], context: _Context, cut: Sequence[str]
-) -> list[str]:
-    stored = metadata(table)
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def _note_sentences(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> list[str]:
+    table, rows = stored(points), records(points)
     return [
         f"{origin_sentence(rows)} n counts {context.word}. {device_sentence(rows)}",
-        _bar_sentence(rows, context, cut),
-        _shared_sentence(rows),
-        _null_sentence(rows, context.labels),
-        no_energy_sentence(stored, rows),
-        missing_sentence(stored.get("missing", [])),
-        excluded_sentence(stored.get("excluded", [])),
-        *stored.get("notes", []),
+        _bar_sentence(points[points["valued"]], context, cut),
+        _shared_sentence(points),
+        _null_sentence(points, context.labels),
+        no_energy_sentence(table, rows),
+        missing_sentence(table.get("missing", [])),
+        excluded_sentence(table.get("excluded", [])),
+        *table.get("notes", []),
     ]
 
 
-def _bar_sentence(rows: Sequence[Row], context: _Context, cut: Sequence[str]) -> str:
-    """Which error bars are drawn, which points have none and why."""
-    kind = context.options.error_bars
-    points = [row for row in rows if has_value(row)]
-    bare = [p for p in points if bar(p, kind) is None]
-    unknown = {p["panel"] for p in bare if not is_single(p) and not _exact(p)}
-    barred = {p["panel"] for p in points if bar(p, kind) is not None}
-    none, some = sorted(unknown - barred), sorted(unknown & barred)
+def _bar_sentence(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> str:
+    """Return which error bars are drawn, which points have none and why."""
+    barred = points["bar_low"].notna()
+    # The first speed-up of a series is n0 by definition.
+    exact = (points["y_name"] == "speedup") & (points["y"] == points["gpus"])
+    unknown = set(points.loc[~barred & ~points["single"] & ~exact, "panel"])
+    known = set(points.loc[barred, "panel"])
+    none, some = sorted(unknown - known), sorted(unknown & known)
     said = f"; not known for any point of {_panels(none)}" if none else ""
     said += f"; not known for some points of {_panels(some)}" if some else ""
     said += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
-    singles = sum(map(is_single, points))
-    sentence = bar_sentence(kind, len(points), singles, len(points) - len(bare), said)
+    singles = int(points["single"].sum())
+    kind = context.options.error_bars
+    sentence = bar_sentence(kind, len(points), singles, int(barred.sum()), said)
     return sentence + (_single_sentences(points, context) if singles < len(points) else "")
 
 
-def _single_sentences(points: Sequence[Row], context: _Context) -> str:
-    """Which points are single runs, where others are means over repeats."""
-    own = {is_single(p) for p in points if not _is_published(p)}
-    theirs = {is_single(p) for p in points if _is_published(p)}
+def _single_sentences(points: pd.DataFrame, context: _Context) -> str:
+    """Return which points are single runs, where others are means over repeats."""
+    own = set(points.loc[~points["published"], "single"])
+    theirs = set(points.loc[points["published"], "single"])
     said = " Ringed: single runs." if context.ringed else ""
     said += " This campaign's points are single runs." if own == {True} else ""
     said += " Published points are single runs." if theirs == {True} else ""
     return said + (" Published single runs are not marked." if len(theirs) == 2 else "")
 
 
-def _base_sentence(rows: Sequence[Row], lone: Sequence[Row], labels: Mapping[str, str]) -> str:
-    """From which n on speed-ups count, where not all series begin at 1, and which are not drawn."""
-    first: dict[str, int] = {}
-    for row in rows:
-        if row["y_name"] == "speedup" and has_value(row) and not _is_published(row):
-            first[row["series"]] = min(row["gpus"], first.get(row["series"], row["gpus"]))
-    later = [f"{labels[series]} (n0\u00a0=\u00a0{n})" for series, n in first.items() if n > 1]
+def _base_sentence(points: pd.DataFrame, lone: pd.DataFrame, labels: dict[str, str]) -> str:
+    """Return from which n on speed-ups count, where not all series begin at 1, and which are not drawn."""
+    own = points[points["valued"] & ~points["published"] & (points["y_name"] == "speedup")]
+    first = own.groupby("series", sort=False)["gpus"].min()
+    later = [f"{labels[str(series)]} (n0\u00a0=\u00a0{n})" for series, n in first.items() if n > 1]
     said = [f"Speed-ups from above n\u00a0=\u00a01: {', '.join(later)}."] if later else []
-    if names := dict.fromkeys(f"{labels[r['series']]} (n\u00a0=\u00a0{r['gpus']})" for r in lone):
+    pairs = lone[["series", "gpus"]].drop_duplicates().itertuples(index=False)
+    if names := [f"{labels[series]} (n\u00a0=\u00a0{n})" for series, n in pairs]:
         said.append(f"No speed-up, as there is no second n: {', '.join(names)}.")
     return " ".join(said)
 
@@ -369,27 +336,25 @@ def _panels(letters: Iterable[str]) -> str:
     return f"panel{'s' * (len(named) > 1)} {', '.join(named)}"
 
 
-def _shared_sentence(rows: Sequence[Row]) -> str:
-    """Whether markers cover each other, as series have a configuration in common."""
-    owners: dict[str, set[str]] = {}
-    for row in rows:
-        if has_value(row) and not _is_published(row):
-            owners.setdefault(row["configuration"], set()).add(row["series"])
-    if all(len(series) == 1 for series in owners.values()):
-        return ""
-    return "A configuration that several series share has a marker of each, one upon the other."
+def _shared_sentence(points: pd.DataFrame) -> str:
+    """Return that markers cover each other, where series have a configuration in common."""
+    own = points[points["valued"] & ~points["published"]]
+    shared = own.groupby("configuration")["series"].nunique()
+    return (
+        "Configurations shared by several series show overlapping markers."
+        if (shared > 1).any()
+        else ""
+    )
 
 
-def _null_sentence(rows: Sequence[Row], labels: dict[str, str]) -> str:
-    """Points without a value in panels that have other points, by panel and series."""
-    drawn = {row["panel"] for row in rows if has_value(row)}
-    lacking: dict[tuple[str, str], list[int]] = {}
-    for row in rows:
-        if not has_value(row) and row["panel"] in drawn:
-            lacking.setdefault((row["panel"], row["series"]), []).append(row["gpus"])
+def _null_sentence(points: pd.DataFrame, labels: dict[str, str]) -> str:
+    """Return points without a value in panels that have other points, by panel and series."""
+    drawn = points.loc[points["valued"], "panel"]
+    lacking = points[~points["valued"] & points["panel"].isin(drawn)]
     return null_sentence(
         [
-            (panel, f"{labels[series]} at n\u00a0=\u00a0{', '.join(map(str, sorted(counts)))}")
-            for (panel, series), counts in lacking.items()
+            (panel, f"{labels[series]} at n\u00a0=\u00a0{', '.join(map(str, sorted(own['gpus'])))}")
+            for panel, inside in groups(lacking, "panel")
+            for series, own in groups(inside, "series")
         ]
     )

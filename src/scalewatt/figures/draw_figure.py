@@ -1,21 +1,41 @@
-"""From a figure's table to its files."""
+"""From a figure's table to its files.
+
+Which module draws which figure is data, so that a figure depends on the code that draws it alone.
+"""
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path
 
+MODULES = {
+    "figure1": "figure1",
+    "figure2": "curves",
+    "figure3": "curves",
+    "figure4": "curves",
+    "figure5": "figure5",
+    "figure6": "curves",
+    "figure7": "curves",
+    "variants": "variants",
+    "breakdown": "breakdown",
+    "learning": "learning",
+    "pareto": "pareto",
+    "prediction": "prediction",
+}
+"""The module of each figure in scalewatt.figures. It has SCHEMA (the columns of the table), KEY (those
+that name a row), and the functions draw and plotted, which take the table."""
 FIGURES = range(1, 8)
-NAMED = ("variants", "breakdown", "learning", "pareto", "prediction")
-"""Figures that are none of the paper's; each has a module of its name with draw and plotted."""
+NAMED = tuple(name for name in MODULES if not name.startswith("figure"))
+"""Figures that the paper does not have."""
 
 
 def module_of(figure: str) -> str:
     """Return the module that draws a figure (figure2, breakdown), dotted below the package."""
-    return f"figures.{figure}"
+    return f"figures.{MODULES[figure]}"
 
 
 def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
@@ -25,21 +45,23 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     """
     import pyarrow.csv as pc
 
-    from scalewatt.figures.figure_data import read_figure_table
+    from scalewatt.results.tables.frames import read_frame, to_table
 
-    if figure not in NAMED and figure not in FIGURES:
+    name = f"figure{figure}" if isinstance(figure, int) else figure
+    if name not in MODULES:
         raise InputError(
             f"there is no figure {figure}: the figures are 1 to {FIGURES[-1]}, {', '.join(NAMED)}"
         )
     table_path, stem = Path(table_path), Path(stem)
-    table = read_figure_table(figure, table_path)
     # Imported here: matplotlib costs half a second, which other commands need not pay.
+    module: Any = import_module(f"scalewatt.{module_of(name)}")
+    frame = read_frame(table_path, module.SCHEMA, unique=module.KEY)
+    frame.attrs["figure"] = name
     from scalewatt.figures import style
 
-    name = figure if isinstance(figure, str) else f"figure{figure}"
-    module = importlib.import_module(f"scalewatt.{module_of(name)}")
-    paths = style.save(module.draw(table), stem)
+    paths = style.save(module.draw(frame), stem)
     csv_path = stem.with_name(f"{stem.name}.csv")
+    points = module.plotted(frame)
     with atomic_path(csv_path) as temporary:
-        pc.write_csv(module.plotted(table), temporary)
+        pc.write_csv(to_table(points, getattr(module, "PLOTTED", module.SCHEMA)), temporary)
     return [*paths, csv_path]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -13,8 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from scalewatt.figures import style
-from scalewatt.figures.figure_data import Row, gpu_word, options
+from scalewatt.figures.figure_data import gpu_word, options
 from scalewatt.figures.footnote_text import abbreviated, singular, trend
+from scalewatt.results.figures.figure_schema import OVERVIEW
+from scalewatt.results.tables.frames import frame_of, records
+
+Row = dict[str, Any]
+SCHEMA: pa.Schema = OVERVIEW
+KEY: tuple[str, ...] = ()
 
 DATASET_RULES = ("fixed", "scaled")
 BATCH_RULES = ("constant LBS", "constant GBS")
@@ -33,13 +41,13 @@ MOST_LINEAR = 8.0
 _CELLS = [(dataset, batch) for dataset in DATASET_RULES for batch in BATCH_RULES]
 
 
-def draw(table: pa.Table) -> Figure:
-    """Four cells: fixed or scaled dataset, constant local or global batch size.
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw four cells: fixed or scaled dataset, constant local or global batch size.
 
     Two by two, or at column width one below the other; a row without any series is low.
     """
-    rows = table.to_pylist()
-    word, width = gpu_word(table), options(table).width_mm
+    rows = records(frame)
+    word, width = gpu_word(frame), options(frame).width_mm
     narrow = style.preset(width).narrow
     cells = [[row for row in rows if _rules(row) == rules] for rules in _CELLS]
     across = 1 if narrow else 2
@@ -69,12 +77,12 @@ def draw(table: pa.Table) -> Figure:
     return figure
 
 
-def plotted(table: pa.Table) -> pa.Table:
-    """The rows that are drawn: the first series of each cell, where its points are many some of them."""
-    rows = table.to_pylist()
+def plotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that are drawn: the first series of each cell, some of its points if they are many."""
+    rows = records(frame)
     cells = ([row for row in rows if _rules(row) == rules] for rules in _CELLS)
     chosen = [_thinned(_series(inside)[0]) for inside in cells if inside]
-    return pa.Table.from_pylist([row for shown in chosen for row in shown], table.schema)
+    return frame_of([row for shown in chosen for row in shown], SCHEMA)
 
 
 def _rules(row: Row) -> tuple[str, str]:
@@ -209,7 +217,7 @@ def _draw_row(
     axes.text(2, base + 1.4, textwrap.fill(name, 12), va="center", linespacing=1.1)
     values = [(gpus, value) for gpus, value in found if value is not None]
     if len(values) < len(found):
-        axes.text(TREND_LEFT, base + 1.4, "not known", va="center", color=style.GREY)
+        axes.text(TREND_LEFT, base + 1.4, "unknown", va="center", color=style.GREY)
         return
     numbers = [value for _, value in values]
     low, high = min(numbers), max(numbers)

@@ -1,82 +1,147 @@
-"""What a figure's table holds: its rows, its metadata, and the points that can be plotted."""
+"""What a figure's table holds: its options, the points that can be plotted, and the labels of series.
+
+Figures draw from `drawable(frame)`: there, a missing number is NaN and a missing text is None.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
+import pandas as pd
 
-from scalewatt.results.tables.metadata import metadata as metadata
 from scalewatt.results.text.metric_labels import SEVERAL
 
-Row = dict[str, Any]
-
-
-def _schema_of(figure: int | str) -> pa.Schema:
-    """The columns that the table of a figure must have."""
-    from scalewatt.results.figures import figure_schema
-
-    if figure == "prediction":
-        from scalewatt.scaling.planning.prediction_table import PREDICTION
-
-        return PREDICTION
-    if isinstance(figure, str):
-        from scalewatt.results.figures.extra_tables import SCHEMAS
-
-        return {**SCHEMAS, "variants": figure_schema.VARIANTS}[figure]
-    by_number = {1: figure_schema.OVERVIEW, 5: figure_schema.POWER}
-    return by_number.get(figure, figure_schema.POINTS)
-
-
-def read_figure_table(figure: int | str, path: Path) -> pa.Table:
-    """Read a figure's table; InputError, with the row, where it is not what such a table is."""
-    from scalewatt.results.tables.read_table import POINT_KEY, read_checked
-
-    curves = isinstance(figure, int) and figure not in (1, 5)
-    return read_checked(path, _schema_of(figure), unique=POINT_KEY if curves else ())
+PUBLISHED = "published"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How the campaign wants a figure drawn (its entry's keys of the same names)."""
+    """How the campaign wants a figure drawn (keys of the same names in its entry)."""
 
     width_mm: float = 180.0
     error_bars: str = "interval"
     power_window_s: float | None = None
 
 
-def options(table: pa.Table) -> Options:
-    """The options in the table's metadata; what is not there is the default."""
-    stored = metadata(table).get("options", {})
+def options(frame: pd.DataFrame) -> Options:
+    """Return the options in the table's metadata, with defaults for those that are not there."""
+    stored = frame.attrs.get("options", {})
     names = Options.__dataclass_fields__
     return Options(**{name: value for name, value in stored.items() if name in names})
 
 
-def bar(row: Row, kind: str, axis: str = "y") -> tuple[float, float] | None:
-    """The ends of a point's error bar of a kind (words.BAR_WORDS) along an axis; None without one, as
-    of a single run."""
-    middle = row[axis]
-    if kind == "none" or is_single(row) or middle is None:
-        return None
-    if kind == "interval":
-        low, high = row[f"{axis}_low"], row[f"{axis}_high"]
-    else:
-        half = row[f"{axis}_{kind}"]
-        low, high = (None, None) if half is None else (middle - half, middle + half)
-    return None if low is None or high is None else (low, high)
+def gpu_word(frame: pd.DataFrame) -> str:
+    """Return what n counts, for axis labels: `GPUs` or `processes`."""
+    return str(frame.attrs.get("gpu_word", "GPUs"))
 
+
+def drawable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with numpy columns: a null number is NaN, a null text or truth value None.
+
+    `read_frame` refuses tables with NaN, so nothing is confused.
+    """
+    made: dict[str, Any] = {}
+    for name, column in frame.items():
+        if column.dtype.kind == "f":
+            made[str(name)] = column.astype(float)
+        elif column.dtype.kind in "iu" and not column.hasnans:
+            made[str(name)] = column.astype(int)
+        else:
+            made[str(name)] = column.astype(object).where(column.notna(), None)
+    return frame.assign(**made)
+
+
+def stored(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the metadata of the table."""
+    return {str(key): value for key, value in frame.attrs.items()}
+
+
+def each(frame: pd.DataFrame) -> Iterator[Any]:
+    """Iterate over the rows as named tuples."""
+    return iter(frame.itertuples())
+
+
+def groups(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Iterate over the values of a text column in table order, each with its rows."""
+    for value, own in frame.groupby(column, sort=False):
+        yield str(value), own
+
+
+# --- points of curve tables -----------------------------------------------------------------------
+
+
+def has_value(points: pd.DataFrame) -> pd.Series:
+    """Return True for rows that are points: those with a place on both axes."""
+    return points["x"].notna() & points["y"].notna()
+
+
+def is_single(points: pd.DataFrame) -> pd.Series:
+    """Return True for points that stand for one run."""
+    return points["n_repeats"].fillna(1).astype(int) == 1
+
+
+def is_published(points: pd.DataFrame) -> pd.Series:
+    """Return True for points that the paper published."""
+    return points["energy_origin"].fillna("").eq(PUBLISHED).astype(bool)
+
+
+def error_bars(points: pd.DataFrame, kind: str, axis: str = "y") -> pd.DataFrame:
+    """Return the ends `low` and `high` of error bars along an axis; NaN where there is none.
+
+    `kind` is one of BAR_LABELS or `none`. Single runs have no error bar.
+    """
+    middle = points[axis].astype(float)
+    if kind == "none":
+        low = high = pd.Series(np.nan, points.index)
+    elif kind == "interval":
+        low, high = (points[f"{axis}_{end}"].astype(float) for end in ("low", "high"))
+    else:
+        half = points[f"{axis}_{kind}"].astype(float)
+        low, high = middle - half, middle + half
+    known = ~is_single(points) & middle.notna() & low.notna() & high.notna()
+    return pd.DataFrame({"low": low, "high": high}).where(known)
+
+
+def plotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a curve table that are drawn as points."""
+    points = drawable(frame)
+    shown = has_value(points) & ~lone_speedups(points) & ~unlike_metrics(points)
+    return frame[shown.to_numpy()]
+
+
+def lone_speedups(points: pd.DataFrame) -> pd.Series:
+    """Return True for the only speed-up of a series (published points apart): n0 by definition."""
+    found = has_value(points) & (points["y_name"] == "speedup")
+    keys = [points["series"], is_published(points)]
+    counts = points["gpus"].where(found).groupby(keys).transform("nunique")
+    return found & (counts == 1)
+
+
+def unlike_metrics(points: pd.DataFrame) -> pd.Series:
+    """Return True for the metrics of several models that have none in common: they share no axis."""
+    own = (points["y_name"] == "metric_last") & points["x_name"].isin(["gpus", "dataset_samples"])
+    known = points.attrs.get("metric_name") or SEVERAL
+    return own & (known == SEVERAL and points.loc[own, "model"].nunique() > 1)
+
+
+def blocks_of(points: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the rows of each model and phase, in the table's order."""
+    return [own for _, own in points.groupby(["model", "phase"], sort=False)]
+
+
+# --- the extent of axes ---------------------------------------------------------------------------
 
 WIDEST_BAR = 1.0
-"""How far error bars may widen an axis: in parts of what the points take up, at either end."""
+"""How far error bars may widen an axis at either end, as a share of the range of the points."""
 LEAST_ROOM = 0.05
-"""What they may take where the points are all but equal: in parts of the greatest point."""
+"""The same where the points are all but equal, as a share of the greatest point."""
 
 
 def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[float]:
-    """Points, and the ends of error bars as far as these leave room for the points."""
+    """Return the points, and the ends of error bars as far as they do not squeeze the points."""
     low, high = min(values), max(values)
     if log and low > 0:
         factor = max((high / low) ** WIDEST_BAR, 1.5)
@@ -88,91 +153,44 @@ def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[
 
 
 def is_beyond(limits: tuple[float, float], ends: Sequence[float]) -> bool:
-    """Whether an end of an error bar is beyond what its axis shows."""
+    """Return True if an end of an error bar lies outside of its axis."""
     return any(not limits[0] <= end <= limits[1] for end in ends)
 
 
-def is_single(row: Row) -> bool:
-    """Whether a point stands for one run."""
-    return bool((row["n_repeats"] or 1) == 1)
+def bar_ends(bars: pd.DataFrame) -> list[float]:
+    """Return the known ends of error bars in one list."""
+    return bars[["low", "high"]].dropna().to_numpy().ravel().tolist()
 
 
-def gpu_word(table: pa.Table) -> str:
-    """What n counts, for axis labels: `GPUs` or `processes`."""
-    return str(metadata(table).get("gpu_word", "GPUs"))
+# --- series ---------------------------------------------------------------------------------------
 
 
-def plotted(table: pa.Table) -> pa.Table:
-    """The rows that are drawn as points: those with a place on both axes, and a meaning there."""
-    rows = table.to_pylist()
-    left_out = {id(row) for row in (*lone_speedups(rows), *unlike_metrics(table, rows))}
-    return table.filter(
-        pa.array([has_value(r) and id(r) not in left_out for r in rows], pa.bool_())
-    )
+def drawn_origins(points: pd.DataFrame) -> pd.Series:
+    """Return the origin that each marker shows: that of its energy, or, where the energy is unknown,
+    the only one of its series (published points apart); None where there is no such."""
+    known = points["energy_origin"].mask(is_published(points), None)
+    by_series = known.groupby(points["series"])
+    only = by_series.transform("first").where(by_series.transform("nunique") == 1)
+    origins = points["energy_origin"].fillna(only).astype(object)
+    return origins.where(origins.notna(), None)
 
 
-def lone_speedups(rows: Sequence[Row]) -> list[Row]:
-    """Speed-ups that nobody measured: where a series (published points apart) has its first one only,
-    which is n0 by definition."""
-    found: dict[tuple[str, bool], list[Row]] = {}
-    for row in rows:
-        if row["y_name"] == "speedup" and has_value(row):
-            key = (row["series"], row["energy_origin"] == "published")
-            found.setdefault(key, []).append(row)
-    alone = (own for own in found.values() if len({row["gpus"] for row in own}) == 1)
-    return [row for own in alone for row in own]
-
-
-def unlike_metrics(table: pa.Table, rows: Sequence[Row]) -> list[Row]:
-    """The metrics in `rows` of a curve table, where several models have none in common: no axis is of
-    all of them."""
-    own = [row for row in rows if row["y_name"] == "metric_last" and row["x_name"] in _OF_CURVES]
-    known = metadata(table).get("metric_name") or SEVERAL
-    return own if known == SEVERAL and len({row["model"] for row in own}) > 1 else []
-
-
-_OF_CURVES = ("gpus", "dataset_samples")
-"""What a metric is drawn against in panels that all series share."""
-
-
-def has_value(row: Row) -> bool:
-    """Whether a row of a curve table is a point."""
-    return row["x"] is not None and row["y"] is not None
-
-
-def blocks_of(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each model and phase, in the table's order."""
-    kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
-    return [[r for r in rows if (r["model"], r["phase"]) == kind] for kind in kinds]
-
-
-def drawn_origins(rows: Sequence[Row]) -> list[str | None]:
-    """Whose look each row's marker has: its energy's origin, or, of unknown energy, the only one that
-    its series has (published points apart); None where there is no such."""
-    known: dict[str, set[str]] = {}
-    for row in rows:
-        if row["energy_origin"] not in (None, "published"):
-            known.setdefault(row["series"], set()).add(row["energy_origin"])
-    only = {series: next(iter(found)) for series, found in known.items() if len(found) == 1}
-    return [row["energy_origin"] or only.get(row["series"]) for row in rows]
-
-
-def series_origins(rows: Sequence[Row]) -> dict[str, str | None]:
-    """By series the origin that its entry in a legend shows: the first known one of its own energies,
+def series_origins(points: pd.DataFrame) -> dict[str, str | None]:
+    """Return by series the origin that its legend entry shows: the first known one of its own energies,
     `published` where all its points are, None where none is known."""
-    found: dict[str, str | None] = {}
-    for row in rows:
-        so_far = found.setdefault(row["series"], "published")
-        if so_far in (None, "published") and row["energy_origin"] != "published":
-            found[row["series"]] = row["energy_origin"]
-    return found
+    own = points["energy_origin"].mask(is_published(points), None)
+    first = own.groupby(points["series"], sort=False).first()
+    theirs = is_published(points).groupby(points["series"], sort=False).all()
+    return {
+        str(series): PUBLISHED if published else None if pd.isna(origin) else str(origin)
+        for (series, origin), published in zip(first.items(), theirs, strict=True)
+    }
 
 
-def series_labels(rows: Sequence[Row]) -> dict[str, str]:
-    """Series to legend label in table order; a label that several share gets what tells them apart."""
-    labels: dict[str, str] = {}
-    for row in rows:
-        labels.setdefault(row["series"], row["label"] or row["series"])
+def series_labels(points: pd.DataFrame) -> dict[str, str]:
+    """Return series and their legend labels in table order; a shared label gets what tells it apart."""
+    first = points.drop_duplicates("series")
+    labels = dict(zip(first["series"], first["label"].fillna(first["series"]), strict=True))
     sharing: dict[str, list[str]] = {}
     for series, label in labels.items():
         sharing.setdefault(label, []).append(series)
@@ -183,10 +201,8 @@ def series_labels(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _apart(series: str, names: Sequence[str]) -> str:
-    """The parts of a series' name that not all of `names` have; the whole name where that is unclear."""
-    parts = {name: [p for p in name.split("-") if not all(p in n.split("-") for n in names)]
-             for name in names}  # fmt: skip
-    words = {name: "-".join(own) for name, own in parts.items()}
-    return (
-        words[series] if all(words.values()) and len(set(words.values())) == len(names) else series
-    )
+    """Return the parts of a series' name that not all of `names` have, or the name where that is unclear."""
+    shared = set.intersection(*(set(name.split("-")) for name in names))
+    short = {name: "-".join(p for p in name.split("-") if p not in shared) for name in names}
+    unclear = not all(short.values()) or len(set(short.values())) < len(names)
+    return series if unclear else short[series]

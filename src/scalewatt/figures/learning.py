@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import (
-    Row,
     blocks_of,
+    drawable,
     drawn_origins,
     gpu_word,
-    metadata,
     options,
     series_labels,
+    stored,
 )
 from scalewatt.figures.footnote_text import (
-    Quantity,
     device_sentence,
     excluded_sentence,
     goal_sentence,
@@ -36,18 +33,21 @@ from scalewatt.figures.footnote_text import (
     origin_sentence,
     quantity,
 )
-from scalewatt.figures.legends import entry, origin_entries, series_entry
-from scalewatt.figures.panel_blocks import (
+from scalewatt.figures.layout import (
     Block,
-    Label,
     Panels,
     draw_blocks,
-    legible,
-    paler,
-    write_labels,
+    entry,
+    origin_entries,
+    series_entry,
 )
+from scalewatt.figures.marks import Label, Looks, draw_series, places_of, write_labels
 from scalewatt.results.figures.figure_schema import panel_letter
+from scalewatt.results.figures.learning_table import LEARNING
+from scalewatt.results.tables.frames import records
 
+SCHEMA: pa.Schema = LEARNING
+KEY: tuple[str, ...] = ()
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
 """The table's columns on the horizontal axes, and the quantities that they are."""
 MOST_STRONG = 12
@@ -56,153 +56,155 @@ PALEST = 0.35
 """How much white is in the colour of a series' smallest n; its largest has none."""
 BETWEEN: Any = {"color": "#b8b8b8", "linewidth": 0.5}
 
-Place = tuple[int, float, float]
-"""Epoch, cost, metric."""
 
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw a row of two panels for each model and phase: against energy, and against time."""
+    points = drawable(frame)
+    points = points.assign(drawn_origin=drawn_origins(points))
+    width = options(frame).width_mm
+    word = gpu_word(frame)
+    sentences = _note_sentences(points)
+    blocks = blocks_of(points)
+    looks = {name: look for own in blocks for name, look in _looks(own, width).items()}
 
-@dataclass(frozen=True)
-class Curve:
-    """One configuration: its look (None: one among many), and the known places of each of its runs."""
+    def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
+        style.panel_letter(axes, panel_letter(index))
+        cost = list(COSTS)[index % len(COSTS)]
+        _draw_panel(axes, block.points, cost, looks, word, panels)
 
-    gpus: int
-    look: dict[str, Any] | None
-    runs: tuple[tuple[Place, ...], ...]
-
-    @property
-    def mean(self) -> list[tuple[float, float]]:
-        """Mean cost and metric over the runs, epoch by epoch; it ends where one of them lacks a value."""
-        known = [{epoch: (x, y) for epoch, x, y in run} for run in self.runs]
-        found = []
-        for epoch in sorted({epoch for run in known for epoch in run}):
-            places = [run[epoch] for run in known if epoch in run]
-            if len(places) < len(known):
-                break
-            x, y = (sum(values) / len(known) for values in zip(*places, strict=True))
-            found.append((x, y))
-        return found
-
-
-def draw(table: pa.Table) -> Figure:
-    """A row of two panels for each model and phase: against energy, and against time."""
-    rows = table.to_pylist()
-    width = options(table).width_mm
-    word = gpu_word(table)
-    sentences = _note_sentences(table, rows)
     with style.applied(width):
-        if not rows:
-            figure = style.new_figure(60.0, width)
-            style.say_instead(figure.subplots(), nothing_sentence(metadata(table)))
-            style.notes(figure, sentences)
-            return figure
-        looks = {name: look for own in blocks_of(rows) for name, look in _looks(own, width).items()}
-        blocks = [Block(own, _handles(own, width, looks)) for own in blocks_of(rows)]
-
-        def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
-            style.panel_letter(axes, panel_letter(index))
-            cost = list(COSTS)[index % len(COSTS)]
-            _draw_panel(axes, block.rows, cost, looks, word, panels)
-
-        return draw_blocks(blocks, width, lambda: sentences, draw_panel)
+        return draw_blocks(
+            [Block(own, _handles(own, width, looks)) for own in blocks],
+            width,
+            lambda: sentences,
+            draw_panel,
+            nothing_sentence(stored(frame)),
+        )
 
 
-def plotted(table: pa.Table) -> pa.Table:
-    """The epochs that are drawn: with a metric, and a place in energy or in time."""
-    placed = pc.or_(pc.is_valid(table["energy_kwh"]), pc.is_valid(table["time_h"]))
-    return table.filter(pc.and_(pc.is_valid(table["metric"]), placed))
+def plotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the epochs that are drawn: with a metric, and a place in energy or in time."""
+    return frame[frame["metric"].notna() & (frame["energy_kwh"].notna() | frame["time_h"].notna())]
 
 
-def curves(
-    rows: Sequence[Row], cost: str, looks: dict[str, dict[str, Any] | None]
-) -> Iterator[Curve]:
-    """The curves of one panel; runs without a single point have none."""
-    for configuration in dict.fromkeys(row["configuration"] for row in rows):
-        own = [row for row in rows if row["configuration"] == configuration]
-        runs: dict[int, list[Place]] = {}
-        for row in own:
-            if row[cost] is not None and row["metric"] is not None:
-                place = (row["epoch"], row[cost], row["metric"])
-                runs.setdefault(row["repeat"], []).append(place)
-        if runs:
-            yield Curve(own[0]["gpus"], looks[configuration], tuple(map(tuple, runs.values())))
+def curves(points: pd.DataFrame, cost: str) -> pd.DataFrame:
+    """Return the places x, y of one panel's curves: a row for each epoch of each run."""
+    placed = points.assign(x=points[cost], y=points["metric"])
+    return placed[placed["x"].notna() & placed["y"].notna()]
 
 
-def _looks(rows: Sequence[Row], width: float) -> dict[str, dict[str, Any] | None]:
-    """By configuration of a block the series' colour, marker and line, the paler the smaller n is.
+def means(places: pd.DataFrame) -> pd.DataFrame:
+    """Return mean x and y over the runs of each configuration, epoch by epoch; a mean curve ends where
+    one of the runs lacks a value."""
+    runs = places.groupby("configuration")["repeat"].nunique()
+    kept = ["series", "gpus", "drawn_origin"]
+    by_epoch = places.groupby(["configuration", "epoch"], as_index=False)
+    found = by_epoch.agg(
+        x=("x", "mean"),
+        y=("y", "mean"),
+        known=("x", "size"),
+        **{name: (name, "first") for name in kept},
+    )
+    complete = found["known"] == found["configuration"].map(runs)
+    found = found[complete.groupby(found["configuration"]).cummin()]
+    order = {name: place for place, name in enumerate(places["configuration"].unique())}
+    return found.sort_values(
+        ["configuration", "epoch"], key=lambda own: own.map(order) if own.dtype == object else own
+    )
 
-    None of those between a series' smallest and largest n where there are many curves.
+
+def _looks(points: pd.DataFrame, width: float) -> dict[str, dict[str, Any] | None]:
+    """Return by configuration of a block the series' marker and line, and its colour, paler the smaller n.
+
+    None for those between a series' smallest and largest n where there are many curves.
     """
-    origins = dict(zip((r["configuration"] for r in rows), drawn_origins(rows), strict=True))
-    crowded = len(origins) > MOST_STRONG
+    crowded = points["configuration"].nunique() > MOST_STRONG
     looks: dict[str, dict[str, Any] | None] = {}
-    for index, series in enumerate(series_labels(rows)):
-        own = {(r["gpus"], r["configuration"]) for r in rows if r["series"] == series}
+    for index, series in enumerate(series_labels(points)):
+        own = points.loc[points["series"] == series, ["gpus", "configuration"]].drop_duplicates()
         base = style.series_style(index, width)
-        for place, (_, configuration) in enumerate(sorted(own)):
-            white = PALEST * (1 - place / (len(own) - 1)) if len(own) > 1 else 0.0
-            colour = paler(base["color"], white)
-            look = base | {"color": colour} | style.origin_style(origins[configuration], colour)
-            between = crowded and 0 < place < len(own) - 1
-            looks[configuration] = None if between else look
+        last = len(own) - 1
+        for place, name in enumerate(own.sort_values(["gpus", "configuration"])["configuration"]):
+            white = PALEST * (1 - place / last) if last else 0.0
+            between = crowded and 0 < place < last
+            looks[name] = None if between else base | {"color": style.paler(base["color"], white)}
     return looks
 
 
 def _draw_panel(
     axes: Axes,
-    rows: Sequence[Row],
+    points: pd.DataFrame,
     cost: str,
     looks: dict[str, dict[str, Any] | None],
     word: str,
     panels: Panels,
 ) -> None:
-    found = list(curves(rows, cost, looks))
-    if not found:
-        style.say_instead(axes, _why_empty(rows, cost))
+    places = curves(points, cost)
+    if places.empty:
+        style.say_instead(axes, _why_empty(points, cost))
         return
-    values = [x for curve in found for run in curve.runs for _, x, _ in run]
-    shown = quantity(COSTS[cost], word, None).fitting(values)
-    panels.set_labels(axes, shown.label, metric_words(rows))
-    positive = [value * shown.factor for value in values if value > 0]
-    if positive:
+    shown = quantity(COSTS[cost], word, None).fitting(places["x"].to_list())
+    places = places.assign(x=places["x"] * shown.factor)
+    _draw_curves(axes, places, looks)
+    panels.set_labels(axes, shown.label, metric_words(records(points)))
+    if positive := [value for value in places["x"] if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
-    style.linear_axis(axes, [y for curve in found for run in curve.runs for _, _, y in run], False)
-    for curve in found:
-        _draw_curve(axes, curve, shown)
-    _label_ends(axes, [curve for curve in found if curve.look], shown, panels.size_mm)
+    style.linear_axis(axes, places["y"].to_list(), False)
+    strong = {name: look for name, look in looks.items() if look is not None}
+    mean = means(places)
+    _label_ends(axes, mean[mean["configuration"].isin(strong)], strong, panels.size_mm)
 
 
-def _label_ends(
-    axes: Axes, found: Sequence[Curve], shown: Quantity, size_mm: tuple[float, float]
+def _draw_curves(axes: Axes, places: pd.DataFrame, looks: dict[str, dict[str, Any] | None]) -> None:
+    """Draw mean curves with their ends marked, and repeats as thin lines; one among many is a grey mean."""
+    strong = {name: look for name, look in looks.items() if look is not None}
+    mean = means(places)
+    is_strong = mean["configuration"].isin(strong)
+    _draw_lines(axes, mean[~is_strong], **BETWEEN)
+    runs = places.groupby("configuration")["repeat"].transform("nunique")
+    repeated = places[places["configuration"].isin(strong) & (runs > 1)]
+    colours = {name: look["color"] for name, look in strong.items()}
+    _draw_lines(axes, repeated, colours, units="repeat", linewidth=0.4, alpha=0.6)
+    dashes = {name: style.dashes(look) for name, look in strong.items()}
+    _draw_lines(axes, mean[is_strong], colours, style="configuration", dashes=dashes, zorder=3)
+    ends = mean[is_strong].groupby("configuration", sort=False).tail(1)
+    draw_series(axes, ends, strong, by="configuration", joined=False)
+
+
+def _draw_lines(
+    axes: Axes, places: pd.DataFrame, colours: dict[str, str] | None = None, **look: Any
 ) -> None:
-    """n at the ends of the curves that have a series' colour, in that colour, where there is room."""
-    ends = [(curve.mean[-1][0] * shown.factor, curve.mean[-1][1]) for curve in found if curve.mean]
-    labels = [
-        Label(*end, f"{curve.gpus}", legible(curve.look["color"]))
-        for curve, end in zip((c for c in found if c.mean), ends, strict=True)
-        if curve.look
-    ]
-    lines = [
-        [(x * shown.factor, y) for x, y in curve.mean] for curve in found if len(curve.mean) > 1
-    ]
-    write_labels(axes, labels, ends, lines, size_mm)
-
-
-def _draw_curve(axes: Axes, curve: Curve, shown: Quantity) -> None:
-    """The mean, its end marked; where there are repeats, each of them thin. One among many: a grey mean."""
-    mean = [(x * shown.factor, y) for x, y in curve.mean]
-    if curve.look is None:
-        axes.add_collection(LineCollection([mean], colors=BETWEEN["color"], linewidths=0.5))
+    """Draw a line for each configuration (and each of its units) in the order of the rows."""
+    if places.empty:
         return
-    line = {key: curve.look[key] for key in ("color", "linestyle")}
-    if len(curve.runs) > 1:
-        thin = [[(x * shown.factor, y) for _, x, y in run] for run in curve.runs]
-        axes.add_collection(LineCollection(thin, colors=line["color"], linewidths=0.4, alpha=0.6))
-    if mean:
-        axes.plot(*zip(*mean, strict=True), **line, zorder=3)
-        axes.plot(*mean[-1], **(curve.look | {"linestyle": "none"}), zorder=4)
+    more: Any = {"units": "configuration"} | look
+    if colours is not None:
+        own_colours = {name: colours[name] for name in places["configuration"].unique()}
+        more = {"units": None, "hue": "configuration", "palette": own_colours} | look
+        if "dashes" in more:
+            more["dashes"] = {name: more["dashes"][name] for name in own_colours}
+    sns.lineplot(places, x="x", y="y", estimator=None, sort=False, legend=False, ax=axes, **more)
 
 
-def _why_empty(rows: Sequence[Row], cost: str) -> str:
-    if all(row["metric"] is None for row in rows):
+def _label_ends(axes: Axes, mean: pd.DataFrame, looks: Looks, size_mm: tuple[float, float]) -> None:
+    """Label the ends of curves with n, in their colour, where there is room."""
+    by_curve = [own for _, own in mean.groupby("configuration", sort=False)]
+    ends = [own.iloc[-1] for own in by_curve]
+    labels = [
+        Label(
+            end["x"],
+            end["y"],
+            f"{end['gpus']}",
+            style.legible(looks[end["configuration"]]["color"]),
+        )
+        for end in ends
+    ]
+    lines = [places_of(own) for own in by_curve if len(own) > 1]
+    write_labels(axes, labels, [(end["x"], end["y"]) for end in ends], lines, size_mm)
+
+
+def _why_empty(points: pd.DataFrame, cost: str) -> str:
+    if points["metric"].isna().all():
         return "None of these runs has a metric."
     if cost == "energy_kwh":
         return "No energy of these runs' epochs is known."
@@ -210,54 +212,55 @@ def _why_empty(rows: Sequence[Row], cost: str) -> str:
 
 
 def _handles(
-    rows: Sequence[Row], width: float, looks: dict[str, dict[str, Any] | None]
+    points: pd.DataFrame, width: float, looks: dict[str, dict[str, Any] | None]
 ) -> list[Line2D]:
-    """The series of a block, with the marker of their energies' origin."""
+    """Return the series of a block, with the marker of their energies' origin."""
     found = [
-        series_entry(rows, series, label, style.series_style(index, width))
-        for index, (series, label) in enumerate(series_labels(rows).items())
+        series_entry(points, series, label, style.series_style(index, width))
+        for index, (series, label) in enumerate(series_labels(points).items())
     ]
-    if any(looks[row["configuration"]] is None for row in rows):
+    if any(looks[name] is None for name in points["configuration"].unique()):
         found.append(entry("n in between", **BETWEEN))
-    return found + origin_entries(rows, width)
+    return found + origin_entries(points, width)
 
 
-def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
-    stored = metadata(table)
-    if not rows:
-        return [
-            excluded_sentence(stored.get("excluded", [])),
-            missing_sentence(stored.get("missing", [])),
-            *stored.get("notes", []),
-        ]
-    repeated = any(row["n_repeats"] > 1 for row in rows)
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def _note_sentences(points: pd.DataFrame) -> list[str]:
+    table = stored(points)
+    ends = [
+        excluded_sentence(table.get("excluded", [])),
+        missing_sentence(table.get("missing", [])),
+        *table.get("notes", []),
+    ]
+    if points.empty:
+        return ends
+    rows = records(points.drop_duplicates(["configuration", "energy_origin", "energy_scope"]))
     return [
-        f"{origin_sentence(rows)} n counts {gpu_word(table)}. {device_sentence(rows)}",
-        "One line for each configuration, from the first epoch to the last; its end is marked, with n"
-        " beside it as far as there is room. The darker, the larger n."
+        f"{origin_sentence(rows)} n counts {gpu_word(points)}. {device_sentence(rows)}",
+        "One line per configuration, from the first epoch to the last; its end is marked and labelled"
+        " with n where there is room. The darker the line, the larger n."
         + (
-            " Thick: mean over repeats, up to the epoch from which on one has no value; thin: each of"
-            " them."
-            if repeated
+            " Thick: mean over repeats, as long as all of them have a value; thin: each repeat."
+            if (points["n_repeats"] > 1).any()
             else " All are single runs."
         ),
-        "Energy and time count from the start of the run, and hold what killed segments lost.",
-        _unplaced_sentence(rows),
-        no_energy_sentence(stored, rows),
-        "A configuration that several series share stands under the first of them.",
-        goal_sentence(blocks_of(rows)),
-        excluded_sentence(stored.get("excluded", [])),
-        missing_sentence(stored.get("missing", [])),
-        *stored.get("notes", []),
+        "Energy and time count from the start of the run and include the work lost by killed segments.",
+        _unplaced_sentence(points),
+        no_energy_sentence(table, rows),
+        "A configuration shared by several series is shown with the first of them.",
+        goal_sentence(records(own.head(1)) for own in blocks_of(points)),
+        *ends,
     ]
 
 
-def _unplaced_sentence(rows: Sequence[Row]) -> str:
-    """Configurations that a panel with other curves lacks."""
+def _unplaced_sentence(points: pd.DataFrame) -> str:
+    """Return configurations that a panel with other curves lacks."""
     parts = []
-    for cost, words in (("energy_kwh", "energy"), ("time_h", "time")):
-        drawn = {r["configuration"] for r in rows if None not in (r[cost], r["metric"])}
-        lacking = dict.fromkeys(r["configuration"] for r in rows if r["configuration"] not in drawn)
+    for cost, label in (("energy_kwh", "energy"), ("time_h", "time")):
+        drawn = set(curves(points, cost)["configuration"])
+        lacking = [name for name in points["configuration"].unique() if name not in drawn]
         if drawn and lacking:
-            parts.append(f"against {words} {named(list(lacking))}")
+            parts.append(f"against {label} {named(lacking)}")
     return f"No curve, as a value is not known: {'; '.join(parts)}." if parts else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,22 +13,25 @@ from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import (
-    Row,
-    bar,
+    bar_ends,
     blocks_of,
+    drawable,
     drawn_origins,
+    each,
+    error_bars,
     gpu_word,
+    groups,
     has_value,
     is_beyond,
+    is_published,
     is_single,
-    metadata,
     options,
     room_for,
     series_labels,
+    stored,
 )
 from scalewatt.figures.figure_data import plotted as plotted
 from scalewatt.figures.footnote_text import (
-    Quantity,
     bar_sentence,
     device_sentence,
     excluded_sentence,
@@ -43,16 +46,28 @@ from scalewatt.figures.footnote_text import (
     origin_sentence,
     quantity,
 )
-from scalewatt.figures.legends import entry, origin_entries, series_entry
-from scalewatt.figures.panel_blocks import (
+from scalewatt.figures.layout import (
     Block,
-    Label,
     Panels,
     draw_blocks,
+    entry,
+    origin_entries,
+    series_entry,
+)
+from scalewatt.figures.marks import (
+    Label,
+    Looks,
+    draw_error_bars,
+    draw_series,
+    places_of,
     write_labels,
 )
 from scalewatt.results.figures.figure_schema import panel_letter
+from scalewatt.results.figures.pareto_table import PARETO
+from scalewatt.results.tables.frames import records
 
+SCHEMA: pa.Schema = PARETO
+KEY: tuple[str, ...] = ()
 COSTS = ("energy_kwh", "runtime_h")
 """On the horizontal axes of a block's panels."""
 FRONT: Any = {"color": style.INK, "linewidth": 0.8, "zorder": 2}
@@ -69,203 +84,184 @@ DASHES: tuple[Any, ...] = (
 class _Context:
     """What all panels of one figure share."""
 
-    looks: dict[str, dict[str, Any]]
+    looks: Looks
     """By series; they begin anew in each block."""
     word: str
-    bars: str
     cut: list[str] = field(default_factory=list)
-    """Panels beyond whose axes error bars reach, as far as they are drawn."""
+    """Panels with error bars that reach beyond their axes, as far as they are drawn."""
 
 
-def draw(table: pa.Table) -> Figure:
-    """A row of two panels for each model and phase; the non-dominated points are joined."""
-    stored, chosen = metadata(table), options(table)
-    found = table.to_pylist()
-    rows = [r | {"drawn_origin": o} for r, o in zip(found, drawn_origins(found), strict=True)]
-    width = chosen.width_mm
-    own = blocks_of(rows)
-    looks = {s: style.series_style(i, width) for b in own for i, s in enumerate(series_labels(b))}
-    context = _Context(looks, gpu_word(table), chosen.error_bars)
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw a row of two panels for each model and phase; the non-dominated points are joined."""
+    points = _points(frame)
+    width = options(frame).width_mm
+    blocks = blocks_of(points)
+    looks = {
+        s: style.series_style(i, width) for own in blocks for i, s in enumerate(series_labels(own))
+    }
+    context = _Context(looks, gpu_word(frame))
+
+    def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
+        cost = COSTS[index % len(COSTS)]
+        own = block.points[block.points["x_name"] == cost]
+        style.panel_letter(axes, panel_letter(index) if own.empty else own["panel"].iloc[0])
+        if own["valued"].any():
+            _draw_panel(axes, own, context, panels)
+        else:
+            style.say_instead(axes, _why_empty(block.points, cost, context.word))
+
     with style.applied(width):
-        if not rows:
-            figure = style.new_figure(60.0, width)
-            style.say_instead(figure.subplots(), nothing_sentence(stored))
-            style.notes(figure, _note_sentences(stored, rows, context))
-            return figure
-
-        def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
-            cost = COSTS[index % len(COSTS)]
-            points = [row for row in block.rows if row["x_name"] == cost]
-            style.panel_letter(axes, points[0]["panel"] if points else panel_letter(index))
-            if any(map(has_value, points)):
-                _draw_panel(axes, points, context, panels)
-            else:
-                style.say_instead(axes, _why_empty(block.rows, cost, context.word))
-
         return draw_blocks(
-            [Block(rows, _handles(rows, context, width)) for rows in own],
+            [Block(own, _handles(own, context, width)) for own in blocks],
             width,
-            lambda: _note_sentences(stored, rows, context),
+            lambda: _note_sentences(points, context),
             draw_panel,
+            nothing_sentence(stored(frame)),
         )
 
 
-def fronts(points: Sequence[Row]) -> list[list[Row]]:
-    """The non-dominated points of one panel from the cheapest on, one list for each comparable set."""
-    found = [point for point in points if point["non_dominated"] and has_value(point)]
-    best = sorted(found, key=lambda point: (point["x"], point["y"]))
-    energy = bool(best) and best[0]["x_name"] == "energy_kwh"
-    sets: dict[Any, list[Row]] = {}
-    for point in best:
-        key = (point["energy_origin"], point["energy_scope"]) if energy else None
-        sets.setdefault(key, []).append(point)
-    return list(sets.values())
+def _points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with what drawing needs of each: its origin, and its error bars on both axes."""
+    points = drawable(frame)
+    kind = options(frame).error_bars
+    bars = {
+        f"{axis}_bar_{end}": ends
+        for axis in "xy"
+        for end, ends in error_bars(points, kind, axis).items()
+    }
+    return points.assign(
+        valued=has_value(points),
+        single=is_single(points),
+        published=is_published(points),
+        drawn_origin=drawn_origins(points),
+        **bars,
+    )
 
 
-def named_fronts(points: Sequence[Row]) -> list[tuple[str, Any, list[Row]]]:
-    """The fronts of one panel, each with words for the legend and dashes.
+def fronts(points: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the Pareto-optimal points of one panel from the cheapest on, one table for each comparable set.
 
-    Where there are several the words tell them apart: by scope, origin or both.
+    Energies are compared within one origin and scope only.
+    """
+    best = points[(points["non_dominated"] == True) & has_value(points)]  # noqa: E712
+    best = best.sort_values(["x", "y"], kind="stable")
+    if best.empty or best["x_name"].iloc[0] != "energy_kwh":
+        return [] if best.empty else [best]
+    keys = ["energy_origin", "energy_scope"]
+    return [own for _, own in best.groupby(keys, sort=False, dropna=False)]
+
+
+def named_fronts(points: pd.DataFrame) -> list[tuple[str, Any, pd.DataFrame]]:
+    """Return the fronts of one panel, each with its label in the legend and its dashes.
+
+    Labels of several fronts name what tells them apart: scope, origin or both.
     """
     found = fronts(points)
     if len(found) < 2:
-        return [("not dominated (n, LBS)", DASHES[0], front) for front in found]
-    columns = [
-        column
-        for column in ("energy_scope", "energy_origin")
-        if len({front[0][column] for front in found}) > 1
+        return [("Pareto-optimal (n, LBS)", DASHES[0], front) for front in found]
+    kinds = [front.iloc[0][["energy_scope", "energy_origin"]].astype(str) for front in found]
+    apart = [name for name in kinds[0].index if len({kind[name] for kind in kinds}) > 1]
+    return [
+        (f"Pareto-optimal, {', '.join(kind[apart])}", DASHES[1 + index % (len(DASHES) - 1)], front)
+        for index, (kind, front) in enumerate(zip(kinds, found, strict=True))
     ]
-    names = [", ".join(str(front[0][column]) for column in columns) for front in found]
-    dashes = [DASHES[1 + index % (len(DASHES) - 1)] for index in range(len(found))]
-    words = [f"not dominated, {name}" for name in names]
-    return list(zip(words, dashes, found, strict=True))
 
 
-def _draw_panel(axes: Axes, rows: Sequence[Row], context: _Context, panels: Panels) -> None:
-    points = [row for row in rows if has_value(row)]
-    first = points[0]
-    cost = quantity(first["x_name"], context.word, first["model"])
-    cost = cost.fitting([point["x"] for point in points])
-    panels.set_labels(axes, cost.label, metric_words(rows))
-    for point in points:
-        _draw_point(axes, point, cost, context)
-    ends = {a: [e for p in points for e in bar(p, context.bars, a) or ()] for a in "xy"}
-    costs = [x * cost.factor for x in room_for([p["x"] for p in points], ends["x"], log=True)]
-    positive = [value for value in costs if value > 0]
-    if positive:
+def _draw_panel(axes: Axes, rows: pd.DataFrame, context: _Context, panels: Panels) -> None:
+    points = rows[rows["valued"]]
+    first = points.iloc[0]
+    cost = quantity(first["x_name"], context.word, first["model"]).fitting(points["x"].to_list())
+    across = ("x", "x_bar_low", "x_bar_high")
+    points = points.assign(**{name: points[name] * cost.factor for name in across})
+    draw_series(axes, points, context.looks, joined=False)
+    panels.set_labels(axes, cost.label, metric_words(records(rows)))
+    bars = {
+        axis: points[[f"{axis}_bar_low", f"{axis}_bar_high"]].set_axis(["low", "high"], axis=1)
+        for axis in "xy"
+    }
+    draw_error_bars(axes, points, context.looks, across=bars["x"], upright=bars["y"], width=0.7)
+    ends = {axis: bar_ends(own) for axis, own in bars.items()}
+    costs = room_for(points["x"].to_list(), ends["x"], log=True)
+    if positive := [value for value in costs if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
-    style.linear_axis(axes, room_for([p["y"] for p in points], ends["y"], log=False), False)
-    across = [x * cost.factor for x in ends["x"]]
-    if is_beyond(axes.get_xlim(), across) or is_beyond(axes.get_ylim(), ends["y"]):
+    style.linear_axis(axes, room_for(points["y"].to_list(), ends["y"], log=False), False)
+    if is_beyond(axes.get_xlim(), ends["x"]) or is_beyond(axes.get_ylim(), ends["y"]):
         context.cut.append(first["panel"])
-    _draw_fronts(axes, points, cost, panels)
+    _draw_fronts(axes, points, panels)
 
 
-def _why_empty(rows: Sequence[Row], cost: str, word: str) -> str:
-    """Why a block has no point against a cost; `rows` are those of the block."""
-    first = rows[0]
-    lacks_cost = all(row["x"] is None for row in rows if row["x_name"] == cost)
+def _why_empty(rows: pd.DataFrame, cost: str, word: str) -> str:
+    """Return why a block has no point against a cost; `rows` are those of the block."""
+    first = rows.iloc[0]
+    lacks_cost = rows.loc[rows["x_name"] == cost, "x"].isna().all()
     lacking = cost if lacks_cost else first["y_name"]
     return no_value_sentence(lacking, word, first["model"], first["metric_name"])
 
 
-def _draw_fronts(axes: Axes, points: Sequence[Row], cost: Quantity, panels: Panels) -> None:
-    """Join the points of each front, and name them by n and local batch size."""
+def _draw_fronts(axes: Axes, points: pd.DataFrame, panels: Panels) -> None:
+    """Join the points of each front, and label them with n and local batch size."""
     labels, lines = [], []
     for _, dashes, front in named_fronts(points):
-        places = [(p["x"] * cost.factor, p["y"]) for p in front]
-        axes.plot(*zip(*places, strict=True), **FRONT, linestyle=dashes, gid="front")
-        lines.append(places)
+        axes.plot(front["x"], front["y"], **FRONT, linestyle=dashes, gid="front")
+        lines.append(places_of(front))
         labels += [
-            Label(*place, f"{p['gpus']}, {p['local_batch_size']}")
-            for place, p in zip(places, front, strict=True)
+            Label(row.x, row.y, f"{row.gpus}, {row.local_batch_size}") for row in each(front)
         ]
-    marks = [(point["x"] * cost.factor, point["y"]) for point in points]
-    write_labels(axes, labels, marks, lines, panels.size_mm)
+    write_labels(axes, labels, places_of(points), lines, panels.size_mm)
 
 
-def _draw_point(axes: Axes, point: Row, cost: Quantity, context: _Context) -> None:
-    look = style.of_origin(context.looks[point["series"]], point["drawn_origin"])
-    look |= {"linestyle": "none"}
-    order = 4 if point["drawn_origin"] == "published" else 3
-    axes.plot([point["x"] * cost.factor], [point["y"]], **look, zorder=order)
-    across, upright = (bar(point, context.bars, axis) for axis in "xy")
-    if across is None and upright is None:
-        return
-    axes.errorbar(
-        [point["x"] * cost.factor],
-        [point["y"]],
-        xerr=_errors(across, point["x"], cost.factor),
-        yerr=_errors(upright, point["y"], 1.0),
-        fmt="none",
-        ecolor=look["color"],
-        elinewidth=0.7,
-        capsize=0.4 * look["markersize"],
-        capthick=0.7,
-        zorder=2,
-    )
-
-
-def _errors(
-    ends: tuple[float, float] | None, middle: float, factor: float
-) -> list[list[float]] | None:
-    if ends is None:
-        return None
-    return [[(middle - ends[0]) * factor], [(ends[1] - middle) * factor]]
-
-
-def _handles(rows: Sequence[Row], context: _Context, width: float) -> list[Line2D]:
-    """The series of a block, its fronts, and what origins look like where there are several."""
+def _handles(points: pd.DataFrame, context: _Context, width: float) -> list[Line2D]:
+    """Return the series of a block, its fronts, and what origins look like where there are several."""
     handles = [
-        series_entry(rows, series, label, context.looks[series], linestyle="none")
-        for series, label in series_labels(rows).items()
+        series_entry(points, series, label, context.looks[series], linestyle="none")
+        for series, label in series_labels(points).items()
     ]
-    named: dict[str, Any] = {}
-    for panel in dict.fromkeys(row["panel"] for row in rows):
-        own = [row for row in rows if row["panel"] == panel]
-        named |= {words: dashes for words, dashes, _ in named_fronts(own)}
-    handles += [entry(words, **FRONT, linestyle=dashes) for words, dashes in named.items()]
-    return handles + origin_entries(rows, width)
+    of_fronts: dict[str, Any] = {}
+    for _, own in groups(points, "panel"):
+        of_fronts |= {label: dashes for label, dashes, _ in named_fronts(own)}
+    handles += [entry(label, **FRONT, linestyle=dashes) for label, dashes in of_fronts.items()]
+    return handles + origin_entries(points, width)
 
 
-def _note_sentences(stored: Row, rows: Sequence[Row], context: _Context) -> list[str]:
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def _note_sentences(points: pd.DataFrame, context: _Context) -> list[str]:
+    table, rows = stored(points), records(points)
     said = [
         f"{origin_sentence(rows)} n counts {context.word}. {device_sentence(rows)}",
-        "Dashed: points that no other beats, by their means: none is at least as good and as cheap, and"
-        " better in one; with n and local batch size as far as there is room. Energies are compared"
-        " within one origin and scope only. A configuration that several series share stands under the"
-        " first of them.",
-        _bar_sentence(rows, context),
-        goal_sentence(blocks_of(rows)),
-        _null_sentence(rows),
-        no_energy_sentence(stored, rows),
+        "Dashed: Pareto-optimal points by their means: no other point is at least as good and as cheap,"
+        " and better in one; labelled with n and local batch size where there is room. Energies are"
+        " compared within one origin and scope only. A configuration shared by several series is shown"
+        " with the first of them.",
+        _bar_sentence(points[points["valued"]], context, options(points).error_bars),
+        goal_sentence(map(records, blocks_of(points))),
+        _null_sentence(points),
+        no_energy_sentence(table, rows),
     ]
     return [
         *(said if rows else []),
-        excluded_sentence(stored.get("excluded", [])),
-        missing_sentence(stored.get("missing", [])),
-        *stored.get("notes", []),
+        excluded_sentence(table.get("excluded", [])),
+        missing_sentence(table.get("missing", [])),
+        *table.get("notes", []),
     ]
 
 
-def _bar_sentence(rows: Sequence[Row], context: _Context) -> str:
-    """Which error bars are drawn, which points have none and why, which are cut."""
-    points = [row for row in rows if has_value(row)]
-    singles = sum(map(is_single, points))
-    barred = sum(any(bar(row, context.bars, axis) for axis in "xy") for row in points)
+def _bar_sentence(points: pd.DataFrame, context: _Context, kind: str) -> str:
+    """Return which error bars are drawn, which points have none and why, which are cut."""
+    singles = int(points["single"].sum())
+    barred = int(points[["x_bar_low", "y_bar_low"]].notna().any(axis=1).sum())
     said = "; points without one are single runs" if singles else ""
     if barred + singles < len(points):
-        said += "; of some points not known"
+        said += "; not known for some points"
     if context.cut:
         said += f"; in {', '.join(context.cut)} some reach beyond the axis"
-    return bar_sentence(context.bars, len(points), singles, barred, said)
+    return bar_sentence(kind, len(points), singles, barred, said)
 
 
-def _null_sentence(rows: Sequence[Row]) -> str:
-    """Configurations without a place in a panel that has other points."""
-    drawn = {row["panel"] for row in rows if has_value(row)}
-    lacking: dict[str, list[str]] = {}
-    for row in rows:
-        if not has_value(row) and row["panel"] in drawn:
-            lacking.setdefault(row["panel"], []).append(row["configuration"])
-    return null_sentence([(panel, named(ids)) for panel, ids in lacking.items()])
+def _null_sentence(points: pd.DataFrame) -> str:
+    """Return configurations without a place in a panel that has other points."""
+    drawn = points.loc[points["valued"], "panel"]
+    lacking = points[~points["valued"] & points["panel"].isin(drawn)]
+    by_panel = groups(lacking, "panel")
+    return null_sentence([(panel, named(list(own["configuration"]))) for panel, own in by_panel])

@@ -17,7 +17,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
 from scalewatt.figures.footnote_text import KIND_WORDS, counted, origin_phrase
-from scalewatt.figures.panel_blocks import paler
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figures.footnotes import BY_HAND
 from scalewatt.results.figures.run_page_table import (
@@ -236,14 +235,14 @@ def _draw_panel(axes: Axes, words: str, lines: Lines, page: RunPage) -> None:
                 ranges,
                 (0, 1),
                 transform=axes.get_xaxis_transform(),
-                facecolor=paler(colour, TINT),
+                facecolor=style.paler(colour, TINT),
                 linewidth=0,
                 zorder=0,
             )
     if isinstance(lines, Band):
         colour = style.COLOURS[0]
         axes.fill_between(
-            lines.time_s, lines.low_w, lines.high_w, color=paler(colour, 0.55), linewidth=0
+            lines.time_s, lines.low_w, lines.high_w, color=style.paler(colour, 0.55), linewidth=0
         )
         axes.plot(lines.time_s, lines.mean_w, color=colour, linewidth=0.7)
         values = np.concatenate([lines.low_w, lines.high_w])

@@ -15,6 +15,7 @@ import matplotlib as mpl
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path as MarkerPath
@@ -104,9 +105,23 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
+def paler(colour: str, white: float) -> str:
+    """Return a colour mixed with white, of which it gets the share `white` (0 to 1)."""
+    red, green, blue = (part + (1 - part) * white for part in to_rgb(colour))
+    return to_hex((red, green, blue))
+
+
+def legible(colour: str) -> str:
+    """Return a colour for small words: dark enough to be read on white."""
+    red, green, blue = to_rgb(colour)
+    grey = 0.299 * red + 0.587 * green + 0.114 * blue
+    dark = min(1.0, 0.42 / grey) if grey else 1.0
+    return to_hex((red * dark, green * dark, blue * dark))
+
+
 @contextmanager
 def applied(width_mm: float = WIDTH_MM) -> Iterator[None]:
-    """matplotlib's defaults with the style of a width on top, whatever the user's settings."""
+    """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings."""
     with mpl.rc_context():
         mpl.rcdefaults()
         sns.set_theme(context="paper", style="ticks", rc=_rc(preset(width_mm)))
@@ -179,29 +194,43 @@ def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
     }
 
 
-def origin_style(origin: str | None, colour: str) -> dict[str, Any]:
-    """How a marker of this energy origin is filled, grey where none is known."""
+def origin_style(origin: str | None) -> dict[str, Any]:
+    """Return how a marker of this energy origin is filled: `auto` is its colour, grey an unknown origin."""
     if origin in ("simulated", "mixed"):
         fill = "left" if origin == "simulated" else "bottom"
-        return {"fillstyle": fill, "markerfacecolor": colour, "markerfacecoloralt": "white"}
+        return {"fillstyle": fill, "markerfacecolor": "auto", "markerfacecoloralt": "white"}
     if origin is None:
         return {"markerfacecolor": NOT_KNOWN}
-    return {"markerfacecolor": colour if origin == "measured" else "white"}
+    return {"markerfacecolor": "auto" if origin == "measured" else "white"}
 
 
 def of_origin(look: dict[str, Any], origin: str | None) -> dict[str, Any]:
     """A series' look for points of this energy origin; published points have no line, and a cross in
     the outline of the marker."""
     if origin != "published":
-        return look | origin_style(origin, look["color"])
+        return look | origin_style(origin)
     return look | {
         "marker": crossed(look["marker"]),
-        "markersize": 6.6,
+        "markersize": 1.1 * look["markersize"],
         "markerfacecolor": "none",
         "markeredgewidth": 0.8,
         "linestyle": "none",
         "path_effects": [_HALO],
     }
+
+
+def marker_look(look: dict[str, Any]) -> dict[str, Any]:
+    """Return what seaborn does not set of a look: size, edge and fill of the marker."""
+    others = {key: value for key, value in look.items() if key not in _BY_SEABORN}
+    return {"markeredgecolor": "auto"} | others
+
+
+_BY_SEABORN = ("color", "marker", "linestyle")
+
+
+def dashes(look: dict[str, Any]) -> Any:
+    """Return a look's line as seaborn takes it: lengths of dashes and gaps, nothing of a solid line."""
+    return look["linestyle"][1] if isinstance(look["linestyle"], tuple) else ""
 
 
 @cache
@@ -238,17 +267,9 @@ def say_instead(axes: Axes, sentence: str) -> None:
         for line in sentence.split("\n")
     ]
     axes.set_axis_off()
-    axes.text(
-        0.5,
-        0.5,
-        "\n".join(lines),
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        color=GREY,
-        fontsize=_preset_at(axes).label_size,
-        linespacing=1.4,
-    )
+    size = _preset_at(axes).label_size
+    look: Any = {"ha": "center", "va": "center", "color": GREY, "fontsize": size}
+    axes.text(0.5, 0.5, "\n".join(lines), transform=axes.transAxes, linespacing=1.4, **look)
 
 
 def _preset_at(axes: Axes) -> Preset:

@@ -7,13 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import style
-from scalewatt.figures.figure_data import Row, blocks_of, gpu_word, metadata, options
+from scalewatt.figures.figure_data import (
+    blocks_of,
+    gpu_word,
+    options,
+    stored,
+)
 from scalewatt.figures.footnote_text import (
     counted,
     device_sentence,
@@ -25,7 +31,12 @@ from scalewatt.figures.footnote_text import (
     nothing_sentence,
     origin_sentence,
 )
-from scalewatt.results.figures.figure_schema import panel_letter
+from scalewatt.results.figures.figure_schema import VARIANTS, panel_letter
+from scalewatt.results.tables.frames import records
+
+Row = dict[str, Any]
+SCHEMA: pa.Schema = VARIANTS
+KEY: tuple[str, ...] = ()
 
 SLOT_MM, NARROW_SLOT_MM = 3.9, 4.8
 """Height of one line of a panel; at column width long ones are broken into two."""
@@ -68,17 +79,16 @@ class Slot:
     colour: int
 
 
-def draw(table: pa.Table) -> Figure:
-    """One block of six panels per model and phase: a dot and its interval for each variant."""
-    rows = table.to_pylist()
-    width = options(table).width_mm
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw a block of six panels per model and phase: a dot and its interval for each variant."""
+    width = options(frame).width_mm
     preset = style.preset(width)
     columns = NARROW_COLUMNS if preset.narrow else COLUMNS
-    blocks = [(own, list(slots_of(own))) for own in blocks_of(rows)]
+    blocks = [(own, list(slots_of(own))) for own in map(records, blocks_of(frame))]
     deep = PANELS // columns
     slot_mm = NARROW_SLOT_MM if preset.narrow else SLOT_MM
     heights = [len(slots) * slot_mm + PANEL_EXTRA_MM for _, slots in blocks for _ in range(deep)]
-    sentences = _note_sentences(table, rows)
+    sentences = _note_sentences(frame)
     lines = len(style.note_lines(sentences, width)) + 1
     with style.applied(width):
         height = sum(heights or [40.0]) + style.lines_mm(lines, preset.note_size)
@@ -90,9 +100,9 @@ def draw(table: pa.Table) -> Figure:
             for index, (own, slots) in enumerate(blocks):
                 axes = grid[deep * index : deep * (index + 1)].ravel().tolist()
                 letters = letters_of(index, len(axes))
-                _draw_block(axes, own, slots, letters, gpu_word(table), columns)
+                _draw_block(axes, own, slots, letters, gpu_word(frame), columns)
         else:
-            sentence = nothing_sentence(metadata(table), "these variants")
+            sentence = nothing_sentence(stored(frame), "these variants")
             style.say_instead(figure.subplots(), sentence)
         style.notes(figure, sentences)
     return figure
@@ -135,25 +145,19 @@ def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
             y -= 1
 
 
-def plotted(table: pa.Table) -> pa.Table:
-    """The points that are drawn, one row each, in the table's units."""
-    copied = ("model", "phase", "configuration", "series", "group", "differs")
-    kept = ("n_repeats", "energy_origin", "energy_scope")
+def plotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the points that are drawn, one row each, in the table's units."""
     found = []
-    for index, own in enumerate(blocks_of(table.to_pylist())):
-        panels = panels_of(own)
+    for index, own in enumerate(blocks_of(frame)):
+        panels = panels_of(records(own))
         for letter, shown in zip(letters_of(index, len(panels)), panels, strict=True):
-            for row in own:
-                if row[f"{shown.column}_mean"] is not None:
-                    ends = ("mean", "low", "high")
-                    point = {"panel": letter, **{name: row[name] for name in copied}}
-                    point |= {"quantity": shown.column}
-                    point |= {end: row[f"{shown.column}_{end}"] for end in ends}
-                    found.append(point | {name: row[name] for name in kept})
-    return pa.Table.from_pylist(found, _PLOTTED)
+            ends = {f"{shown.column}_{end}": end for end in ("mean", "low", "high")}
+            points = own[own[f"{shown.column}_mean"].notna()].rename(columns=ends)
+            found.append(points.assign(panel=letter, quantity=shown.column)[PLOTTED.names])
+    return pd.concat(found) if found else frame.reindex(columns=PLOTTED.names)
 
 
-_PLOTTED = pa.schema(
+PLOTTED = pa.schema(
     [
         *(
             (name, pa.string())
@@ -166,6 +170,7 @@ _PLOTTED = pa.schema(
         ("energy_scope", pa.string()),
     ]
 )
+"""The columns of the plotted points, which are not those of the table."""
 
 
 def _draw_block(
@@ -215,7 +220,7 @@ def _draw_panel(axes: Axes, shown: Shown, slots: Sequence[Slot], letter: str) ->
         if _is_baseline(row):
             _draw_baseline(axes, mean, low, high)
         look = style.series_style(slot.colour) | {"linestyle": "none", "markersize": 4.5}
-        look |= style.origin_style(row["energy_origin"], look["color"])
+        look |= style.origin_style(row["energy_origin"])
         (dot,) = axes.plot([mean], [slot.y], **look, zorder=3)
         dot.set_gid(f"points-{letter}-{row['configuration']}")
         if low is not None and high is not None:
@@ -298,8 +303,8 @@ def _values(rows: Sequence[Row], column: str) -> list[float]:
     return [row[f"{column}_mean"] for row in rows if row[f"{column}_mean"] is not None]
 
 
-def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
-    stored = metadata(table)
+def _note_sentences(frame: pd.DataFrame) -> list[str]:
+    table, rows = stored(frame), records(frame)
     baselines = [
         f"{row['model']}: {row['differs']} (in {_spoken(row['precision_used'])})"
         for row in rows
@@ -315,11 +320,11 @@ def _note_sentences(table: pa.Table, rows: Sequence[Row]) -> list[str]:
         "error, and shows the cost without loading."
         if any(row["loader"] == NO_ERROR for row in rows)
         else "",
-        goal_sentence(blocks_of(rows)),
-        no_energy_sentence(stored, rows),
-        missing_sentence(stored.get("missing", [])),
-        excluded_sentence(stored.get("excluded", [])),
-        *stored.get("notes", []),
+        goal_sentence(map(records, blocks_of(frame))),
+        no_energy_sentence(table, rows),
+        missing_sentence(table.get("missing", [])),
+        excluded_sentence(table.get("excluded", [])),
+        *table.get("notes", []),
     ]
 
 

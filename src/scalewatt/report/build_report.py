@@ -1,4 +1,4 @@
-"""report.html: the whole campaign on one page that needs nothing but itself."""
+"""report.html: the whole campaign on one self-contained page."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from typing import Any
 
 from scalewatt.common.files import write_text
 from scalewatt.figures.figure_data import gpu_word
-from scalewatt.report import environment_differences as departures
 from scalewatt.report import provenance_section as provenance
 from scalewatt.report import summary_section as summary
-from scalewatt.report import table_formats as tables
 from scalewatt.report.captions import caption, label, title
 from scalewatt.report.claims_section import claims_of
-from scalewatt.report.html_tables import csv_uri
-from scalewatt.report.html_templates import STYLE, templates
-from scalewatt.report.quality_section import quality
+from scalewatt.report.data_quality_section import quality
+from scalewatt.report.html_tables import STYLE, csv_uri, templates
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
-from scalewatt.report.table_sections import TablePart, table_parts
+from scalewatt.report.tables_section import TablePart, hours_word, table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
 Row = dict[str, Any]
@@ -72,7 +69,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     counting = summary.counting(runs)
     replaced = replaced_measurements(results.folder, definition.remeasured)
     word = gpu_word(results.tables["runs"]) if "runs" in results.tables else "GPUs"
-    hours = tables.hours_word(word)
+    hours = hours_word(word)
     figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
     if _OF_THE_MODEL in results.tables:
         figures.append(_figure(_OF_THE_MODEL, results))
@@ -107,12 +104,12 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         ),
         "hardware": provenance.hardware(runs, results.provenance),
         "software": provenance.software(results.provenance),
-        "machines": departures.machines(results.provenance),
-        "departures": departures.packages(results.provenance),
-        "variables": departures.variables(results.provenance),
+        "machines": provenance.machines(results.provenance),
+        "departures": provenance.packages(results.provenance),
+        "variables": provenance.variables(results.provenance),
         "silent": [
-            departures.lock_sentence(runs, results.provenance),
-            departures.commit_sentence(runs, results.provenance),
+            provenance.lock_sentence(runs, results.provenance),
+            provenance.commit_sentence(runs, results.provenance),
             provenance.unknown_software(runs, results.provenance),
             provenance.unknown_commits(runs, results.provenance),
         ],

@@ -6,17 +6,32 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 
-from scalewatt.figures.figure_data import gpu_word, has_value, metadata, series_labels
-from scalewatt.figures.footnote_text import KIND_WORDS, counted, no_value_sentence, singular
-from scalewatt.report import captions_extra as more_captions
-from scalewatt.report.captions_extra import by_kind, unequal
-from scalewatt.results.text.markdown_latex import left_out_sentences
+from scalewatt.figures.figure_data import (
+    drawable,
+    each,
+    gpu_word,
+    groups,
+    has_value,
+    is_published,
+    series_labels,
+    stored,
+)
+from scalewatt.figures.footnote_text import (
+    KIND_WORDS,
+    counted,
+    judged_sentence,
+    metric_label,
+    no_value_sentence,
+    singular,
+)
+from scalewatt.report.summary_section import model_words
+from scalewatt.results.tables.frames import records
+from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, left_out_sentences
 from scalewatt.results.text.number_format import count, number, unit_for, with_unit
 
-Row = dict[str, Any]
-Captions = Callable[[Sequence[Row], str], list[str]]
+Captions = Callable[[pd.DataFrame, str], list[str]]
 
 _TITLES = {
     "figure1": "The campaign's scaling procedures",
@@ -26,11 +41,11 @@ _TITLES = {
     "figure5": "Power against time",
     "figure6": "ResNet50: power and throughput",
     "figure7": "FourCastNet: power and throughput",
-    "pareto": "What quality costs",
+    "pareto": "Quality against energy and run time",
     "breakdown": "Where the energy went",
     "learning": "Learning against energy and time",
-    "variants": "One training in several ways",
-    "prediction": "Measured beside predicted",
+    "variants": "Variants of one training",
+    "prediction": "Measured and predicted",
 }
 _PAPERS_MODEL = {
     "figure2": "resnet50",
@@ -49,102 +64,110 @@ _WITHOUT_MODEL = {
 
 
 def label(name: str) -> str:
-    """What a figure is called: `Figure 2`, `Breakdown`."""
+    """Return the name of a figure: `Figure 2`, `Breakdown`."""
     number_ = name.removeprefix("figure")
     return f"Figure {number_}" if number_ != name else name.capitalize()
 
 
-def title(name: str, table: pa.Table | None) -> str:
-    """The figure's title; a campaign may show other models than the paper."""
-    shows_model = name in _PAPERS_MODEL and table is not None and table.num_rows
-    models = dict.fromkeys(table["model"].to_pylist()) if shows_model and table is not None else {}
-    if not models or list(models) == [_PAPERS_MODEL[name]]:
+def title(name: str, frame: pd.DataFrame | None) -> str:
+    """Return the figure's title; a campaign may show other models than the paper."""
+    shows_model = name in _PAPERS_MODEL and frame is not None
+    models = list(frame["model"].unique()) if shows_model and frame is not None else []
+    if not models or models == [_PAPERS_MODEL[name]]:
         return _TITLES.get(name, label(name))
     return f"{', '.join(models)}: {_WITHOUT_MODEL[name]}"
 
 
-def caption(name: str, table: pa.Table) -> str:
-    """What the figure shows, its main numbers, and what it leaves out, in a few sentences."""
-    rows = table.to_pylist()
-    own = [row for row in rows if row.get("energy_origin") != "published"]
-    said = metadata(table)
+def caption(name: str, frame: pd.DataFrame) -> str:
+    """Return what the figure shows, its main numbers, and what it leaves out, in a few sentences."""
+    rows = drawable(frame)
+    theirs = is_published(rows) if "energy_origin" in rows else pd.Series(False, rows.index)
+    own, published = rows[~theirs], rows[theirs]
+    table = stored(frame)
     parts = ["No run of this figure has finished."]
-    if own:
-        parts = _parts_of(name, said)(own, gpu_word(table))
-    notes = [str(note) for note in said.get("notes") or []]
-    return " ".join([*parts, *_published(rows), *notes, *left_out_sentences(table)])
+    if len(own):
+        parts = _parts_of(name, table)(own, gpu_word(frame))
+    if len(published):
+        points = len(published.drop_duplicates(["series", "configuration"]))
+        parts = [*parts, f"{count(points, 'published point')} beside ours."]
+    notes = [str(note) for note in table.get("notes") or []]
+    return " ".join([*parts, *notes, *left_out_sentences(table)])
 
 
-def _parts_of(name: str, said: dict[str, Any]) -> Captions:
+def _parts_of(name: str, table: dict[str, Any]) -> Captions:
     known: dict[str, Captions] = {
         "figure1": _procedures,
         "figure5": _power,
-        "breakdown": more_captions.breakdown,
-        "learning": more_captions.learning,
-        "pareto": more_captions.pareto,
-        "variants": more_captions.variants,
-        "prediction": more_captions.prediction,
+        "breakdown": _breakdown,
+        "learning": _learning,
+        "pareto": _pareto,
+        "variants": _variants,
+        "prediction": _prediction,
     }
-    return known.get(name, partial(_curves, metric_name=said.get("metric_name")))
+    return known.get(name, partial(_curves, metric_name=table.get("metric_name")))
 
 
-def _published(rows: Sequence[Row]) -> list[str]:
-    points = {
-        (r["series"], r["configuration"]) for r in rows if r.get("energy_origin") == "published"
-    }
-    return [f"{count(len(points), 'point')} as published beside ours."] if points else []
+def _by_kind(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return rows by the kind of their energies: `measured, gpu+cpu`."""
+    kinds = rows["energy_origin"].map(str) + ", " + rows["energy_scope"].map(str)
+    return list(groups(rows.assign(kind=kinds), "kind"))
 
 
-def _procedures(rows: Sequence[Row], word: str) -> list[str]:
-    names = {row["series"] for row in rows}
-    counts = [row["gpus"] for row in rows]
+def _unequal(rows: pd.DataFrame) -> list[str]:
+    """Return that totals are not comparable, where the rows' scopes differ."""
+    return [UNEQUAL_SCOPES] if rows["energy_scope"].nunique() > 1 else []
+
+
+# --- the paper's figures --------------------------------------------------------------------------
+
+
+def _procedures(rows: pd.DataFrame, word: str) -> list[str]:
     return [
-        f"What happens to batch sizes, samples and updates as n grows, in {len(names)} series "
-        f"from {counted(min(counts), word)} to {counted(max(counts), word)}. "
+        "How batch sizes, samples and updates change as n grows, in "
+        f"{rows['series'].nunique()} series "
+        f"from {counted(rows['gpus'].min(), word)} to {counted(rows['gpus'].max(), word)}. "
         "Drawn from the campaign's definitions; nothing in it is measured."
     ]
 
 
-def _power(rows: Sequence[Row], word: str) -> list[str]:
+def _power(rows: pd.DataFrame, word: str) -> list[str]:
     parts = []
-    for panel in dict.fromkeys(row["panel"] for row in rows):
-        first = next(row for row in rows if row["panel"] == panel)
-        mean, of_all = first["mean_power_w"], first["mean_power_all_w"]
+    for first in each(rows.drop_duplicates("panel")):
+        mean, of_all = first.mean_power_w, first.mean_power_all_w
         # An estimate is of all sockets together.
-        every = (first["device_kind"], first["energy_origin"]) == ("cpu", "estimated")
-        kind = KIND_WORDS[first["device_kind"]]
+        every = (first.device_kind, first.energy_origin) == ("cpu", "estimated")
+        kind = KIND_WORDS[first.device_kind]
+        one = mean == of_all or (mean != mean and of_all != of_all)
         parts.append(
-            f"{panel}: {'all ' + kind + 's' if every else 'one ' + kind} ({first['device']}) of a run "
-            f"on {counted(first['gpus'], word)}, LBS {first['local_batch_size']}, GBS "
-            f"{first['global_batch_size']}, mean {number(mean)} W"
-            + (f", of all such devices {number(of_all)} W." if of_all != mean else ".")
+            f"{first.panel}: {'all ' + kind + 's' if every else 'one ' + kind} ({first.device}) of a "
+            f"run on {counted(first.gpus, word)}, LBS {first.local_batch_size}, GBS "
+            f"{first.global_batch_size}, mean {number(mean)} W"
+            + ("." if one else f", of all such devices {number(of_all)} W.")
         )
     return parts
 
 
-def _curves(rows: Sequence[Row], word: str, metric_name: str | None) -> list[str]:
+def _curves(rows: pd.DataFrame, word: str, metric_name: str | None) -> list[str]:
     labels = series_labels(rows)
-    configurations = {row["configuration"] for row in rows}
-    counts = [row["gpus"] for row in rows]
+    points = rows[has_value(rows)]
     parts = [
         f"{len(labels)} series ({'; '.join(labels.values())}), "
-        f"{count(len(configurations), 'configuration')}, "
-        f"{counted(min(counts), word)} to {counted(max(counts), word)}.",
-        _best_speedup(rows, labels, word),
-        *_ranges(rows, "energy_kwh", "Energy", "kWh"),
-        *_ranges(rows, "p_gpuh_kw", f"Energy per hour of one {singular(word)}", "kW"),
+        f"{count(rows['configuration'].nunique(), 'configuration')}, "
+        f"{counted(rows['gpus'].min(), word)} to {counted(rows['gpus'].max(), word)}.",
+        _best_speedup(points, labels, word),
+        *_ranges(points, "energy_kwh", "Energy", "kWh"),
+        *_ranges(points, "p_gpuh_kw", f"Energy per {singular(word)} hour", "kW"),
     ]
-    for panel in sorted({row["panel"] for row in rows}):
-        inside = [row for row in rows if row["panel"] == panel]
-        if not any(has_value(row) for row in inside):
-            sentence = no_value_sentence(inside[0]["y_name"], word, inside[0]["model"], metric_name)
-            parts.append(f"Panel {panel}: {sentence}")
+    empty = rows[~rows["panel"].isin(points["panel"])].drop_duplicates("panel")
+    for first in each(empty.sort_values("panel")):
+        sentence = no_value_sentence(first.y_name, word, first.model, metric_name)
+        parts.append(f"Panel {first.panel}: {sentence}")
     return [*(part for part in parts if part), *_singles(rows)]
 
 
-def _singles(rows: Sequence[Row]) -> list[str]:
-    repeats = {row["configuration"]: row["n_repeats"] for row in rows}
-    single = sum(n == 1 for n in repeats.values())
+def _singles(rows: pd.DataFrame) -> list[str]:
+    repeats = rows.drop_duplicates("configuration", keep="last")["n_repeats"]
+    single = int((repeats == 1).sum())
     if not single:
         return []
     if single == len(repeats):
@@ -153,32 +176,160 @@ def _singles(rows: Sequence[Row]) -> list[str]:
     return [f"{count(single, 'configuration')} {are}, without an interval."]
 
 
-def _best_speedup(rows: Sequence[Row], labels: dict[str, str], word: str) -> str:
-    """The greatest T(n0)/T(n), n0 being the smallest n of its series; that alone measures nothing."""
-    points = [row for row in rows if row["y_name"] == "speedup" and has_value(row)]
-    smallest: dict[str, int] = {}
-    for row in points:
-        smallest[row["series"]] = min(row["gpus"], smallest.get(row["series"], row["gpus"]))
-    later = [row for row in points if row["gpus"] > smallest[row["series"]]]
-    if not later:
-        return "No speed-up was measured: each series has one n." if points else ""
-    best = max(later, key=lambda row: row["y"] / smallest[row["series"]])
-    first = smallest[best["series"]]
+def _best_speedup(points: pd.DataFrame, labels: dict[str, str], word: str) -> str:
+    """Return the greatest T(n0)/T(n), n0 being the smallest n of its series; that alone measures nothing."""
+    points = points[points["y_name"] == "speedup"]
+    smallest = points.groupby("series")["gpus"].transform("min")
+    later = points.assign(smallest=smallest, ratio=points["y"] / smallest)[
+        points["gpus"] > smallest
+    ]
+    if later.empty:
+        return "No speed-up was measured: each series has one n." if len(points) else ""
+    best = records(later.nlargest(1, "ratio"))[0]
     share = 100 * best["y"] / best["gpus"]
     return (
-        f"Highest speed-up: {number(best['y'] / first)} from {first} to "
+        f"Highest speed-up: {number(best['ratio'])} from {best['smallest']} to "
         f"{counted(best['gpus'], word)} ({labels[best['series']]}), {share:.0f} % of the ideal."
     )
 
 
-def _ranges(rows: Sequence[Row], y_name: str, words: str, unit: str) -> list[str]:
-    """From which value to which, one sentence for each origin and scope."""
-    groups = by_kind([row for row in rows if row["y_name"] == y_name and has_value(row)])
+def _ranges(points: pd.DataFrame, y_name: str, words: str, unit: str) -> list[str]:
+    """Return from which value to which, one sentence for each origin and scope."""
+    own = points[points["y_name"] == y_name]
+    kinds = _by_kind(own)
     said = []
-    for kind, own in groups.items():
-        values = [row["y"] for row in own]
-        suited = unit_for(values, unit)
-        least = f"{number(min(values) * suited.factor)} to " if len(set(values)) > 1 else ""
-        of = f", {kind}" if len(groups) > 1 else ""
-        said.append(f"{words}{of}: {least}{with_unit(max(values), unit)}.")
-    return [*said, *(unequal(rows) if said else [])]
+    for kind, inside in kinds:
+        low, high = inside["y"].min(), inside["y"].max()
+        least = f"{number(low * unit_for([high], unit).factor)} to " if low < high else ""
+        of = f", {kind}" if len(kinds) > 1 else ""
+        said.append(f"{words}{of}: {least}{with_unit(high, unit)}.")
+    return [*said, *(_unequal(points) if said else [])]
+
+
+# --- the other figures ----------------------------------------------------------------------------
+
+
+def _breakdown(rows: pd.DataFrame, _word: str) -> list[str]:
+    """Return which device kind and which stage took most, for each origin and scope of energy."""
+    known = rows[rows["energy_kwh"].notna()]
+    configurations = count(rows["configuration"].nunique(), "configuration")
+    parts = [f"Energy of {configurations} by device kind and stage."]
+    if known.empty:
+        return [*parts, "None of them has a known energy."]
+    for kind, own in _by_kind(known):
+        most = f"most by {_largest(own, 'device_kind')} and in stage {_largest(own, 'stage')}"
+        said = "; ".join([most, *_idle(own), *_discarded(own)])
+        parts.append(f"{kind[:1].upper()}{kind[1:]}: {said}.")
+    return [*parts, *_unequal(known)]
+
+
+def _largest(rows: pd.DataFrame, column: str) -> str:
+    """Return the device kind or stage with the largest mean share, and its shares of configurations."""
+    shares = {name: _shares(own, rows) for name, own in groups(rows, column)}
+    name = max(shares, key=lambda one: sum(shares[one]))
+    return f"{KIND_WORDS.get(name, name)} ({_span(shares[name])} of a configuration)"
+
+
+def _shares(part: pd.DataFrame, rows: pd.DataFrame, column: str = "energy_kwh") -> list[float]:
+    """Return the rows in `part` as shares of the energy of each configuration."""
+    totals = rows.groupby("configuration", sort=False)["energy_kwh"].sum()
+    own = part.groupby("configuration")[column].sum().reindex(totals.index, fill_value=0.0)
+    return (own / totals)[totals > 0].to_list() or [0.0]
+
+
+def _span(shares: Sequence[float]) -> str:
+    ends = dict.fromkeys(f"{100 * one:.0f}" for one in (min(shares), max(shares)))
+    return f"{' to '.join(ends)} %"
+
+
+def _idle(rows: pd.DataFrame) -> list[str]:
+    """Return what idle devices would have used, of the configurations for which that is known."""
+    unknown = rows.loc[rows["idle_energy_kwh"].isna(), "configuration"].unique()
+    known = rows[~rows["configuration"].isin(unknown)]
+    if known.empty:
+        return ["what idle devices would have used is not known"]
+    shares = _span(_shares(known, known, "idle_energy_kwh"))
+    some = f" (not known for {count(len(unknown), 'configuration')})" if len(unknown) else ""
+    return [f"idle devices would have used {shares} as much in the same time{some}"]
+
+
+def _discarded(rows: pd.DataFrame) -> list[str]:
+    lost = float(rows["discarded_energy_kwh"].sum())
+    return [f"{with_unit(lost, 'kWh')} in all went into lost work"] if lost else []
+
+
+def _learning(rows: pd.DataFrame, _word: str) -> list[str]:
+    """Return how many runs and epochs, and the best end of each metric."""
+    runs = rows.groupby(["configuration", "repeat"], sort=False)
+    parts = [f"The metric after each epoch of {count(runs.ngroups, 'run')}."]
+    ends = runs.tail(1)
+    ends = ends[ends["metric"].notna()]
+    for _, own in ends.groupby(["model", "phase", "metric_name"], sort=False, dropna=False):
+        best = _best(own, "metric")
+        cost = best["energy_kwh"]
+        spent = "" if cost is None else f" for {with_unit(cost, 'kWh')}"
+        parts.append(
+            f"{model_words(best)}: {metric_label(best['model'], best['metric_name'])} "
+            f"{number(best['metric'])} at best after the last epoch{spent} ({best['configuration']})."
+        )
+    unknown = int((runs["energy_kwh"].count() == 0).sum())
+    if unknown:
+        parts.append(f"{count(unknown, 'run')} without energy by epoch.")
+    return [*parts, *_unequal(rows)]
+
+
+def _pareto(rows: pd.DataFrame, _word: str) -> list[str]:
+    """Return the ends of each front: of energies one for each origin and scope, as others do not compare."""
+    parts = [
+        f"{count(rows['configuration'].nunique(), 'configuration')}; Pareto-optimal points are joined: "
+        "by their means, no comparable point is at least as good in both and better in one."
+    ]
+    for panel, own in groups(rows[rows["non_dominated"].eq(True)], "panel"):
+        of_energy = own["x_name"].iloc[0] == "energy_kwh"
+        kinds = _by_kind(own) if of_energy else [("", own)]
+        for kind, points in kinds:
+            of = f", {kind}" if len(kinds) > 1 else ""
+            model = model_words(records(own.head(1))[0])
+            on_front = count(len(points), "configuration")
+            ends = _front_ends(points, "kWh" if of_energy else "h")
+            parts.append(f"{panel}, {model}{of}: {on_front} on the front, from {ends}.")
+    return [*parts, *_unequal(rows)]
+
+
+def _front_ends(points: pd.DataFrame, unit: str) -> str:
+    cheap, good = records(points.nsmallest(1, "x"))[0], _best(points, "y")
+    ends = [cheap] if cheap == good else [cheap, good]
+    return " to ".join(
+        f"{number(row['y'])} for {with_unit(row['x'], unit)} ({row['configuration']})"
+        for row in ends
+    )
+
+
+def _best(rows: pd.DataFrame, name: str) -> dict[str, Any]:
+    largest = rows["metric_goal"].iloc[0] == "max"
+    return records(rows.nlargest(1, name) if largest else rows.nsmallest(1, name))[0]
+
+
+def _prediction(rows: pd.DataFrame, _word: str) -> list[str]:
+    """Return how far the scaling model was off, and how many of its intervals contain what was found."""
+    lines = "Dashed: found as predicted; bars: 90 % intervals of the predictions."
+    judged = judged_sentence(records(rows), {"runtime_h": "run time", "energy_kwh": "energy"})
+    return [lines, judged] if judged else [lines]
+
+
+def _variants(rows: pd.DataFrame, _word: str) -> list[str]:
+    """Return how many variants there are, and which cost least and most against their baseline."""
+    parts = []
+    for model, inside in groups(rows, "model"):
+        own = inside[inside["configuration"] != inside["baseline"]]
+        ordered = own.sort_values("energy_per_sample_ratio", kind="stable")
+        known = ordered[ordered["energy_per_sample_ratio"].notna()]
+        parts.append(f"{model}: {count(len(own), 'variant')}.")
+        if len(known):
+            ends = known.iloc[[0, -1]] if len(known) > 1 else known
+            said = "; ".join(
+                f"{number(row.energy_per_sample_ratio, 3)} times the baseline's ({row.differs})"
+                for row in each(ends)
+            )
+            parts.append(f"Energy per sample, least and most: {said}.")
+    return parts

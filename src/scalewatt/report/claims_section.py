@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
@@ -14,8 +14,9 @@ from scalewatt.claims.evidence.claim_types import (
     unlisted_inconsistencies,
 )
 from scalewatt.claims.output import FURTHER_WORDS, WORDS
+from scalewatt.figures.figure_data import stored
 from scalewatt.report.html_tables import Cell, Grid, texts
-from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.frames import records
 from scalewatt.results.text.number_format import count
 
 Row = dict[str, Any]
@@ -48,18 +49,18 @@ class Claims:
 _FURTHER = "further"
 
 
-def claims_of(table: pa.Table) -> Claims:
+def claims_of(frame: pd.DataFrame) -> Claims:
     """The claims in the order of verdicts; one that is not known comes last, under its own name.
 
     Slips that are no claims of the paper's list stand apart.
     """
     groups: dict[str, list[Row]] = {verdict: [] for verdict in (*WORDS, _FURTHER)}
     slips = unlisted_inconsistencies()
-    for row in table.to_pylist():
+    for row in records(frame):
         group = _FURTHER if row["id"] in slips else row["verdict"]
         groups.setdefault(group, []).append(row)
     return Claims(
-        tuple(map(str, metadata(table).get("notes") or [])),
+        tuple(map(str, stored(frame).get("notes") or [])),
         tuple(_verdicts(verdict, own) for verdict, own in groups.items() if own),
     )
 

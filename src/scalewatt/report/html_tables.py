@@ -1,4 +1,4 @@
-"""Tables for the page: ready texts, numbers to sort by, and the whole table as CSV."""
+"""Tables as HTML: ready texts, numbers to sort by, the whole table as CSV; and the templates of pages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import base64
 import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.results.text.number_format import MISSING, number, unit_for, with_interval
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 Row = dict[str, Any]
 _LONG, _LONGEST = 40, 160
@@ -84,20 +89,19 @@ def grid(
     says: str,
     rows: Iterable[Row],
     columns: Sequence[Column],
-    download: pa.Table | None = None,
+    download: pd.DataFrame | None = None,
 ) -> Grid:
     """Rows in columns; `download`: the table with all there is, None: what is shown."""
     rows = list(rows)
     columns = [one for one in columns if not one.optional or _has_values(one, rows)]
-    if download is None:
-        download = _shown(rows, columns)
+    table = _shown(rows, columns) if download is None else _arrow(download)
     filled = [_column(column, rows) for column in columns]
     return Grid(
         name=name,
         says=says,
         headings=[heading for heading, _ in filled],
         rows=[list(cells) for cells in zip(*(cells for _, cells in filled), strict=True)],
-        download=csv_uri(download),
+        download=csv_uri(table),
     )
 
 
@@ -163,10 +167,35 @@ def _cell(value: Any, text: str) -> Cell:
     return Cell(text, float(value) if known else None)
 
 
-def csv_uri(table: pa.Table) -> str:
-    """A table as a data URI of CSV; null is an empty cell."""
+def _arrow(frame: pd.DataFrame) -> pa.Table:
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def csv_uri(table: pa.Table | pd.DataFrame) -> str:
+    """Return a table as a data URI of CSV; null is an empty cell."""
     import pyarrow.csv as pc
+
+    table = _arrow(table) if isinstance(table, pd.DataFrame) else table
 
     sink = io.BytesIO()
     pc.write_csv(table, sink)
     return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(sink.getvalue()).decode()}"
+
+
+# --- templates ------------------------------------------------------------------------------------
+
+STYLE = Path(__file__).parent / "page.css"
+"""The style of all pages."""
+
+
+def templates(folder: Path) -> Environment:
+    """Return the templates in `folder`, whose values are escaped as HTML."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

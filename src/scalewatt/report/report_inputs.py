@@ -7,21 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.claims import output as listing
+from scalewatt.figures.figure_data import stored
 from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.figures.extra_tables import SCHEMAS
 from scalewatt.results.tables import table_schema as schema
+from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.metadata import metadata
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY, POINT_KEY, RUN_KEY, read_checked
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY, POINT_KEY, RUN_KEY
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
 from scalewatt.results.text.chance_level import GUESSED, guessed_error
 from scalewatt.scaling.planning.plan_table import PLAN
-from scalewatt.scaling.planning.prediction_table import PREDICTION
 
 Row = dict[str, Any]
 _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
@@ -35,7 +36,7 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "table1": (figure_schema.TABLE1, ()),
     "variants": (figure_schema.VARIANTS, ()),
     "plan": (PLAN, ()),
-    "prediction": (PREDICTION, ("configuration", "quantity")),
+    "prediction": (figure_schema.PREDICTION, ("configuration", "quantity")),
     "figure1": (figure_schema.OVERVIEW, ()),
     "figure5": (figure_schema.POWER, ()),
     **{f"figure{n}": (figure_schema.POINTS, POINT_KEY) for n in (2, 3, 4, 6, 7)},
@@ -53,21 +54,21 @@ class Results:
     """What there is of a campaign's results; what is not there is left out."""
 
     folder: Path
-    tables: dict[str, pa.Table] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     provenance: dict[tuple[str, int], Row] = field(default_factory=dict)
     """Of each run in the table of runs, by configuration and repeat."""
     guessed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
     """Of each classifier whose spec is there: the error of guessing, and what it seldom falls below."""
 
     def rows(self, name: str) -> list[Row]:
-        """The rows of a table, none where it is not there."""
-        table = self.tables.get(name)
-        return [] if table is None else table.to_pylist()
+        """Return the rows of a table, none where it is not there."""
+        frame = self.tables.get(name)
+        return [] if frame is None else records(frame)
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """What a table says of itself."""
-        table = self.tables.get(name)
-        return {} if table is None else metadata(table)
+        """Return the metadata of a table."""
+        frame = self.tables.get(name)
+        return {} if frame is None else stored(frame)
 
     def image(self, name: str) -> str | None:
         """A drawing as a data URI, or None where there is none."""
@@ -86,22 +87,22 @@ def read_results(folder: Path) -> Results:
     """Read what the report shows. InputError: a file that is there is not what it should be."""
     paths = {name: folder / "tables" / f"{name}.parquet" for name in _SCHEMAS}
     tables = {
-        name: read_checked(
+        name: read_frame(
             path, _SCHEMAS[name][0], unique=_SCHEMAS[name][1], empty=_EMPTY.get(name, ())
         )
         for name, path in paths.items()
         if path.is_file()
     }
-    runs = tables["runs"].select(RUN_KEY).to_pylist() if "runs" in tables else []
+    runs = records(tables["runs"][list(RUN_KEY)]) if "runs" in tables else []
     return Results(folder, tables, read_provenances(runs, folder), _guessed(tables, folder))
 
 
 def _guessed(
-    tables: dict[str, pa.Table], folder: Path
+    tables: dict[str, pd.DataFrame], folder: Path
 ) -> dict[tuple[str, int], tuple[float, float]]:
     found = {}
     names = (*RUN_KEY, "metric_name")
-    for run in tables["runs"].select(names).to_pylist() if "runs" in tables else []:
+    for run in records(tables["runs"][list(names)]) if "runs" in tables else []:
         path = RunFiles(folder, run["configuration"], run["repeat"]).folder / "spec.json"
         if run["metric_name"] == GUESSED and path.is_file():
             level = guessed_error(read_spec(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.files import write_text
-from scalewatt.report.html_templates import STYLE, templates
+from scalewatt.report.html_tables import STYLE, templates
 from scalewatt.reproduction.check_result import (
     CHECKS,
     DIFFERS,

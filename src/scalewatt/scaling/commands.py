@@ -19,6 +19,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_text
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import write_frame
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.run_files.run_inventory import published_runs
@@ -33,7 +34,7 @@ from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of, no_mo
 from scalewatt.scaling.planning.plan import Used
 from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown
-from scalewatt.scaling.planning.prediction_table import PREDICTION, prediction_table
+from scalewatt.scaling.planning.prediction_table import prediction_table
 
 _PACKAGES = ("numpy", "scipy", "emcee")
 """Packages whose versions are in a model's provenance."""

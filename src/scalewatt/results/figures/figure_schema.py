@@ -216,6 +216,25 @@ VARIANTS = pa.schema(
     ]
 )
 
+PREDICTION_IDENTITY = (
+    *("campaign", "configuration", "model", "phase", "device", "gpus", "nodes"),
+    *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "n_repeats"),
+    *("energy_origin", "energy_scope"),
+)
+"""What a row of table prediction takes over from its configuration's."""
+
+PREDICTION = pa.schema(
+    [
+        *((name, CONFIGURATIONS.field(name).type) for name in PREDICTION_IDENTITY),
+        ("quantity", pa.string()),
+        *((f"found{end}", pa.float64()) for end in ("", "_low", "_high")),
+        *((f"predicted{end}", pa.float64()) for end in ("", "_low", "_high")),
+        ("error", pa.float64()),
+        *((name, pa.bool_()) for name in ("in_interval", "calibrated_on")),
+        *((name, pa.string()) for name in ("reason", "warnings")),
+    ]
+)
+
 
 def panel_letter(index: int) -> str:
     """What column `panel` has for the panel at `index`: A … Z, AA, AB, …"""

@@ -33,8 +33,31 @@ def read_frame(
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """Return an Arrow table as a DataFrame, its metadata as `attrs`."""
     frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    frame.attrs.update(metadata(table))
+    frame.attrs.update({key: _shared(value) for key, value in metadata(table).items()})
     return frame
+
+
+class _SharedDict(dict[str, Any]):
+    """An object of the metadata that copies of a frame share.
+
+    pandas deep-copies `attrs` in every operation, which takes longer than most operations.
+    """
+
+    def __deepcopy__(self, memo: object) -> _SharedDict:
+        return self
+
+
+class _SharedList(list[Any]):
+    """A list of the metadata that copies of a frame share."""
+
+    def __deepcopy__(self, memo: object) -> _SharedList:
+        return self
+
+
+def _shared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _SharedDict(value)
+    return _SharedList(value) if isinstance(value, list) else value
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pd.DataFrame:
@@ -43,6 +66,12 @@ def frame_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pd.DataFra
     for row in rows:
         _check_columns(row, schema)
     return to_frame(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as dicts of Python's values, None for null."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def to_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:

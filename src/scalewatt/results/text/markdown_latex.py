@@ -130,9 +130,8 @@ def origin_sentence(table: pa.Table) -> str:
     return f"Energy: {'; '.join(words)}.{f' {UNEQUAL_SCOPES}' if unequal else ''}"
 
 
-def left_out_sentences(table: pa.Table) -> list[str]:
-    """The configurations without a finished run and the runs that are excluded, with the reason."""
-    said = metadata(table)
+def left_out_sentences(said: Mapping[str, Any]) -> list[str]:
+    """Return, from a table's metadata, configurations without a finished run and excluded runs with why."""
     found = []
     if said.get("missing"):
         found.append(f"No finished run of {_enumerated(shortened_ids(said['missing']))}.")
@@ -166,9 +165,9 @@ def shortened_ids(configurations: Sequence[str]) -> list[str]:
 
 def closing_sentences(table: pa.Table, *said: str) -> list[str]:
     """Origin of the energies, what else is `said`, and what is left out."""
-    if not len(table) and (left_out := left_out_sentences(table)):
+    if not len(table) and (left_out := left_out_sentences(metadata(table))):
         return left_out
-    return [origin_sentence(table), *said, *left_out_sentences(table)]
+    return [origin_sentence(table), *said, *left_out_sentences(metadata(table))]
 
 
 def _sentences(table: pa.Table) -> list[str]:

@@ -15,7 +15,7 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.results.tables.derived_quantities import facility_of
-from scalewatt.results.tables.frames import frame_of
+from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.marginal import MARGINALS, point_rows, steps
@@ -95,11 +95,6 @@ class Plan:
             "steps": _without_nulls(self.steps),
             "recommended": [one.as_json() for one in self.recommended],
         }
-
-
-def records(rows: pd.DataFrame) -> list[Row]:
-    """Return rows as dicts of Python's values, None for null."""
-    return rows.astype(object).where(rows.notna(), None).to_dict("records")  # type: ignore[return-value]
 
 
 def _without_nulls(rows: pd.DataFrame) -> list[Row]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import J_PER_KWH, SIMULATED
+from scalewatt.results.figures.figure_schema import PREDICTION, PREDICTION_IDENTITY
 from scalewatt.results.tables.frames import read_frame, to_frame, to_table
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
@@ -23,27 +23,11 @@ from scalewatt.scaling.planning.forecast import Forecaster
 
 Row = dict[str, Any]
 
-_COPIED = (
-    *("campaign", "configuration", "model", "phase", "device", "gpus", "nodes"),
-    *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "n_repeats"),
-    *("energy_origin", "energy_scope"),
-)
 TIME, ENERGY, ENERGY_AT_TIME = "runtime_h", "energy_kwh", "energy_at_time_kwh"
 """Quantities: run time, energy, and energy predicted for the run time that was found."""
 _FOUND = {TIME: "runtime_h", ENERGY: "energy_kwh", ENERGY_AT_TIME: "energy_kwh"}
 
-PREDICTION = pa.schema(
-    [
-        *((name, CONFIGURATIONS.field(name).type) for name in _COPIED),
-        ("quantity", pa.string()),
-        *((f"found{end}", pa.float64()) for end in ("", "_low", "_high")),
-        *((f"predicted{end}", pa.float64()) for end in ("", "_low", "_high")),
-        ("error", pa.float64()),
-        *((name, pa.bool_()) for name in ("in_interval", "calibrated_on")),
-        *((name, pa.string()) for name in ("reason", "warnings")),
-    ]
-)
-_PREDICTED = PREDICTION.names[len(_COPIED) :]
+_PREDICTED = PREDICTION.names[len(PREDICTION_IDENTITY) :]
 
 
 def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) -> pd.DataFrame:
@@ -65,7 +49,7 @@ def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) 
         columns=["configuration", *_PREDICTED],
         dtype=object,
     )
-    table = measured[list(_COPIED)].merge(predicted, on="configuration")
+    table = measured[list(PREDICTION_IDENTITY)].merge(predicted, on="configuration")
     table = to_frame(to_table(table, PREDICTION))
     table.attrs = {
         **{key: value for key, value in found.attrs.items() if key != "definition"},
