@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -255,6 +256,14 @@ def test_a_cost_has_its_currency(own: Path, tmp_path: Path) -> None:
     assert "cost 22 EUR" in page.text
 
 
+def scaling_of(rows: list[dict[str, Any]], word: str) -> list[str]:
+    return scaling_sentences(pd.DataFrame(rows), word)
+
+
+def comparisons_of(rows: list[dict[str, Any]]) -> list[str]:
+    return comparison_sentences(pd.DataFrame(rows))
+
+
 def scaled(**changes: Any) -> dict[str, Any]:
     row = {"series": "s", "gpus": 8, "smallest_gpus": 1, "dataset_samples": 100}
     for name, value in (("speedup", 6.0), ("efficiency", 0.75), ("energy_ratio", 1.5)):
@@ -265,13 +274,13 @@ def scaled(**changes: Any) -> dict[str, Any]:
 def test_scaling_is_said_of_the_widest_span_with_its_interval() -> None:
     first = scaled(gpus=1, speedup=1.0, energy_ratio=1.0)
     ends = {"speedup_low": 5.5, "speedup_high": 6.5, "energy_ratio_low": 1, "energy_ratio_high": 2}
-    assert scaling_sentences([first, scaled(**ends)], "GPUs") == [
+    assert scaling_of([first, scaled(**ends)], "GPUs") == [
         "The widest span of a series, 1 to 8 GPUs: speed-up 6 [95 % interval 5.5 to 6.5] (s), 75 % "
         "of the ideal.",
-        "The largest n of a series with a fixed dataset took 1.5 [95 % interval 1 to 2] (s) times "
-        "the energy of its smallest n.",
+        "From the smallest to the largest n of a series with a fixed dataset, energy changed by a "
+        "factor of 1.5 [95 % interval 1 to 2] (s).",
     ]
-    single = scaling_sentences([first, scaled()], "GPUs")
+    single = scaling_of([first, scaled()], "GPUs")
     assert single[-1] == "A ratio without an interval rests on a single run."
 
 
@@ -283,15 +292,15 @@ def test_all_series_of_the_widest_span_stand_in_the_summary_and_not_the_best_alo
         for series, gpus, speedup, ratio in
         (("good", 8, 6.0, 1.2), ("bad", 8, 4.0, 1.5), ("short", 4, 3.9, 1.1))
     ]  # fmt: skip
-    speedups, energies = scaling_sentences(rows, "GPUs")
+    speedups, energies = scaling_of(rows, "GPUs")
     assert "speed-up 4 [95 % interval 5.5 to 6.5] (bad) to 6 [" in speedups
     assert "(good), 50 to 75 % of the ideal, over 2 series." in speedups
-    assert "took 1.1 [95 % interval 1 to 2] (short) to 1.5 [95 % interval" in energies
-    assert energies.endswith("(bad) times the energy of its smallest n, over 3 series.")
+    assert "by a factor of 1.1 [95 % interval 1 to 2] (short) to 1.5 [95 % interval" in energies
+    assert energies.endswith("(bad), over 3 series.")
 
 
 def test_series_whose_dataset_grows_have_no_speed_up_in_the_summary() -> None:
-    assert scaling_sentences([scaled(gpus=1), scaled(dataset_samples=800)], "GPUs") == []
+    assert scaling_of([scaled(gpus=1), scaled(dataset_samples=800)], "GPUs") == []
 
 
 def compared(**changes: Any) -> dict[str, Any]:
@@ -303,24 +312,24 @@ def compared(**changes: Any) -> dict[str, Any]:
 
 def test_devices_that_cannot_be_told_apart_are_not_called_equal() -> None:
     rows = [compared(), compared(ratio=0.6, verdict="different")]
-    assert comparison_sentences(rows) == [
+    assert comparisons_of(rows) == [
         "The same training on h100 and on a100 (2 pairs): energy (measured, gpu+cpu) on h100 0.5 to "
-        "0.6 times that on a100; different: 1, cannot be resolved: 1 (from 1 run of each; were these "
-        "ratios the true ones, 6 would do)."
+        "0.6 times that on a100; different: 1, unresolved: 1 (from 1 run of each; were these "
+        "ratios the true ones, 6 would suffice)."
     ]
-    (same,) = comparison_sentences([compared(verdict="equivalent", repeats_needed=None)])
+    (same,) = comparisons_of([compared(verdict="equivalent", repeats_needed=None)])
     assert "equivalent within 5 %: 1." in same
 
 
 def test_repeats_that_would_do_are_promised_of_no_pair_that_needs_too_many() -> None:
     rows = [compared(), compared(repeats_needed=None, n_repeats=3, baseline_n_repeats=2)]
-    (said,) = comparison_sentences(rows)
-    assert "cannot be resolved: 2 (from 1 to 2 runs of each;" in said
-    assert "over 1000 would do)" in said and "6 would do" not in said
-    (said,) = comparison_sentences([compared(), compared(spread=None, repeats_needed=None)])
-    assert "6 for 1 of them would do)" in said
-    (said,) = comparison_sentences([compared(spread=None, repeats_needed=None)])
-    assert "no spread is known, so neither how many would do" in said
+    (said,) = comparisons_of(rows)
+    assert "unresolved: 2 (from 1 to 2 runs of each;" in said
+    assert "over 1000 would suffice)" in said and "6 would suffice" not in said
+    (said,) = comparisons_of([compared(), compared(spread=None, repeats_needed=None)])
+    assert "6 for 1 of them would suffice)" in said
+    (said,) = comparisons_of([compared(spread=None, repeats_needed=None)])
+    assert "without a spread the repeats needed are unknown" in said
 
 
 def test_ratios_of_energies_of_unequal_scope_or_origin_stand_in_sentences_of_their_own() -> None:
@@ -329,7 +338,7 @@ def test_ratios_of_energies_of_unequal_scope_or_origin_stand_in_sentences_of_the
         compared(energy_scope="gpu", ratio=0.7),
         compared(energy_origin="estimated"),
     ]
-    said = comparison_sentences(rows)
+    said = comparisons_of(rows)
     assert ["(1 pair): energy (measured, gpu+cpu) on h100 0.5 times" in one for one in said] == [
         True, False, False,
     ]  # fmt: skip
@@ -339,7 +348,10 @@ def test_ratios_of_energies_of_unequal_scope_or_origin_stand_in_sentences_of_the
 
 def test_hours_of_different_devices_are_never_added_up() -> None:
     runs = [run | {"device": "other"} if run["gpus"] == 4 else run for run in made_runs(DEMO)]
-    found = {words: value for words, value, _ in facts(Definition("demo"), runs, "GPU hours")}
+    found = {
+        words: value
+        for words, value, _ in facts(Definition("demo"), pd.DataFrame(runs), "GPU hours")
+    }
     assert "GPU hours" not in found
     for device in ("local", "other"):
         total = sum(run["gpu_hours"] for run in runs if run["device"] == device)
@@ -458,11 +470,11 @@ def test_heads_have_a_scope_and_tables_a_caption(results: Path, tmp_path: Path) 
     assert page.tags.count("caption") == page.tags.count("table")
 
 
-def test_networks_are_held_against_persistence(page: Page) -> None:
+def test_networks_are_compared_with_persistence(page: Page) -> None:
     assert "better (38 % of persistence)" in page.text
 
 
-def test_classifiers_are_held_against_guessing_where_their_classes_are_known(
+def test_classifiers_are_compared_with_guessing_where_their_classes_are_known(
     own: Path, tmp_path: Path
 ) -> None:
     errors = {"resnet50-local-n001-lbs0064-s0000718": 86.0, LOST: 88.9}
@@ -482,7 +494,7 @@ def test_classifiers_are_held_against_guessing_where_their_classes_are_known(
     assert rows["resnet50-local-n002-lbs0032-full"]["verdict"] == ""
 
 
-def test_commands_make_each_part_again(results: Path, tmp_path: Path) -> None:
+def test_commands_regenerate_each_part(results: Path, tmp_path: Path) -> None:
     mine = "campaigns/mine.yaml"
     page = report(results, tmp_path / "report.html", campaign_file=mine, profile="profiles/horeka")
     for target in ("figure2", "table1", "tables", "run_pages", "report"):
@@ -583,17 +595,17 @@ def test_flags_are_counted_and_coverage_is_never_rounded_up(own: Path, tmp_path:
     page = report(write_results(own, DEMO, runs), tmp_path / "report.html")
     (row,) = page.rows("demo-flags.csv")
     assert (row["flag"], row["runs"], row["times"]) == ("gap", "3", "6")
-    assert row["doubt"] == "a gap between samples" and row["for example"].endswith("CPU 31 s")
+    assert row["warning"] == "a gap between samples" and row["for example"].endswith("CPU 31 s")
     assert {row["coverage"] for row in page.rows("demo-coverage.csv")} == {"99.999 %"}
     assert "rest on a single run" in page.text
 
 
-def test_what_no_node_has_a_sensor_of_is_no_doubt(own: Path, tmp_path: Path) -> None:
+def test_what_no_node_has_a_sensor_of_is_no_warning(own: Path, tmp_path: Path) -> None:
     absent = json.dumps([{"code": "absent", "device": None, "detail": "gpu"}])
     runs = made_runs(DEMO, lambda run: run | {"flags": absent})
     page = report(write_results(own, DEMO, runs), tmp_path / "report.html")
     assert (
-        "No run has a flag of doubt but those of device kinds without a sensor or an estimate "
+        "No run has a quality flag except those of device kinds without a sensor or an estimate "
         "(absent: gpu, ram; 22 runs)." in page.text
     )
 
@@ -603,7 +615,7 @@ def test_measurements_that_were_replaced_are_named_with_their_reasons(
 ) -> None:
     folder = write_results(own, DEMO, made_runs(DEMO))
     plain = report(folder, tmp_path / "plain.html")
-    assert "No measurement was set aside to be made again." in plain.text
+    assert "No measurement was replaced by another one." in plain.text
     row = {"configuration": LOST, "repeat": 1, "reason": "sensor broke"}
     row |= {"date": "2026-01-31T09:30:00Z", "measurement": "0123456789ab", "action": "remeasure"}
     page = report(folder, tmp_path / "report.html", remeasured=(row,))
@@ -617,7 +629,7 @@ def test_measurements_that_were_replaced_are_named_with_their_reasons(
 
 
 def test_runs_without_energy_are_no_kind_of_energy(page: Page) -> None:
-    assert "All energies that are known are of one origin and scope: estimated, cpu." in page.text
+    assert "All known energies have one origin and scope: estimated, cpu." in page.text
     assert not any("scopes" in name for name in page.downloads)
 
 
@@ -626,7 +638,7 @@ def test_texts_with_units_are_sorted_by_what_they_stand_for() -> None:
         run | {"energy_kwh": None, "recorded_energy_kwh": kwh, "coverage": share}
         for run, kwh, share in zip(made_runs(DEMO), (1.2, 0.042), (0.999, 0.9985), strict=False)
     ]
-    parts = {part.heading: part.grid for part in quality(definition(), runs)}
+    parts = {part.heading: part.grid for part in quality(definition(), pd.DataFrame(runs))}
     lost, covered = parts["Runs without energy"], parts["Coverage"]
     assert lost and [row[2] for row in lost.rows] == [Cell("1.2 kWh", 1.2), Cell("42 Wh", 0.042)]
     assert covered and [row[2] for row in covered.rows] == [
@@ -641,28 +653,30 @@ def idle_power(**changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def test_idle_powers_stand_with_their_doubts(own: Path, tmp_path: Path) -> None:
+def test_idle_powers_are_listed_with_their_flags(own: Path, tmp_path: Path) -> None:
     busy = {"code": "not_idle", "device": "CPU_BUSY", "detail": "repeat 1: n0: cpu 86 % busy"}
     assert "No idle power was measured" in report(own, tmp_path / "a.html").text
     rows = [idle_power(), idle_power(device_kind="ram", mean_w=None, mean_per_device_w=None)]
     rows[1]["flags"] = json.dumps([busy])
     pq.write_table(pa.Table.from_pylist(rows, schema=IDLE), own / "tables" / "idle.parquet")
     page = report(own, tmp_path / "b.html")
-    assert "1 of 2 idle powers can be taken for a baseline." in page.text
+    assert "1 of 2 idle powers can serve as a baseline." in page.text
     cpu, ram = page.rows("demo-idle.csv")
-    assert (cpu["W per device"], cpu["doubts"]) == ("40", "")
-    assert ram["W per device"] == "" and "busy during an idle probe" in ram["doubts"]
-    assert "cpu 86 % busy" in ram["doubts"]
+    assert (cpu["W per device"], cpu["flags"]) == ("40", "")
+    assert ram["W per device"] == "" and "busy during an idle probe" in ram["flags"]
+    assert "cpu 86 % busy" in ram["flags"]
     assert "idle_probe" in page.text
 
 
 def test_a_busy_probe_is_no_baseline_and_its_device_is_named_with_the_reason() -> None:
     flags = json.dumps([{"code": "not_idle", "device": "CPU_BUSY", "detail": "cpu 86 % busy"}])
     why = {"local": "its nodes were not idle: cpu 86 % busy"}
-    parts = quality(definition(), made_runs(DEMO), [idle_power(flags=flags)], why)
+    parts = quality(
+        definition(), pd.DataFrame(made_runs(DEMO)), pd.DataFrame([idle_power(flags=flags)]), why
+    )
     (part,) = (one for one in parts if one.heading == "Idle baseline")
     assert part.says == (
-        "0 of 1 idle power can be taken for a baseline. "
+        "0 of 1 idle power can serve as a baseline. "
         "No baseline of local: its nodes were not idle: cpu 86 % busy."
     )
 
@@ -670,10 +684,13 @@ def test_a_busy_probe_is_no_baseline_and_its_device_is_named_with_the_reason() -
 def test_runs_that_took_less_than_idle_devices_are_named() -> None:
     runs = [run | {"net_energy_kwh": 0.1} for run in made_runs(DEMO)]
     runs[3]["net_energy_kwh"] = -0.1
-    says = {part.heading: part.says for part in quality(definition(), runs, [idle_power()])}
+    says = {
+        part.heading: part.says
+        for part in quality(definition(), pd.DataFrame(runs), pd.DataFrame([idle_power()]))
+    }
     name = f"{runs[3]['configuration']}/{runs[3]['repeat']}"
     assert says["Idle baseline"].endswith(
-        f"1 run took less than idle devices would have used, so their baseline is too high: {name}."
+        f"1 run used less than idle devices would have, so their baseline is too high: {name}."
     )
 
 
@@ -684,8 +701,8 @@ def test_what_nothing_is_wrong_with_is_said_so(own: Path, tmp_path: Path) -> Non
         "No run is excluded.",
         "The energy of every run is known.",
         "Power is known for all device seconds of 22 of 22 runs.",
-        "No run has a flag of doubt.",
-        "All energies that are known are of one origin and scope: estimated, cpu.",
+        "No run has a quality flag.",
+        "All known energies have one origin and scope: estimated, cpu.",
     ):
         assert sentence in page.text
 
@@ -715,7 +732,9 @@ def test_provenance_counts_the_versions_of_all_runs(own: Path, tmp_path: Path) -
     assert found["the run", "torch", "2.7.0"] == "21"
     assert found["the recorder", "torch", "2.8.0"] == "1"
     assert found["the run", "cudnn_benchmark", "off"] == "21"
-    assert "22 runs without a note of the commit of the checkout that published them." in page.text
+    assert (
+        "22 runs without a record of the commit of the checkout that published them." in page.text
+    )
     (hardware,) = page.rows("demo-hardware.csv")
     assert (hardware["hardware"], hardware["nodes"], hardware["runs"]) == ("made local", "1", "22")
     assert hardware["first start"] == "2023-11-14 22:13 UTC"
@@ -759,7 +778,9 @@ def test_runs_are_told_apart_by_the_commit_that_published_them(own: Path, tmp_pa
     found = {r["version or value"]: r["runs"] for r in page.rows("demo-software.csv")
              if r["what"] == "commit of the checkout that published it"}  # fmt: skip
     assert found == {"0123456789ab": "2", "0123456789ab-dirty": "1"}
-    assert "19 runs without a note of the commit of the checkout that published them." in page.text
+    assert (
+        "19 runs without a record of the commit of the checkout that published them." in page.text
+    )
     assert "This page was made by scalewatt " in page.text
 
 
@@ -781,15 +802,15 @@ def test_packages_that_are_not_as_locked_are_listed_with_their_runs(
         ("the run", "einops", "none", "0.8", "1"),
         ("the run", "torch", "2.7.0", "2.7.1", "2"),
     ]
-    assert "2 runs with packages that are not as locked, listed above." in page.text
-    assert "19 runs without a note of the lock." in page.text
+    assert "2 runs with packages that differ from the lock, listed above." in page.text
+    assert "19 runs without a record of the lock." in page.text
 
 
 def test_a_report_of_runs_as_locked_and_clean_says_so(own: Path, tmp_path: Path) -> None:
     for run in made_runs(DEMO):
         write_provenance(own, run, lock=noted(), commit="0123", commit_clean=True)
     text = report(own, tmp_path / "report.html").text
-    assert "All runs: packages as locked." in text and "not as locked" not in text
+    assert "All runs: packages as locked." in text and "differ from the lock" not in text
     assert "22 runs published from a clean checkout." in text
     segments = [{"segment": 0, "commit": "4567"}]
     changed = {"commit": "0123-dirty", "commit_clean": False, "segments": segments}
@@ -831,7 +852,7 @@ def test_of_a_variable_that_each_run_has_another_value_of_the_rest_is_counted() 
 
 def test_runs_that_say_nothing_of_their_packages_are_counted(own: Path, tmp_path: Path) -> None:
     write_provenance(own, made_runs(DEMO)[0], packages={}, segments=[])
-    assert "1 run without a note of its packages." in report(own, tmp_path / "a.html").text
+    assert "1 run without a record of its packages." in report(own, tmp_path / "a.html").text
 
 
 # --- nothing there, too much there, and bad tables --------------------------------------------------
@@ -844,7 +865,7 @@ def test_an_empty_campaign_gives_a_page_that_says_what_is_missing(tmp_path: Path
     assert "22 planned runs without results" in page.text
     assert "The energy of every run is known." not in page.text
     page = report(write_results(tmp_path / "r", DEMO, []), tmp_path / "report.html", planned={})
-    assert "No run has finished." in page.text and "There is no row in this table." in page.text
+    assert "No run has finished." in page.text and "This table has no rows." in page.text
     assert "No run of this figure has finished." in page.text
 
 
@@ -1031,7 +1052,7 @@ def test_a_unit_changes_how_a_number_reads_and_not_what_it_is(
 
 def test_a_column_has_one_unit_and_sorts_by_its_numbers() -> None:
     rows = [{"e": 0.0005}, {"e": 0.05}, {"e": None}]
-    made = grid("t", "T", rows, [stored("e", "energy", "kWh")])
+    made = grid("t", "T", pd.DataFrame(rows), [stored("e", "energy", "kWh")])
     assert made.headings == ["energy (Wh)"]
     assert [row[0] for row in made.rows] == [Cell("0.5", 0.0005), Cell("50", 0.05), Cell("–")]
 
@@ -1039,7 +1060,7 @@ def test_a_column_has_one_unit_and_sorts_by_its_numbers() -> None:
 def test_the_csv_of_a_grid_has_an_empty_cell_for_a_dash() -> None:
     for made in (
         texts("t", "T", ["a", "b"], [("x", "–"), ("y", Cell("1 h", 1.0))]),
-        grid("t", "T", [{"a": "x", "b": "–"}, {"a": "y", "b": "1 h"}],
+        grid("t", "T", pd.DataFrame([{"a": "x", "b": "–"}, {"a": "y", "b": "1 h"}]),
              [stored("a", "a"), said("b", lambda row: str(row["b"]))]),
     ):  # fmt: skip
         content = base64.b64decode(made.download.partition("base64,")[2]).decode()
@@ -1049,10 +1070,13 @@ def test_the_csv_of_a_grid_has_an_empty_cell_for_a_dash() -> None:
 
 def test_an_optional_column_without_values_is_left_out() -> None:
     columns = [Column("a", "a"), Column("b", "b", optional=True)]
-    assert grid("t", "T", [{"a": 1, "b": None}], columns).headings == ["a"]
-    assert grid("t", "T", [{"a": 1, "b": 2}], columns).headings == ["a", "b"]
+    assert grid("t", "T", pd.DataFrame([{"a": 1, "b": None}]), columns).headings == ["a"]
+    assert grid("t", "T", pd.DataFrame([{"a": 1, "b": 2}]), columns).headings == ["a", "b"]
 
 
 def test_planned_runs_without_a_row_are_missing() -> None:
     planned = Definition("demo", planned={"a": 2, "b": 1})
-    assert missing_runs(planned, [{"configuration": "a", "repeat": 1}]) == ["a/2", "b/1"]
+    assert missing_runs(planned, pd.DataFrame([{"configuration": "a", "repeat": 1}])) == [
+        ("a", 2),
+        ("b", 1),
+    ]

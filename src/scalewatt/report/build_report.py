@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from scalewatt.common.files import write_text
 from scalewatt.figures.figure_data import gpu_word
 from scalewatt.report import provenance_section as provenance
@@ -22,7 +24,6 @@ from scalewatt.report.report_request import Definition
 from scalewatt.report.tables_section import TablePart, hours_word, table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
-Row = dict[str, Any]
 _FOLDER = Path(__file__).parent
 _ORDER = (*(f"figure{n}" for n in range(1, 8)), "breakdown", "learning", "pareto", "variants")
 _OF_THE_MODEL = "prediction"
@@ -74,15 +75,15 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     if _OF_THE_MODEL in results.tables:
         figures.append(_figure(_OF_THE_MODEL, results))
     shown = table_parts(results, definition, hours)
-    claims = claims_of(results.tables["claims"]) if results.rows("claims") else None
+    claims = claims_of(results.tables["claims"]) if len(results.rows("claims")) else None
     return {
         "campaign": definition.campaign,
         "maker": provenance.maker(),
-        "has_runs": bool(runs),
+        "has_runs": len(runs) > 0,
         "planned": sum(definition.planned.values()),
         "origin": summary.origin_sentences(counting),
         "counts": f"n counts {word}.",
-        "facts": summary.facts(definition, runs, hours, _anew(runs, replaced)) if runs else [],
+        "facts": summary.facts(definition, runs, hours, _anew(runs, replaced)) if len(runs) else [],
         "what_ran": summary.what_ran(runs, word),
         "findings": [
             *summary.scaling_sentences(results.rows("scaling"), word),
@@ -90,7 +91,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         ],
         "basis": [
             *definition.basis,
-            *summary.left_out_of_sums(counting, bool(results.rows("idle"))),
+            *summary.left_out_of_sums(counting, len(results.rows("idle")) > 0),
         ],
         "figures": figures,
         "tables": shown,
@@ -98,7 +99,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "quality": quality(
             definition,
             runs,
-            results.rows("idle"),
+            results.rows("idle") if "idle" in results.tables else None,
             results.metadata("runs").get("no_idle"),
             replaced,
         ),
@@ -113,17 +114,17 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
             provenance.unknown_software(runs, results.provenance),
             provenance.unknown_commits(runs, results.provenance),
         ],
-        "specifications": provenance.specifications(runs) if runs else None,
+        "specifications": provenance.specifications(runs) if len(runs) else None,
         "commands": _commands(
             definition, figures, shown, claims is not None, "idle" in results.tables
         ),
     }
 
 
-def _anew(runs: list[Row], replaced: Sequence[Replaced]) -> int:
-    """How many runs are there that were measured again."""
+def _anew(runs: pd.DataFrame, replaced: Sequence[Replaced]) -> int:
+    """Return how many of the runs were measured again."""
     again = {(one.configuration, one.repeat) for one in replaced}
-    return sum((run["configuration"], run["repeat"]) in again for run in runs)
+    return sum(key in again for key in zip(runs["configuration"], runs["repeat"], strict=True))
 
 
 def _figure(name: str, results: Results) -> FigureEntry:
@@ -140,19 +141,20 @@ def _commands(
     has_claims: bool,
     has_idle: bool,
 ) -> list[tuple[str, str, str, str]]:
-    """What the page shows, its place on it, the files it is from, and the command that makes them."""
+    """Return what the page shows, its place on it, the files it is from, and the command that makes them."""
+    files = {
+        "table1": ("tables/table1.csv, .md, .tex, .parquet", "table1"),
+        "plan": ("tables/plan.csv, .md, .parquet", "plan"),
+        **{
+            name: (f"tables/{name}.csv, .parquet", "tables")
+            for name in ("scaling", "comparisons", "configurations", "runs")
+        },
+    }
     rows = [
         (one.label, one.name, f"figures/{one.name}.pdf, .svg, .png, .csv", one.name)
         for one in figures
     ]
-    for part in shown:
-        name = part.name
-        if name == "table1":
-            rows.append((part.heading, name, "tables/table1.csv, .md, .tex, .parquet", "table1"))
-        elif name in ("scaling", "comparisons", "configurations", "runs"):
-            rows.append((part.heading, name, f"tables/{name}.csv, .parquet", "tables"))
-        elif name == "plan":
-            rows.append((part.heading, name, "tables/plan.csv, .md, .parquet", "plan"))
+    rows += [(part.heading, part.name, *files[part.name]) for part in shown if part.name in files]
     if has_claims:
         rows.append(("Claims", "claims", "tables/claims.csv, .md, .json, .parquet", "claims"))
     if has_idle:
@@ -162,4 +164,4 @@ def _commands(
     rows.append(("This page", "summary", "report.html", "report"))
     own = "snakemake-report.html"
     rows.append(("Snakemake's own report", "", own, f"all --report {own}"))
-    return [(what, place, files, definition.command(target)) for what, place, files, target in rows]
+    return [(what, place, made, definition.command(target)) for what, place, made, target in rows]

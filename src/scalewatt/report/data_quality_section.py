@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from scalewatt.common.errors import InputError
+from scalewatt.figures.figure_data import each, groups
 from scalewatt.report.html_tables import Cell, Grid, texts
 from scalewatt.report.report_request import Definition
 from scalewatt.report.summary_section import counting, missing_runs, scope_sentence
@@ -15,13 +18,13 @@ from scalewatt.results.figures.superseded import Replaced
 from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, absent_kinds
 from scalewatt.results.text.number_format import MISSING, count, listed, percent, with_unit
 
-Row = dict[str, Any]
-_SHOWN = 8
+Flag = dict[str, Any]
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
 class Part:
-    """One topic: a sentence with its count, and what it is about (may be none)."""
+    """One topic: a sentence with its count, and a table of what it is about (may be none)."""
 
     heading: str
     says: str
@@ -30,101 +33,147 @@ class Part:
 
 def quality(
     definition: Definition,
-    runs: Sequence[Row],
-    idle: Sequence[Row] = (),
+    runs: pd.DataFrame,
+    idle: pd.DataFrame | None = None,
     no_idle: Mapping[str, str] | None = None,
     replaced: Sequence[Replaced] = (),
 ) -> list[Part]:
-    """All topics, also those without a finding: that is said. Without runs, what is missing alone.
+    """Return all topics, also those without a finding. Without runs, what is missing alone.
 
-    `idle`: the rows of the table of idle powers, none without idle probes. `no_idle`: by device, why
-    its runs have no idle energy although there are probes. `replaced`: measurements that were set aside.
+    `idle`: the table of idle powers, None without idle probes. `no_idle`: by device, why its runs have
+    no idle energy although there are probes. `replaced`: measurements that were replaced.
     """
-    if not runs:
+    if runs.empty:
         return [_missing(definition, runs)]
+    runs = runs.assign(
+        run=runs["configuration"] + "/" + runs["repeat"].astype(str),
+        parsed=pd.Series(list(map(parsed_flags, each(runs))), runs.index, dtype=object),
+    )
+    valid = counting(runs)
     return [
         _missing(definition, runs),
         _excluded(runs),
-        _measured_again(replaced, runs),
+        _replaced(replaced, runs),
         _unknown_energy(runs),
         _coverage(runs),
         _flags(runs),
-        _single(runs),
-        _scopes(counting(runs)),
-        _idle(idle, counting(runs), no_idle or {}),
-        _lost(counting(runs)),
+        _single(valid),
+        _scopes(valid),
+        _idle(idle, valid, no_idle or {}),
+        _lost(valid),
     ]
 
 
-def parsed_flags(run: Row) -> list[Row]:
-    """A run's flags; InputError where they are no JSON list of objects with a code."""
-    return _flags_of(run, f"runs.parquet: {_name(run)}")
+# --- flags ----------------------------------------------------------------------------------------
 
 
-def _flags_of(row: Row, where: str) -> list[Row]:
+def parsed_flags(run: Any) -> list[Flag]:
+    """Return a run's flags; InputError where they are no JSON list of objects with a code."""
+    return _parsed(run.flags, f"runs.parquet: {run.configuration}/{run.repeat}")
+
+
+def _parsed(flags: str | None, where: str) -> list[Flag]:
     try:
-        found = json.loads(row["flags"] or "[]")
+        found: list[Flag] = json.loads(flags or "[]")
         if all(one["code"] for one in found):
             return found
     except (ValueError, TypeError, KeyError):
         pass
     raise InputError(
-        f"report: tables/{where}: column flags is {row['flags']!r}; expected a JSON list of objects "
+        f"report: tables/{where}: column flags is {flags!r}; expected a JSON list of objects "
         "with code, device and detail"
     )
 
 
-def flags_in_words(run: Row) -> str:
-    """A run's kinds of doubt."""
-    codes = dict.fromkeys(str(flag["code"]) for flag in _doubts(run))
+def flag_labels(flags: Sequence[Flag]) -> str:
+    """Return the labels of a run's flags. A device kind without a sensor is named by the scope instead."""
+    codes = dict.fromkeys(str(flag["code"]) for flag in flags if flag["code"] != "absent")
     return "; ".join(FLAG_WORDS.get(code, code) for code in codes) or MISSING
 
 
-def _doubts(run: Row) -> list[Row]:
-    """A run's flags but `absent`: what no node has a sensor of is said by the scope."""
-    return [flag for flag in parsed_flags(run) if flag["code"] != "absent"]
+def _detail(flag: Flag) -> str:
+    return " ".join(str(flag[key]) for key in ("device", "detail") if flag.get(key))
 
 
-def _flag(flag: Row) -> str:
-    detail = " ".join(str(flag[key]) for key in ("device", "detail") if flag.get(key))
-    words = FLAG_WORDS.get(flag["code"], str(flag["code"]))
-    return f"{words} ({detail})" if detail else words
+def _described(flags: Sequence[Flag], codes: Sequence[str] | None = None) -> str:
+    """Return flags (of some codes) with their details, each once."""
+    found: dict[str, None] = {}
+    for flag in flags:
+        if codes is None or flag["code"] in codes:
+            label, detail = FLAG_WORDS.get(flag["code"], str(flag["code"])), _detail(flag)
+            found[f"{label} ({detail})" if detail else label] = None
+    return "; ".join(found)
 
 
-def _name(run: Row) -> str:
-    return f"{run['configuration']}/{run['repeat']}"
-
-
-def _missing(definition: Definition, runs: Sequence[Row]) -> Part:
-    missing = missing_runs(definition, runs)
-    if not missing:
-        return Part("Missing runs", "No planned run is missing.")
-    why = " With results_only nothing is trained." if definition.results_only else ""
-    says = f"{count(len(missing), 'planned run')} without results, so in no table or figure.{why}"
-    by_configuration: dict[str, list[str]] = {}
-    for name in missing:
-        configuration, repeat = name.rsplit("/", 1)
-        by_configuration.setdefault(configuration, []).append(repeat)
-    rows = [
-        (configuration, listed(repeats), f"{len(repeats)} of {definition.planned[configuration]}")
-        for configuration, repeats in by_configuration.items()
-    ]
+def _flags(runs: pd.DataFrame) -> Part:
+    flags = pd.DataFrame(
+        [
+            {"run": row.run, "code": flag["code"], "detail": _detail(flag)}
+            for row in each(runs)
+            for flag in row.parsed
+            if flag["code"] != "absent"
+        ],
+        columns=["run", "code", "detail"],
+    )
+    absent = _absent(runs)
+    if flags.empty:
+        return Part(
+            "Flags", f"No run has a quality flag{' except those' if absent else ''}{absent}."
+        )
+    rows = []
+    for code, own in groups(flags, "code"):
+        example = f"{own['run'].iloc[0]}: {own['detail'].iloc[0]}".removesuffix(": ")
+        rows.append((FLAG_WORDS.get(code, code), code, own["run"].nunique(), len(own), example))
     return Part(
-        "Missing runs",
-        says,
-        texts("missing-runs", "Missing runs", ["configuration", "repeats", "missing"], rows),
+        "Flags",
+        f"{count(len(rows), 'kind')} of quality flags on energies; none changes a number silently."
+        + (f" Not among them: the flags{absent}." if absent else ""),
+        texts(
+            "flags",
+            "Flags",
+            ["warning", "flag", "runs", "times", "for example"],
+            sorted(rows, key=lambda row: -row[3]),
+        ),
     )
 
 
-def _excluded(runs: Sequence[Row]) -> Part:
+def _absent(runs: pd.DataFrame) -> str:
+    """Return which device kinds have no sensor in how many runs; empty where there are all."""
+    kinds = [found for row in each(runs) if (found := absent_kinds(row._asdict()))]
+    if not kinds:
+        return ""
+    labels = listed(dict.fromkeys(kind for found in kinds for kind in found))
+    runs_word = count(len(kinds), "run")
+    return f" of device kinds without a sensor or an estimate (absent: {labels}; {runs_word})"
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def _missing(definition: Definition, runs: pd.DataFrame) -> Part:
+    heading = "Missing runs"
+    missing = pd.DataFrame(missing_runs(definition, runs), columns=["configuration", "repeat"])
+    if missing.empty:
+        return Part(heading, "No planned run is missing.")
+    why = " With results_only nothing is trained." if definition.results_only else ""
+    says = f"{count(len(missing), 'planned run')} without results, so in no table or figure.{why}"
     rows = [
-        (run["configuration"], run["repeat"], run["excluded"], _energy(run["energy_kwh"]))
-        for run in runs
-        if run["excluded"] is not None
+        (name, listed(map(str, own["repeat"])), f"{len(own)} of {definition.planned[name]}")
+        for name, own in groups(missing, "configuration")
     ]
-    if not rows:
+    headings = ["configuration", "repeats", "missing"]
+    return Part(heading, says, texts("missing-runs", heading, headings, rows))
+
+
+def _excluded(runs: pd.DataFrame) -> Part:
+    excluded = runs[runs["excluded"].notna()]
+    if excluded.empty:
         return Part("Excluded runs", "No run is excluded.")
     headings = ["configuration", "repeat", "why", "its energy"]
+    rows = [
+        (row.configuration, row.repeat, row.excluded, _energy(row.energy_kwh))
+        for row in each(excluded)
+    ]
     return Part(
         "Excluded runs",
         f"{count(len(rows), 'run')} excluded: in the table of runs, and in nothing else.",
@@ -132,11 +181,11 @@ def _excluded(runs: Sequence[Row]) -> Part:
     )
 
 
-def _measured_again(replaced: Sequence[Replaced], runs: Sequence[Row]) -> Part:
+def _replaced(replaced: Sequence[Replaced], runs: pd.DataFrame) -> Part:
     heading = "Runs measured again"
     if not replaced:
-        return Part(heading, "No measurement was set aside to be made again.")
-    now = {(run["configuration"], run["repeat"]): run["energy_kwh"] for run in runs}
+        return Part(heading, "No measurement was replaced by another one.")
+    now = {(row.configuration, row.repeat): row.energy_kwh for row in each(runs)}
     rows = [
         (
             one.configuration,
@@ -149,202 +198,139 @@ def _measured_again(replaced: Sequence[Replaced], runs: Sequence[Row]) -> Part:
         for one in replaced
     ]
     says = (
-        f"{count(len(rows), 'measurement')} set aside so that the run is measured again: kept in "
-        "superseded/ where it was made, and in no table, figure or claim."
+        f"{count(len(rows), 'measurement')} replaced by measuring the run again: kept in superseded/ "
+        "where it was made, and in no table, figure or claim."
     )
     headings = ["configuration", "repeat", "why", "asked for", "energy before", "energy now"]
     return Part(heading, says, texts("measured-again", heading, headings, rows))
 
 
-def _unknown_energy(runs: Sequence[Row]) -> Part:
-    rows = [
-        (
-            run["configuration"],
-            run["repeat"],
-            _energy(run["recorded_energy_kwh"]),
-            _why_unknown(run),
-        )
-        for run in runs
-        if run["energy_kwh"] is None
-    ]
-    if not rows:
+def _unknown_energy(runs: pd.DataFrame) -> Part:
+    unknown = runs[runs["energy_kwh"].isna()]
+    if unknown.empty:
         return Part("Runs without energy", "The energy of every run is known.")
-    headings = ["configuration", "repeat", "recorded of it", "why"]
+    rows = [
+        (row.configuration, row.repeat, _energy(row.recorded_energy_kwh), _why_unknown(row))
+        for row in each(unknown)
+    ]
     return Part(
         "Runs without energy",
         f"The energy of {count(len(rows), 'run')} is not stated; it is null, not 0.",
-        texts("runs-without-energy", "Runs without energy", headings, rows),
+        texts(
+            "runs-without-energy",
+            "Runs without energy",
+            ["configuration", "repeat", "recorded of it", "why"],
+            rows,
+        ),
     )
 
 
 def _energy(kwh: float | None) -> Cell:
-    return Cell(with_unit(kwh, "kWh"), kwh)
+    known = None if kwh is None or pd.isna(kwh) else float(kwh)
+    return Cell(with_unit(known, "kWh"), known)
 
 
-def _why_unknown(run: Row) -> str:
-    if not run["energy_scope"]:
+def _why_unknown(run: Any) -> str:
+    if not run.energy_scope:
         return "No device kind has a sensor or anything to estimate from."
-    found = dict.fromkeys(_flag(f) for f in parsed_flags(run) if f["code"] in NULL_ENERGY)
-    return "; ".join(found) or "The flags of the run do not say."
-
-
-def _coverage(runs: Sequence[Row]) -> Part:
-    known = [run for run in runs if run["coverage"] is not None]
-    if not known:
-        return Part("Coverage", "No device kind of any run was recorded.")
-    part = sorted((run for run in known if run["coverage"] < 1), key=lambda run: run["coverage"])
-    full = len(known) - len(part)
-    says = f"Power is known for all device seconds of {full} of {count(len(runs), 'run')}."
-    if not part:
-        return Part("Coverage", says)
-    says += f" The least is {percent(part[0]['coverage'])} ({_name(part[0])})."
-    rows = [
-        (
-            run["configuration"],
-            run["repeat"],
-            Cell(percent(run["coverage"]), run["coverage"]),
-            _gaps(run),
-        )
-        for run in part
-    ]
-    headings = ["configuration", "repeat", "coverage", "gaps and samples left out"]
-    return Part("Coverage", says, texts("coverage", "Coverage below 100 %", headings, rows))
+    return _described(run.parsed, list(NULL_ENERGY)) or "The flags of the run give no reason."
 
 
 _OF_GAPS = ("gap", "missing_samples", "zero_power", "over_limit", "frozen", "counter_reset")
 
 
-def _gaps(run: Row) -> str:
-    found = [_flag(flag) for flag in parsed_flags(run) if flag["code"] in _OF_GAPS]
-    return "; ".join(dict.fromkeys(found)) or MISSING
-
-
-def _flags(runs: Sequence[Row]) -> Part:
-    found: dict[str, list[tuple[Row, Row]]] = {}
-    for run in runs:
-        for flag in _doubts(run):
-            found.setdefault(flag["code"], []).append((run, flag))
-    absent = _absent(runs)
-    if not found:
-        return Part("Flags", f"No run has a flag of doubt{' but those' if absent else ''}{absent}.")
+def _coverage(runs: pd.DataFrame) -> Part:
+    known = runs[runs["coverage"].notna()]
+    if known.empty:
+        return Part("Coverage", "No device kind of any run was recorded.")
+    part = known[known["coverage"] < 1].sort_values("coverage", kind="stable")
+    full = len(known) - len(part)
+    says = f"Power is known for all device seconds of {full} of {count(len(runs), 'run')}."
+    if part.empty:
+        return Part("Coverage", says)
+    least = part.iloc[0]
+    says += f" The least is {percent(least['coverage'])} ({least['run']})."
     rows = [
         (
-            FLAG_WORDS.get(code, code),
-            code,
-            len({_name(run) for run, _ in own}),
-            len(own),
-            _example(own),
+            row.configuration,
+            row.repeat,
+            Cell(percent(row.coverage), row.coverage),
+            _described(row.parsed, _OF_GAPS) or MISSING,
         )
-        for code, own in sorted(found.items(), key=lambda one: -len(one[1]))
+        for row in each(part)
     ]
-    return Part(
-        "Flags",
-        f"{count(len(found), 'kind')} of doubt about energies; none changes a number in silence."
-        + (f" Not among them: the flags{absent}." if absent else ""),
-        texts("flags", "Flags", ["doubt", "flag", "runs", "times", "for example"], rows),
-    )
+    headings = ["configuration", "repeat", "coverage", "gaps and samples left out"]
+    return Part("Coverage", says, texts("coverage", "Coverage below 100 %", headings, rows))
 
 
-def _absent(runs: Sequence[Row]) -> str:
-    """What no node of how many runs has a sensor of; empty where there are all."""
-    kinds = {_name(run): absent_kinds(run) for run in runs}
-    own = [found for found in kinds.values() if found]
-    if not own:
-        return ""
-    words = listed(dict.fromkeys(kind for found in own for kind in found))
-    of = count(len(own), "run")
-    return f" of device kinds without a sensor or an estimate (absent: {words}; {of})"
+# --- what sums and means rest on ------------------------------------------------------------------
 
 
-def _example(own: Sequence[tuple[Row, Row]]) -> str:
-    run, flag = own[0]
-    detail = " ".join(str(flag[key]) for key in ("device", "detail") if flag.get(key))
-    return f"{_name(run)}: {detail}" if detail else _name(run)
-
-
-def _single(runs: Iterable[Row]) -> Part:
-    repeats: dict[str, int] = {}
-    for run in counting(runs):
-        repeats[run["configuration"]] = repeats.get(run["configuration"], 0) + 1
-    single = [name for name, n in repeats.items() if n == 1]
-    if not single:
+def _single(runs: pd.DataFrame) -> Part:
+    repeats = runs.groupby("configuration", sort=False).size()
+    single = repeats.index[repeats == 1]
+    if single.empty:
         return Part("Single runs", "No configuration rests on a single run.")
     return Part(
         "Single runs",
         f"{len(single)} of {count(len(repeats), 'configuration')} rest on a single run: they have "
-        f"neither spread nor interval ({listed(single, _SHOWN)}).",
+        f"neither spread nor interval ({listed(single, _MOST_NAMED)}).",
     )
 
 
-def _scopes(runs: Sequence[Row]) -> Part:
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for run in runs:
-        if run["energy_kwh"] is not None:
-            groups.setdefault((run["energy_origin"], run["energy_scope"]), []).append(run)
-    if not groups:
+def _scopes(runs: pd.DataFrame) -> Part:
+    known = runs[runs["energy_kwh"].notna()]
+    if known.empty:
         return Part("Origin and scope", "No energy is known.")
-    if len(groups) == 1:
-        ((origin, scope),) = groups
-        says = f"All energies that are known are of one origin and scope: {origin}, {scope}."
-        return Part("Origin and scope", says)
     rows = [
-        (origin, scope, listed(dict.fromkeys(run["device"] for run in own)), len(own))
-        for (origin, scope), own in sorted(groups.items())
+        (origin, scope, listed(own["device"].unique()), len(own))
+        for (origin, scope), own in known.groupby(["energy_origin", "energy_scope"])
     ]
-    says = f"Energies of {len(groups)} kinds. {scope_sentence(runs)}".strip()
+    if len(rows) == 1:
+        origin, scope, *_ = rows[0]
+        says = f"All known energies have one origin and scope: {origin}, {scope}."
+        return Part("Origin and scope", says)
+    says = f"Energies of {len(rows)} kinds. {scope_sentence(runs)}".strip()
     headings = ["origin", "scope", "devices", "runs"]
     return Part("Origin and scope", says, texts("scopes", "Origin and scope", headings, rows))
 
 
-def _idle(idle: Sequence[Row], runs: Sequence[Row], why: Mapping[str, str]) -> Part:
-    """What is known of idle devices, why others have no baseline, and runs that took less than it."""
-    known = [row for row in idle if row["mean_w"] is not None and not _is_busy(row)]
-    says = f"{len(known)} of {count(len(idle), 'idle power')} can be taken for a baseline."
-    if not idle:
-        says = "No idle power was measured, so no energy is net of it."
+def _idle(idle: pd.DataFrame | None, runs: pd.DataFrame, why: Mapping[str, str]) -> Part:
+    """Return what is known of idle devices, why others have no baseline, and runs that used less than it."""
+    says, rows, usable = "No idle power was measured, so no energy is net of it.", [], 0
+    for row in each(pd.DataFrame() if idle is None else idle):
+        flags = _parsed(row.flags, f"idle.parquet: {row.device} {row.device_kind}")
+        usable += not pd.isna(row.mean_w) and all(f["code"] != "not_idle" for f in flags)
+        kept = (row.device, row.device_kind, row.energy_origin, row.repeats)
+        powers = (_known(row.mean_per_device_w), _known(row.sd_w))
+        rows.append((*kept, *powers, _described(flags) or None))
+    if rows:
+        says = f"{usable} of {count(len(rows), 'idle power')} can serve as a baseline."
     says += "".join(f" No baseline of {device}: {reason}." for device, reason in why.items())
-    below = [r for r in runs if r["net_energy_kwh"] is not None and r["net_energy_kwh"] < 0]
-    if below:
+    below = runs.loc[runs["net_energy_kwh"] < 0, "run"]
+    if len(below):
         says += (
-            f" {count(len(below), 'run')} took less than idle devices would have used, so their "
-            f"baseline is too high: {listed(map(_name, below), _SHOWN)}."
+            f" {count(len(below), 'run')} used less than idle devices would have, so their baseline is "
+            f"too high: {listed(below, _MOST_NAMED)}."
         )
-    if not idle:
+    if not rows:
         return Part("Idle baseline", says)
-    rows = [
-        (
-            row["device"],
-            row["device_kind"],
-            row["energy_origin"],
-            row["repeats"],
-            row["mean_per_device_w"],
-            row["sd_w"],
-            "; ".join(dict.fromkeys(map(_flag, _idle_flags(row)))) or None,
-        )
-        for row in idle
-    ]
-    headings = ["device", "kind", "origin", "probes", "W per device", "sd of a node (W)", "doubts"]
+    headings = ["device", "kind", "origin", "probes", "W per device", "sd of a node (W)", "flags"]
     return Part("Idle baseline", says, texts("idle", "Powers by idle probes", headings, rows))
 
 
-def _is_busy(row: Row) -> bool:
-    return any(flag["code"] == "not_idle" for flag in _idle_flags(row))
+def _known(value: float | None) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)
 
 
-def _idle_flags(row: Row) -> list[Row]:
-    return _flags_of(row, f"idle.parquet: {row['device']} {row['device_kind']}")
-
-
-def _lost(runs: Sequence[Row]) -> Part:
-    again = [run for run in runs if run["discarded_energy_kwh"]]
-    several = [run for run in runs if run["segments"] > 1]
-    if not again:
-        says = "No known energy went into work that was thrown away."
-    else:
-        total = sum(run["discarded_energy_kwh"] for run in again)
+def _lost(runs: pd.DataFrame) -> Part:
+    lost = runs["discarded_energy_kwh"].dropna()
+    lost = lost[lost > 0]
+    says = "No known energy was lost work."
+    if len(lost):
         says = (
-            f"{with_unit(total, 'kWh')} of {count(len(again), 'run')} went into work that was done "
-            "again after a kill, a failure or a stop; it is part of their energy."
+            f"{with_unit(float(lost.sum()), 'kWh')} of {count(len(lost), 'run')} was lost work, repeated "
+            "after a kill, a failure or a stop; it is part of their energy."
         )
-    had = count(len(several), "run").capitalize()
+    had = count(int((runs["segments"] > 1).sum()), "run").capitalize()
     return Part("Interruptions", f"{says} {had} had more than one segment.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
+from scalewatt.results.tables.frames import records
 from scalewatt.results.text.number_format import MISSING, number, unit_for, with_interval
 
 if TYPE_CHECKING:
@@ -87,13 +88,13 @@ def said(heading: str, text: Callable[[Row], str], name: str = "") -> Column:
 def grid(
     name: str,
     says: str,
-    rows: Iterable[Row],
+    frame: pd.DataFrame,
     columns: Sequence[Column],
     download: pd.DataFrame | None = None,
 ) -> Grid:
-    """Rows in columns; `download`: the table with all there is, None: what is shown."""
-    rows = list(rows)
-    columns = [one for one in columns if not one.optional or _has_values(one, rows)]
+    """Return a table in the given columns; `download`: the table with all there is, None: what is shown."""
+    rows = records(frame)
+    columns = [one for one in columns if not one.optional or frame[one.name].notna().any()]
     table = _shown(rows, columns) if download is None else _arrow(download)
     filled = [_column(column, rows) for column in columns]
     return Grid(
@@ -103,10 +104,6 @@ def grid(
         rows=[list(cells) for cells in zip(*(cells for _, cells in filled), strict=True)],
         download=csv_uri(table),
     )
-
-
-def _has_values(column: Column, rows: Sequence[Row]) -> bool:
-    return any(row.get(column.name) is not None for row in rows)
 
 
 def _shown(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:

@@ -20,7 +20,8 @@ _QUANTITIES = {
 
 def points_grid(results: Results, hours: str) -> Grid:
     """One run of each point of each series, and what it brings beside the next smaller n."""
-    rows = [row for row in results.rows("plan") if row["level"] == "point"]
+    plan = results.rows("plan")
+    rows = plan[plan["level"] == "point"]
     columns = (
         stored("series", "series"),
         stored("device", "device"),
@@ -42,7 +43,8 @@ def points_grid(results: Results, hours: str) -> Grid:
 
 def sums_grid(results: Results, hours: str) -> Grid:
     """The runs of each device, and of the campaign."""
-    rows = [row for row in results.rows("plan") if row["level"] in _SUM_LEVELS]
+    plan = results.rows("plan")
+    rows = plan[plan["level"].isin(_SUM_LEVELS)]
     currency = results.metadata("plan").get("currency", "")
     columns = (
         said("device", lambda row: str(row["device"] or "all")),
@@ -87,10 +89,9 @@ def plan_notes(results: Results) -> str:
 
 def sums_notes(results: Results) -> str:
     """That devices' totals of unequal scope do not compare, where they are unequal."""
-    scopes = {
-        row["energy_scope"] for row in results.rows("plan") if row["level"] == _SUM_LEVELS[0]
-    } - {None}
-    return UNEQUAL_SCOPES if len(scopes) > 1 else ""
+    plan = results.rows("plan")
+    scopes = plan.loc[plan["level"] == _SUM_LEVELS[0], "energy_scope"]
+    return UNEQUAL_SCOPES if scopes.nunique() > 1 else ""
 
 
 def prediction_notes(results: Results) -> str:

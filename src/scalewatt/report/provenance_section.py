@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import pandas as pd
+
 from scalewatt import __version__
+from scalewatt.figures.figure_data import groups
 from scalewatt.provenance.versions import source_commit
 from scalewatt.report.html_tables import Grid, grid, stored, texts
 from scalewatt.results.text.number_format import count, listed
@@ -36,16 +39,15 @@ _LIBRARIES = ("cudnn", "nccl")
 _VERSIONS = ("cuda", "mpi")
 
 
-def hardware(runs: Sequence[Row], provenance: Provenance) -> Grid | None:
-    """Where the runs of each device were made, and when."""
+def hardware(runs: pd.DataFrame, provenance: Provenance) -> Grid | None:
+    """Return where the runs of each device were made, and when."""
     rows = []
-    for device in dict.fromkeys(run["device"] for run in runs):
-        own = [run for run in runs if run["device"] == device]
-        of = [_of(run, provenance) for run in own]
-        names = dict.fromkeys(str(run["device_name"]) for run in own if run["device_name"])
+    for device, own in groups(runs, "device"):
+        of = _of(own, provenance)
+        names = listed(own["device_name"].dropna().unique())
         hosts = sorted({str(host) for one in of for host in one.get("hostnames") or ()})
         first, last = _times(of)
-        rows.append((device, listed(names), len(hosts), listed(hosts, 6), len(own), first, last))
+        rows.append((device, names, len(hosts), listed(hosts, 6), len(own), first, last))
     headings = ["device", "hardware", "nodes", "their names", "runs", "first start", "last end"]
     return texts("hardware", "Hardware", headings, rows) if rows else None
 
@@ -84,23 +86,23 @@ def _software_of(provenance: Row) -> Iterable[tuple[str, str, str]]:
         yield "the run", "commit of the checkout that published it", str(provenance["commit"])
     for name in (*_VERSIONS, *_SETTINGS):
         if provenance.get(name) is not None:
-            yield whose, name, _said(provenance[name])
+            yield whose, name, _setting(provenance[name])
     for name in _LIBRARIES:
         if (version := (provenance.get("software") or {}).get(name)) is not None:
             yield whose, name, str(version)
 
 
-def _said(value: Any) -> str:
+def _setting(value: Any) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def unknown_software(runs: Sequence[Row], provenance: Provenance) -> str:
-    """How many runs do not say what they were done with; empty where all do."""
-    silent = [run for run in runs if not _of(run, provenance).get("packages")]
-    return f"{count(len(silent), 'run')} without a note of its packages." if silent else ""
+def unknown_software(runs: pd.DataFrame, provenance: Provenance) -> str:
+    """Return how many runs have no record of their packages; empty where all have."""
+    silent = sum(not one.get("packages") for one in _of(runs, provenance))
+    return f"{count(silent, 'run')} without a record of its packages." if silent else ""
 
 
-def specifications(runs: Sequence[Row]) -> Grid:
+def specifications(runs: pd.DataFrame) -> Grid:
     """What decides whether a run is run again, and which spec a result belongs to."""
     columns = (
         stored("configuration", "configuration"),
@@ -115,18 +117,17 @@ def specifications(runs: Sequence[Row]) -> Grid:
     return grid("specifications", "Specifications of the runs", runs, columns)
 
 
-def unknown_commits(runs: Sequence[Row], provenance: Provenance) -> str:
-    """How many runs do not say the commit of the checkout that published them; empty where all do."""
-    silent = sum(not _of(run, provenance).get("commit") for run in runs)
-    return (
-        f"{count(silent, 'run')} without a note of the commit of the checkout that published them."
-        if silent
-        else ""
-    )
+def unknown_commits(runs: pd.DataFrame, provenance: Provenance) -> str:
+    """Return how many runs have no record of the commit that published them; empty where all have."""
+    silent = sum(not one.get("commit") for one in _of(runs, provenance))
+    record = "without a record of the commit of the checkout that published them"
+    return f"{count(silent, 'run')} {record}." if silent else ""
 
 
-def _of(run: Row, provenance: Provenance) -> Row:
-    return provenance.get((run["configuration"], run["repeat"]), {})
+def _of(runs: pd.DataFrame, provenance: Provenance) -> list[Row]:
+    """Return the provenance of each run, empty where there is none."""
+    keys = zip(runs["configuration"], runs["repeat"], strict=True)
+    return [provenance.get(key, {}) for key in keys]
 
 
 def maker() -> str:
@@ -138,9 +139,9 @@ def maker() -> str:
 # --- differences from the lock, from a commit, and between runs -----------------------------------
 
 
-def lock_sentence(runs: Sequence[Row], provenance: Provenance) -> str:
+def lock_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
     """How many runs were made with the packages of the lock, and how many do not say."""
-    of = [provenance.get((run["configuration"], run["repeat"]), {}) for run in runs]
+    of = _of(runs, provenance)
     noted = [one["lock"] for one in of if one.get("lock")]
     other = sum(bool(lock["differences"]) for lock in noted)
     parts = []
@@ -148,16 +149,16 @@ def lock_sentence(runs: Sequence[Row], provenance: Provenance) -> str:
         whom = "All runs" if len(noted) == len(of) else count(len(noted), "run")
         parts.append(f"{whom}: packages as locked.")
     elif other:
-        parts.append(f"{count(other, 'run')} with packages that are not as locked, listed above.")
+        parts.append(f"{count(other, 'run')} with packages that differ from the lock, listed above.")
     if len(locks := {lock.get("sha256") for lock in noted}) > 1:
-        parts.append(f"They were held against {len(locks)} different locks.")
+        parts.append(f"They were compared with {len(locks)} different locks.")
     if silent := len(of) - len(noted):
-        parts.append(f"{count(silent, 'run')} without a note of the lock.")
+        parts.append(f"{count(silent, 'run')} without a record of the lock.")
     return " ".join(parts)
 
 
 def packages(provenance: Provenance) -> Grid | None:
-    """Each package that is not as locked, and in how many runs; None where all are."""
+    """Return each package that differs from the lock and in how many runs; None where none does."""
     found: Counter[tuple[str, ...]] = Counter()
     for one in provenance.values():
         whose = str(one.get("packages_of") or "the run")
@@ -165,13 +166,13 @@ def packages(provenance: Provenance) -> Grid | None:
             versions = (other[name] or _NONE for name in ("locked", "installed"))
             found[whose, other["package"], *versions] += 1
     headings = ["of", "package", "locked", "installed", "runs"]
-    return _counted("departures", "Packages that are not as locked", headings, found)
+    return _counted("departures", "Packages that differ from the lock", headings, found)
 
 
-def commit_sentence(runs: Sequence[Row], provenance: Provenance) -> str:
+def commit_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
     """How many runs were published or trained from files that no commit has; empty where none is."""
     parts = []
-    of = [provenance.get((run["configuration"], run["repeat"]), {}) for run in runs]
+    of = _of(runs, provenance)
     clean = [one["commit_clean"] for one in of if one.get("commit_clean") is not None]
     if clean and all(clean):
         parts.append(f"{count(len(clean), 'run')} published from a clean checkout.")

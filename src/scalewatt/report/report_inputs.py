@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.claims import output as listing
-from scalewatt.figures.figure_data import stored
+from scalewatt.figures.figure_data import drawable, stored
 from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.figures.extra_tables import SCHEMAS
 from scalewatt.results.tables import table_schema as schema
-from scalewatt.results.tables.frames import read_frame, records
+from scalewatt.results.tables.frames import read_frame, records, to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY, POINT_KEY, RUN_KEY
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
@@ -60,10 +60,10 @@ class Results:
     guessed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
     """Of each classifier whose spec is there: the error of guessing, and what it seldom falls below."""
 
-    def rows(self, name: str) -> list[Row]:
-        """Return the rows of a table, none where it is not there."""
+    def rows(self, name: str) -> pd.DataFrame:
+        """Return a table with numpy columns (figure_data.drawable); without rows where it is not there."""
         frame = self.tables.get(name)
-        return [] if frame is None else records(frame)
+        return drawable(to_frame(_SCHEMAS[name][0].empty_table()) if frame is None else frame)
 
     def metadata(self, name: str) -> dict[str, Any]:
         """Return the metadata of a table."""

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
+from scalewatt.figures.figure_data import each
 from scalewatt.figures.footnote_text import metric_label
 from scalewatt.report import plan_section as plan
-from scalewatt.report.data_quality_section import flags_in_words
+from scalewatt.report.data_quality_section import flag_labels, parsed_flags
 from scalewatt.report.html_tables import Column, Grid, grid, said, stored, summed_up
 from scalewatt.report.report_inputs import Results
 from scalewatt.report.report_request import Definition
@@ -49,10 +52,12 @@ def runs_grid(results: Results, hours: str) -> Grid:
         said("metric", _metric, "metric_last"),
         stored("segments", "segments"),
         stored("excluded", "excluded, because", optional=True),
-        said("doubts", flags_in_words),
+        stored("flag_labels", "quality flags"),
         said("its page (target run_pages)", _page),
     )
-    return grid("runs", "Runs", results.rows("runs"), columns, results.tables.get("runs"))
+    runs = results.rows("runs")
+    runs = runs.assign(flag_labels=[flag_labels(parsed_flags(row)) for row in each(runs)])
+    return grid("runs", "Runs", runs, columns, results.tables.get("runs"))
 
 
 def _page(row: Row) -> str:
@@ -207,13 +212,11 @@ def metrics_grid(results: Results, _hours: str) -> Grid:
         stored("guessed", "guessing", optional=True),
         said("verdict", _verdict),
     )
-    rows = [row | _guess(results, row) for row in results.rows("runs")]
-    return grid("metrics", "Metric of every run", rows, columns)
-
-
-def _guess(results: Results, row: Row) -> Row:
-    error, least = results.guessed.get((row["configuration"], row["repeat"]), (None, None))
-    return {"guessed": error, "guessed_least": least}
+    runs = results.rows("runs")
+    keys = zip(runs["configuration"], runs["repeat"], strict=True)
+    guessed = [results.guessed.get(key, (None, None)) for key in keys]
+    guesses = pd.DataFrame(guessed, runs.index, ["guessed", "guessed_least"], dtype=object)
+    return grid("metrics", "Metric of every run", runs.join(guesses), columns)
 
 
 def _verdict(row: Row) -> str:
