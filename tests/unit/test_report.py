@@ -240,14 +240,14 @@ def test_energies_of_unequal_scope_are_never_added_up(tmp_path: Path) -> None:
     assert "over unequal scopes or origins" in page.text
 
 
-def test_what_sums_leave_out_and_what_estimates_take_in_is_said(own: Path, tmp_path: Path) -> None:
+def test_the_page_names_what_sums_leave_out_and_what_estimates_include(own: Path, tmp_path: Path) -> None:
     page = report(own, tmp_path / "report.html")
-    assert "No cost is stated: no price of energy counts for these runs." in page.text
-    assert "scalewatt status adds what else was used: unfinished and excluded runs" in page.text
-    assert "An estimate takes the load of whole devices" in page.text
+    assert "No cost is stated: the cluster file has no price of energy for these runs." in page.text
+    assert "scalewatt status adds the other energy used: unfinished and excluded runs" in page.text
+    assert "An estimate is made from the load of whole devices" in page.text
     measured = made_runs(DEMO, lambda run: run | {"energy_origin": "measured", "cost": 0.1})
     priced = report(write_results(own, DEMO, measured), tmp_path / "priced.html")
-    assert "No cost is stated" not in priced.text and "An estimate takes" not in priced.text
+    assert "No cost is stated" not in priced.text and "An estimate is made" not in priced.text
 
 
 def test_a_cost_has_its_currency(own: Path, tmp_path: Path) -> None:

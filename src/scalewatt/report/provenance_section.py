@@ -149,7 +149,9 @@ def lock_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
         whom = "All runs" if len(noted) == len(of) else count(len(noted), "run")
         parts.append(f"{whom}: packages as locked.")
     elif other:
-        parts.append(f"{count(other, 'run')} with packages that differ from the lock, listed above.")
+        parts.append(
+            f"{count(other, 'run')} with packages that differ from the lock, listed above."
+        )
     if len(locks := {lock.get("sha256") for lock in noted}) > 1:
         parts.append(f"They were compared with {len(locks)} different locks.")
     if silent := len(of) - len(noted):

@@ -18,8 +18,8 @@ from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_text
 from scalewatt.recordings.series import DEVICE_KINDS
-from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.figures.figure_schema import PREDICTION
+from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import write_frame
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.run_files.run_inventory import published_runs
