@@ -240,7 +240,9 @@ def test_energies_of_unequal_scope_are_never_added_up(tmp_path: Path) -> None:
     assert "over unequal scopes or origins" in page.text
 
 
-def test_the_page_names_what_sums_leave_out_and_what_estimates_include(own: Path, tmp_path: Path) -> None:
+def test_the_page_names_what_sums_leave_out_and_what_estimates_include(
+    own: Path, tmp_path: Path
+) -> None:
     page = report(own, tmp_path / "report.html")
     assert "No cost is stated: the cluster file has no price of energy for these runs." in page.text
     assert "scalewatt status adds the other energy used: unfinished and excluded runs" in page.text
