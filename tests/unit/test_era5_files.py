@@ -17,8 +17,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import year_times
 from scalewatt.datasets.era5_preparation import grib as era5_grib
 from scalewatt.datasets.era5_preparation.cds_files import open_files
-from scalewatt.datasets.era5_preparation.labelled_arrays import ArrayPiece
-from scalewatt.datasets.era5_preparation.labelled_fields import LabelledYear
+from scalewatt.datasets.era5_preparation.labelled_arrays import Piece
+from scalewatt.datasets.era5_preparation.labelled_fields import open_labelled_year
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 
 TIMES = year_times(2000)[:6]
@@ -194,15 +194,15 @@ def test_messages_are_listed_once(tmp_path, store, monkeypatch):
 def test_a_chunk_of_many_times_is_decoded_once(tmp_path, store, monkeypatch):
     write_new(store, tmp_path / "new")
     blocks = []
-    read = ArrayPiece.read
+    read = Piece.read
 
     def counting(piece, times, levels):
         blocks.append((piece, times.tolist()))
         return read(piece, times, levels)
 
-    monkeypatch.setattr(ArrayPiece, "read", counting)
+    monkeypatch.setattr(Piece, "read", counting)
     source = open_files([str(tmp_path / "new" / "*.nc")])
-    for _ in LabelledYear.open(replace(source, block_bytes=1), TIMES, None).blocks(TIMES):
+    for _ in open_labelled_year(replace(source, block_bytes=1), TIMES, None).blocks(TIMES):
         pass
     (temperature,) = source.pieces["temperature"]
     assert [times for piece, times in blocks if piece is temperature] == [[0, 1, 2], [3, 4, 5]]
@@ -329,7 +329,7 @@ def test_a_replaced_file_of_the_year_is_read_again_and_others_do_not_matter(tmp_
 
     def state():
         source = open_files([str(tmp_path / "*.grib")])
-        return LabelledYear.open(source, TIMES, None).state
+        return open_labelled_year(source, TIMES, None).state
 
     before = state()
     write_grib(later.isel(time=slice(0, 3)), tmp_path / "b.grib")

@@ -129,6 +129,27 @@ def train(
 
 
 LEARNT = ("train_loss", "validation_loss", "metric", "learning_rate", "samples", "updates")
+Whole = Callable[[str, str], tuple[dict[str, Any], Path]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Any]:
+    """Uninterrupted trainings of this module, each done once: result and working directory."""
+    return {("root", ""): tmp_path_factory.mktemp("whole")}
+
+
+@pytest.fixture
+def whole(folder: Path, trained: dict[tuple[str, str], Any]) -> Whole:
+    """Train with a loader and a protocol to the end, or return what was trained before."""
+
+    def training(loader: str, protocol: str) -> tuple[dict[str, Any], Path]:
+        if (loader, protocol) not in trained:
+            work = trained["root", ""] / f"{loader}-{protocol}"
+            images = "nowhere" if loader == "synthetic" else folder
+            trained[loader, protocol] = train(spec(loader, protocol), images, work, None), work
+        return trained[loader, protocol]
+
+    return training
 
 
 @pytest.mark.parametrize(
@@ -137,17 +158,16 @@ LEARNT = ("train_loss", "validation_loss", "metric", "learning_rate", "samples",
      ("synthetic", "corrected"), ("synthetic", "paper")],
 )  # fmt: skip
 def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
-    folder: Path, tmp_path: Path, loader: str, protocol: str
+    folder: Path, tmp_path: Path, whole: Whole, loader: str, protocol: str
 ) -> None:
-    one = spec(loader, protocol)
-    whole = train(one, folder, tmp_path / "whole", None)
+    result, work = whole(loader, protocol)
     segments = 1
-    while (cut := train(one, folder, tmp_path / "cut", 4)) is None:
+    while (cut := train(spec(loader, protocol), folder, tmp_path, 4)) is None:
         segments += 1
-    assert whole and segments == 4  # of 15 updates, 5 an epoch
-    for row, other in zip(whole["history"], cut["history"], strict=True):
+    assert result and segments == 4  # of 15 updates, 5 an epoch
+    for row, other in zip(result["history"], cut["history"], strict=True):
         assert {k: row[k] for k in LEARNT} == {k: other[k] for k in LEARNT}
-    weights, others = (torch.load(tmp_path / n / "weights.pt") for n in ("whole", "cut"))
+    weights, others = (torch.load(path / "weights.pt") for path in (work, tmp_path))
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
@@ -169,12 +189,15 @@ def position(work: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("stage", ["evaluate_train", "validate"])
-def test_a_stop_ends_an_evaluation_and_the_updates_that_are_done_do_not(
-    folder: Path, tmp_path: Path, stage: str
-) -> None:
-    one, stop = spec("pil", "paper"), StopRequest()
-    assert train(one, folder, tmp_path / "asked", 5, Telling(stage, stop.ask), stop) is None
-    assert position(tmp_path / "asked") == (0, 5)
+def test_a_stop_ends_an_evaluation(folder: Path, tmp_path: Path, stage: str) -> None:
+    stop = StopRequest()
+    events = Telling(stage, stop.ask)
+    assert train(spec("pil", "paper"), folder, tmp_path, 5, events, stop) is None
+    assert position(tmp_path) == (0, 5)
+
+
+def test_updates_that_are_done_end_no_evaluation(folder: Path, tmp_path: Path) -> None:
+    one = spec("pil", "paper")
     assert train(one, folder, tmp_path / "enough", 5) is None
     assert position(tmp_path / "enough") == (1, 1), "the epoch was not ended"
     assert train(one, folder, tmp_path / "all", 15), "all updates are done, and it did not finish"
@@ -197,26 +220,17 @@ def test_a_run_taken_over_by_another_process_gets_no_result(
     assert not (work / "result.json").exists() and not (work / "weights.pt").exists()
 
 
-@pytest.mark.parametrize("loader", ["pil", "torchvision"])
-def test_images_are_learnt_from(folder: Path, tmp_path: Path, loader: str) -> None:
-    result = train(spec(loader, "corrected"), folder, tmp_path / "run", None)
-    assert result
-    assert result["history"][-1]["metric"] == 0
-    assert result["history"][-1]["train_loss"] < 0.5 * result["history"][0]["train_loss"]
-
-
-def test_both_readers_learn_nearly_alike(folder: Path, tmp_path: Path) -> None:
-    losses = []
-    for loader in ("pil", "torchvision"):
-        result = train(spec(loader, "corrected"), folder, tmp_path / loader, None)
-        assert result
-        losses.append(result["history"][0]["train_loss"])
-    first, second = losses
+def test_both_readers_learn_from_images_and_nearly_alike(whole: Whole) -> None:
+    histories = [whole(loader, "corrected")[0]["history"] for loader in ("pil", "torchvision")]
+    for history in histories:
+        assert history[-1]["metric"] == 0
+        assert history[-1]["train_loss"] < 0.5 * history[0]["train_loss"]
+    first, second = (history[0]["train_loss"] for history in histories)
     assert first == pytest.approx(second, rel=0.05)
 
 
-def test_synthetic_images_train_without_data_and_leave_no_error(tmp_path: Path) -> None:
-    result = train(spec("synthetic", "paper"), "nowhere", tmp_path / "run", None)
+def test_synthetic_images_train_without_data_and_leave_no_error(whole: Whole) -> None:
+    result, _ = whole("synthetic", "paper")
     assert result
     for row in result["history"]:
         assert (row["samples"], row["updates"]) == (24, 5)

@@ -78,6 +78,14 @@ def read_json(path: Path | str) -> Any:
         raise InputError(f"{path}: is no readable JSON file ({error})") from error
 
 
+def write_at(descriptor: int, content: Any, offset: int) -> None:
+    """Write a contiguous buffer to an open file at `offset`, all of it."""
+    rest = memoryview(content).cast("B")
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal digits."""
     with open(path, "rb") as handle:

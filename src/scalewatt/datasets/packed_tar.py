@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from scalewatt.common.disk_space import require_space
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
-from scalewatt.common.files import atomic_path, write_table
+from scalewatt.common.files import atomic_path, write_at, write_table
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet.tar_members import BLOCK
 
@@ -180,13 +180,6 @@ def _pack_images(
                 "prepare the data again"
             )
         header = _header(name, size)
-        _write_at(descriptor, header + content, offset - len(header))
+        write_at(descriptor, header + content, offset - len(header))
         checksums.append(zlib.crc32(content))
     return np.array(checksums, np.uint32)
-
-
-def _write_at(descriptor: int, content: bytes, offset: int) -> None:
-    rest = memoryview(content)
-    while rest:
-        count = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[count:], offset + count

@@ -70,15 +70,10 @@ def find_counters(
             facts = (entry / "energy_uj").stat()
         except OSError:
             continue
-        problem = None
-        try:
-            int(read(entry / "energy_uj"))
-        except (OSError, ValueError) as error:
-            problem = getattr(error, "strerror", None) or "it contains no number"
         one = EnergyCounter(
             entry=entry.name,
             name=name,
-            problem=problem,
+            problem=_reading_problem(entry / "energy_uj", read),
             mode=stat.filemode(facts.st_mode),
             owner=_user(facts.st_uid),
             range_j=_range_j(entry / "max_energy_range_uj"),
@@ -154,12 +149,7 @@ def find_grace(folder: Path) -> tuple[GraceSensor, ...]:
             continue
         if "CPU Power Socket" not in label and "Grace Power Socket" not in label:
             continue
-        problem = None
-        try:
-            int(file.read_text())
-        except (OSError, ValueError) as error:
-            problem = getattr(error, "strerror", None) or "it contains no number"
-        found.append(GraceSensor(label.strip(), problem))
+        found.append(GraceSensor(label.strip(), _reading_problem(file)))
     return tuple(found)
 
 
@@ -176,6 +166,15 @@ def assess_grace(sensors: Sequence[GraceSensor]) -> list[Check]:
         means = "the energy of that CPU is estimated"
         return [Check("grace", LIMITED, found, means, fix, facts=facts)]
     return [Check("grace", OK, f"{found}, readable", facts=facts)]
+
+
+def _reading_problem(file: Path, read: Callable[[Path], str] = Path.read_text) -> str | None:
+    """Return why a file gives no number; None if it does."""
+    try:
+        int(read(file))
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or "it contains no number"
+    return None
 
 
 def _range_j(path: Path) -> float | None:

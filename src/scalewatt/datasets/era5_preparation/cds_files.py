@@ -10,7 +10,8 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5_preparation.grib import GRIB, open_grib
-from scalewatt.datasets.era5_preparation.labelled_fields import FieldSource, OpenedFile, Piece
+from scalewatt.datasets.era5_preparation.labelled_arrays import Piece
+from scalewatt.datasets.era5_preparation.labelled_fields import FieldSource, OpenedFile
 from scalewatt.datasets.era5_preparation.netcdf import NETCDF3, NETCDF4, open_netcdf
 
 HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
@@ -43,8 +44,7 @@ def open_files(patterns: Sequence[str], lists: Path | None = None) -> FieldSourc
     if grid is None:
         more = "".join(f"; {text}" for text in skipped.values())
         raise InputError(f"{name}: hold none of the variables needed{more}")
-    facts = {"relative_humidity_over": HUMIDITY}
-    return FieldSource(name, *grid, pieces, units, facts, skipped=skipped)
+    return FieldSource(name, *grid, pieces, units, HUMIDITY, skipped=skipped)
 
 
 def _matches(patterns: Sequence[str]) -> list[Path]:

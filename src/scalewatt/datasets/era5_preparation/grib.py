@@ -7,9 +7,9 @@ that other jobs need not scan the files again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_lock import waiting_lock
 from scalewatt.common.files import read_json, write_json
 from scalewatt.datasets.era5.channels import ALOFT, SHORT_NAMES
+from scalewatt.datasets.era5_preparation.labelled_arrays import Index, Piece
 from scalewatt.datasets.era5_preparation.labelled_fields import OpenedFile
 
 GRIB = b"GRIB"
@@ -34,34 +35,6 @@ GRID_KEYS = (
 
 Messages = dict[tuple[int, int | None], tuple[int, int]]
 """(time in s, level) -> (offset, bytes)."""
-
-
-@dataclass(frozen=True)
-class GribPiece:
-    """The messages of one variable in a file that have the same levels at all times."""
-
-    where: str
-    times: np.ndarray
-    levels: tuple[int | None, ...]
-    shape: tuple[int, int]
-    messages: Messages
-    time_chunk: int = 1
-    level_chunk: int = 1
-    seconds: list[int] = field(default_factory=list)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return (self.where,)
-
-    def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
-        fields = [np.empty((len(times), *self.shape), np.float32) for _ in levels]
-        with open(self.where, "rb") as file:
-            for step, at in enumerate(times):
-                for out, level in zip(fields, levels, strict=True):
-                    offset, size = self.messages[self.seconds[at], self.levels[level]]
-                    file.seek(offset)
-                    out[step] = _values(file.read(size)).reshape(self.shape)
-        return fields
 
 
 def open_grib(path: Path, lists: Path | None) -> OpenedFile:
@@ -88,7 +61,7 @@ def open_grib(path: Path, lists: Path | None) -> OpenedFile:
     return OpenedFile(pieces, latitude, longitude, "%")
 
 
-def _pieces(path: Path, messages: Messages, shape: tuple[int, int]) -> Iterator[GribPiece]:
+def _pieces(path: Path, messages: Messages, shape: tuple[int, int]) -> Iterator[Piece]:
     """Yield one piece for all times with the same levels."""
     at: dict[int, list[int | None]] = {}
     for seconds, level in messages:
@@ -97,8 +70,37 @@ def _pieces(path: Path, messages: Messages, shape: tuple[int, int]) -> Iterator[
     for seconds, levels in at.items():
         groups.setdefault(tuple(sorted(levels, key=lambda x: x or 0)), []).append(seconds)
     for levels_, times in groups.items():
-        stamps = np.array(times, "datetime64[s]").astype("datetime64[ns]")
-        yield GribPiece(str(path), stamps, levels_, shape, messages, seconds=times)
+        yield Piece(
+            where=str(path),
+            times=np.array(times, "datetime64[s]").astype("datetime64[ns]"),
+            levels=levels_,
+            dimensions=("time", "level", "latitude", "longitude"),
+            chunks={},
+            attributes={},
+            select=partial(_select, path, messages, np.array(times), levels_, shape),
+            files=(str(path),),
+        )
+
+
+def _select(
+    path: Path,
+    messages: Messages,
+    times: np.ndarray,
+    levels: tuple[int | None, ...],
+    shape: tuple[int, int],
+    positions: dict[str, Index],
+) -> np.ndarray:
+    """Read the messages at some of the times (s) and levels: (time, level, latitude, longitude)."""
+    seconds = times[positions["time"]].tolist()
+    wanted = [levels[at] for at in np.arange(len(levels))[positions["level"]].tolist()]
+    fields = np.empty((len(seconds), len(wanted), *shape), np.float32)
+    with open(path, "rb") as file:
+        for step, time in enumerate(seconds):
+            for number, level in enumerate(wanted):
+                offset, size = messages[time, level]
+                file.seek(offset)
+                fields[step, number] = _values(file.read(size)).reshape(shape)
+    return fields
 
 
 def _values(message: bytes) -> np.ndarray:

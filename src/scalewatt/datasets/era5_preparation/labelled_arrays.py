@@ -22,12 +22,15 @@ _ORDER = ("expver", "level", "time", "latitude", "longitude")
 
 
 @dataclass(frozen=True)
-class ArrayPiece:
-    """One variable's array; only what is asked for is read. A `Piece` of a `FieldSource`."""
+class Piece:
+    """Fields of one variable at some times and levels; only what is asked for is read."""
 
     where: str
+    """Path or URL."""
     times: np.ndarray
+    """datetime64[ns], in any order."""
     levels: tuple[int | None, ...]
+    """hPa; None alone at the surface."""
     dimensions: tuple[str, ...]
     """Our names, in the order of the array; `time`, `level` and `expver` may be absent."""
     chunks: Mapping[str, int]
@@ -36,18 +39,25 @@ class ArrayPiece:
     select: Callable[[dict[str, Index]], np.ndarray]
     """Return the stored numbers at positions along some dimensions, ascending."""
     files: tuple[str, ...]
+    """Local files that change when the values do."""
     versions: tuple[int, ...] = (0,)
     """Positions along `expver`, final values before preliminary ones."""
 
     @property
     def time_chunk(self) -> int:
+        """Times decoded together."""
         return self.chunks.get("time", 1)
 
     @property
     def level_chunk(self) -> int:
+        """Levels decoded together."""
         return self.chunks.get("level", 1)
 
     def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
+        """Return, per level, the fields (time, latitude, longitude) at these positions, NaN where missing.
+
+        Raises any exception where they cannot be read.
+        """
         order = np.argsort(levels)
         selection = {"time": as_index(times), "level": as_index(np.array(levels)[order])}
         stored = self.select({n: at for n, at in selection.items() if n in self.dimensions})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from functools import partial
 
 import numpy as np
 
@@ -18,54 +16,16 @@ from scalewatt.datasets.era5_preparation.field_checks import (
     orient,
     recognise,
 )
+from scalewatt.datasets.era5_preparation.labelled_arrays import Piece
+from scalewatt.datasets.era5_preparation.year_reader import (
+    BLOCK_BYTES,
+    Block,
+    YearReader,
+    origin_attributes,
+)
 
-BLOCK_BYTES = 16 * 2**20
-"""Decoded at once. The C library reuses allocations up to this size; larger ones are zeroed anew."""
 WIDE_BLOCK_BYTES = 128 * 2**20
 """Decoded at once where requests take long, or chunks span many times."""
-
-Block = tuple[int, dict[int, np.ndarray]]
-"""First time's position, and fields (time, latitude, longitude), float32, by channel."""
-
-
-class Piece(Protocol):
-    """Fields of one variable at some times and levels."""
-
-    @property
-    def where(self) -> str:
-        """Path or URL."""
-        ...
-
-    @property
-    def times(self) -> np.ndarray:
-        """datetime64[ns], in any order."""
-        ...
-
-    @property
-    def levels(self) -> tuple[int | None, ...]:
-        """hPa; None alone at the surface."""
-        ...
-
-    @property
-    def time_chunk(self) -> int:
-        """Times decoded together."""
-        ...
-
-    @property
-    def level_chunk(self) -> int:
-        """Levels decoded together."""
-        ...
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Local files that change when the values do."""
-        ...
-
-    def read(self, times: np.ndarray, levels: Sequence[int]) -> list[np.ndarray]:
-        """Return, per level, the fields (time, latitude, longitude) at these positions, NaN where missing.
-
-        Raises any exception where they cannot be read.
-        """
 
 
 @dataclass(frozen=True)
@@ -89,8 +49,8 @@ class FieldSource:
     longitude: np.ndarray
     pieces: dict[str, list[Piece]]
     humidity_units: str = "unknown"
-    facts: dict[str, Any] = field(default_factory=dict)
-    """To be recorded as attributes."""
+    humidity_over: str | None = None
+    """What relative humidity is defined over; None where it is assumed by its units."""
     block_bytes: int = BLOCK_BYTES
     skipped: dict[str, str] = field(default_factory=dict)
     """Why variables that were found could not be used, by variable."""
@@ -136,10 +96,10 @@ class FieldSource:
                 f"{shown}{more}"
             )
 
-    def files(self, times: np.ndarray) -> list[str]:
+    def files(self, times: np.ndarray) -> tuple[str, ...]:
         """Return the local files that contain any of these times."""
         pieces = (piece for pieces in self.pieces.values() for piece in pieces)
-        return sorted({f for p in pieces if np.isin(times, p.times).any() for f in p.files})
+        return tuple(sorted({f for p in pieces if np.isin(times, p.times).any() for f in p.files}))
 
     def read(
         self, variable: str, levels: Sequence[int | None], times: np.ndarray
@@ -194,19 +154,6 @@ class FieldSource:
         return max(1, at_once // step_bytes)
 
 
-def file_states(paths: Iterable[Path | str]) -> str:
-    """Return the names, sizes and modification times of files as text; for a missing one, that it is."""
-    return "; ".join(map(_state, sorted(set(map(str, paths)))))
-
-
-def _state(path: str) -> str:
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        return f"{path} {error.strerror}"
-    return f"{path} {status.st_size} {status.st_mtime_ns}"
-
-
 def _label(variable: str, level: int | None) -> str:
     return variable if level is None else f"{variable} at {level} hPa"
 
@@ -228,74 +175,47 @@ def _positions(have: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.nda
     return there, order[at[there]]
 
 
-@dataclass(frozen=True)
-class LabelledYear:
-    """The fields of a source in our channels, units and orientation."""
+def open_labelled_year(
+    source: FieldSource, times: np.ndarray, grid: Sequence[int] | None
+) -> YearReader:
+    """Check grid, labels and times before anything is read; recognise units by the first time."""
+    orientation = orient(source.latitude, source.longitude, grid, source.name)
+    source.check(times)
+    (humidity,) = source.read("relative_humidity", [500], times[:1])
+    (geopotential,) = source.read("geopotential", [500], times[:1])
+    conversions = recognise(humidity, geopotential, source.name)
+    assumed = "water (as WeatherBench 2's)" if conversions.humidity_from_fraction else "unknown"
+    return YearReader(
+        name=source.name,
+        grid=(orientation.latitude, orientation.longitude),
+        attributes=origin_attributes(
+            humidity_over=source.humidity_over or assumed,
+            humidity_units=source.humidity_units,
+            from_fraction=conversions.humidity_from_fraction,
+            from_height=conversions.geopotential_from_height,
+            reverse=orientation.reverse,
+            shift=orientation.shift,
+        ),
+        files=source.files(times),
+        blocks=partial(_blocks, source, orientation, conversions),
+    )
 
-    source: FieldSource
-    orientation: Orientation
-    conversions: Conversions
-    files: list[str]
-    """Local files that are read for it."""
 
-    @classmethod
-    def open(
-        cls, source: FieldSource, times: np.ndarray, grid: Sequence[int] | None
-    ) -> LabelledYear:
-        """Check grid, labels and times before anything is read; units by the first time."""
-        orientation = orient(source.latitude, source.longitude, grid, source.name)
-        source.check(times)
-        (humidity,) = source.read("relative_humidity", [500], times[:1])
-        (geopotential,) = source.read("geopotential", [500], times[:1])
-        conversions = recognise(humidity, geopotential, source.name)
-        return cls(source, orientation, conversions, source.files(times))
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.orientation.latitude, self.orientation.longitude
-
-    @property
-    def link(self) -> None:
-        return None
-
-    @property
-    def state(self) -> str:
-        return file_states(self.files)
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        fraction = self.conversions.humidity_from_fraction
-        facts = {"relative_humidity_over": "water (as WeatherBench 2's)" if fraction else "unknown"}
-        return (
-            facts
-            | self.source.facts
-            | {
-                "relative_humidity": "%",
-                "relative_humidity_source_units": self.source.humidity_units,
-                "relative_humidity_converted_from_fraction": fraction,
-                "geopotential_converted_from_height": self.conversions.geopotential_from_height,
-                "latitude_reversed": self.orientation.reverse,
-                "longitude_shifted": self.orientation.shift,
-            }
-        )
-
-    def blocks(self, times: np.ndarray) -> Iterator[Block]:
-        """Yield all channels at `times`, variable by variable, each in the order of time."""
-        for variable, channels in channels_by_variable().items():
-            factor = np.float32(self.conversions.factor(variable))
-            most = self.source.steps_at_once(variable, list(channels))
-            for part in _parts(self.source.pieces[variable], times, most):
-                found = self.source.read(variable, list(channels), times[part])
-                fields = {}
-                for channel, values in zip(channels.values(), found, strict=True):
-                    if factor != 1:
-                        values = values * factor
-                    fields[channel] = self.orientation.apply(values)
-                yield part.start, fields
+def _blocks(
+    source: FieldSource, orientation: Orientation, conversions: Conversions, times: np.ndarray
+) -> Iterator[Block]:
+    """Yield all channels at `times`, variable by variable, each in the order of time."""
+    for variable, channels in channels_by_variable().items():
+        factor = np.float32(conversions.factor(variable))
+        most = source.steps_at_once(variable, list(channels))
+        for part in _parts(source.pieces[variable], times, most):
+            found = source.read(variable, list(channels), times[part])
+            fields = {}
+            for channel, values in zip(channels.values(), found, strict=True):
+                if factor != 1:
+                    values = values * factor
+                fields[channel] = orientation.apply(values)
+            yield part.start, fields
 
 
 def _parts(pieces: Sequence[Piece], times: np.ndarray, most: int) -> Iterator[slice]:

@@ -11,8 +11,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import ALOFT, CHANNEL_SOURCES, SHORT_NAMES
 from scalewatt.datasets.era5_preparation.labelled_arrays import (
     DIMENSION_NAMES,
-    ArrayPiece,
     Index,
+    Piece,
     decode_levels,
     decode_times,
 )
@@ -86,11 +86,11 @@ def _piece(
     times: np.ndarray,
     levels: tuple[int | None, ...],
     versions: tuple[int, ...],
-) -> ArrayPiece:
+) -> Piece:
     def select(positions: dict[str, Index]) -> np.ndarray:
         return array.isel(positions).values
 
-    return ArrayPiece(
+    return Piece(
         where=str(path),
         times=times,
         levels=levels,

@@ -9,9 +9,8 @@ say is judged by its values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -21,132 +20,114 @@ from scalewatt.datasets.era5.channels import CHANNELS, year_times
 from scalewatt.datasets.era5.year_layout import CHANNEL_COUNTS
 from scalewatt.datasets.era5_preparation.cds_files import HUMIDITY
 from scalewatt.datasets.era5_preparation.field_checks import check_field
-from scalewatt.datasets.era5_preparation.labelled_fields import BLOCK_BYTES, Block, file_states
+from scalewatt.datasets.era5_preparation.year_reader import (
+    BLOCK_BYTES,
+    Block,
+    YearReader,
+    origin_attributes,
+)
 
 TIBET, AMERICA = (33.0, 90.0), (33.0, 270.0)
 """Latitude and longitude: 5 km high, and near sea level half the globe away."""
 
+Grid = tuple[np.ndarray, np.ndarray]
+"""Latitudes and longitudes."""
 
-@dataclass(frozen=True)
-class OriginalYear:
-    """One such file. A `YearReader`."""
 
-    path: Path
-    year: int
-    steps: int
-    grid: tuple[np.ndarray, np.ndarray]
+def open_original_year(
+    folder: Path, year: int, times: np.ndarray, grid: Sequence[int] | None
+) -> YearReader:
+    """Find and check a year's file: shape, times, and the first step of every month.
 
-    @classmethod
-    def open(
-        cls, folder: Path, year: int, times: np.ndarray, grid: Sequence[int] | None
-    ) -> OriginalYear:
-        """Find and check a year's file: shape, times, and the first step of every month.
-
-        InputError where it is missing, torn, too short, on another grid, or where channels are in
-        another order, normalised, or turned round.
-        """
-        path = find_original(folder, year)
-        try:
-            with h5py.File(path, "r") as file:
-                fields = file["fields"]
-                shape, kind = fields.shape, fields.dtype
-                _check_shape(path, shape, kind, grid)
-                all_times = year_times(year)
-                if not len(times) <= shape[0] <= len(all_times):
-                    raise InputError(
-                        f"{path}: has {shape[0]} steps; needed are at least {len(times)} (those "
-                        f"of samples_per_year and the two after them) of the {len(all_times)} "
-                        f"6-hourly steps of {year}"
-                    )
-                latitude = np.linspace(90, -90, shape[2])
-                longitude = np.arange(shape[3]) * (360 / shape[3])
-                year_file = cls(path, year, shape[0], (latitude, longitude))
-                year_file._check_values(fields, all_times[: shape[0]])
-        except (OSError, KeyError, ValueError) as error:
-            raise InputError(f"{path}: no readable yearly ERA5 file ({error})") from error
-        return year_file
-
-    @property
-    def name(self) -> str:
-        return str(self.path)
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        return {
-            "relative_humidity": "%",
-            "relative_humidity_over": HUMIDITY,
-            "relative_humidity_source_units": "unknown",
-            "relative_humidity_converted_from_fraction": False,
-            "geopotential_converted_from_height": False,
-            "latitude_reversed": False,
-            "longitude_shifted": 0,
-        }
-
-    @property
-    def link(self) -> tuple[Path, int]:
-        return self.path.resolve(), self.steps
-
-    @property
-    def state(self) -> str:
-        return file_states([self.path])
-
-    def blocks(self, times: np.ndarray) -> Iterator[Block]:
-        """Yield all channels of some steps at once."""
-        positions = np.searchsorted(year_times(self.year), times)
-        at_once = max(1, BLOCK_BYTES // (4 * len(CHANNELS) * len(self.grid[0]) * len(self.grid[1])))
-        with h5py.File(self.path, "r") as file:
-            for first in range(0, len(times), at_once):
-                part = positions[first : first + at_once]
-                try:
-                    block = file["fields"][part[0] : part[-1] + 1, : len(CHANNELS)]
-                except OSError as error:
-                    raise InputError(
-                        f"{self.path}: cannot be read from {str(times[first])[:16]} ({error})"
-                    ) from error
-                yield first, {channel: block[:, channel] for channel in range(len(CHANNELS))}
-
-    def _check_values(self, fields: h5py.Dataset, times: np.ndarray) -> None:
-        """Raise InputError unless the first step of every month has our channels, units and orientation."""
-        month = times.astype("datetime64[M]")
-        steps = [0, *(np.flatnonzero(month[1:] != month[:-1]) + 1).tolist()]
-        winds, pressure = np.zeros((2, 4, len(self.grid[0]))), np.zeros(fields.shape[2:])
-        pairs = [(f"u{level}", f"v{level}") for level in ("10", "1000", "850", "500")]
-        for step in steps:
-            block = fields[step, : len(CHANNELS)]
-            for channel, values in enumerate(block):
-                extremes = float(values.min()), float(values.max())
-                check_field(channel, *extremes, times[step], str(self.path))
-            for number, pair in enumerate(pairs):
-                for kind, name in enumerate(pair):
-                    winds[kind, number] += block[CHANNELS.index(name)].mean(axis=1)
-            pressure += block[CHANNELS.index("sp")] / len(steps)
-        for pair, along, across in zip(pairs, *np.square(winds).mean(axis=2), strict=True):
-            if across > along:
+    InputError where it is missing, torn, too short, on another grid, or where channels are in
+    another order, normalised, or turned round.
+    """
+    path = find_original(folder, year)
+    all_times = year_times(year)
+    try:
+        with h5py.File(path, "r") as file:
+            fields = file["fields"]
+            shape = fields.shape
+            _check_shape(path, shape, fields.dtype, grid)
+            if not len(times) <= shape[0] <= len(all_times):
                 raise InputError(
-                    f"{self.path}: the mean wind of {pair[1]} along latitudes is stronger than that "
-                    f"of {pair[0]}: its channels are in another order than {' '.join(CHANNELS)}"
+                    f"{path}: has {shape[0]} steps; needed are at least {len(times)} (those "
+                    f"of samples_per_year and the two after them) of the {len(all_times)} "
+                    f"6-hourly steps of {year}"
                 )
-        self._check_directions(pressure)
+            found = np.linspace(90, -90, shape[2]), np.arange(shape[3]) * (360 / shape[3])
+            _check_values(path, found, fields, all_times[: shape[0]])
+    except (OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: no readable yearly ERA5 file ({error})") from error
+    return YearReader(
+        name=str(path),
+        grid=found,
+        attributes=origin_attributes(humidity_over=HUMIDITY),
+        files=(str(path),),
+        blocks=partial(_blocks, path, all_times),
+        link=(path.resolve(), shape[0]),
+    )
 
-    def _check_directions(self, pressure: np.ndarray) -> None:
-        """Raise InputError unless the high ground of Antarctica is in the last rows, and Tibet's at 90° E."""
-        if pressure[-1].mean() > pressure[0].mean():
-            raise InputError(
-                f"{self.path}: surface pressure is lower in the first row than in the last; "
-                "rows must go from 90° N to 90° S"
-            )
-        there, opposite = (pressure[self._nearest(place)] for place in (TIBET, AMERICA))
-        if there > opposite:
-            raise InputError(
-                f"{self.path}: surface pressure is {opposite:.0f} Pa at 33° N 90° W and {there:.0f} "
-                "Pa in Tibet; columns must go from 0° eastward to 360°"
-            )
 
-    def _nearest(self, place: tuple[float, float]) -> tuple[int, int]:
-        latitude, longitude = (
-            np.abs(a - at).argmin() for a, at in zip(self.grid, place, strict=True)
+def _blocks(path: Path, all_times: np.ndarray, times: np.ndarray) -> Iterator[Block]:
+    """Yield all channels of some steps at once."""
+    positions = np.searchsorted(all_times, times)
+    with h5py.File(path, "r") as file:
+        fields = file["fields"]
+        at_once = max(1, BLOCK_BYTES // (4 * len(CHANNELS) * fields.shape[2] * fields.shape[3]))
+        for first in range(0, len(times), at_once):
+            part = positions[first : first + at_once]
+            try:
+                block = fields[part[0] : part[-1] + 1, : len(CHANNELS)]
+            except OSError as error:
+                raise InputError(
+                    f"{path}: cannot be read from {str(times[first])[:16]} ({error})"
+                ) from error
+            yield first, {channel: block[:, channel] for channel in range(len(CHANNELS))}
+
+
+def _check_values(path: Path, grid: Grid, fields: h5py.Dataset, times: np.ndarray) -> None:
+    """Raise InputError unless the first step of every month has our channels, units and orientation."""
+    month = times.astype("datetime64[M]")
+    steps = [0, *(np.flatnonzero(month[1:] != month[:-1]) + 1).tolist()]
+    winds, pressure = np.zeros((2, 4, len(grid[0]))), np.zeros(fields.shape[2:])
+    pairs = [(f"u{level}", f"v{level}") for level in ("10", "1000", "850", "500")]
+    for step in steps:
+        block = fields[step, : len(CHANNELS)]
+        for channel, values in enumerate(block):
+            extremes = float(values.min()), float(values.max())
+            check_field(channel, *extremes, times[step], str(path))
+        for number, pair in enumerate(pairs):
+            for kind, name in enumerate(pair):
+                winds[kind, number] += block[CHANNELS.index(name)].mean(axis=1)
+        pressure += block[CHANNELS.index("sp")] / len(steps)
+    for pair, along, across in zip(pairs, *np.square(winds).mean(axis=2), strict=True):
+        if across > along:
+            raise InputError(
+                f"{path}: the mean wind of {pair[1]} along latitudes is stronger than that "
+                f"of {pair[0]}: its channels are in another order than {' '.join(CHANNELS)}"
+            )
+    _check_directions(path, grid, pressure)
+
+
+def _check_directions(path: Path, grid: Grid, pressure: np.ndarray) -> None:
+    """Raise InputError unless the high ground of Antarctica is in the last rows, and Tibet's at 90° E."""
+    if pressure[-1].mean() > pressure[0].mean():
+        raise InputError(
+            f"{path}: surface pressure is lower in the first row than in the last; "
+            "rows must go from 90° N to 90° S"
         )
-        return int(latitude), int(longitude)
+    there, opposite = (pressure[_nearest(grid, place)] for place in (TIBET, AMERICA))
+    if there > opposite:
+        raise InputError(
+            f"{path}: surface pressure is {opposite:.0f} Pa at 33° N 90° W and {there:.0f} "
+            "Pa in Tibet; columns must go from 0° eastward to 360°"
+        )
+
+
+def _nearest(grid: Grid, place: tuple[float, float]) -> tuple[int, int]:
+    latitude, longitude = (np.abs(a - at).argmin() for a, at in zip(grid, place, strict=True))
+    return int(latitude), int(longitude)
 
 
 def find_original(folder: Path, year: int) -> Path:

@@ -25,7 +25,7 @@ import h5py
 import numpy as np
 
 from scalewatt.common.disk_space import require_space
-from scalewatt.common.files import atomic_path
+from scalewatt.common.files import atomic_path, write_at
 from scalewatt.datasets.era5.channels import CHANNELS
 from scalewatt.datasets.era5.statistics import Moments, store_moments
 
@@ -198,7 +198,7 @@ class FieldWriter:
     def write(self, values: np.ndarray, step: int, channel: int) -> None:
         """Queue a contiguous field; raises the OSError of an earlier one."""
         at = self.start + (step * len(CHANNELS) + channel) * values.nbytes
-        self.under_way.append(self.thread.submit(_write, self.file, values, at))
+        self.under_way.append(self.thread.submit(write_at, self.file, values, at))
         if len(self.under_way) > FIELDS_UNDER_WAY:
             self.under_way.popleft().result()
 
@@ -214,13 +214,6 @@ class FieldWriter:
         os.close(self.file)
 
 
-def _write(target: int, values: np.ndarray, at: int) -> None:
-    data = memoryview(values.data).cast("B")
-    while data:
-        written = os.pwrite(target, data, at)
-        data, at = data[written:], at + written
-
-
 def store_at_offsets(partial: Path, moments: Moments) -> None:
     """Write the moments in place, so that the file's structure on the disk stays as it is."""
     with h5py.File(partial, "r") as file:
@@ -229,7 +222,7 @@ def store_at_offsets(partial: Path, moments: Moments) -> None:
     target = os.open(partial, os.O_WRONLY)
     try:
         for key, at in places.items():
-            _write(target, np.ascontiguousarray(getattr(moments, key)), at)
+            write_at(target, np.ascontiguousarray(getattr(moments, key)), at)
         os.fsync(target)
     finally:
         os.close(target)

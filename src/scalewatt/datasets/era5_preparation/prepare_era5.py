@@ -27,9 +27,10 @@ from scalewatt.datasets.era5.statistics import (
 )
 from scalewatt.datasets.era5.year_layout import YearFile, check_origins, check_years
 from scalewatt.datasets.era5_preparation.cds_files import open_files
-from scalewatt.datasets.era5_preparation.labelled_fields import LabelledYear
-from scalewatt.datasets.era5_preparation.original_yearly import OriginalYear
-from scalewatt.datasets.era5_preparation.write_year import YearReader, write_year
+from scalewatt.datasets.era5_preparation.labelled_fields import open_labelled_year
+from scalewatt.datasets.era5_preparation.original_yearly import open_original_year
+from scalewatt.datasets.era5_preparation.write_year import write_year
+from scalewatt.datasets.era5_preparation.year_reader import YearReader
 from scalewatt.datasets.era5_preparation.zarr import open_zarr
 
 LISTS = ".grib"
@@ -127,10 +128,10 @@ def prepare_year(
 
     def open_reader() -> YearReader:
         if kind == "hdf5":
-            return OriginalYear.open(Path(where), year, times, grid)
+            return open_original_year(Path(where), year, times, grid)
         lists = out_path.parent / LISTS
         opened = open_files(where, lists) if kind == "files" else open_zarr(where)
-        return LabelledYear.open(opened, times, grid)
+        return open_labelled_year(opened, times, grid)
 
     text = where if isinstance(where, str) else " ".join(where)
     write_year(out_path, times, open_reader, source or text)

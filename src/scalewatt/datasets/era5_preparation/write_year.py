@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
 
 import h5py
 import numpy as np
@@ -24,7 +23,6 @@ from scalewatt.common.files import atomic_path
 from scalewatt.datasets.era5.channels import CHANNELS, Z500
 from scalewatt.datasets.era5.statistics import Moments, store_moments
 from scalewatt.datasets.era5_preparation.field_checks import check_field
-from scalewatt.datasets.era5_preparation.labelled_fields import Block
 from scalewatt.datasets.era5_preparation.partial_file import (
     FieldWriter,
     Layout,
@@ -36,41 +34,9 @@ from scalewatt.datasets.era5_preparation.partial_file import (
     is_intact,
     store_at_offsets,
 )
+from scalewatt.datasets.era5_preparation.year_reader import Block, YearReader
 
 BLOCKS_AHEAD = 3
-
-
-class YearReader(Protocol):
-    """One year of a source in our channels, units and orientation."""
-
-    @property
-    def name(self) -> str:
-        """Name of the source, with which messages begin."""
-        ...
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """Attributes of the prepared file that state its origin."""
-        ...
-
-    @property
-    def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """Latitudes and longitudes."""
-        ...
-
-    @property
-    def link(self) -> tuple[Path, int] | None:
-        """The file whose `fields` are used in place, and their steps; None to write them."""
-        ...
-
-    @property
-    def state(self) -> str:
-        """Sizes and times of the local files that are read, as they are now."""
-        ...
-
-    def blocks(self, times: np.ndarray) -> Iterator[Block]:
-        """Yield all fields at `times`; those of a channel in the order of time."""
-        ...
 
 
 def write_year(
@@ -91,7 +57,7 @@ def write_year(
         if path.exists():
             return
         attributes = {"source": source or reader.name, "channels": list(CHANNELS)}
-        described = reader.attributes | attributes
+        described = {**reader.attributes, **attributes}
         layout = Layout(times, *reader.grid, described, reader.link, reader.state)
         record = path.with_name(f".{path.stem}.progress.npz")
         partial = path.with_name(f".{path.name}.partial") if layout.link is None else None

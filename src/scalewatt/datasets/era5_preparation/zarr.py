@@ -13,17 +13,16 @@ from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNEL_SOURCES
 from scalewatt.datasets.era5_preparation.labelled_arrays import (
     DIMENSION_NAMES,
-    ArrayPiece,
     Index,
+    Piece,
     decode_levels,
     decode_times,
 )
 from scalewatt.datasets.era5_preparation.labelled_fields import (
-    BLOCK_BYTES,
     WIDE_BLOCK_BYTES,
     FieldSource,
-    Piece,
 )
+from scalewatt.datasets.era5_preparation.year_reader import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import zarr
@@ -64,7 +63,7 @@ def open_zarr(url: str) -> FieldSource:
         dimensions = _dimensions(array, variable, name)
         stored = _with_missing_as_nan(array, variable, name)
         pieces[variable] = [
-            ArrayPiece(
+            Piece(
                 where=name,
                 times=times,
                 levels=levels if "level" in dimensions else (None,),
