@@ -66,7 +66,7 @@ def test_other_code_of_what_a_table_or_figure_shows_makes_it_anew(
     assert workspace.snakemake("prediction", *HERE, *only, profile="horeka")[0] == 0
     changed(workspace, "figures/legends.py")
     found = workspace.jobs("prediction", *HERE, *only, profile="horeka")
-    assert found["draw_prediction"] == 1
+    assert found["draw_figure"] == 1
 
 
 def test_a_model_that_ships_is_found_from_another_folder(
