@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Series
 from scalewatt.campaign.run_spec import run_spec
@@ -24,6 +25,22 @@ from scalewatt.scaling.planning.plan_rows import (
 
 MARGINALS = ("speedup", "extra_gpu_hours", "extra_energy_kwh", "extra_kwh_per_hour_saved")
 """What more GPUs buy and cost, each with the ends of its 90 % interval."""
+ENDS = ("", "_low", "_high")
+"""Endings of a quantity's columns: its median, and the ends of its interval."""
+
+STEPS = pa.schema(
+    [
+        ("series", pa.string()),
+        *((name, pa.int32()) for name in ("smaller_gpus", "gpus")),
+        *(
+            (f"{name}{end}", pa.float64())
+            for name in ("smaller_runtime_h", "runtime_h", *MARGINALS)
+            for end in ENDS
+        ),
+        *((name, pa.string()) for name in ("reason", "warnings")),
+    ]
+)
+"""Going from one chosen n to another, by series: the columns of `Plan.steps`."""
 
 
 def point_rows(planner: Planner) -> list[Row]:

@@ -17,8 +17,9 @@ from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.scaling.model.predict import estimate
+from scalewatt.scaling.planning import marginal
 from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.marginal import MARGINALS, point_rows, steps
+from scalewatt.scaling.planning.marginal import ENDS, MARGINALS, point_rows, steps
 from scalewatt.scaling.planning.plan import QUANTITIES, PlannedRun, Planner, Row, Used, added
 from scalewatt.scaling.planning.plan_rows import (
     CAMPAIGN,
@@ -29,8 +30,6 @@ from scalewatt.scaling.planning.plan_rows import (
     sum_rows,
 )
 from scalewatt.scaling.planning.recommend import Recommendation, recommendations
-
-_ENDS = ("", "_low", "_high")
 
 PLAN = pa.schema(
     [
@@ -43,30 +42,15 @@ PLAN = pa.schema(
         ("dataset_samples", pa.int64()),
         *((name, pa.int32()) for name in ("epochs", "repeat")),
         *((name, pa.int32()) for name in ("runs", "finished_runs", "unknown_runs")),
-        *((f"{name}{end}", pa.float64()) for name in QUANTITIES for end in _ENDS),
-        *((f"segments{end}", pa.int32()) for end in _ENDS),
+        *((f"{name}{end}", pa.float64()) for name in QUANTITIES for end in ENDS),
+        *((f"segments{end}", pa.int32()) for end in ENDS),
         ("wall_time_min", pa.int32()),
         ("smaller_gpus", pa.int32()),
-        *((f"{name}{end}", pa.float64()) for name in MARGINALS for end in _ENDS),
+        *((f"{name}{end}", pa.float64()) for name in MARGINALS for end in ENDS),
         *((name, pa.string()) for name in ("basis", "energy_origin", "energy_scope")),
         *((name, pa.string()) for name in ("reason", "warnings")),
     ]
 )
-
-
-STEPS = pa.schema(
-    [
-        ("series", pa.string()),
-        *((name, pa.int32()) for name in ("smaller_gpus", "gpus")),
-        *(
-            (f"{name}{end}", pa.float64())
-            for name in ("smaller_runtime_h", "runtime_h", *MARGINALS)
-            for end in _ENDS
-        ),
-        *((name, pa.string()) for name in ("reason", "warnings")),
-    ]
-)
-"""Going from one chosen n to another, by series: the columns of `Plan.steps`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +120,7 @@ def make_plan(
         table,
         tuple(recommendations(planner, deadline_h, energy_kwh)),
         tuple(notes),
-        _frame(steps(planner, *step) if step else [], STEPS),
+        _frame(steps(planner, *step) if step else [], marginal.STEPS),
     )
 
 
