@@ -24,7 +24,8 @@ SPREAD = 0.003
 
 
 NEEDED = re.compile(
-    r"\d+ (repeats|points)|\d+ more needed|GBS [0-9 and]+ are needed|\d+ are needed|needs? \d+"
+    r"\d+ (repeats|points)|\d+ more needed|\d+ more|GBS [0-9 and]+ are needed|\d+ are needed|needs? \d+|"
+    r"points at GBS \d|no number of repeats|\d+ samples a second"
 )
 """How many repeats or points would do."""
 

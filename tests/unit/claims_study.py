@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -209,13 +208,6 @@ def trace(
         **more,
     }
     return Trace(row, tuple(float(second) for second in range(len(powers))), tuple(powers))
-
-
-NEEDED = re.compile(
-    r"about \d+ repeats|more than \d+ repeats|\d+ more|points at GBS \d|no number of repeats|"
-    r"\d+ are needed|needs about \d+|needs more than \d+|\d+ samples a second"
-)
-"""How a detail says how many repeats or points would resolve a claim."""
 
 
 def select(**wanted: Any) -> Callable[[Point], bool]:

@@ -12,13 +12,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from campaign_files import PAPER, ROOT
+from claims_cases import OF_FOURCASTNET, OF_POWER
 from claims_made import changed, without
 from claims_resnet_made import resnet_world
+from claims_setting_cases import SETTING_CASES
 from claims_study import Cases, ids, study
 from simulated_runs import campaign, simulate, spec_of
-from test_claims_config import CASES as CONFIG
-from test_claims_fourcastnet import CASES as FOURCASTNET
-from test_claims_power import CASES as POWER
 
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.claims.checks.check_table import read_checks
@@ -46,7 +45,7 @@ from scalewatt.scaling.model.assumed import SENTENCE
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
 ABOUT_ASSUMPTIONS = {id_: claim for id_, claim in CLAIMS.items() if claim.assumed}
-CASES: Mapping[str, Cases] = {**CONFIG, **FOURCASTNET, **POWER}
+CASES: Mapping[str, Cases] = {**SETTING_CASES, **OF_FOURCASTNET, **OF_POWER}
 ALL_BY_HAND = {"model": "model.json", "model_sha256": "abc", "assumed": None, "by_hand": SUBJECTS}
 
 

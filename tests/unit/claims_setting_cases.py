@@ -1,0 +1,215 @@
+"""What each claim on settings and recordings is tested on: campaigns, runs, provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from campaign_files import PAPER
+from claims_made import row, runs_of
+from claims_study import Case, Cases, trace
+
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.claims.evidence.campaign_lines import lines_of
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.load_evidence import specs_of
+
+
+@cache
+def paper() -> Evidence:
+    """The paper's campaign, of which everything has finished without results of its own."""
+    return finished(load_campaign(PAPER))
+
+
+def finished(campaign: Campaign, series: tuple[str, ...] | None = None) -> Evidence:
+    """A campaign whose runs have finished: of all series, or of these."""
+    ids = {
+        id_
+        for name, one in campaign.series.items()
+        if series is None or name in series
+        for id_ in one.points.values()
+    }
+    lines = lines_of(campaign, [row(configuration=id_) for id_ in sorted(ids)])
+    return Evidence(campaign.name, lines=lines, specs=specs_of(campaign), campaign=campaign)
+
+
+def specified(where: Callable[[RunSpec], bool], edit: Callable[[RunSpec], RunSpec]) -> Case:
+    """The paper's campaign with some specs edited."""
+
+    def build() -> Evidence:
+        specs = paper().specs
+        chosen = {id_: edit(spec) for id_, spec in specs.items() if where(spec)}
+        assert chosen
+        return replace(paper(), specs={**specs, **chosen})
+
+    return build
+
+
+def setting(model: str, **values: Any) -> Case:
+    """Other settings in one of the model's specs."""
+    return specified(_one(model), lambda spec: replace(spec, settings=spec.settings | values))
+
+
+def said(model: str, **values: Any) -> Case:
+    """Another value at the top of one of the model's specs."""
+    return specified(_one(model), lambda spec: replace(spec, **values))
+
+
+def data(model: str, **values: Any) -> Case:
+    """Another dataset in one of the model's specs."""
+    return specified(_one(model), lambda spec: replace(spec, dataset=spec.dataset | values))
+
+
+def _one(model: str) -> Callable[[RunSpec], bool]:
+    first = next(s for s in paper().specs.values() if model in (s.model, s.configuration))
+    return lambda spec: bool(spec.configuration == first.configuration)
+
+
+def dropped(series: str, gpus: int) -> Case:
+    """The paper's campaign whose specs lack one point of a series."""
+
+    def build() -> Evidence:
+        assert paper().campaign is not None
+        id_ = paper().campaign.series[series].points[gpus]
+        return replace(paper(), specs={k: v for k, v in paper().specs.items() if k != id_})
+
+    return build
+
+
+def repeated(n: int, model: str) -> Case:
+    """One configuration of a model with another number of repeats."""
+
+    def build() -> Evidence:
+        campaign = paper().campaign
+        assert campaign is not None
+        id_ = next(i for i, c in campaign.configurations.items() if c.model == model)
+        return replace(paper(), campaign=replace(campaign, repeats={**campaign.repeats, id_: n}))
+
+    return build
+
+
+def another_gbs(device: str) -> Case:
+    """One more series of pre-training at constant GBS."""
+    more = Line(
+        "more", "", "fourcastnet", "pretrain", device, "fd_gbs_l", 128, (Point({}),), (32, 64)
+    )
+    return lambda: replace(paper(), lines=(*paper().lines, more))
+
+
+def run(**changes: Any) -> dict[str, Any]:
+    """A run of ResNet50 on one A100 of a node, as the table has it."""
+    own = {"configuration": "one", "repeat": 1, "model": "resnet50", "device": "a100"}
+    own |= {"gpus": 1, "nodes": 1, "local_batch_size": 256, "global_batch_size": 256}
+    own |= {"dataset_samples": 1281167, "epochs": 100, "updates": 100 * 5005}
+    own |= {"energy_kwh": 38.6, "gpu_energy_kwh": 17.6, "cpu_energy_kwh": 18.9}
+    own |= {"ram_energy_kwh": 2.1, "energy_scope": "gpu+cpu+ram", "runtime_h": 90.0}
+    own |= {"mean_cpu_socket_power_w": 105.0, "p_gpuh_kw": 0.43, "energy_origin": "measured"}
+    return own | changes
+
+
+def with_runs(*runs: dict[str, Any]) -> Case:
+    return lambda: replace(paper(), runs=runs_of(runs))
+
+
+def repeats_of(values: list[float], population_sd: float) -> Case:
+    """Runs with these energies, and their configuration with a spread."""
+    runs = tuple(run(repeat=i + 1, energy_kwh=value) for i, value in enumerate(values))
+    one = Point(row(configuration="one") | {"energy_kwh_population_sd": population_sd})
+    return lambda: Evidence("made", runs=runs_of(runs), points=(one,))
+
+
+PACKAGES = {"python": "3.11.7", "torch": "2.7.0+cu126", "torchvision": "0.22.0", "mpi4py": "4.0.3"}
+MADE = {
+    "packages": PACKAGES,
+    "mpi": "Open MPI v4.1.6, package: Open MPI",
+    "cuda": "12.6",
+    "parallelism": "DistributedDataParallel",
+    "optimizer": "Adam",
+    "schedule": "CosinePerEpoch",
+}
+
+
+def provenance(**changes: Any) -> Case:
+    """A finished run of FourCastNet with this provenance."""
+    id_ = next(i for i, spec in paper().specs.items() if spec.model == "fourcastnet")
+    return lambda: replace(paper(), provenance={(id_, 1): MADE | changes})
+
+
+def metric(name: str, value: float) -> Case:
+    """A point of ResNet50 with a metric."""
+    point = Point(row(configuration="one", model="resnet50", metric_name=name, metric_last=value))
+    return lambda: Evidence("made", points=(point,))
+
+
+def profiles(seconds: int, *devices: str) -> Case:
+    """Panels of figure 5."""
+    traces = tuple(trace(f"{i}", d, 4, [200.0] * seconds) for i, d in enumerate(devices))
+    return lambda: replace(paper(), traces=traces)
+
+
+def on_h100(ram: float | None, scope: str) -> Case:
+    """A point on H100 with or without energy of memory."""
+    columns = {"configuration": "one", "device": "h100", "energy_scope": scope}
+    point = Point(row(**columns, energy_kwh=100.0, ram_energy_kwh=ram))
+    return lambda: Evidence("made", points=(point,))
+
+
+R, F = "resnet50", "fourcastnet"
+FULL_ONE = "resnet50-a100-n001-lbs0256-full"
+PAIR = ("a100", "a100", "h100", "h100")
+SETTING_CASES: dict[str, Cases] = {
+    "A04": Cases(paper, said(R, gpus=3)),
+    "A05": Cases(with_runs(run()), with_runs(run(updates=100 * 5100))),
+    "B01": Cases(paper, said(R, sampling_period_s=0.5)),
+    "B02": Cases(with_runs(run()), with_runs(run(ram_energy_kwh=3.0))),
+    "B04": Cases(with_runs(run()), with_runs(run(cpu_energy_kwh=9.4))),
+    "B05": Cases(provenance(), provenance(packages=PACKAGES | {"torch": "2.8.0"})),
+    "B06": Cases(provenance(), provenance(parallelism="FullyShardedDataParallel")),
+    "C01": Cases(paper, said(FULL_ONE, dataset_samples=1437)),
+    "C02": Cases(paper, said(R, validation_samples=49999)),
+    "C03": Cases(paper, data(R, classes=10)),
+    "C04": Cases(paper, said(R, epochs=90)),
+    "C05": Cases(paper, setting(R, warmup_epochs=0)),
+    "C06": Cases(paper, setting(R, plateau_patience=10)),
+    "C07": Cases(paper, setting(R, momentum=0.8)),
+    "C08": Cases(paper, setting(R, loader_workers=0)),
+    "C09": Cases(paper, repeated(3, R)),
+    "C10": Cases(repeats_of([1.0, 2.0, 3.0], (2 / 3) ** 0.5), repeats_of([1.0, 2.0, 3.0], 1.0)),
+    "C11": Cases(metric("top1_error_percent", 24.0), metric("top1_accuracy_percent", 76.0)),
+    "C12": Cases(with_runs(run()), with_runs(run(cpu_energy_kwh=9.4))),
+    "D01": Cases(paper, said(FULL_ONE, local_batch_size=128)),
+    "D02": Cases(paper, dropped("resnet50-full-lbs256", 2)),
+    "E01": Cases(paper, dropped("resnet50-full-gbs256", 8)),
+    "E02": Cases(paper, dropped("resnet50-full-gbs8192", 64)),
+    "F01": Cases(paper, said("resnet50-a100-n001-lbs0256-s0005004", dataset_samples=5010)),
+    "F08": Cases(paper, dropped("resnet50-scaled-gbs256", 8)),
+    "F09": Cases(paper, dropped("resnet50-scaled-gbs8192", 64)),
+    "G01": Cases(paper, data(F, test_years=[2018, 2018])),
+    "G02": Cases(paper, data(F, grid=[360, 720])),
+    "G03": Cases(paper, specified(lambda s: s.phase == "pretrain", lambda s: replace(s, epochs=10))),
+    "G04": Cases(
+        paper,
+        specified(
+            lambda s: s.phase == "finetune",
+            lambda s: replace(s, settings=s.settings | {"learning_rate": 1e-3}),
+        ),
+    ),
+    "G05": Cases(provenance(), provenance(optimizer="SGD")),
+    "G06": Cases(paper, setting(F, initial_conditions=20)),
+    "G07": Cases(paper, specified(lambda s: s.epochs == 20, lambda s: replace(s, gpus=32))),
+    "G11": Cases(paper, said("fourcastnet.pretrain-a100-n004-lbs0004-full", local_batch_size=8)),
+    "G12": Cases(paper, repeated(2, F)),
+    "G13": Cases(on_h100(None, "gpu+cpu"), on_h100(0.0, "gpu+cpu+ram")),
+    "H01": Cases(paper, dropped("fourcastnet-pretrain-lbs1", 128)),
+    "H02": Cases(
+        paper,
+        specified(lambda s: s.phase == "finetune", lambda s: replace(s, initial_weights=None)),
+    ),
+    "H12": Cases(paper, another_gbs("a100")),
+    "H13": Cases(paper, another_gbs("h100")),
+    "J01": Cases(profiles(300, *PAIR), profiles(302, *PAIR)),
+}  # fmt: skip
