@@ -47,7 +47,8 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from scalewatt.common.errors import InputError
-from scalewatt.slurm.slurm_commands import NoAnswerError, accounted_states, queued_jobs
+from scalewatt.slurm.job_queue import queued_jobs
+from scalewatt.slurm.slurm_commands import NoAnswerError, accounted_states
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 

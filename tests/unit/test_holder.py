@@ -32,7 +32,7 @@ from scalewatt.run_files.lock_holder import (
     silence_s,
 )
 from scalewatt.run_files.run_lock import held, hold_node, hold_run
-from scalewatt.slurm import job_state
+from scalewatt.slurm.slurm_commands import ask
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 
@@ -194,7 +194,7 @@ def test_a_squeue_that_hangs_is_not_waited_for(
     tmp_path: Path, squeue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     squeue.write_text("exec sleep 600")
-    monkeypatch.setattr(job_state, "CALL_S", 0.3)
+    monkeypatch.setattr(ask, "__kwdefaults__", {"timeout_s": 0.3})
     assert holder_is_alive(put_record(tmp_path, LONG, job="123"), tmp_path) is None
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from scalewatt.common.errors import InputError
 from scalewatt.common.processes import machine_id, runs_still
 from scalewatt.run_files.attempt_log import HELD, current_job
-from scalewatt.slurm.job_state import JobState, job_started_s, job_state
+from scalewatt.slurm.job_queue import JobState, job_started_s, job_state
 
 HOLDER = "holder.json"
 LOCK = "lock"

@@ -21,8 +21,8 @@ from scalewatt.run_files.attempt_log import note_given_up, note_submission, read
 from scalewatt.run_files.lock_holder import Holder, holder_is_alive, read_holder
 from scalewatt.run_files.progress_files import find_workdirs
 from scalewatt.scheduling.retry_policy import Verdict, verdict
-from scalewatt.slurm.job_state import job_state, state_of
-from scalewatt.slurm.slurm_commands import NoAnswerError, QueuedJob, queued_jobs
+from scalewatt.slurm.job_queue import QueuedJob, job_state, queued_jobs
+from scalewatt.slurm.slurm_commands import NoAnswerError
 
 _ANSWER_AGE_S = 10.0
 """How long an answer of the queue, and the energy spent, are taken for current."""
@@ -272,21 +272,21 @@ class Submissions:
         queue = self._queue.get()
         submission = read_submission(self.work, spec)
         if submission is not None and self._goes_on(submission.job, queue):
+            state = queue[submission.job].slurm_state
             return (
-                f"its job {submission.job} is in Slurm's queue ({queue[submission.job].state}), submitted "
-                f"by the Snakemake of process {submission.pid} on {submission.host}, "
+                f"its job {submission.job} is in Slurm's queue ({state}), submitted by the Snakemake of process {submission.pid} on {submission.host}, "
                 f"{_clock(submission.submitted_s)}; {_wait_for(submission.job)}"
             )
         for job, said in queue.items():
             if comment is not None and said.comment == comment and self._goes_on(job, queue):
-                return f"its job {job} is in Slurm's queue ({said.state}); {_wait_for(job)}"
+                return f"its job {job} is in Slurm's queue ({said.slurm_state}); {_wait_for(job)}"
         return None
 
     def _goes_on(self, job: str, queue: dict[str, QueuedJob]) -> bool:
         """Whether a job is in the queue, and not just on its way out of it."""
         if job not in queue:
             return False
-        return job not in self._ended or state_of([queue[job].state]) != "ending"
+        return job not in self._ended or queue[job].state != "ending"
 
 
 def _queue_or_none() -> dict[str, QueuedJob]:

@@ -1,27 +1,55 @@
-"""What Slurm's queue says of jobs, asked once."""
+"""Jobs in Slurm's queue, by squeue."""
 
 from __future__ import annotations
 
+import getpass
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from scalewatt.slurm.job_state import JobState, is_unknown, state_of, unix_s
 from scalewatt.slurm.slurm_commands import NoAnswerError, ask
 
-_FIELDS = "%i|%T|%e|%N|%r"
-_NO_REASON = ("", "None")
+JobState = Literal["running", "waiting", "ending", "gone"]
+_STATES: dict[JobState, set[str]] = {
+    "running": {
+        *("RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "RESIZING"),
+        *("SIGNALING", "STAGE_OUT"),
+    },
+    "ending": {"COMPLETING"},
+    "waiting": {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"},
+}
+"""Slurm's states by what they mean; a job with parts in several has the first. Any other: gone."""
+_FORMATS = {
+    "id": "%i",
+    "slurm_state": "%T",
+    "start": "%S",
+    "end": "%e",
+    "node_list": "%N",
+    "reason": "%r",
+    "name": "%j",
+    "comment": "%k",
+}
 
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """One job of the queue."""
+    """One job of the queue as squeue prints it; empty where it was not asked for."""
 
-    state: JobState
-    ends_s: float | None
-    """When its time limit ends it, in Unix s; None where it has not begun."""
-    nodes: str | None
-    reason: str | None
+    id: str = ""
+    slurm_state: str = ""
+    start: str = ""
+    end: str = ""
+    node_list: str = ""
+    reason: str = ""
     """Why it waits, in Slurm's word."""
+    name: str = ""
+    comment: str = ""
+
+    @property
+    def state(self) -> JobState:
+        """What the job does."""
+        return _state({self.slurm_state})
 
 
 @dataclass(frozen=True)
@@ -31,38 +59,82 @@ class Queue:
     jobs: Mapping[str, QueuedJob]
 
     def state(self, job: str) -> JobState:
-        """What a job does."""
+        """Return what a job does."""
         return self.jobs[job].state if job in self.jobs else "gone"
 
     def place(self, job: str) -> str | None:
-        """The nodes of a job, as Slurm writes them."""
-        return self.jobs[job].nodes if job in self.jobs else None
+        """Return the nodes of a job, as Slurm writes them; None for a job that has none."""
+        return (self.jobs[job].node_list if job in self.jobs else None) or None
 
     def reason(self, job: str) -> str | None:
-        """Why a job waits."""
-        return self.jobs[job].reason if job in self.jobs else None
+        """Return why a job waits; None for a job that does not."""
+        reason = self.jobs[job].reason if job in self.jobs else ""
+        return None if reason in ("", "None") else reason
 
     def ends_s(self, job: str | None) -> float | None:
-        """When a job's time limit ends it, in Unix s."""
-        return self.jobs[job].ends_s if job is not None and job in self.jobs else None
+        """Return when a job's time limit ends it, in Unix s; None before it has begun."""
+        return _unix_s(self.jobs[job].end) if job is not None and job in self.jobs else None
+
+
+def queued_jobs() -> dict[str, QueuedJob]:
+    """Return the user's jobs that have not ended, by job id; NoAnswerError."""
+    fields = ("id", "slurm_state", "name", "comment")
+    return {job.id: job for job in _squeue("-u", getpass.getuser(), fields=fields)}
 
 
 def ask_queue(jobs: Iterable[str]) -> Queue | None:
-    """Ask squeue once about some jobs; None where it is absent, fails or is silent for 10 s."""
+    """Ask squeue once about some jobs; None if it is absent, fails or gives no answer in time."""
     wanted = sorted(set(jobs))
     if not wanted:
         return Queue({})
     # Asked for one job alone that is gone, squeue fails; of two it lists those that it knows.
     ids = ",".join(wanted if len(wanted) > 1 else wanted * 2)
     try:
-        lines = ask("squeue", "-h", f"--jobs={ids}", "-o", _FIELDS)
+        fields = ("id", "slurm_state", "end", "node_list", "reason")
+        return Queue({job.id: job for job in _squeue(f"--jobs={ids}", fields=fields)})
     except NoAnswerError as error:
-        return Queue({}) if is_unknown(error) else None
-    rows = (line.strip().split("|") for line in lines)
-    return Queue({row[0]: _job(row) for row in rows if len(row) == len(_FIELDS.split("|"))})
+        return Queue({}) if _is_unknown(error) else None
 
 
-def _job(row: list[str]) -> QueuedJob:
-    _, state, ends, nodes, reason = row
-    known = None if reason in _NO_REASON else reason
-    return QueuedJob(state_of([state]), unix_s(ends), nodes or None, known)
+def job_state(job: str) -> JobState | None:
+    """Return what a job does; None if Slurm is absent, fails or does not answer in time."""
+    try:
+        parts = _squeue("-t", "all", "-j", job, fields=("slurm_state",))
+    except NoAnswerError as error:
+        return "gone" if _is_unknown(error) else None
+    return _state({part.slurm_state for part in parts})
+
+
+def job_started_s(job: str) -> float | None:
+    """Return when a job last began to run, in Unix s; None if Slurm does not say."""
+    try:
+        (found,) = _squeue("-j", job, fields=("start",))
+    except (NoAnswerError, ValueError):
+        return None
+    return _unix_s(found.start)
+
+
+def _squeue(*options: str, fields: tuple[str, ...]) -> list[QueuedJob]:
+    """Return the jobs that squeue lists, each with these fields; NoAnswerError."""
+    lines = ask("squeue", "-h", *options, "-o", "|".join(_FORMATS[name] for name in fields))
+    rows = (line.strip().split("|", len(fields) - 1) for line in lines)
+    return [
+        QueuedJob(**dict(zip(fields, row, strict=True))) for row in rows if len(row) == len(fields)
+    ]
+
+
+def _state(found: set[str]) -> JobState:
+    return next((state for state, known in _STATES.items() if known & found), "gone")
+
+
+def _is_unknown(error: NoAnswerError) -> bool:
+    """Return True if squeue failed because it no longer knows the job."""
+    return "invalid job id" in str(error).lower()
+
+
+def _unix_s(text: str) -> float | None:
+    """Return the Unix s of a time as squeue writes it; None for anything else."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return None

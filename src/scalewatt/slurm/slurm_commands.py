@@ -1,30 +1,20 @@
-"""Questions to Slurm's commands, none of which is waited for long."""
+"""Calls of Slurm's commands, each with a time limit."""
 
 from __future__ import annotations
 
 import getpass
 import shutil
 import subprocess
-from dataclasses import dataclass
 
 TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True)
-class QueuedJob:
-    """What the queue says of a job."""
-
-    state: str
-    name: str = ""
-    comment: str = ""
-
-
 class NoAnswerError(Exception):
-    """A command of Slurm is missing, fails, or is silent; the message says which and how."""
+    """A command of Slurm is missing, fails or hangs; the message says which and how."""
 
 
 def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
-    """Lines that a Slurm command prints, without empty ones; NoAnswerError where it gives none."""
+    """Return the lines that a Slurm command prints, without empty ones; NoAnswerError."""
     if shutil.which(command[0]) is None:
         raise NoAnswerError(f"{command[0]} is not found")
     try:
@@ -41,22 +31,15 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.strip()]
 
 
-def queued_jobs() -> dict[str, QueuedJob]:
-    """The user's jobs in Slurm's queue that have not ended, by job id; NoAnswerError."""
-    lines = ask("squeue", "-h", "-u", getpass.getuser(), "-o", "%i|%T|%j|%k")
-    rows = (line.strip().split("|", 3) for line in lines if "|" in line)
-    return {job: QueuedJob(*said) for job, *said in rows}
-
-
 def accounted_states(jobs: list[str]) -> dict[str, str]:
-    """Latest state of jobs by Slurm's accounting, by job id, as `CANCELLED` or `PREEMPTED`; NoAnswerError."""
+    """Return the latest state of jobs by Slurm's accounting (such as CANCELLED), by id; NoAnswerError."""
     lines = ask("sacct", "-X", "-n", "-P", "-j", ",".join(jobs), "-o", "JobIDRaw,State")
     rows = (line.strip().split("|", 1) for line in lines if "|" in line)
     return {job: (state.split() or [""])[0] for job, state in rows}
 
 
 def own_accounts() -> list[str]:
-    """The accounts that the user may charge, empty where Slurm has no accounting; NoAnswerError."""
+    """Return the accounts that the user may charge, none without Slurm's accounting; NoAnswerError."""
     user = f"user={getpass.getuser()}"
     lines = ask("sacctmgr", "-nP", "show", "assoc", user, "format=account")
     return sorted({line.strip() for line in lines})

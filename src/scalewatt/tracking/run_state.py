@@ -46,8 +46,7 @@ from scalewatt.run_files.lock_holder import (
 )
 from scalewatt.run_files.progress_files import read_position, read_segments
 from scalewatt.run_files.run_inventory import Published
-from scalewatt.slurm.job_queue import Queue
-from scalewatt.slurm.job_state import JobState
+from scalewatt.slurm.job_queue import JobState, Queue
 
 State = Literal[
     "done", "running", "queued", "stopped", "failed", "refused", "out_of_date", "not_started"
