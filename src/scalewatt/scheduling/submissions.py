@@ -274,7 +274,8 @@ class Submissions:
         if submission is not None and self._goes_on(submission.job, queue):
             state = queue[submission.job].slurm_state
             return (
-                f"its job {submission.job} is in Slurm's queue ({state}), submitted by the Snakemake of process {submission.pid} on {submission.host}, "
+                f"its job {submission.job} is in Slurm's queue ({state}), submitted by the Snakemake "
+                f"of process {submission.pid} on {submission.host}, "
                 f"{_clock(submission.submitted_s)}; {_wait_for(submission.job)}"
             )
         for job, said in queue.items():
