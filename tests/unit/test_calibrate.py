@@ -27,6 +27,7 @@ from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling.commands import calibrate_sources
+from scalewatt.scaling.model import posterior
 from scalewatt.scaling.model.assumed import HALF_WIDTH, assumed_finetuning, pretraining_of
 from scalewatt.scaling.model.calibrate import calibrate
 from scalewatt.scaling.model.calibration_points import points_of
@@ -109,12 +110,14 @@ def test_a_run_of_a_batch_size_that_the_points_lack_has_no_forecast() -> None:
 
 
 @pytest.fixture
-def unvalidated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Validating takes most of the time, and is another test's."""
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither validation nor long chains, for tests in which no number matters."""
     monkeypatch.setattr("scalewatt.scaling.commands.validate", lambda points: [])
+    for name, steps in (("_BURNT", 100), ("_STEPS", 4), ("_LONGEST", 0)):
+        monkeypatch.setattr(posterior, name, steps)
 
 
-@pytest.mark.usefixtures("unvalidated")
+@pytest.mark.usefixtures("quick")
 def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> None:
     def one_is_otherwise(rows: list[Row]) -> None:
         rows[5]["phase"] = "finetune"
@@ -128,6 +131,7 @@ def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> Non
     assert lack in " ".join(model.left_out)
 
 
+@pytest.mark.usefixtures("quick")
 def test_too_few_energies_are_none_with_the_reason(tmp_path: Path) -> None:
     """Of six run times and one energy nothing can be said of energies."""
 
@@ -245,7 +249,7 @@ def test_the_load_of_a_row_is_that_of_its_spec(tmp_path: Path) -> None:
     assert [one.load for one in points_of(folder)] == [one.load for one in with_specs]
 
 
-@pytest.mark.usefixtures("unvalidated")
+@pytest.mark.usefixtures("quick")
 def test_without_specs_every_prediction_says_what_is_assumed(tmp_path: Path) -> None:
     """A copied table of a small model would else pass for the paper's."""
     folder, out = campaign_results(tmp_path), tmp_path / "model.json"
@@ -273,6 +277,7 @@ def test_energies_by_device_kind_make_a_model_of_each(tmp_path: Path) -> None:
         assert part == pytest.approx(share * estimate(found.total_j[:, 0]).median, rel=0.1)
 
 
+@pytest.mark.usefixtures("quick")
 def test_where_one_point_lacks_a_device_kind_the_model_is_of_totals(tmp_path: Path) -> None:
     def parts(rows: list[Row]) -> None:
         for row in rows:
