@@ -120,7 +120,7 @@ class Executor(parent.Executor):
 
     @property
     def _failed_nodes(self) -> set[str]:
-        """A copy, to which the parent adds in vain."""
+        """Return a copy, so that what the parent adds has no effect."""
         return set(self._excluded)
 
     @_failed_nodes.setter
@@ -128,7 +128,7 @@ class Executor(parent.Executor):
         self._excluded = frozenset(nodes)
 
     def get_account_arg(self, job: JobExecutorInterface) -> Iterator[str]:
-        """The job's account as it is, none is Slurm's default; and a run's comment."""
+        """Return the job's account as it is, none is Slurm's default; and a run's comment."""
         account = job.resources.get("slurm_account")
         said = f" -A {shlex.quote(str(account))}" if account else ""
         if self._is_run(job):  # the last comment of sbatch's arguments counts
@@ -202,7 +202,7 @@ class Executor(parent.Executor):
         return False
 
     def _comment(self, job: JobExecutorInterface) -> str:
-        """What Slurm is told of a job: the parent's words, and of a run those of its campaign."""
+        """Return what Slurm is told of a job: the parent's words, and of a run those of its campaign."""
         wildcards = get_job_wildcards(job)
         comment = f"rule_{job.name}" + (f"_wildcards_{wildcards}" if wildcards else "")
         return self._of(job).comment(comment) if self._is_run(job) else comment
@@ -315,7 +315,7 @@ class Executor(parent.Executor):
             )
 
     def _of(self, job: JobExecutorInterface) -> Any:
-        """The submissions that a job belongs to; None of what is no training."""
+        """Return the submissions that a job belongs to; None of what is no training."""
         return None if job.is_group() else self._submissions.get(job.rule.name)
 
     def _is_run(self, job: JobExecutorInterface) -> bool:
@@ -333,7 +333,7 @@ class Executor(parent.Executor):
 
     @staticmethod
     def _is_queued(job_id: str) -> bool:
-        """Whether the job has not left the queue, as far as can be told."""
+        """Return True if the job has not left the queue, as far as can be told."""
         try:
             return job_id in queued_jobs()
         except NoAnswerError:
@@ -365,7 +365,7 @@ class Executor(parent.Executor):
                 self._of(job).give_up(job.input.spec, job_id, reason, self._comment(job))
 
     def _once(self, text: str) -> str:
-        """The text when it is new; a reference to it afterwards."""
+        """Return the text when it is new; a reference to it afterwards."""
         if text in self._said:
             return "for the same reason as the one before"
         self._said.add(text)
@@ -386,7 +386,7 @@ def _is_for_people(record: logging.LogRecord) -> bool:
 
 
 def _label(job: JobExecutorInterface) -> str:
-    """What the job does, in the words of its rule, without what it asks for."""
+    """Return what the job does, in the words of its rule, without what it asks for."""
     return job.name if job.is_group() else (job.message or job.rule.name).partition(" (")[0]
 
 
@@ -396,12 +396,12 @@ def _log_of(job_info: SubmittedJobInfo) -> str | None:
 
 
 def _words(message: str) -> str:
-    """What Slurm said in the parent's message, or the message, in one line."""
+    """Return what Slurm said in the parent's message, or the message, in one line."""
     slurm = re.search(r"The error message was '(.*?)'\.\n", message, flags=re.DOTALL)
     return " ".join((slurm.group(1) if slurm else message).split())
 
 
 def _said(error: Exception) -> str:
-    """What is said of an error in one line: of one that nobody foresaw, its kind too."""
+    """Return what is said of an error in one line: of one that nobody foresaw, its kind too."""
     foreseen = isinstance(error, OSError | InputError)
     return _words(str(error) if foreseen else f"{type(error).__name__}: {error}")

@@ -74,7 +74,7 @@ class Cluster:
 
     @property
     def simulates(self) -> bool:
-        """Whether runs are simulated and none is trained."""
+        """Return True if runs are simulated and none is trained."""
         return self.mode == "simulate"
 
     def data_folder(self, dataset: dict[str, Any]) -> str:
@@ -92,7 +92,7 @@ class Cluster:
         return self.data_roots.get(name, f"data/{name}")
 
     def source_text(self, dataset: str) -> str:
-        """What `scalewatt prepare --source` gets: a path or URL, an object as JSON, or nothing."""
+        """Return what `scalewatt prepare --source` gets: a path or URL, an object as JSON, or nothing."""
         source = self.sources.get(dataset, "")
         return source if isinstance(source, str) else json.dumps(source, sort_keys=True)
 
@@ -138,7 +138,7 @@ class TrainingDefinition:
 
     @property
     def epoch_work(self) -> EpochWork | None:
-        """What an epoch consists of; None where the samples are not known."""
+        """Return what an epoch consists of; None where the samples are not known."""
         if self.dataset_samples is None:
             return None
         return epoch_work(self.dataset_samples, self.gpus, self.local_batch_size)
@@ -193,7 +193,7 @@ class Series:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether its dataset grows with n."""
+        """Return True if its dataset grows with n."""
         return "n" in self.fraction_rule
 
 
@@ -257,25 +257,25 @@ class Campaign:
 
     @property
     def recorded_name(self) -> str:
-        """What its tables and claims call it: their bytes do not change with an import's name."""
+        """Return what its tables and claims call it: their bytes do not change with an import's name."""
         return (self.imported and self.imported.original) or self.name
 
     def runs(self) -> Iterator[Run]:
-        """Every run, ordered by configuration and repeat."""
+        """Yield every run, ordered by configuration and repeat."""
         for id_, configuration in self.configurations.items():
             for repeat in range(1, self.repeats[id_] + 1):
                 yield Run(configuration, repeat)
 
     def series_of(self, configuration: str) -> list[str]:
-        """Names of the series that share a configuration."""
+        """Return names of the series that share a configuration."""
         return [s.name for s in self.series.values() if configuration in s.points.values()]
 
     def devices(self) -> set[str]:
-        """Names of the devices it runs on."""
+        """Return names of the devices it runs on."""
         return {s.device for s in self.series.values()}
 
     def datasets(self) -> dict[str, dict[str, Any]]:
-        """The prepared datasets that its configurations use, by name."""
+        """Return the prepared datasets that its configurations use, by name."""
         return {
             c.dataset["name"]: c.dataset
             for c in self.configurations.values()
@@ -283,7 +283,7 @@ class Campaign:
         }
 
     def commands(self) -> set[str]:
-        """Names of the models that are commands of the user's."""
+        """Return names of the models that are commands of the user's."""
         return {c.model for c in self.configurations.values() if c.dataset["format"] == "command"}
 
     def figure_configurations(self, figure: str) -> list[str]:

@@ -62,7 +62,7 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
 
 
 def _check_partitions(devices: dict[str, Device], where: str) -> None:
-    """A cluster's devices all have a partition, with its time limit, or none has."""
+    """Check that all devices of a cluster have a partition with its time limit, or none has."""
     with_partition = [device for device in devices.values() if device.partition]
     if not with_partition:
         return
@@ -97,7 +97,7 @@ def check_source(source: Any, where: str) -> None:
 
 
 def read_source(text: str) -> str | dict[str, Any]:
-    """What `Cluster.source_text` gave: a path or URL as it is, an object from its JSON."""
+    """Return what `Cluster.source_text` gave: a path or URL as it is, an object from its JSON."""
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -130,7 +130,7 @@ def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
 
 
 def given_cluster(given: str) -> Cluster:
-    """The cluster of an option `--cluster`: its file, or its content as JSON."""
+    """Return the cluster of an option `--cluster`: its file, or its content as JSON."""
     if not given.lstrip().startswith("{"):
         return load_cluster(given)
     try:
@@ -143,7 +143,7 @@ def given_cluster(given: str) -> Cluster:
 
 
 def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
-    """Whether finished runs are used as they are, and none is trained."""
+    """Return True if finished runs are used as they are, and none is trained."""
     if campaign.registered or campaign.imported:
         return True
     if cluster.results_only is not None:

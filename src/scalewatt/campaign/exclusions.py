@@ -52,11 +52,11 @@ class Exclusion:
 
     @property
     def run(self) -> tuple[str, int]:
-        """The run: configuration and repeat."""
+        """Return the run: configuration and repeat."""
         return self.configuration, self.repeat
 
     def excludes(self, measurement: str | None) -> bool:
-        """Whether it leaves out a run whose present measurement is this one, None where it has none."""
+        """Return True if it leaves out a run whose present measurement is this one, None where it has none."""
         return self.action == EXCLUDE and self.measurement in ("", measurement)
 
 
@@ -64,7 +64,7 @@ COLUMNS = tuple(one.name for one in fields(Exclusion))
 
 
 def exclusions_path(campaign: Campaign) -> Path:
-    """Where the table of a campaign lies; of simulated runs, which are others, by another name."""
+    """Return where the table of a campaign lies; that of simulated runs has another name."""
     own = campaign.imported is None  # else the file's name says it
     simulated = SIMULATED if own and campaign.name.endswith(SIMULATED) else ""
     return campaign.path.with_name(f"{campaign.path.stem}{simulated}.exclusions.csv")

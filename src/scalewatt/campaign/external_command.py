@@ -39,7 +39,7 @@ _OVERRIDABLE = ("epochs", "samples", "precision")
 
 
 def is_command(content: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """Whether the model of a series is a command."""
+    """Return True if the model of a series is a command."""
     model = content["models"].get(entry["model"])
     return isinstance(model, dict) and model.get("workload") == COMMAND
 
@@ -50,7 +50,7 @@ def is_command_spec(spec: RunSpec) -> bool:
 
 
 def command_models(campaign: Campaign, runs: Path | None = None) -> set[str]:
-    """Names of the models that are commands; of those with specs in the folder `runs`, as these say.
+    """Return names of the models that are commands; of those with specs in the folder `runs`, as these say.
 
     A job that waited in a cluster's queue is what its spec says, whatever the campaign has become.
     """
@@ -156,7 +156,7 @@ def _check_command(settings: dict[str, Any], where: str) -> None:
 
 
 def _is_text(word: str) -> bool:
-    """Whether a word can be written as UTF-8: YAML can name half a character."""
+    """Return True if a word can be written as UTF-8: YAML can name half a character."""
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -222,7 +222,7 @@ def check_commands(campaign: Campaign) -> None:
 
 
 def told_secrets(campaign: Campaign) -> list[str]:
-    """Where a command may give a secret away: spec.json keeps it, as it decides the run."""
+    """Return where a command may give a secret away: spec.json keeps it, as it decides the run."""
     found = {
         f"{campaign.path}: models.{one.model}.command"
         for one in campaign.configurations.values()
@@ -252,7 +252,7 @@ def check_unchanged(spec: RunSpec) -> None:
 
 
 def command_words(spec: RunSpec) -> list[str]:
-    """The program and its arguments of a run of a command."""
+    """Return the program and its arguments of a run of a command."""
     settings = spec.settings
     text = settings["command"].format(
         **{name: getattr(spec, key) for name, key in PLACEHOLDERS.items()}

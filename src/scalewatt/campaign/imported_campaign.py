@@ -30,12 +30,12 @@ _KEYS = ("name", "original", "cluster", "devices", *FACTORS)
 
 
 def imported_path(campaign: Path) -> Path:
-    """Where the file beside a campaign file lies."""
+    """Return where the file beside a campaign file lies."""
     return campaign.with_name(f"{campaign.stem}{SUFFIX}")
 
 
 def read_imported(campaign: Path) -> Imported | None:
-    """What the file beside a campaign file says; None where there is none. InputError."""
+    """Return what the file beside a campaign file says; None where there is none. InputError."""
     path = imported_path(campaign)
     return parse_imported(read_json(path), str(path)) if path.exists() else None
 
@@ -72,7 +72,7 @@ def parse_imported(content: Any, where: str) -> Imported:
 
 
 def imported_content(one: Imported) -> dict[str, Any]:
-    """The file's content: what differs from a device's defaults, in a fixed order."""
+    """Return the file's content: what differs from a device's defaults, in a fixed order."""
     defaults = {f.name: f.default for f in fields(Device)}
     devices = {
         name: {
@@ -88,7 +88,7 @@ def imported_content(one: Imported) -> dict[str, Any]:
 
 
 def as_imported(campaign: Campaign, cluster: Cluster, devices: dict[str, Device]) -> Imported:
-    """What there is to tell of the cluster a campaign ran on; `devices`: all that are known by name.
+    """Return what there is to tell of the cluster a campaign ran on; `devices`: all that are known by name.
 
     PUE, carbon and price only where all its devices are the cluster's own.
     """
@@ -101,7 +101,7 @@ def as_imported(campaign: Campaign, cluster: Cluster, devices: dict[str, Device]
 
 
 def with_imported(campaign: Campaign, cluster: Cluster) -> Cluster:
-    """The cluster as the campaign's archive tells of it, where it came with one; else as it is."""
+    """Return the cluster as the campaign's archive tells of it, where it came with one; else as it is."""
     one = campaign.imported
     if one is None:
         return cluster

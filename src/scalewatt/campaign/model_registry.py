@@ -63,13 +63,13 @@ class KnownModel:
 
 
 def model_key(name: str, phase: str) -> str:
-    """A model's key in `models`, in ids and in limits of devices."""
+    """Return a model's key in `models`, in ids and in limits of devices."""
     return name if phase == "train" else f"{name}.{phase}"
 
 
 @cache
 def known_models(folder: Path = WORKLOADS) -> dict[str, KnownModel]:
-    """All models by name; InputError where a file's MODEL is wrong."""
+    """Return all models by name; InputError where a file's MODEL is wrong."""
     parts = schema("campaign")["$defs"]
     found = {}
     for name, phases in PHASES.items():
@@ -85,7 +85,7 @@ def known_models(folder: Path = WORKLOADS) -> dict[str, KnownModel]:
 
 
 def campaign_schema(content: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The campaign's schema with every known model, and with the commands that `content` names.
+    """Return the campaign's schema with every known model, and with the commands that `content` names.
 
     InputError, which begins with `where`, for a command that cannot be named so.
     """
@@ -112,7 +112,7 @@ def campaign_schema(content: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _command_names(content: Mapping[str, Any], where: str) -> list[str]:
-    """Names of the entries of `models` that are commands; InputError where one cannot be a name."""
+    """Return names of the entries of `models` that are commands; InputError where one cannot be a name."""
     models = content.get("models")
     if not isinstance(models, dict):
         return []
@@ -138,7 +138,7 @@ def _is_name(name: str) -> bool:
 
 
 def _declared(path: Path) -> Any:
-    """The value of a file's MODEL, None without one."""
+    """Return the value of a file's MODEL, None without one."""
     text = path.read_text(encoding="utf-8")
     if "MODEL" not in text:
         return None
@@ -164,7 +164,7 @@ def _declared(path: Path) -> Any:
 
 
 def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
-    """What the module's own lines `name = value` and `name: type = value` assign."""
+    """Return what the module's own lines `name = value` and `name: type = value` assign."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
@@ -177,7 +177,7 @@ def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def _names(tree: ast.Module, name: str) -> bool:
-    """Whether code (no comment, no text) has the name, by itself or imported."""
+    """Return True if code (no comment, no text) has the name, by itself or imported."""
     return any(
         (isinstance(node, ast.Name) and node.id == name)
         or (isinstance(node, ast.alias) and name in (node.name, node.asname))
@@ -217,7 +217,7 @@ def _check_name(path: Path) -> None:
 
 
 def _network(declared: dict[str, Any], where: str) -> tuple[str, ...]:
-    """The settings that the weights depend on; InputError where fine-tuning could not start."""
+    """Return the settings that the weights depend on; InputError where fine-tuning could not start."""
     phases = declared.get("phases", ["train"])
     for name in declared.get("network", ()):
         if name not in declared["settings"]:
@@ -241,7 +241,7 @@ def _network(declared: dict[str, Any], where: str) -> tuple[str, ...]:
 
 
 def _check_setting(key: str, part: dict[str, Any], where: str) -> None:
-    """A setting's schema must be one, and its default a value that it allows."""
+    """Check that a setting's schema is one, and that it allows its default."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 

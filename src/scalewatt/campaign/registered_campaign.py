@@ -64,14 +64,14 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
 
 
 def registered_schema() -> dict[str, Any]:
-    """The schema of a registered campaign; its figures are those of any campaign."""
+    """Return the schema of a registered campaign; its figures are those of any campaign."""
     root, of_campaigns = schema("registered"), schema("campaign")
     properties = {**root["properties"], "figures": of_campaigns["properties"]["figures"]}
     return {**root, "properties": properties, "$defs": {**of_campaigns["$defs"], **root["$defs"]}}
 
 
 def configuration(entry: dict[str, Any], point: Point, where: str) -> Configuration:
-    """The configuration at one point of a series; InputError where GPUs and nodes do not fit."""
+    """Return the configuration at one point of a series; InputError where GPUs and nodes do not fit."""
     gpus, nodes = point["gpus"], point.get("nodes", 1)
     if gpus % nodes:
         raise InputError(
@@ -102,7 +102,7 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
 
 
 def configuration_id(entry: dict[str, Any], point: Point) -> str:
-    """The id: all that tells configurations apart; what is at its default does not appear."""
+    """Return the id: all that tells configurations apart; what is at its default does not appear."""
     nodes = point.get("nodes", 1)
     parts = [
         model_key(entry),
@@ -117,7 +117,7 @@ def configuration_id(entry: dict[str, Any], point: Point) -> str:
 
 
 def model_key(entry: dict[str, Any]) -> str:
-    """The model, with its phase where that is not `train`."""
+    """Return the model, with its phase where that is not `train`."""
     phase = entry.get("phase", "train")
     return entry["model"] if phase == "train" else f"{entry['model']}.{phase}"
 
@@ -137,14 +137,14 @@ def extras(point: Point) -> list[str]:
 
 
 def facility_cluster(campaign: Campaign, cluster: Cluster) -> Cluster:
-    """The cluster without PUE, carbon and price where not all runs were made on its devices."""
+    """Return the cluster without PUE, carbon and price where not all runs were made on its devices."""
     if campaign.devices() <= set(cluster.devices):
         return cluster
     return replace(cluster, pue=None, carbon_intensity=None, price=None)
 
 
 def registered_devices(campaign: Campaign, cluster: Cluster) -> dict[str, Device]:
-    """The campaign's devices by name: the cluster's own; any other without rated powers.
+    """Return the campaign's devices by name: the cluster's own; any other without rated powers.
 
     Another cluster's device of the same name may be another machine, so its powers are not used.
     """
@@ -179,7 +179,7 @@ def _series(
 
 
 def constant_batch_size(configurations: list[Configuration]) -> str:
-    """Which batch size stays constant: local_batch_size, global_batch_size or neither."""
+    """Return which batch size stays constant: local_batch_size, global_batch_size or neither."""
     for key in ("local_batch_size", "global_batch_size"):
         if len({getattr(c, key) for c in configurations}) == 1:
             return key

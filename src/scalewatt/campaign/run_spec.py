@@ -64,7 +64,7 @@ class RunSpec(TrainingDefinition):
 
     @cached_property
     def text(self) -> str:
-        """The canonical text of spec.json: the same for equal specs."""
+        """Return the canonical text of spec.json: the same for equal specs."""
         return json.dumps(self.as_json(), indent=1, sort_keys=True, allow_nan=False)
 
     @cached_property
@@ -74,12 +74,12 @@ class RunSpec(TrainingDefinition):
 
     @property
     def name(self) -> str:
-        """The run as messages name it."""
+        """Return the run as messages name it."""
         return f"{self.configuration} repeat {self.repeat}"
 
     @property
     def key(self) -> str:
-        """The run as its working directory and the notes about it are named."""
+        """Return the run as its working directory and the notes about it are named."""
         return f"{self.configuration}-{self.repeat}-{self.sha256[:12]}"
 
 

@@ -87,11 +87,11 @@ class Expansion:
         return settings, changed
 
     def _part(self) -> dict[str, Any]:
-        """The schema of the model's settings."""
+        """Return the schema of the model's settings."""
         return self.root["$defs"][self.key]
 
     def _overridable(self, part: dict[str, Any]) -> dict[str, Any]:
-        """The schema of a series' own settings."""
+        """Return the schema of a series' own settings."""
         return {**part, "required": []}
 
     def _dataset(self) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class Expansion:
             )
 
     def _check_validation(self, gpus: int, samples: int) -> None:
-        """The paper's protocol drops validation samples that do not divide by the ranks."""
+        """Check that samples are left to validate on: `paper` drops what the ranks do not divide."""
         if self.protocol == "paper" and self.model == "resnet50" and samples < gpus:
             raise InputError(
                 f"{self.where}: {samples} validation samples for {gpus} GPUs leave none for "
@@ -240,7 +240,7 @@ class Expansion:
         return train, validation
 
     def configuration(self, gpus: int) -> Configuration:
-        """The configuration at `gpus` GPUs."""
+        """Return the configuration at `gpus` GPUs."""
         local, global_ = self._batch_sizes(gpus)
         self._check_device(gpus, local)
         fraction = self._fraction(gpus)
@@ -275,7 +275,7 @@ class Expansion:
         return configuration_id(self.key, self.device.name, gpus, local, part, self.overrides)
 
     def series(self, name: str, points: dict[int, str]) -> Series:
-        """The series with its points."""
+        """Return the series with its points."""
         return Series(
             name=name,
             label=self.entry.get("label", name),
@@ -298,14 +298,14 @@ def configuration_id(
     samples: int | None,
     overrides: Mapping[str, Any],
 ) -> str:
-    """What a configuration is called; `samples` are those of a part of the dataset, None of all of it."""
+    """Return a configuration's id; `samples` are those of a part of the dataset, None of all of it."""
     part = "full" if samples is None else f"s{samples:07d}"
     extra = "".join(f"-{k}{_id_value(v)}" for k, v in sorted(overrides.items()))
     return f"{key}-{device}-n{gpus:03d}-lbs{local_batch_size:04d}-{part}{extra}"
 
 
 def without_device(configuration: str, device: str) -> str:
-    """A configuration's id, of any campaign, with its device left out."""
+    """Return a configuration's id, of any campaign, with its device left out."""
     return re.sub(rf"-{re.escape(device)}-(?=n\d{{3}})", "-", configuration, count=1)
 
 

@@ -20,7 +20,7 @@ _BATCH_RULES = {
 def runs_definition(
     campaign: Campaign, runs: list[list[Any]], excluded: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """The definition of the tables of all runs; see `table_definition`. Excluded runs are among them."""
+    """Return the definition of the tables of all runs, excluded ones too; see `table_definition`."""
     return {
         **_content(campaign, list(campaign.configurations), runs, excluded),
         "series": [_series(campaign, name) for name in campaign.series],
@@ -30,7 +30,7 @@ def runs_definition(
 def table_definition(
     campaign: Campaign, figure: str, runs: list[list[Any]], excluded: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """The definition of a figure's table (or table1's).
+    """Return the definition of a figure's table (or table1's).
 
     `runs` lists [configuration, repeat] of the runs to take; configurations without any are named
     as missing in the table. `excluded`: those of the campaign that are left out (configuration, repeat,

@@ -55,7 +55,7 @@ def check_variants(content: Mapping[str, Any], series: Mapping[str, Series], whe
 
 
 def variants_definition(campaign: Campaign) -> list[dict[str, Any]]:
-    """One entry per configuration of the figure, each once, in its series' order.
+    """Return one entry per configuration of the figure, each once, in its series' order.
 
     Keys: series, label, configuration, baseline (the configuration it is compared with), group, and
     `differs`: what it departs in, in words; of a baseline, what it is.
@@ -83,7 +83,7 @@ def _kind(series: Series) -> tuple[str, str]:
 
 
 def _departure(own: Configuration, baseline: Configuration) -> tuple[str, str]:
-    """The group of a configuration, and what it departs in."""
+    """Return the group of a configuration, and what it departs in."""
     if own.id == baseline.id:
         shown = [(key, value) for key, value in _facts(own) if key in GROUPS]
         said = [
@@ -99,7 +99,7 @@ def _departure(own: Configuration, baseline: Configuration) -> tuple[str, str]:
 
 
 def _changed(own: Configuration, baseline: Configuration) -> list[tuple[str, Any]]:
-    """What `own` has other than `baseline`, as names and its values."""
+    """Return what `own` has other than `baseline`, as names and its values."""
     pairs = zip(_facts(own), _facts(baseline), strict=True)
     changed = [(key, value) for (key, value), (_, usual) in pairs if value != usual]
     names = {key for key, _ in changed}
@@ -113,7 +113,7 @@ def _facts(one: Configuration) -> Iterator[tuple[str, Any]]:
 
 
 def in_words(key: str, value: Any) -> str:
-    """A setting and its value as a person would say it."""
+    """Return a setting and its value as a person would say it."""
     if (key, value) in _FLAGS and isinstance(value, bool):
         return _FLAGS[key, value]
     return f"{key.replace('_', ' ')} {'not known' if value is None else value}"

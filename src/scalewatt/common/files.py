@@ -1,4 +1,4 @@
-"""Writing files so that a half-written one is never taken for a finished one."""
+"""Writing files so that a half-written one is never mistaken for a finished one."""
 
 from __future__ import annotations
 

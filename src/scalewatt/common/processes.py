@@ -12,7 +12,7 @@ _DEAD = ("Z", "X", "x")
 
 @lru_cache(maxsize=1)
 def machine_id() -> str | None:
-    """Names this start of the machine and this space of process numbers; None where unknown."""
+    """Return a name of this boot of the machine and this PID namespace; None if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -21,13 +21,13 @@ def machine_id() -> str | None:
 
 
 def process_started_s(pid: int) -> float | None:
-    """When a process was started, in s after the machine's start; None where unknown."""
+    """Return when a process was started, in s after the machine's start; None where unknown."""
     found = _stat(pid)
     return None if found is None else found[1]
 
 
 def runs_still(pid: int, started_s: float | None) -> bool:
-    """Whether the process with this number that was started then is there; stopped ones are."""
+    """Return True if the process with this number that was started then is there; stopped ones are."""
     found = _stat(pid)
     if found is None:
         return _exists(pid)
@@ -46,7 +46,7 @@ def _stat(pid: int) -> tuple[str, float] | None:
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is such a process at all, for machines that hide their processes."""
+    """Return True if the process exists at all, for machines that hide their processes."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -74,7 +74,7 @@ class Redaction:
         )
 
     def text(self, text: str) -> str:
-        """A text without homes, paths outside of the system's own folders, names and addresses."""
+        """Return a text without homes, paths outside of the system's own folders, names and addresses."""
         text = _HOMES.sub(PATH, _DRIVE.sub(PATH, self._relative(text)))
         text = _ABSOLUTE.sub(lambda one: (one["option"] or "") + _shown(one["path"]), text)
         text = _AT.sub(ADDRESS, text)
@@ -104,7 +104,7 @@ class Redaction:
         return text
 
     def deep(self, value: Any) -> Any:
-        """A value of JSON with the texts in it redacted, keys excepted."""
+        """Return a value of JSON with the texts in it redacted, keys excepted."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -129,7 +129,7 @@ class Redaction:
 
 
 def _shown(path: str) -> str:
-    """An absolute path of the system's own folders as it is, any other as PATH."""
+    """Return an absolute path of the system's own folders as it is, any other as PATH."""
     if not path.strip("/"):
         return path
     whole = posixpath.normpath(f"/{path.lstrip('/')}")
@@ -138,7 +138,7 @@ def _shown(path: str) -> str:
 
 
 def own_paths(text: str) -> Iterator[str]:
-    """The paths in a text that `Redaction.text` takes out whoever its user is.
+    """Return the paths in a text that `Redaction.text` takes out whoever its user is.
 
     Addresses of the web and quotients, as `f(x)/n`, `m²/s²` and `samples /s`, are none.
     """
@@ -154,7 +154,7 @@ def own_paths(text: str) -> Iterator[str]:
 
 
 def _within(root: str, rest: str) -> str:
-    """A path as `root` and the rest of it; PATH where `..` leads out."""
+    """Return a path as `root` and the rest of it; PATH where `..` leads out."""
     leaves = posixpath.normpath(f"./{rest}").split("/")[0] == ".."
     return PATH if leaves else root + rest
 

@@ -60,13 +60,13 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """The JSON schema `name` (campaign or cluster)."""
+    """Return the JSON schema `name` (campaign or cluster)."""
     path = PROJECT_ROOT / "workflow" / "schemas" / f"{name}.schema.json"
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def shown(value: Any) -> str:
-    """A value in a message, cut to a length that can be read."""
+    """Return a value in a message, cut to a length that can be read."""
     try:
         text = json.dumps(value, default=str)
     except (RecursionError, ValueError):
@@ -160,7 +160,7 @@ def _message(error: Any, where: str) -> str:
 
 
 def _allowed(part: dict[str, Any], key: str) -> str:
-    """What may stand at a missing key."""
+    """Return what may stand at a missing key."""
     entry = part.get("properties", {}).get(key, {})
     if "enum" in entry:
         return ", ".join(map(str, entry["enum"]))
@@ -180,7 +180,7 @@ def _deepest(error: Any) -> Any:
 
 
 def defaults(part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The keys of an object's schema that have a default, with it."""
+    """Return the keys of an object's schema that have a default, with it."""
     for key, entry in part.get("properties", {}).items():
         if "default" in entry:
             yield key, entry["default"]

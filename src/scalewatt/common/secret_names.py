@@ -21,12 +21,12 @@ _ASSIGNMENT = re.compile(rf"({_NAME}=).+", re.IGNORECASE | re.DOTALL)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a name has a word of SECRET in it."""
+    """Return True if a name has a word of SECRET in it."""
     return any(word in name.upper() for word in SECRET)
 
 
 def without_secrets(words: Sequence[str]) -> list[str]:
-    """A command's words with HIDDEN in place of what options and assignments of such names are given.
+    """Return a command's words with HIDDEN in place of what options and assignments of such names are given.
 
     `--wandb-key X`, `--hf-token=X` and `WANDB_API_KEY=X`, as words and within a script of `sh -c`.
     """

@@ -37,11 +37,11 @@ class StopRequest:
         self._asked = True
 
     def asked(self) -> bool:
-        """Whether this rank has been asked to stop, from outside or from within."""
+        """Return True if this rank has been asked to stop, from outside or from within."""
         return self._asked or self.requested()
 
     def requested(self) -> bool:
-        """Whether this rank has been asked to stop from outside."""
+        """Return True if this rank has been asked to stop from outside."""
         now = time.monotonic()
         if not self._requested and self.stop_file and now >= self._next_look:
             self._next_look = now + _FILE_CHECK_INTERVAL_S

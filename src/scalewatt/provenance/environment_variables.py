@@ -32,12 +32,12 @@ NAMES = frozenset(
 
 
 def is_written(name: str) -> bool:
-    """Whether a variable is one that a run's provenance has: listed, and of no secret's name."""
+    """Return True if a variable is one that a run's provenance has: listed, and of no secret's name."""
     return (name in NAMES or name.startswith(PREFIXES)) and not is_secret(name)
 
 
 def variables(environment: Mapping[str, str], redaction: Redaction) -> dict[str, str]:
-    """The variables that are set and matter, by name, without anything personal in their values."""
+    """Return the variables that are set and matter, by name, without anything personal in their values."""
     return {
         name: redaction.text(environment[name]) for name in sorted(environment) if is_written(name)
     }

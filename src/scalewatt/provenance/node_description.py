@@ -88,7 +88,7 @@ def _os() -> str | None:
 
 
 def grouped(nodes: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Each different description once, with the names of the nodes that it is of under `hosts`."""
+    """Return each different description once, with the names of the nodes that it is of under `hosts`."""
     found: list[tuple[dict[str, Any], set[str]]] = []
     for host, description in nodes:
         alike = next((hosts for one, hosts in found if one == description), None)

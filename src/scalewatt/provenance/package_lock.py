@@ -36,7 +36,7 @@ class Difference:
 
 
 def normalised(name: str) -> str:
-    """A package's one name (PEP 503): lower case, one "-" for runs of "-", "_" and "."."""
+    """Return a package's one name (PEP 503): lower case, one "-" for runs of "-", "_" and "."."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -85,7 +85,7 @@ def installed_versions() -> dict[str, str]:
 def differences(
     locked: Mapping[str, str], installed: Mapping[str, str], environment: str | None
 ) -> list[Difference]:
-    """What is missing, of another version, or installed beside the lock, sorted by package.
+    """Return what is missing, of another version, or installed beside the lock, sorted by package.
 
     In an "analysis" environment, which has a part of the lock, nothing counts as missing. A local
     suffix ("2.7.0+cu126" for 2.7.0) is no difference, nor is a way of writing ("2025.01" for 2025.1).
@@ -105,7 +105,7 @@ def differences(
 
 
 def is_version(installed: str, locked: str) -> bool:
-    """Whether an installed version is the locked one, which may leave the local suffix open."""
+    """Return True if an installed version is the locked one, which may leave the local suffix open."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -132,7 +132,7 @@ def _noted(prefix: str | Path) -> dict[str, Any]:
 def lock_note(
     installed: Mapping[str, str], path: Path = LOCK, prefix: str | Path = sys.prefix
 ) -> dict[str, Any] | None:
-    """What a run's provenance says of the lock under `lock`; None where there is no lock to read.
+    """Return what a run's provenance says of the lock under `lock`; None where there is no lock to read.
 
     sha256 (of the lock); environment; environment_lock_sha256 (of the lock that this environment was
     set up from, null where nobody noted it); differences: package, locked, installed.

@@ -30,7 +30,7 @@ def package_versions() -> dict[str, str | None]:
 
 
 def source_commit() -> str | None:
-    """The commit of the clone that this code is from, `-dirty` where files differ; None without one.
+    """Return the commit of the clone that this code is from, `-dirty` where files differ; None without one.
 
     Of a container, which has no clone, the one noted in the file COMMIT when it was built.
     """
@@ -46,13 +46,13 @@ def source_commit() -> str | None:
 
 
 def is_clean(commit: str | None) -> bool | None:
-    """Whether no tracked file differs from a commit as `source_commit` says it; None without one."""
+    """Return True if no tracked file differs from a commit as `source_commit` says it; None without one."""
     return None if commit is None else not commit.endswith("-dirty")
 
 
 @cache
 def made_with() -> dict[str, Any]:
-    """The code and packages of this process: commit, commit_clean, packages_installed, lock.
+    """Return the code and packages of this process: commit, commit_clean, packages_installed, lock.
 
     Looked up once a process: it reads the metadata of a hundred packages.
     """
@@ -94,7 +94,7 @@ def gpu_identity(device: Any) -> Gpu:
 
 
 def visible_gpu(torch_device: str, local_rank: int) -> Gpu | None:
-    """The GPU that a program takes for the one of its local rank, without a context on it.
+    """Return the GPU that a program takes for the one of its local rank, without a context on it.
 
     None where there is none to take (`cpu`, or `auto` on a machine without one).
     """
@@ -158,7 +158,7 @@ def _by_host(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any] | None] | 
 
 
 def cpu_name() -> str:
-    """The CPU's name as Linux tells it."""
+    """Return the CPU's name as Linux tells it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -66,17 +66,17 @@ class GivenUp:
 
 
 def attempt_path(work: Path, spec: RunSpec) -> Path:
-    """Where the latest attempt of a run is noted, `work` being the campaign's folder."""
+    """Return where the latest attempt of a run is noted, `work` being the campaign's folder."""
     return work / "attempts" / f"{spec.key}.json"
 
 
 def submission_path(work: Path, spec: RunSpec) -> Path:
-    """Where the latest submission of a run is noted."""
+    """Return where the latest submission of a run is noted."""
     return work / "attempts" / f"{spec.key}.submitted.json"
 
 
 def given_up_path(work: Path, spec: RunSpec) -> Path:
-    """Where it is noted that a run was given up; removed by a later submission or attempt."""
+    """Return where it is noted that a run gets no further retries; a later submission removes it."""
     return work / "attempts" / f"{spec.key}.given-up.json"
 
 
@@ -98,7 +98,7 @@ def read_attempt(work: Path, spec: RunSpec, job: str | None = None) -> Attempt |
 
 
 def read_given_up(work: Path, spec: RunSpec) -> GivenUp | None:
-    """Return why a run is not submitted any more; None where nobody has given it up."""
+    """Return why a run gets no further retries; None where it may be submitted."""
     return read_note(given_up_path(work, spec), GivenUp)
 
 
@@ -182,7 +182,7 @@ def noted_attempt(work: Path, spec: RunSpec) -> Iterator[AttemptNote]:
 
 
 def _held_path(path: Path) -> Path:
-    """Where an attempt is noted that was refused because of the one noted at `path`."""
+    """Return where an attempt is noted that was refused because of the one noted at `path`."""
     return path.with_suffix(".held.json")
 
 

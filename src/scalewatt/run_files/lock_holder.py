@@ -64,7 +64,7 @@ class Holder:
 
     @property
     def is_here(self) -> bool:
-        """Whether its process number means something on this machine."""
+        """Return True if its process number means something on this machine."""
         if self.machine is not None:
             return self.machine == machine_id()
         return self.host == socket.gethostname()
@@ -82,12 +82,12 @@ class HeldError(InputError):
 
 
 def read_holder(workdir: Path) -> Holder | None:
-    """The holder of a run's working directory, dead or alive; None where there is none."""
+    """Return the holder of a run's working directory, dead or alive; None where there is none."""
     return read_record(workdir / HOLDER)
 
 
 def read_record(path: Path) -> Holder | None:
-    """The holder that a record names; None without a record, an unnamed one where it is damaged."""
+    """Return the holder that a record names; None without a record, an unnamed one where it is damaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -111,7 +111,7 @@ def read_record(path: Path) -> Holder | None:
 def holder_is_alive(
     holder: Holder, workdir: Path, state_of_job: Callable[[str], JobState | None] = job_state
 ) -> bool | None:
-    """Whether the holder of a working directory lives; None where nobody can tell.
+    """Return True if the holder of a working directory lives; None where nobody can tell.
 
     Asks the kernel on its own machine (a frozen process lives; so does a run whose ranks outlived
     their launcher), else Slurm about its job (squeue, up to 10 s, unless the caller knows
@@ -153,7 +153,7 @@ def _job_state(job: str | None, state_of_job: Callable[[str], JobState | None]) 
 
 
 def _began_anew(holder: Holder) -> bool:
-    """Whether a running job was requeued since the holder was its process, perhaps to other nodes."""
+    """Return True if a running job was requeued since the holder was its process, perhaps to other nodes."""
     started_s = None if holder.job is None else job_started_s(holder.job)
     return started_s is not None and started_s > holder.since_s
 
@@ -181,7 +181,7 @@ def silence_s(record: Path) -> float:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process of this machine (or of any, where flock reaches so far) holds the lock."""
+    """Return True if a process of this machine (or of any, where flock reaches so far) holds the lock."""
     try:
         with open(path, encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

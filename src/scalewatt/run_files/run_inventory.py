@@ -41,12 +41,12 @@ class Published:
 
     @property
     def key(self) -> str:
-        """What its working directory and its notes are named by."""
+        """Return what its working directory and its notes are named by."""
         return f"{self.configuration}-{self.repeat}-{self.spec_sha256[:12]}"
 
     @property
     def work_name(self) -> str:
-        """The name of its working directory."""
+        """Return the name of its working directory."""
         return f"{self.key}-{(self.dataset_sha256 or 'nodata')[:8]}"
 
 
@@ -94,7 +94,7 @@ def set_aside_notes(results: Path) -> dict[tuple[str, int], list[Path]]:
 
 
 def _set_aside(results: Path) -> Iterator[tuple[tuple[str, int], Path]]:
-    """The folders of what was set aside, each with its run."""
+    """Return the folders of what was set aside, each with its run."""
     for configuration in folders(results / SUPERSEDED):
         for repeat in folders(configuration):
             for folder in folders(repeat) if repeat.name.isdigit() else ():

@@ -66,7 +66,7 @@ class Hold:
 
 
 def hold_run(workdir: Path) -> Target:
-    """A run's working directory as something to hold."""
+    """Return a run's working directory as something to hold."""
     return Target(
         workdir / HOLDER,
         workdir / LOCK,
@@ -136,7 +136,7 @@ class _Wait:
         self._since_s = 0.0
 
     def judge(self, holder: Holder) -> bool | None:
-        """Whether the holder lives, if its lock is free; for how long it is watched counts too."""
+        """Return True if the holder lives, if its lock is free; for how long it is watched counts too."""
         return judge(holder, self.target.record, self._unchanged_s(holder))
 
     def _unchanged_s(self, holder: Holder) -> float:
@@ -240,7 +240,7 @@ def _claims(target: Target, token: str, mine: Path) -> list[Path]:
 
 @contextmanager
 def _own_record(target: Target) -> Iterator[tuple[Path, str]]:
-    """A complete record of this process under a name of its own, and its token."""
+    """Return a complete record of this process under a name of its own, and its token."""
     path = target.record.with_name(f".{target.record.stem}.{uuid.uuid4().hex[:8]}.tmp")
     said = {
         "host": socket.gethostname(),
@@ -374,7 +374,7 @@ def _blocked_by_dead(wait: _Wait) -> bool:
 
 
 def _failed(error: OSError, path: Path, what: str) -> Exception:
-    """What to raise: an InputError where that is the user's to mend, else what may pass by itself."""
+    """Return what to raise: an InputError if it is up to the user to fix, else what may pass by itself."""
     if error.errno in _OF_THE_USER:
         return InputError(f"{path}: {what} ({error.strerror})")
     return OSError(error.errno, error.strerror, str(path))

@@ -45,11 +45,11 @@ class WorkDir:
 
     @property
     def finished(self) -> bool:
-        """Whether training has come to its end."""
+        """Return True if training has come to its end."""
         return (self.path / "result.json").exists()
 
     def segments(self) -> list[dict[str, Any]]:
-        """The segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
+        """Return the segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
 
         Outcomes: finished, stopped, failed, refused (its input was wrong), killed, monitor_lost (it
         stopped at a checkpoint because its energy was no longer recorded), and running. `detail`
@@ -106,7 +106,7 @@ class WorkDir:
         self._write(segments)
 
     def _write(self, segments: list[dict[str, Any]]) -> None:
-        """Write the segments; HeldError where the run was taken over, this process being taken for dead."""
+        """Write the segments; HeldError where the run was taken over, this process being presumed dead."""
         require_held(self.path, self.hold_token)
         write_json(self.path / "segments.json", segments)
 
@@ -131,22 +131,22 @@ def segment_name(segment: int) -> str:
 
 
 def outcome_path(work: Path, segment: int) -> Path:
-    """Where rank 0 says how the training of a segment ended, before perun closes (`outcome_of`)."""
+    """Return where rank 0 says how the training of a segment ended, before perun closes (`outcome_of`)."""
     return work / f"{segment_name(segment)}.outcome"
 
 
 def failure_path(work: Path, segment: int) -> Path:
-    """Where the first rank that failed in a segment says why (`reasons.Failure`)."""
+    """Return where the first rank that failed in a segment says why (`reasons.Failure`)."""
     return work / f"{segment_name(segment)}.failure"
 
 
 def description_path(work: Path, segment: int) -> Path:
-    """Where rank 0 says what a segment runs on."""
+    """Return where rank 0 says what a segment runs on."""
     return work / f"{segment_name(segment)}.json"
 
 
 def made_with_path(work: Path, segment: int) -> Path:
-    """Where the launching process says with what code and packages a segment was started."""
+    """Return where the launching process says with what code and packages a segment was started."""
     return work / f"{segment_name(segment)}.made-with.json"
 
 

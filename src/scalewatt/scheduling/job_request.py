@@ -61,7 +61,7 @@ def training_request(
     done_updates: int = 0,
     upper_s: float | None = None,
 ) -> Request:
-    """What the next segment of a run asks for; InputError where no node of the device holds it.
+    """Return what the next segment of a run asks for; InputError where no node of the device holds it.
 
     `upper_s`: upper bound of the whole run's time by the scaling model; None where it has none.
     """
@@ -82,7 +82,7 @@ def training_request(
 
 
 def probe_request(device: Device, cluster: Cluster, minutes: int) -> Request:
-    """What an idle probe asks for: one node with all its GPUs, as a training that fills it."""
+    """Return what an idle probe asks for: one node with all its GPUs, as a training that fills it."""
     what = f"the idle probe of {device.name}"
     _check_cpus(device.probe_ranks, device, what)
     if device.time_limit_min is not None and minutes > device.time_limit_min:
@@ -123,7 +123,7 @@ def _request(
 
 
 def account_of(cluster: Cluster) -> str | None:
-    """The account to charge; environment variables that are not set stay as they are written."""
+    """Return the account to charge; environment variables that are not set stay as they are written."""
     return None if cluster.account is None else os.path.expandvars(cluster.account)
 
 
@@ -134,7 +134,7 @@ def wall_time_min(
     stop_warning_s: int = 600,
     upper_s: float | None = None,
 ) -> int:
-    """The wall time in minutes that a run's next job asks for.
+    """Return the wall time in minutes that a run's next job asks for.
 
     STARTUP_MIN + the time that the remaining updates need at most + the warning before the end,
     rounded up to ROUNDING_MIN, and never above the device's limit. At least one epoch counts as
@@ -159,7 +159,7 @@ def wall_time_min(
 
 
 def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int | None:
-    """How many jobs a run of `runtime_s` needs; None where the device has no wall-time limit.
+    """Return how many jobs a run of `runtime_s` needs; None where the device has no wall-time limit.
 
     A job trains from STARTUP_MIN after its start to `stop_warning_s` before the limit. InputError
     where nothing is left of it.
@@ -263,7 +263,7 @@ def check_requests(
 
 
 def as_resources(request: Request) -> dict[str, str | int | None]:
-    """The request in the words of Snakemake's Slurm executor; None: the resource is not there.
+    """Return the request in the words of Snakemake's Slurm executor; None: the resource is not there.
 
     `mpi` is always there and empty: then the job's shell starts the ranks by itself, and the
     executor does not refuse one rank a node. So the tasks of a node are asked for in `slurm_extra`.

@@ -46,7 +46,7 @@ def check_before_submission(
 
 
 def account_problems(account: str | None) -> list[str]:
-    """What is wrong with the cluster file's account; nothing where it names none."""
+    """Return what is wrong with the cluster file's account; nothing where it names none."""
     if account is None:
         return []
     unset = [name for name in re.findall(r"\$\{?(\w+)\}?", account) if not os.environ.get(name)]
@@ -74,7 +74,7 @@ def account_problems(account: str | None) -> list[str]:
 
 
 def folder_problems(folder: Path | str, min_free_gib: float) -> list[str]:
-    """What is wrong with a folder that is to be written to; it is made where it is missing."""
+    """Return what is wrong with a folder that is to be written to; it is made where it is missing."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         free_gib = shutil.disk_usage(folder).free / _GIB

@@ -165,7 +165,7 @@ def _progress(segment: dict[str, Any]) -> bool:
 
 
 def _is_stop(segment: dict[str, Any]) -> bool:
-    """Whether a segment of known progress ended at a checkpoint, as it was told to."""
+    """Return True if a segment of known progress ended at a checkpoint, as it was told to."""
     return segment.get("from_updates") is not None and _outcome(segment) in _STOPPED
 
 

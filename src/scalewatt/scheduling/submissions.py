@@ -25,7 +25,7 @@ from scalewatt.slurm.job_queue import QueuedJob, job_state, queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError
 
 _ANSWER_AGE_S = 10.0
-"""How long an answer of the queue, and the energy spent, are taken for current."""
+"""How long an answer of the queue, and the energy used, count as current."""
 _NEVER_S = float("-inf")
 _NAMED = 3
 """How many runs a message names."""
@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 
 class _Recent(Generic[Answer]):
-    """An answer that is taken for current for _ANSWER_AGE_S, unless something happened since it was asked."""
+    """An answer that counts as current for _ANSWER_AGE_S, unless something has happened since."""
 
     def __init__(self, ask: Callable[[], Answer]) -> None:
         self._ask, self._asking = ask, threading.Lock()
@@ -41,7 +41,7 @@ class _Recent(Generic[Answer]):
         self._changed_s = _NEVER_S
 
     def get(self) -> Answer:
-        """The answer, asked anew where it is old."""
+        """Return the answer; ask again if it is old."""
         with self._asking:
             now_s, found = time.monotonic(), self._found
             if found is None or found[0] <= self._changed_s or now_s - found[0] > _ANSWER_AGE_S:
@@ -74,7 +74,7 @@ class Submissions:
         self._jobs: dict[str, list[str]] = {}
         """This Snakemake's, in order, by run key."""
         self._going: dict[str, RunSpec] = {}
-        """Specs of the runs that may be submitted, and are neither finished nor given up, by run key."""
+        """Specs of the runs that may be submitted, neither finished nor without further retries, by key."""
         self._elsewhere: dict[str, str] = {}
         """Run keys by the jobs of other Snakemakes, as far as they were seen in the queue."""
         self._ended: set[str] = set()
@@ -82,7 +82,7 @@ class Submissions:
         self._queue, self._spent = _Recent(_queue_or_none), _Recent(self.spent_kwh or (lambda: 0.0))
 
     def refusal(self, spec_path: Path | str, comment: str | None = None) -> str | None:
-        """Why the run of a spec is not to be submitted now, and what to do; None where it may be.
+        """Return why the run of a spec is not to be submitted now, and what to do; None where it may be.
 
         `comment` is the one that all its jobs have in Slurm's queue.
         """
@@ -97,11 +97,11 @@ class Submissions:
         return refused
 
     def comment(self, words: str) -> str:
-        """The comment of a run's jobs in Slurm's queue: `words`, and which campaign's they are."""
+        """Return the comment of a run's jobs in Slurm's queue: `words`, and which campaign's they are."""
         return f"{words} of {self.work.absolute()}"
 
     def is_published(self, spec_path: Path | str) -> bool:
-        """Whether a job that is not this Snakemake's has published the run since it started."""
+        """Return True if a job that is not this Snakemake's has published the run since it started."""
         spec, path = read_spec(spec_path), Path(spec_path).with_name("provenance.json")
         found = read_content(path)
         return (
@@ -112,16 +112,16 @@ class Submissions:
         )
 
     def is_being_published(self, spec_path: Path | str) -> bool:
-        """Whether the run is trained to its end and somebody still holds it."""
+        """Return True if the run is trained to its end and a process still has its lock."""
         spec = read_spec(spec_path)
         return self.is_trained(spec) and self._held(spec) is not None
 
     def is_trained(self, spec: RunSpec) -> bool:
-        """Whether the run's training has come to its end: only its results are still to be published."""
+        """Return True if the run is trained to its end: only its results are still to be published."""
         return any((path / "result.json").exists() for path in find_workdirs(self.work, spec))
 
     def over_budget(self) -> str | None:
-        """Why nothing of the campaign is to be submitted any more; None where energy is left."""
+        """Return why nothing of the campaign is to be submitted any more; None where energy is left."""
         spent = self._spent_so_far()
         if spent is None or self.budget_kwh is None or spent < self.budget_kwh:
             return None
@@ -131,7 +131,7 @@ class Submissions:
         )
 
     def would_exceed(self, spec: RunSpec) -> str | None:
-        """Why a run is not to be submitted that would use more energy than is left, as predicted.
+        """Return why a run is not to be submitted that would use more energy than is left, as predicted.
 
         What is spent, and what runs under way are still to use, is not left. None where the run fits,
         or nothing is known of its energy.
@@ -156,7 +156,7 @@ class Submissions:
         )
 
     def _spent_so_far(self) -> float | None:
-        """The campaign's energy in kWh; None without a budget."""
+        """Return the campaign's energy in kWh; None without a budget."""
         if self.budget_kwh is None or self.spent_kwh is None:
             return None
         return self._spent.get()
@@ -190,7 +190,7 @@ class Submissions:
         return {self._elsewhere[job] for job in going if job in self._elsewhere}
 
     def count_anew(self) -> None:
-        """Forget what was spent: a job has ended."""
+        """Forget the energy used: a job has ended."""
         self._spent.outdate()
 
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
@@ -202,7 +202,7 @@ class Submissions:
         note_submission(self.work, spec, job, log)
 
     def end(self, spec_path: Path | str, job: str) -> Verdict:
-        """Whether the run is submitted again, now that its job has ended."""
+        """Return whether the run is submitted again, now that its job has ended."""
         with self._state:
             self._ended.add(job)
         self._queue.outdate()
@@ -216,7 +216,7 @@ class Submissions:
         return found
 
     def finish(self, spec_path: Path | str) -> None:
-        """The run's results are there: it uses nothing more."""
+        """Note that the run's results are there: it uses no more energy."""
         self._forget(read_spec(spec_path))
 
     def give_up(
@@ -240,7 +240,7 @@ class Submissions:
             self._going.pop(spec.key, None)
 
     def log(self, spec_path: Path | str) -> Path | None:
-        """The run's training log, where there is one."""
+        """Return the run's training log, where there is one."""
         logs = [path / "train.log" for path in find_workdirs(self.work, read_spec(spec_path))]
         return next((path for path in logs if path.exists()), None)
 
@@ -259,7 +259,7 @@ class Submissions:
         return None
 
     def _may_live(self, holder: Holder, workdir: Path) -> bool:
-        """Whether the holder lives, as far as can be told; the lock of its working directory decides."""
+        """Return True if the holder may live; the lock of its working directory decides."""
         if holder.job is None or holder.is_here:
             return holder_is_alive(holder, workdir) is not False
         state = job_state(holder.job)
@@ -268,7 +268,7 @@ class Submissions:
         return holder_is_alive(holder, workdir, lambda _: state) is not False
 
     def _queued(self, spec: RunSpec, comment: str | None) -> str | None:
-        """A job of another Snakemake, which was killed or still runs, or one put back into the queue."""
+        """Return why a job of another Snakemake, killed or running, or a requeued one, stands in the way."""
         queue = self._queue.get()
         submission = read_submission(self.work, spec)
         if submission is not None and self._goes_on(submission.job, queue):
@@ -284,14 +284,14 @@ class Submissions:
         return None
 
     def _goes_on(self, job: str, queue: dict[str, QueuedJob]) -> bool:
-        """Whether a job is in the queue, and not just on its way out of it."""
+        """Return True if a job is in the queue, and not just on its way out of it."""
         if job not in queue:
             return False
         return job not in self._ended or queue[job].state != "ending"
 
 
 def _queue_or_none() -> dict[str, QueuedJob]:
-    """The queue; empty where Slurm gives no answer: the run's own lock then decides."""
+    """Return the queue; empty where Slurm gives no answer: the run's own lock then decides."""
     try:
         return queued_jobs()
     except NoAnswerError:
@@ -303,7 +303,7 @@ def _runs(count: int) -> str:
 
 
 def _without_energy(names: list[str]) -> str:
-    """What is said of runs under way whose energy is not known; nothing without any."""
+    """Return what is said of runs under way whose energy is not known; nothing without any."""
     if not names:
         return ""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

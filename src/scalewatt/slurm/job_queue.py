@@ -48,7 +48,7 @@ class QueuedJob:
 
     @property
     def state(self) -> JobState:
-        """What the job does."""
+        """Return what the job does."""
         return _state({self.slurm_state})
 
 

@@ -27,7 +27,7 @@ class Node:
     """GPUs by type; a type that is not named is ''."""
 
     def gpus_of(self, type_: str) -> int:
-        """How many GPUs of a type it has, of all types for ''."""
+        """Return how many GPUs of a type it has, of all types for ''."""
         return self.gpus.get(type_, 0) if type_ else sum(self.gpus.values())
 
 
@@ -57,7 +57,7 @@ class Demand:
 
 
 def demand_of(resources: Mapping[str, Any]) -> Demand:
-    """The demand in a job's resources, as the Slurm executor understands them."""
+    """Return the demand in a job's resources, as the Slurm executor understands them."""
     gpu_type, gpus = gpus_in(str(resources.get("gres") or ""))
     tasks = int(resources.get("tasks_per_node") or 1)
     return Demand(
@@ -102,7 +102,7 @@ def parse_partitions(lines: Iterable[str]) -> dict[str, Partition]:
 
 
 def misfit(demand: Demand, partitions: Mapping[str, Partition]) -> str | None:
-    """Why no nodes of its partition can ever hold a job; None where they can."""
+    """Return why no nodes of its partition can ever hold a job; None where they can."""
     if demand.partition is None:
         return None
     partition = partitions.get(demand.partition)
@@ -121,7 +121,7 @@ def misfit(demand: Demand, partitions: Mapping[str, Partition]) -> str | None:
 
 
 def is_named(node: str, pattern: str) -> bool:
-    """Whether a node is one of those of a pattern of Slurm's, such as n1,n[03-05,7]-ib[0-1]."""
+    """Return True if a node is one of those of a pattern of Slurm's, such as n1,n[03-05,7]-ib[0-1]."""
     return any(_is_of_part(node, part) for part in re.split(r",(?![^\[]*\])", pattern))
 
 

@@ -67,7 +67,7 @@ def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
 
 @contextmanager
 def _tolerant() -> Iterator[None]:
-    """A second opinion is no reason to fail a training."""
+    """Suppress errors: a cross-check is no reason to fail a training."""
     try:
         yield
     except Exception as error:
@@ -113,7 +113,7 @@ def _ask(steps: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _ran_at(row: Mapping[str, str], time_s: float) -> bool:
-    """Whether a step ran at some time (Unix s)."""
+    """Return True if a step ran at some time (Unix s)."""
     start, elapsed = _number(row["Start"]), parse_elapsed(row["Elapsed"])
     if start is None or elapsed is None:
         return False
@@ -152,7 +152,7 @@ def parse_elapsed(text: str) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """A plain decimal number that is not negative."""
+    """Return a plain decimal number that is not negative."""
     whole, _, fraction = text.strip().partition(".")
     if not (whole.isascii() and whole.isdigit() and (fraction or "0").isdigit()):
         return None

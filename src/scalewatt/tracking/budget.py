@@ -25,7 +25,7 @@ def budgeted_submissions(
     crash_retries: int,
     energy_kwh: Predicted = lambda _: None,
 ) -> Submissions:
-    """The submissions of a campaign, whose energy so far is counted when they are asked for.
+    """Return the submissions of a campaign, whose energy so far is counted when they are asked for.
 
     `results` and `work` are the campaign's own folders.
     """
@@ -58,7 +58,7 @@ def check_budget(
     spec: RunSpec,
     energy_kwh: Predicted = lambda _: None,
 ) -> None:
-    """InputError where the budget is spent, or too little of it left, and the run is not trained yet."""
+    """Raise InputError if the budget is used up, or too little is left, and the run is not trained yet."""
     submissions = budgeted_submissions(campaign, devices, results, work, 0, energy_kwh)
     refusal = None
     if not submissions.is_trained(spec):

@@ -161,7 +161,7 @@ def _total(
 
 
 def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Published]) -> set[str]:
-    """The run keys that the campaign has; registered runs are known by their results alone."""
+    """Return the run keys that the campaign has; registered runs are known by their results alone."""
     runs = [(run.configuration.id, run.repeat) for run in campaign.runs()]
     if campaign.registered:
         return {published[run].key for run in runs if run in published}
@@ -207,7 +207,7 @@ class _Notes:
 
 
 def _of_superseded(run: Published, powers: Powers) -> RunSpent:
-    """What a measurement used that was set aside; it does not change any more."""
+    """Return what a measurement used that was set aside; it does not change any more."""
     notes = _Notes(run.folder.parent / NOTES)
     found = _of_table(run, run.folder.parent / "energy.parquet", "energy", notes)
     if found is None:
@@ -217,7 +217,7 @@ def _of_superseded(run: Published, powers: Powers) -> RunSpent:
 
 
 def _of_table(run: Published, path: Path, name: str, notes: _Notes) -> RunSpent | None:
-    """What a run's energy table says; None where there is none of these very results."""
+    """Return what a run's energy table says; None where there is none of these very results."""
     try:
         found = path.stat()
     except OSError:
@@ -323,7 +323,7 @@ def _sums(paths: Iterable[Path], run: Run, notes: _Notes) -> list[JournalSum]:
 
 
 def _worked_without(folder: Path, recorded: set[int]) -> bool:
-    """Whether a segment that was not recorded got beyond its start-up."""
+    """Return True if a segment that was not recorded got beyond its start-up."""
     numbers = (one["segment"] for one in read_segments(folder))
     missing = {number for number in numbers if isinstance(number, int)} - recorded
     if not missing:
@@ -373,7 +373,7 @@ def powers_or_none(powers: Powers) -> Powers:
 def _probes(
     campaign: Campaign, results: Path, powers: Powers, notes: _Notes
 ) -> dict[str, RunSpent]:
-    """What the campaign's idle probes have used, by name; one that failed has left nothing."""
+    """Return what the campaign's idle probes have used, by name; one that failed has left nothing."""
     if campaign.idle_probe is None:
         return {}
     found = {}

@@ -74,7 +74,7 @@ def _ended(stage: _Stage, progress: Progress) -> bool:
 
 
 def _stages(marks: Iterable[Mapping[str, Any]], progress: Progress) -> Iterator[_Stage]:
-    """The marked stages with their lengths; the one under way lasts until the note of progress."""
+    """Return the marked stages with their lengths; the one under way lasts until the note of progress."""
     known = [mark for mark in marks if _is_mark(mark)]
     for mark, following in zip_longest(known, known[1:]):
         if mark["stage"] is None:

@@ -99,7 +99,7 @@ def undo(place: Place, run: tuple[str, int]) -> list[str]:
 
 
 def _left(place: Place, configuration: str) -> list[str]:
-    """What is left of a configuration, and what happens next."""
+    """Return what is left of a configuration, and what happens next."""
     out = {
         one["repeat"]
         for one in excluded_runs(read_exclusions(place.campaign), place.results)

@@ -59,15 +59,15 @@ class Place:
     """The campaign's own folder of working directories."""
 
     def spec(self, run: tuple[str, int]) -> RunSpec:
-        """The spec of one of its runs."""
+        """Return the spec of one of its runs."""
         return run_spec(self.campaign, *run)
 
     def folder(self, run: tuple[str, int]) -> Path:
-        """A run's folder."""
+        """Return a run's folder."""
         return self.results / "runs" / run[0] / str(run[1])
 
     def started_from(self, run: tuple[str, int]) -> list[tuple[str, int]]:
-        """The runs that start from the weights of a run."""
+        """Return the runs that start from the weights of a run."""
         campaign, (configuration, repeat) = self.campaign, run
         return [
             (id_, repeat)
@@ -163,7 +163,7 @@ def _note(place: Place, run: tuple[str, int], reason: str | None, measurement: s
 
 
 def _next_number(place: Place, run: tuple[str, int]) -> int:
-    """The first number that no whole measurement has: the run folder moves last."""
+    """Return the first number that no whole measurement has: the run folder moves last."""
     number = 1
     while (superseded(place.results, run, number) / RUN).exists():
         number += 1
@@ -171,7 +171,7 @@ def _next_number(place: Place, run: tuple[str, int]) -> int:
 
 
 def superseded(folder: Path, run: tuple[str, int], number: int) -> Path:
-    """Where a measurement that was set aside lies below the campaign's results or work."""
+    """Return where a measurement that was set aside lies below the campaign's results or work."""
     return folder / SUPERSEDED / run[0] / str(run[1]) / str(number)
 
 
@@ -201,7 +201,7 @@ def _note_set_aside(place: Place, run: tuple[str, int], path: Path) -> None:
 
 
 def _tables(results: Path, run: tuple[str, int]) -> Iterator[tuple[Path, str]]:
-    """A run's tables of traces and energy, each with its name among what is set aside."""
+    """Return a run's tables of traces and energy, each with its name among what is set aside."""
     for kind in ("traces", "energy"):
         for path in sorted((results / kind / run[0]).glob(f"{run[1]}.*")):
             yield path, kind + path.name.removeprefix(str(run[1]))
@@ -244,7 +244,7 @@ def _finish(place: Place, run: tuple[str, int]) -> list[str]:
 
 
 def _said(place: Place, run: tuple[str, int], number: int) -> list[str]:
-    """What was done, and what follows from it."""
+    """Return what was done, and what follows from it."""
     asked = latest(read_exclusions(place.campaign), run, REMEASURE)
     lines = [
         f"{_name(run)}: set aside: {superseded(place.results, run, number)}",

@@ -103,7 +103,7 @@ class RunNotes:
     """None where Slurm gives no answer."""
 
     def state_of_job(self, job: str) -> JobState | None:
-        """What a job does, by the queue's one answer."""
+        """Return what a job does, by the queue's one answer."""
         return None if self.queue is None else self.queue.state(job)
 
 
@@ -133,7 +133,7 @@ def run_state(notes: RunNotes) -> RunState:
 
 
 def _held(notes: RunNotes, attempt: Attempt | None) -> RunState | None:
-    """The state of a run whose holder lives, or may live."""
+    """Return the state of a run whose holder lives, or may live."""
     for folder in notes.folders:
         holder = read_holder(folder)
         if holder is None:
@@ -157,7 +157,7 @@ def _held(notes: RunNotes, attempt: Attempt | None) -> RunState | None:
 def _submitted(
     notes: RunNotes, submission: Submission | None, attempt: Attempt | None
 ) -> RunState | None:
-    """The state of a run whose latest job has not come to its training, or waits to begin again."""
+    """Return the state of a run whose latest job has not come to its training, or waits to begin again."""
     if submission is None:
         return None
     state = notes.state_of_job(submission.job)
@@ -188,7 +188,7 @@ def _submitted(
 
 
 def _is_past(submission: Submission, attempt: Attempt | None, folder: Path | None) -> bool:
-    """Whether a submission, in whose job no attempt was noted, is not the last that was heard."""
+    """Return True if a submission, in whose job no attempt was noted, is not the last that was heard."""
     if attempt is not None and attempt.started_s > submission.submitted_s:
         return True
     segments = read_segments(folder) if folder else []
@@ -198,7 +198,7 @@ def _is_past(submission: Submission, attempt: Attempt | None, folder: Path | Non
 def _given_up(
     notes: RunNotes, submission: Submission | None, found: RunState | None
 ) -> RunState | None:
-    """The state of a run of which no more jobs are submitted; one that was refused stays so."""
+    """Return the state of a run of which no more jobs are submitted; one that was refused stays so."""
     given_up = read_given_up(notes.work, notes.spec)
     if given_up is None or (found is not None and found.state == "refused"):
         return None
@@ -211,7 +211,7 @@ def _given_up(
 
 
 def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None) -> RunState:
-    """The state of a run by its latest attempt, which nobody's hold on the run outlives."""
+    """Return the state of a run by its latest attempt, which nobody's hold on the run outlives."""
     folder = _newest(notes)
     log = _existing(folder / LOG) if folder else None
     if log is None and submission is not None and submission.log:
@@ -233,7 +233,7 @@ def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None)
 
 
 def _is_under_way(notes: RunNotes, attempt: Attempt) -> bool:
-    """Whether an attempt that has not noted its end goes on: it may not have come to hold its run."""
+    """Return True if an attempt that has not noted its end goes on: it may not have come to hold its run."""
     here = attempt.host == socket.gethostname()
     if here and _is_process_of(attempt):
         return True
@@ -244,7 +244,7 @@ def _is_under_way(notes: RunNotes, attempt: Attempt) -> bool:
 
 
 def _is_process_of(attempt: Attempt) -> bool:
-    """Whether the process of an attempt on this machine lives, and not a later one of its number."""
+    """Return True if the process of an attempt on this machine lives, and not a later one of its number."""
     began = process_started_s(attempt.pid)
     if began is None:
         return False
@@ -253,7 +253,7 @@ def _is_process_of(attempt: Attempt) -> bool:
 
 
 def _left(notes: RunNotes) -> RunState | None:
-    """The state of a run by its segments alone, where no attempt was noted."""
+    """Return the state of a run by its segments alone, where no attempt was noted."""
     folder = _newest(notes)
     segments = read_segments(folder) if folder else []
     if folder is None or not segments:
@@ -271,7 +271,7 @@ def _left(notes: RunNotes) -> RunState | None:
 
 
 def _last_sign_s(folder: Path | None) -> float | None:
-    """When a run that ended without a word last wrote something, in Unix s."""
+    """Return when a run that ended without a word last wrote something, in Unix s."""
     times = []
     for name in ("progress.json", "position.json", "segments.json"):
         try:
@@ -282,7 +282,7 @@ def _last_sign_s(folder: Path | None) -> float | None:
 
 
 def _newest(notes: RunNotes) -> Path | None:
-    """The working directory that was used last: there is one for each content of the dataset."""
+    """Return the working directory that was used last: there is one for each content of the dataset."""
     if len(notes.folders) < 2:
         return notes.folders[0] if notes.folders else None
     return max(notes.folders, key=lambda folder: _last_sign_s(folder) or 0.0)
@@ -299,5 +299,5 @@ def _existing(path: Path) -> Path | None:
 
 
 def number(value: Any) -> float | None:
-    """A number as it is; None for anything else."""
+    """Return a number as it is; None for anything else."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

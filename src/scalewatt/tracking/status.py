@@ -113,17 +113,17 @@ class CampaignStatus:
     spent: Spent
 
     def counts(self, runs: Iterable[RunStatus] | None = None) -> dict[State, int]:
-        """How many of the runs are in each state."""
+        """Return how many of the runs are in each state."""
         found = Counter(run.state.state for run in (self.runs if runs is None else runs))
         return {state: found[state] for state in STATES}
 
     def of_series(self) -> dict[str, list[RunStatus]]:
-        """The runs of each series; those that series share are in each of them."""
+        """Return the runs of each series; those that series share are in each of them."""
         return {name: [r for r in self.runs if name in r.series] for name in self.campaign.series}
 
     @property
     def ends_s(self) -> float | None:
-        """When the last run will have finished, in Unix s; None unless all that are left run."""
+        """Return when the last run will have finished, in Unix s; None unless all that are left run."""
         left = [run for run in self.runs if run.state.state != "done"]
         ends = [run.ends_s for run in left]
         return None if not ends or None in ends else max(e for e in ends if e is not None)
@@ -163,7 +163,7 @@ def campaign_status(
 
 
 def _specs(campaign: Campaign, results: Path) -> list[RunSpec]:
-    """The specs of all runs, by the campaign; of registered runs, as far as they were written."""
+    """Return the specs of all runs, by the campaign; of registered runs, as far as they were written."""
     runs = [(run.configuration.id, run.repeat) for run in campaign.runs()]
     if not campaign.registered:
         return [run_spec(campaign, *run) for run in runs]
@@ -183,7 +183,7 @@ def _jobs(
     working: Mapping[str, Sequence[WorkFolder]],
     published: Mapping[tuple[str, int], Published],
 ) -> set[str]:
-    """The Slurm jobs that unfinished runs name."""
+    """Return the Slurm jobs that unfinished runs name."""
     jobs = set()
     for spec in specs:
         done = published.get((spec.configuration, spec.repeat))
@@ -245,7 +245,7 @@ class _Look:
         return RunStatus(**facts, updates=updates, segment=len(segments) - 1 if segments else None)
 
     def _under_way(self, spec: RunSpec, state: RunState, folder: Path) -> dict[str, Any]:
-        """What the files of a running run say of it."""
+        """Return what the files of a running run say of it."""
         segments = read_segments(folder)
         last = segments[-1] if segments else {}
         segment = last.get("segment")
@@ -269,7 +269,7 @@ class _Look:
         return {**facts, "left": left, "ends_s": max(ends_s, time.time())}
 
     def _job_ends_s(self, spec: RunSpec, state: RunState, segment: dict[str, Any]) -> float:
-        """When a run's job is told to stop at a checkpoint, in Unix s; infinite without a limit."""
+        """Return when a run's job is told to stop at a checkpoint, in Unix s; infinite without a limit."""
         if state.job is None:
             return float("inf")
         ends_s = self.queue.ends_s(state.job) if self.queue else None
