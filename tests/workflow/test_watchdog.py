@@ -244,7 +244,7 @@ def test_when_a_node_is_frozen_the_ranks_of_the_others_end(
     rank.suspend()
     output = watched.output()
     assert watched.process.returncode == 70, output
-    assert f"127.0.0.{frozen + 1} has shown no sign of life for" in output
+    assert f"127.0.0.{frozen + 1} has had no heartbeat for" in output
     assert watched.outcomes() == ["failed"]
     wait_for(lambda: not watched.processes(), "end of all processes")
 
