@@ -124,7 +124,9 @@ def _fix_absent(
             "counts)",
         )
     if is_virtual:
-        return (), ("a machine that is not virtual, or the administrators of the host, to pass RAPL through",)
+        return (), (
+            "a machine that is not virtual, or the administrators of the host, to pass RAPL through",
+        )
     has_rapl = "has the CPU RAPL?"
     if not has_powercap:
         has_rapl += " Intel, and AMD from Zen on, with Linux 5.8 or later"

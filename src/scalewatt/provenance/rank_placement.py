@@ -57,8 +57,8 @@ def rank_placement(
 def gathered_placement(ranks: Ranks, gpu: Gpu | None) -> dict[str, Any] | None:
     """Return what a segment's description says of its place, on rank 0; None on others. All take part.
 
-    hostnames; gpus and gpu_uuids (`held_gpus`); nodes (`node_description.grouped`, each told by its first rank);
-    ranks (`rank_placement` of each, in order); allocation (`slurm_allocation`).
+    hostnames; gpus and gpu_uuids (`held_gpus`); nodes (`node_description.grouped`, each by its
+    first rank); ranks (`rank_placement` of each, in order); allocation (`slurm_allocation`).
     """
     own = rank_placement(ranks.rank, ranks.local_rank, ranks.host, gpu)
     node = node_description() if ranks.local_rank == 0 else None
