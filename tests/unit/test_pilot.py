@@ -201,7 +201,7 @@ def test_a_file_that_is_there_is_not_overwritten(
     out = tmp_path / "mine.yaml"
     out.write_text("mine")
     assert main(["pilot", str(DEMO), "--out", str(out)]) == 1
-    assert f"{out}: is there already; expected a new file" in capsys.readouterr().err
+    assert f"{out}: exists already; expected a new file" in capsys.readouterr().err
     assert out.read_text() == "mine"
 
 

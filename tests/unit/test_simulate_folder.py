@@ -50,10 +50,10 @@ def test_recordings_that_nothing_says_were_simulated_are_kept(folder: Path) -> N
     for said in (None, {}, {"simulated": False}):
         if said is not None:
             journal(folder / "perun" / "segment-000.n1.journal", **said)
-        with pytest.raises(InputError, match=r"nothing says that perun/segment-000\..* simulated"):
+        with pytest.raises(InputError, match=r"perun/segment-000\..* is not marked as simulated"):
             simulated_into(folder)
     (folder / "perun" / "segment-000.n1.journal").write_bytes(b"torn")
-    with pytest.raises(InputError, match="nothing says"):
+    with pytest.raises(InputError, match="is not marked"):
         simulated_into(folder)
     assert (folder / "perun" / "segment-000.hdf5").read_bytes() == MEASURED
 
@@ -61,7 +61,7 @@ def test_recordings_that_nothing_says_were_simulated_are_kept(folder: Path) -> N
 def test_a_segment_that_was_measured_beside_a_simulated_one_is_kept(folder: Path) -> None:
     journal(folder / "perun" / "segment-000.n1.journal", simulated=True)
     (folder / "perun" / "segment-001.hdf5").write_bytes(MEASURED)
-    with pytest.raises(InputError, match=r"perun/segment-001.hdf5 was simulated"):
+    with pytest.raises(InputError, match=r"perun/segment-001.hdf5 is not marked as simulated"):
         simulated_into(folder)
 
 
@@ -69,7 +69,7 @@ def test_a_segment_that_was_measured_beside_a_simulated_one_is_kept(folder: Path
 def test_files_without_a_recording_are_kept(folder: Path, name: str) -> None:
     (folder / "perun" / "segment-000.hdf5").unlink()
     (folder / name).write_bytes(b"mine")
-    with pytest.raises(InputError, match=f"nothing says that {name} is of a simulation"):
+    with pytest.raises(InputError, match=f"{name} is not known to belong to a simulation"):
         simulated_into(folder)
     assert (folder / name).read_bytes() == b"mine"
 
@@ -85,7 +85,7 @@ def test_a_file_in_the_folders_place_is_kept(folder: Path) -> None:
 def test_other_files_among_recordings_are_kept(folder: Path) -> None:
     journal(folder / "perun" / "segment-000.n1.journal", simulated=True)
     (folder / "perun" / "mine").write_bytes(MEASURED)
-    with pytest.raises(InputError, match="perun/mine was simulated"):
+    with pytest.raises(InputError, match="perun/mine is not marked as simulated"):
         simulated_into(folder)
     assert (folder / "perun" / "mine").read_bytes() == MEASURED
 

@@ -55,15 +55,15 @@ class Pilot:
 def write_pilot(path: Path, out: Path | None) -> str:
     """Write the pilot of the campaign at `path` to `out`; return what to print.
 
-    InputError where nothing of the campaign can be calibrated, or `out` is there already.
+    InputError where nothing of the campaign can be calibrated, or `out` exists already.
     """
     found = make_pilot(path)
     out = out or path.with_name(f"{path.stem}-pilot.yaml")
     if out.exists():
-        raise InputError(f"{out}: is there already; expected a new file (--out FILE)")
+        raise InputError(f"{out}: exists already; expected a new file (--out FILE)")
     write_text(out, found.text)
     name = yaml.safe_load(found.text)["name"]
-    said = [
+    lines = [
         f"{out}: written, {found.runs} short runs",
         *(f"left out: {one}" for one in found.left_out),
         "what it costs:   scalewatt plan --profile profiles/horeka --campaign "
@@ -74,7 +74,7 @@ def write_pilot(path: Path, out: Path | None) -> str:
         "to plan with it: scaling_model: scaling_model.json in the profile's cluster.yaml, then "
         f"scalewatt plan --profile profiles/<yours> --campaign {path}",
     ]
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
 def make_pilot(path: Path) -> Pilot:

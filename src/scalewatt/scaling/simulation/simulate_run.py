@@ -78,17 +78,17 @@ def check_replaceable(folder: Path) -> None:
         raise InputError(f"{folder}: is a file; expected an empty folder (--out)")
     provenance = folder / "provenance.json"
     if provenance.exists():
-        said = read_json(provenance)
-        if not (isinstance(said, dict) and said.get("simulated")):
+        stored = read_json(provenance)
+        if not (isinstance(stored, dict) and stored.get("simulated")):
             raise _measured(folder, "its provenance.json is that of a run which was not simulated")
         return
     recordings = sorted((folder / "perun").glob("*"))
     for path in recordings:
         if not _is_simulated(path):
-            raise _measured(folder, f"nothing says that perun/{path.name} was simulated")
+            raise _measured(folder, f"perun/{path.name} is not marked as simulated")
     others = {path.name for path in folder.glob("*")} - {"perun", "spec.json"}
     if others and not recordings:
-        raise _measured(folder, f"nothing says that {min(others)} is of a simulation")
+        raise _measured(folder, f"{min(others)} is not known to belong to a simulation")
 
 
 def _is_simulated(recording: Path) -> bool:
