@@ -56,7 +56,7 @@ class Exclusion:
         return self.configuration, self.repeat
 
     def excludes(self, measurement: str | None) -> bool:
-        """Return True if it leaves out a run whose present measurement is this one, None where it has none."""
+        """Return True if it leaves out a run whose measurement is this one, None where it has none."""
         return self.action == EXCLUDE and self.measurement in ("", measurement)
 
 
