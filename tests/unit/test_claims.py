@@ -269,12 +269,12 @@ def test_a_verdict_leaves_the_names_of_models_and_devices_as_they_are() -> None:
     assert verdict_of(claim, evidence([one])).detail.startswith("resnet50-train-local")
 
 
-def test_the_papers_contradictions_are_slips_and_nothing_else_is(
+def test_the_papers_contradictions_are_inconsistencies_and_nothing_else_is(
     of_published: list[Verdict],
 ) -> None:
     kinds = {claim.id: claim.kind for claim in LISTED}
-    slips = {one.id for one in of_published if one.verdict == "slip"}
-    assert slips == {id_ for id_, kind in kinds.items() if kind == "inconsistency"}
+    found = {one.id for one in of_published if one.verdict == "inconsistency"}
+    assert found == {id_ for id_, kind in kinds.items() if kind == "inconsistency"}
 
 
 def test_without_runs_nothing_that_results_decide_is_testable() -> None:
@@ -299,10 +299,10 @@ def test_the_two_inconsistencies_without_a_row_are_listed_as_well() -> None:
     assert "1.8-fold" in order.reading
 
 
-def test_a_slip_is_told_with_its_reading_on_any_evidence() -> None:
+def test_an_inconsistency_is_told_with_its_reading_on_any_evidence() -> None:
     for given in (Evidence("nothing"), study()):
         found = judged("X14", given)
-        assert found.verdict == "slip" and found.value is None
+        assert found.verdict == "inconsistency" and found.value is None
         assert "missing, not 0" in found.detail and "table1" in found.detail
 
 
@@ -350,10 +350,14 @@ def test_text_and_markdown_name_every_claim_under_its_verdict(
     assert "160 claims: 79 reproduced," in text and "Decided by results are 99: " in text
 
 
-def test_slips_have_a_reading_and_nothing_that_is_expected(of_published: list[Verdict]) -> None:
-    slips = {one.id: one for one in of_published if one.verdict == "slip"}
-    assert {(one.value, one.expected) for one in slips.values()} == {(None, "nothing: a slip")}
-    assert slips["X16"].detail.endswith("Shows nowhere.")
+def test_inconsistencies_have_a_reading_and_nothing_that_is_expected(
+    of_published: list[Verdict],
+) -> None:
+    found = {one.id: one for one in of_published if one.verdict == "inconsistency"}
+    assert {(one.value, one.expected) for one in found.values()} == {
+        (None, "nothing: an inconsistency")
+    }
+    assert found["X16"].detail.endswith("Shows nowhere.")
 
 
 def test_claims_that_lack_one_with_a_check_are_refused() -> None:
@@ -362,15 +366,15 @@ def test_claims_that_lack_one_with_a_check_are_refused() -> None:
             verdicts(Evidence("nothing"), [claim for claim in LISTED if claim.id != id_])
 
 
-def test_slips_without_a_row_are_listed_apart(
+def test_inconsistencies_without_a_row_are_listed_apart(
     published: Evidence, of_published: list[Verdict]
 ) -> None:
     for said in (
         as_text(of_published, LISTED, published),
         as_markdown(of_published, LISTED, published),
     ):
-        assert "Slips of the paper, with the reading chosen (20)" in said
-        assert "Y01" in said.split("Slips without a row among the claims (2)")[1]
+        assert "Inconsistencies of the paper, with the reading chosen (20)" in said
+        assert "Y01" in said.split("Inconsistencies without a row among the claims (2)")[1]
 
 
 def test_excluded_runs_are_named_with_their_reasons() -> None:

@@ -289,7 +289,7 @@ def test_every_detail_and_the_basis_name_the_origin() -> None:
     given = as_simulated(study())
     for one in verdicts(given):
         origins = re.findall(r"Origin of the (?:energy|runs): simulated\.", one.detail)
-        assert len(origins) == (one.verdict != "slip"), one.id
+        assert len(origins) == (one.verdict != "inconsistency"), one.id
     said = basis(given)
     assert "origin simulated" in said and "model.json (abc)" in said and DOCUMENTED in said
     assert "by the origin of their energy: simulated" in said
@@ -305,7 +305,9 @@ def test_measured_and_published_results_are_told_as_before() -> None:
     for given in (study(), published_evidence()):
         assert not simulated_in(given)
         assert "simulat" not in basis(given)
-        assert not any("simulat" in one.detail for one in verdicts(given) if one.verdict != "slip")
+        assert not any(
+            "simulat" in one.detail for one in verdicts(given) if one.verdict != "inconsistency"
+        )
 
 
 def test_simulated_results_find_their_campaign_without_a_cluster() -> None:
@@ -354,4 +356,6 @@ def test_a_simulated_campaign_decides_what_the_model_says(
         assert found[id_]["verdict"] == "not_testable", found[id_]["detail"]
         assert "assumed" in found[id_]["detail"], found[id_]["detail"]
     assert SENTENCE in found["H09"]["detail"]
-    assert all("simulated" in one["detail"] for one in found.values() if one["verdict"] != "slip")
+    assert all(
+        "simulated" in one["detail"] for one in found.values() if one["verdict"] != "inconsistency"
+    )

@@ -527,25 +527,29 @@ def test_claims_stand_by_verdict_with_their_words(own: Path, tmp_path: Path) -> 
 def test_claims_say_on_what_they_were_checked_and_what_decides_them(
     own: Path, tmp_path: Path
 ) -> None:
-    write_claims(own, [("A01", "reproduced"), ("B01", "reproduced"), ("X01", "slip")])
+    write_claims(own, [("A01", "reproduced"), ("B01", "reproduced"), ("X01", "inconsistency")])
     page = report(own, tmp_path / "report.html")
     assert "Checked on campaign demo. 3 claims; by results 1; by specs 1." in page.text
     by = {row["claim"]: row["decided by"] for row in page.rows("demo-claims-reproduced.csv")}
     assert by == {"A01": "results", "B01": "specs"}
-    (slip,) = page.rows("demo-claims-slip.csv")
-    assert slip["decided by"] == ""
+    (one,) = page.rows("demo-claims-inconsistency.csv")
+    assert one["decided by"] == ""
 
 
 def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_path: Path) -> None:
     write_claims(
-        own, [("X01", "slip"), *((id_, "slip") for id_ in sorted(unlisted_inconsistencies()))]
+        own,
+        [
+            ("X01", "inconsistency"),
+            *((id_, "inconsistency") for id_ in sorted(unlisted_inconsistencies())),
+        ],
     )
     page = report(own, tmp_path / "report.html")
     assert (
-        f"Slips without a row among the claims : {len(unlisted_inconsistencies())} slips"
+        f"Inconsistencies without a row among the claims : {len(unlisted_inconsistencies())} inconsistencies"
         in page.text
     )
-    assert [row["claim"] for row in page.rows("demo-claims-slip.csv")] == ["X01"]
+    assert [row["claim"] for row in page.rows("demo-claims-inconsistency.csv")] == ["X01"]
     assert [row["in words"] for row in page.rows("demo-claims-further.csv")] == [
         inconsistencies()[id_].statement for id_ in sorted(unlisted_inconsistencies())
     ]
@@ -561,7 +565,7 @@ def test_what_was_found_is_sorted_by_its_number() -> None:
 
 
 def test_a_table_of_claims_that_is_none_is_named(own: Path, tmp_path: Path) -> None:
-    table = claims_table([("A01", "reproduced"), ("A02", "slip")])
+    table = claims_table([("A01", "reproduced"), ("A02", "inconsistency")])
     path = own / "tables" / "claims.parquet"
     pq.write_table(table.drop_columns(["verdict"]), path)
     with pytest.raises(InputError, match=r"claims\.parquet: lacks the column verdict"):

@@ -34,7 +34,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the paper's campaign: 175 made runs, with claims and two wide figures."""
     folder, campaign = tmp_path_factory.mktemp("large"), paper()
     results = write_results(folder / "results", campaign, made_runs(campaign))
-    verdicts = ("reproduced", "not_reproduced", "unresolved", "not_testable", "slip")
+    verdicts = ("reproduced", "not_reproduced", "unresolved", "not_testable", "inconsistency")
     claims = listed_claims()
     found = ("0.5", "0.45", "-3", "12", "none")
     given_ = [(c.id, verdicts[n % 5], found[n // 5 % 5]) for n, c in enumerate(claims)]
@@ -225,9 +225,9 @@ def test_a_download_is_the_whole_table(browser: Browser, tmp_path: Path) -> None
 
 
 def test_a_link_to_a_folded_part_opens_it(browser: Browser) -> None:
-    state = "document.getElementById('claims-slip').open"
+    state = "document.getElementById('claims-inconsistency').open"
     assert browser.evaluate(state) is False
-    browser.evaluate("document.querySelector('a[href=\"#claims-slip\"]').click()")
+    browser.evaluate("document.querySelector('a[href=\"#claims-inconsistency\"]').click()")
     browser.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
     assert browser.evaluate(state) is True
 

@@ -40,9 +40,9 @@ WORDS = {
     "not_reproduced": "Not reproduced",
     "unresolved": "Cannot be resolved",
     "not_testable": "Not testable here",
-    "slip": "Slips of the paper, with the reading chosen",
+    "inconsistency": "Inconsistencies of the paper, with the reading chosen",
 }
-FURTHER_WORDS = "Slips without a row among the claims"
+FURTHER_WORDS = "Inconsistencies without a row among the claims"
 _WIDTH = 100
 
 
@@ -120,7 +120,7 @@ def _left_out(evidence: Evidence) -> str:
 
 
 def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
-    """One line: how many have each verdict, of those that results decide, or specs; and further slips."""
+    """One line: how many have each verdict, of those that results decide, or specs."""
     of_kind = {claim.id: claim.kind for claim in claims}
     further = unlisted_inconsistencies()
     own = [v for v in found if v.id not in further]
@@ -178,7 +178,7 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
 
 
 def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
-    """The verdicts under their headings, the slips without a row in claims.csv last; none empty."""
+    """The verdicts under their headings, those without a row in claims.csv last; none empty."""
     further = unlisted_inconsistencies()
     own = [one for one in found if one.id not in further]
     groups = [(WORDS[name], [one for one in own if one.verdict == name]) for name in VERDICTS]

@@ -1,4 +1,4 @@
-"""The paper's claims by verdict, and its slips, as `scalewatt claims` found them."""
+"""The paper's claims by verdict, and its inconsistencies, as `scalewatt claims` found them."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _FURTHER = "further"
 def claims_of(frame: pd.DataFrame) -> Claims:
     """The claims in the order of verdicts; one that is not known comes last, under its own name.
 
-    Slips that are no claims of the paper's list stand apart.
+    Inconsistencies that are no claims of the paper's list stand apart.
     """
     groups: dict[str, list[Row]] = {verdict: [] for verdict in (*WORDS, _FURTHER)}
-    slips = unlisted_inconsistencies()
+    further = unlisted_inconsistencies()
     for row in records(frame):
-        group = _FURTHER if row["id"] in slips else row["verdict"]
+        group = _FURTHER if row["id"] in further else row["verdict"]
         groups.setdefault(group, []).append(row)
     return Claims(
         tuple(map(str, stored(frame).get("notes") or [])),
@@ -67,10 +67,10 @@ def claims_of(frame: pd.DataFrame) -> Claims:
 
 def _verdicts(verdict: str, rows: Sequence[Row]) -> Verdicts:
     heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
-    one = "slip" if verdict == _FURTHER else "claim"
+    kind = ("inconsistency", "inconsistencies") if verdict == _FURTHER else ("claim", "claims")
     headings = ["claim", "in words", "decided by", "found", "expected", "detail"]
     grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, map(_cells, rows))
-    return Verdicts(verdict, heading, count(len(rows), one), grid)
+    return Verdicts(verdict, heading, count(len(rows), *kind), grid)
 
 
 def _cells(row: Row) -> tuple[Any, ...]:

@@ -18,8 +18,8 @@ REPRODUCED = "reproduced"
 NOT_REPRODUCED = "not_reproduced"
 UNRESOLVED = "unresolved"
 NOT_TESTABLE = "not_testable"
-INCONSISTENCY = "slip"
-NOTHING = "nothing: a slip"
+INCONSISTENCY = "inconsistency"
+NOTHING = "nothing: an inconsistency"
 """What is expected of an inconsistency."""
 VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNRESOLVED, NOT_TESTABLE, INCONSISTENCY)
 
