@@ -2,8 +2,9 @@
 
     python rules_of_workflow.py CLUSTER_FILE[,KEY=VALUE…] …
 
-Prints as JSON, for each rule of each case, the command that it runs, its conda environment's file, and
-how many outputs it has. A process of its own: Snakemake's objects live as long as the process.
+Prints as JSON, for each rule of each case, the command that it runs, its conda environment's file, how
+many outputs it has, and whether it runs where Snakemake runs. A process of its own: Snakemake's objects
+live as long as the process.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def rules_of(cluster: str, *given: str) -> list[dict[str, Any]]:
                 "command": rule.shellcmd or rule.script or rule.notebook or rule.wrapper,
                 "conda": str(rule.conda_env) if rule.conda_env else None,
                 "outputs": len(rule.output),
+                "local": rule.name in workflow._localrules,
             }
             for rule in workflow.rules
         ]

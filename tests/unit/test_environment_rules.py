@@ -87,6 +87,7 @@ class Rule:
     command: str | None
     conda: str | None
     outputs: int
+    local: bool
 
     @property
     def program(self) -> str | None:
@@ -143,6 +144,12 @@ def test_what_trains_prepares_and_probes_has_all_of_the_lock_and_all_else_the_an
             assert rule.conda == name, rule
     programs = {rule.program for rule in rules}
     assert {"simulate", "account", "table", "figure", "claims", "report", "plan"} <= programs
+
+
+def test_what_needs_no_training_environment_runs_where_snakemake_runs(rules: list[Rule]) -> None:
+    for rule in rules:
+        if rule.command:
+            assert rule.local == (rule.conda == ANALYSIS), rule
 
 
 @pytest.fixture(scope="module")
