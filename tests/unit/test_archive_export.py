@@ -55,7 +55,7 @@ def test_an_archive_has_what_figures_are_made_from_and_no_raw_data(project: Proj
     assert not [path for path in files if "perun" in path or "traces" in path or "log" in path]
 
 
-def test_traces_go_in_where_they_are_asked_for(project: Project) -> None:
+def test_traces_are_exported_on_request(project: Project) -> None:
     archive = project.export(traces=True)
     assert f"results/small/traces/{FOUR}/1.parquet" in content(archive)
     assert manifest(archive)["traces"] is True
@@ -137,7 +137,7 @@ def test_of_the_cluster_go_in_its_devices_and_factors_alone(project: Project) ->
         *("a;/home/alice/x", "-I/home/alice/x", ">/home/a/b", "/data", "//server/share/alice"),
     ],
 )
-def test_what_tells_of_the_machine_is_refused_by_file(project: Project, told: str) -> None:
+def test_files_that_reveal_the_machine_are_refused_by_name(project: Project, told: str) -> None:
     path = project.results / "runs" / FOUR / "1" / "provenance.json"
     said = json.loads(path.read_text())
     path.write_text(json.dumps({**said, "note": f"at {told}"}))
@@ -147,7 +147,7 @@ def test_what_tells_of_the_machine_is_refused_by_file(project: Project, told: st
     assert project.export(allow_private=True).exists()
 
 
-def test_folders_of_the_system_are_nobodys_secret(project: Project) -> None:
+def test_folders_of_the_system_are_not_private(project: Project) -> None:
     path = project.results / "runs" / FOUR / "1" / "provenance.json"
     said = json.loads(path.read_text())
     note = (
@@ -165,7 +165,7 @@ def test_campaigns_of_this_project_tell_of_no_machine(name: str) -> None:
     assert list(own_paths((PROJECT_ROOT / name).read_text())) == []
 
 
-def test_an_account_that_is_not_known_here_is_said(
+def test_an_account_that_is_unknown_here_is_named(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = project.path / "cluster.yaml"
@@ -233,7 +233,7 @@ def test_files_that_are_not_what_the_manifest_recorded_are_refused_by_name(
     assert project.export().exists()
 
 
-def test_another_cluster_than_it_ran_on_is_said(
+def test_another_cluster_than_it_ran_on_is_named(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = project.path / "other.zip"

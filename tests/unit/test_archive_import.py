@@ -321,7 +321,7 @@ def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -
     assert below(other.path) == ["results"]
 
 
-def test_keys_of_a_cluster_that_are_nobodys_business_are_refused(archive: Path) -> None:
+def test_private_keys_of_a_cluster_are_refused(archive: Path) -> None:
     facts = json.loads(content(archive)["campaigns/small.imported.json"])
     facts["devices"]["a100"]["partition"] = "theirs"
     with pytest.raises(InputError, match=r"devices\.a100\.partition; allowed: description"):

@@ -250,7 +250,7 @@ def test_the_load_of_a_row_is_that_of_its_spec(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_without_specs_every_prediction_says_what_is_assumed(tmp_path: Path) -> None:
+def test_without_specs_every_prediction_names_the_assumption(tmp_path: Path) -> None:
     """A copied table of a small model would else pass for the paper's."""
     folder, out = campaign_results(tmp_path), tmp_path / "model.json"
     assert calibrate(points_of(folder))[0].assumed is None
@@ -341,7 +341,7 @@ def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
     assert found == pytest.approx([point.runtime_s for point in one.points], rel=0.2)
 
 
-def test_the_file_says_what_it_was_made_from(written: tuple[Path, str]) -> None:
+def test_the_file_has_its_provenance(written: tuple[Path, str]) -> None:
     content = json.loads(written[0].read_text())
     said = content["provenance"]
     ((source, sha256),) = said["tables_sha256"].items()

@@ -71,7 +71,7 @@ def test_the_upper_bound_of_a_configuration_is_the_same_whoever_asks_first() -> 
     assert found[0] == found[1]
 
 
-def test_of_what_it_does_not_know_it_says_nothing() -> None:
+def test_an_unknown_run_has_no_forecast() -> None:
     campaign = small({"unknown": UNKNOWN})
     spec = run_spec(campaign, next(iter(campaign.configurations)), 1)
     assert forecaster().upper_runtime_s(spec) is None
@@ -80,7 +80,7 @@ def test_of_what_it_does_not_know_it_says_nothing() -> None:
         check_any(campaign, forecaster())
 
 
-def test_a_model_is_read_when_it_is_asked_and_not_before(tmp_path: Path) -> None:
+def test_a_model_is_read_when_it_is_first_used(tmp_path: Path) -> None:
     spec = run_spec(paper(), ID, 1)
     assert energy_by(None)(spec) is None
     assert energy_by(str(MODEL))(spec) == pytest.approx(forecaster().energy_kwh(spec))

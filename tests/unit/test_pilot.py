@@ -214,7 +214,7 @@ def test_a_device_with_one_gpu_has_no_second_number_of_them() -> None:
     assert two_counts(kind, [256], horeka().devices["a100"]) == (128, 256)
 
 
-def test_a_campaign_of_commands_whose_samples_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_a_campaign_of_commands_with_unknown_samples_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     content = {
         "name": "mine",

@@ -113,12 +113,12 @@ def test_totals_of_devices_of_unequal_scope_say_so_where_they_are_added() -> Non
     assert row["runs"] == sum(one["runs"] for one in devices.values())
 
 
-def test_by_device_kind_nothing_is_said_where_the_model_knows_only_totals() -> None:
+def test_energies_by_device_kind_are_null_where_the_model_has_only_totals() -> None:
     for row in rows_of(paper_plan()):
         assert row["gpu_energy_kwh"] is row["cpu_energy_kwh"] is row["ram_energy_kwh"] is None
 
 
-def test_fine_tuning_is_assumed_and_says_so_wherever_it_is_shown() -> None:
+def test_fine_tuning_is_marked_as_assumed_wherever_it_is_shown() -> None:
     plan = paper_plan()
     rows = [r for r in rows_of(plan) if r["phase"] == "finetune"]
     assert len(rows) == 5 + 5
@@ -228,12 +228,12 @@ def test_finished_runs_without_an_energy_deviate_each_for_itself() -> None:
 # --- origins -------------------------------------------------------------------------------------
 
 
-def test_what_is_predicted_says_that_its_energy_is() -> None:
+def test_predicted_runs_have_predicted_energies() -> None:
     for row in rows_of(paper_plan()):
         assert row["energy_origin"] == "predicted"
 
 
-def test_a_finished_runs_energy_keeps_its_origin_and_a_sum_of_several_says_so() -> None:
+def test_a_finished_runs_energy_keeps_its_origin_and_a_sum_names_several() -> None:
     campaign = small({"known": {**KNOWN, "gpus": [4]}})
     (id_,) = campaign.configurations
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
@@ -425,7 +425,7 @@ def test_a_budget_inside_the_interval_is_enough_with_a_probability() -> None:
         assert int(said[1]) in probabilities
 
 
-def test_of_a_sum_that_lacks_runs_it_is_not_said_to_be_within_the_budget() -> None:
+def test_a_sum_that_lacks_runs_is_not_called_within_the_budget() -> None:
     both = {"known": KNOWN, "unknown": UNKNOWN}
     known_kwh = whole(make_plan(small({"known": KNOWN}), horeka(), forecaster()))["energy_kwh"]
     note = budget_note(400.0, both)
@@ -462,7 +462,7 @@ def test_without_a_limit_there_are_no_segments() -> None:
     assert row["segments"] is None and row["energy_kwh"] is not None
 
 
-def test_a_point_says_the_wall_time_that_its_first_job_asks_for() -> None:
+def test_a_point_has_the_wall_time_that_its_first_job_requests() -> None:
     for row in rows_of(paper_plan(), "point"):
         spec = run_spec(paper(), row["configuration"], 1)
         upper_s = forecaster().upper_runtime_s(spec)
@@ -474,7 +474,7 @@ def test_a_point_says_the_wall_time_that_its_first_job_asks_for() -> None:
 
 
 @pytest.mark.parametrize("limit", [60, 20, 5])
-def test_a_run_that_no_job_can_train_is_said_to_be_one_and_the_others_are_planned(
+def test_a_run_that_no_job_can_train_is_named_and_the_others_are_planned(
     limit: int,
 ) -> None:
     devices = {name: replace(one, time_limit_min=limit) for name, one in horeka().devices.items()}
@@ -514,7 +514,7 @@ def test_a_run_that_has_finished_elsewhere_is_planned_where_no_job_could_train_i
 # --- marginals -----------------------------------------------------------------------------------
 
 
-def test_a_point_says_what_the_step_from_the_smaller_n_buys_and_costs() -> None:
+def test_a_point_has_gain_and_cost_of_the_step_from_the_smaller_n() -> None:
     campaign = small({"known": KNOWN})
     found = points(make_plan(campaign, horeka(), forecaster()), "known")
     assert [found[n]["smaller_gpus"] for n in (4, 16, 64)] == [None, 4, 16]
@@ -572,7 +572,7 @@ def test_where_perhaps_no_hour_is_saved_its_price_has_no_upper_end() -> None:
     assert [beside_it(100)[end] for end in ends] == [None] * 3
 
 
-def test_an_end_that_is_not_there_is_said_to_be_open() -> None:
+def test_a_missing_end_of_an_interval_is_shown_as_open() -> None:
     plan = make_plan(small({"known": KNOWN}), horeka(), forecaster(), step=(4, 16))
     (said,) = step_sentences(
         replace(plan, steps=plan.steps.assign(extra_kwh_per_hour_saved_high=None))
@@ -583,7 +583,7 @@ def test_an_end_that_is_not_there_is_said_to_be_open() -> None:
 # --- from one n to another ------------------------------------------------------------------------
 
 
-def test_from_16_to_64_gpus_says_what_that_buys_and_costs_of_the_papers_series() -> None:
+def test_from_16_to_64_gpus_gives_gain_and_cost_of_the_papers_series() -> None:
     plan = make_plan(paper(), horeka(), forecaster(), step=(16, 64))
     found = {row["series"]: row for row in records(plan.steps)}
     assert set(found) == {
@@ -618,7 +618,7 @@ def test_the_step_is_in_the_text_the_markdown_and_the_json(
     assert {(row["smaller_gpus"], row["gpus"]) for row in said} == {(16, 64)}
 
 
-def test_a_step_to_what_cannot_be_predicted_says_so() -> None:
+def test_a_step_to_an_unpredictable_n_gives_the_reason() -> None:
     both = {"known": KNOWN, "unknown": {**UNKNOWN, "gpus": [4, 16]}}
     plan = make_plan(small(both), horeka(), forecaster(), step=(4, 16))
     assert {row["series"]: row["reason"] for row in records(plan.steps)} == {
@@ -675,7 +675,7 @@ def test_a_number_of_the_terminal_table_is_short_and_right(value: float) -> None
     assert float(text.rstrip("kM")) * factor == pytest.approx(value, rel=digits, abs=1e-300)
 
 
-def test_by_device_kind_the_plan_says_what_the_model_knows() -> None:
+def test_the_plan_has_energies_by_device_kind_where_the_model_has() -> None:
     shipped = forecaster().model
     shares = {"gpu": 0.7, "cpu": 0.25, "ram": 0.05}
 

@@ -97,7 +97,7 @@ def test_finished_runs_are_found_in_the_results(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("origin", ["estimated", "mixed"])
-def test_what_was_not_measured_is_not_said_to_have_been(tmp_path: Path, origin: str) -> None:
+def test_unmeasured_energies_are_not_called_measured(tmp_path: Path, origin: str) -> None:
     campaign = small({"known": {**KNOWN, "gpus": [4]}})
     (id_,) = campaign.configurations
     estimated = ("gpu", "cpu", "ram") if origin == "estimated" else ("cpu",)

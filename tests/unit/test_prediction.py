@@ -125,7 +125,7 @@ def row_of(configuration: str, quantity: str, error: float, known: bool) -> Row:
     }
 
 
-def test_errors_are_told_of_what_the_model_was_not_calibrated_on_alone() -> None:
+def test_only_errors_of_uncalibrated_configurations_are_shown() -> None:
     """On the page and in the figure alike."""
     rows = [
         row_of("a", "runtime_h", 0.001, True),

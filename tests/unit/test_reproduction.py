@@ -136,7 +136,7 @@ def test_an_energy_within_the_interval_is_the_same_and_one_outside_differs() -> 
     )
 
 
-def test_one_earlier_run_decides_nothing_but_both_values_are_said() -> None:
+def test_one_earlier_run_decides_nothing_but_both_values_are_shown() -> None:
     found = whole([energy(1, 1.0)], energy(1, 1.5))
     assert (found.outcome, found.expected, found.found) == (NOT_CHECKED, 1.0, 1.5)
     assert found.detail is not None and "ratio 1.5" in found.detail
@@ -374,7 +374,7 @@ def test_keys_that_a_later_version_adds_are_ignored(results: Path) -> None:
         ("tables/prediction.parquet", "prediction"),
     ],
 )
-def test_a_file_says_how_it_is_made(path: str, step: str) -> None:
+def test_how_a_file_is_made_follows_from_its_path(path: str, step: str) -> None:
     assert made(path)[0] == step
 
 
@@ -389,7 +389,7 @@ def test_a_differing_table_names_row_column_and_both_values(tmp_path: Path) -> N
     assert said == "row 1, a: 0.30000000000000004 is now 0.3"
 
 
-def test_rows_and_columns_that_are_gone_are_said(tmp_path: Path) -> None:
+def test_missing_rows_and_columns_are_named(tmp_path: Path) -> None:
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
     one.write_text("a,b\n1,2\n3,4\n")
     two.write_text("a,b\n1,2\n")
@@ -398,7 +398,7 @@ def test_rows_and_columns_that_are_gone_are_said(tmp_path: Path) -> None:
     assert difference(one, two) == "column b is missing; column c is new"
 
 
-def test_of_other_files_the_first_differing_byte_is_said(tmp_path: Path) -> None:
+def test_of_other_files_the_first_differing_byte_is_shown(tmp_path: Path) -> None:
     one, two = tmp_path / "one.png", tmp_path / "two.png"
     one.write_bytes(b"abcd")
     two.write_bytes(b"abXd")
@@ -521,7 +521,7 @@ def test_the_run_with_the_fewest_gpu_hours_is_repeated(tmp_path: Path) -> None:
     assert found.run == ("resnet50-local-n001-lbs0064-full", 2)
 
 
-def test_the_run_that_is_asked_for_is_repeated(tmp_path: Path) -> None:
+def test_the_requested_run_is_repeated(tmp_path: Path) -> None:
     finish(tmp_path, 1, 1, 90)
     finish(tmp_path, 2, 1, 41)
     here = cluster(reproduce_run="resnet50-local-n001-lbs0064-full/1")

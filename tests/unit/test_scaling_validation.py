@@ -118,7 +118,7 @@ def test_both_simple_rules_are_worse_on_the_same_points(
         assert found[ENERGY].mean_error < score.baseline_errors[rule]
 
 
-def test_the_simple_rules_are_as_wrong_as_the_issue_says(beyond: list[HeldOut]) -> None:
+def test_the_simple_rules_have_the_expected_errors(beyond: list[HeldOut]) -> None:
     errors = by_quantity(beyond)[ENERGY_AT_TIME].baseline_errors
     assert errors[PER_GPUH] == pytest.approx(0.050, abs=0.01)
     assert errors[PER_SAMPLE] == pytest.approx(0.027, abs=0.01)
@@ -361,7 +361,7 @@ def test_each_point_each_series_the_upper_half_and_the_largest_n_are_left_out(
     assert folds[LARGEST, "n = 64"] == {"n64-lbs256"}
 
 
-def test_schemes_that_were_not_asked_for_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_requested_schemes_are_validated(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(validate_module, "calibrate_kind", lambda *given, few: None)
     monkeypatch.setattr(

@@ -65,7 +65,7 @@ def test_the_accounting_finds_the_true_time_and_energy(short: Simulated) -> None
     assert row["segments"] == 1
 
 
-def test_a_row_has_all_columns_and_says_that_it_is_simulated(short: Simulated) -> None:
+def test_a_row_has_all_columns_and_is_marked_as_simulated(short: Simulated) -> None:
     row = short.row()
     assert set(row) == set(RUNS.names)
     assert row["energy_origin"] == "simulated"
@@ -74,7 +74,7 @@ def test_a_row_has_all_columns_and_says_that_it_is_simulated(short: Simulated) -
     assert set(traces["energy_origin"].to_pylist()) == {"simulated"}
 
 
-def test_the_recording_itself_says_that_it_is_simulated(short: Simulated) -> None:
+def test_the_recording_itself_is_marked_as_simulated(short: Simulated) -> None:
     with h5py.File(short.folder / "perun" / "segment-000.hdf5") as file:
         assert file["segment-000/nodes/segment-000"].attrs["simulated"]
     recording = read_perun_file(short.folder / "perun" / "segment-000.hdf5")
@@ -264,7 +264,7 @@ def test_the_first_repeat_is_the_models_median() -> None:
         assert draw.metric_deviation == 0
 
 
-def test_deviations_have_the_standard_deviation_that_they_are_said_to_have() -> None:
+def test_deviations_have_the_documented_standard_deviation() -> None:
     pairs = bounded_pairs(np.random.default_rng(1), 40_000)
     assert pairs.mean(axis=0) == pytest.approx([0, 0], abs=0.02)
     assert pairs.std(axis=0) == pytest.approx([1, 1], rel=0.01)
@@ -352,7 +352,7 @@ def test_provenance_has_the_simulators_packages_and_nothing_that_only_a_training
         assert found[name] is None
 
 
-def test_provenance_names_the_model_and_what_was_put_in_by_hand(short: Simulated) -> None:
+def test_provenance_names_the_model_and_what_is_assumed(short: Simulated) -> None:
     said = short.provenance["simulated"]
     assert len(said["model_sha256"]) == 64
     assert not said["model"].startswith("/")
@@ -363,7 +363,7 @@ def test_provenance_names_the_model_and_what_was_put_in_by_hand(short: Simulated
     assert {"device_shares", "power_profile", "metric"} <= set(said["by_hand"])
 
 
-def test_energies_that_the_model_knows_by_device_kind_were_not_put_in_by_hand(
+def test_energies_that_the_model_has_by_device_kind_are_not_assumed(
     tmp_path: Path,
 ) -> None:
     spec, shipped = spec_of(SHORT), read_model(MODEL)
@@ -391,7 +391,7 @@ def test_the_accounting_does_not_read_the_truth(tmp_path: Path) -> None:
         assert before.equals(after)
 
 
-def test_fine_tuning_says_that_its_cost_is_assumed(tmp_path: Path) -> None:
+def test_fine_tuning_is_marked_as_assumed(tmp_path: Path) -> None:
     one = simulate(tmp_path, spec_of("fourcastnet.finetune-a100-n064-lbs0001-full"))
     assert "assumed" in one.provenance["simulated"]["assumed"]
     assert one.row()["energy_origin"] == "simulated"

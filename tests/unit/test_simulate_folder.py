@@ -46,7 +46,7 @@ def test_a_run_that_was_measured_is_never_simulated_over(folder: Path) -> None:
     assert read_json(folder / "provenance.json")["hostnames"] == ["n1"]
 
 
-def test_recordings_that_nothing_says_were_simulated_are_kept(folder: Path) -> None:
+def test_recordings_not_marked_as_simulated_are_kept(folder: Path) -> None:
     for said in (None, {}, {"simulated": False}):
         if said is not None:
             journal(folder / "perun" / "segment-000.n1.journal", **said)

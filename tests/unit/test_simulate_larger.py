@@ -102,7 +102,7 @@ def test_thousands_of_gpus_are_accounted_for(
     assert sum(map(len, said["gpu_uuids"].values())) == gpus
 
 
-def test_beyond_four_times_the_calibrated_n_everything_says_so(
+def test_beyond_four_times_the_calibrated_n_everything_is_marked(
     played: dict[int, Simulated], table: Any, campaign: Campaign
 ) -> None:
     assert played[1024].provenance["simulated"]["warnings"] == []
@@ -127,7 +127,7 @@ def test_what_was_assumed_stands_below_figures_and_on_the_runs_page(tmp_path: Pa
     assert f"Simulated with a cost that was assumed: {SENTENCE}" in page
 
 
-def test_of_what_was_calibrated_only_what_is_by_hand_is_said(tmp_path: Path) -> None:
+def test_of_calibrated_kinds_only_the_assumptions_are_named(tmp_path: Path) -> None:
     row = simulate(tmp_path, spec_of("resnet50-a100-n004-lbs0256-s0020018", epochs=1)).row()
     assert row["flags"] == "[]"
     assert notes({"figure": "runs"}, [row]) == [BY_HAND]

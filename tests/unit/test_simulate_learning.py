@@ -48,7 +48,7 @@ def test_learning_curves_end_at_the_published_errors() -> None:
         assert np.std(ends) > 0
 
 
-def test_an_error_that_the_paper_says_in_words_alone_counts_as_put_in_by_hand(
+def test_an_error_that_the_paper_only_gives_in_words_counts_as_assumed(
     tmp_path: Path,
 ) -> None:
     published = {
@@ -76,7 +76,7 @@ def test_a_metric_gets_better_whichever_way_is_better(goal: str) -> None:
     assert values[-1] == pytest.approx(0.5, rel=0.05)
 
 
-def test_between_published_errors_is_interpolated_and_what_is_by_hand_says_so() -> None:
+def test_errors_between_published_ones_are_interpolated_and_assumed_ones_marked() -> None:
     between = final_metric(spec_of("resnet50-a100-n128-lbs0256-full"))
     assert (between.source, between.between) == (INTERPOLATED, (8192, 65536))
     assert 28 < between.value < 42

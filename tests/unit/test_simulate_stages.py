@@ -164,7 +164,7 @@ def test_samples_that_average_over_a_second_resolve_no_stage_that_is_shorter_tha
     [(name, p) for name in (ON_TWO_NODES, ON_ONE_GPU) for p in (0.2, 0.5, 1.0)]
     + [(name, p) for name in (WHOLE, ON_H100) for p in (0.5, 1.0, 2.0, 5.0, 10.0)],
 )
-def test_what_sensors_sample_is_true_to_what_sampling_theory_says(
+def test_sampled_energies_agree_with_sampling_theory(
     name: str, period_s: float, tmp_path: Path
 ) -> None:
     with accounted(tmp_path, name, period_s, is_scaled=False) as found:

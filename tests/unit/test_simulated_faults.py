@@ -154,7 +154,7 @@ def assert_discards_are_true(found: Found, period_s: float) -> None:
     st.sampled_from(("all", "cpu", "ram")),
     st.floats(0.2, 60.0),
 )
-def test_a_counter_that_wraps_is_exact_or_said_to_be_ambiguous(
+def test_a_counter_that_wraps_is_exact_or_flagged_as_ambiguous(
     spec: RunSpec, range_j: float, kind: str, period_s: float
 ) -> None:
     with accounted(spec, [CounterWrap(range_j, kind, period_s)], period_s) as found:
@@ -238,7 +238,7 @@ def test_what_journals_keep_of_lost_nodes_is_the_truth(
 
 @few
 @given(specs(), st.floats(0.1, 0.95), st.sampled_from(("others", "nothing")), st.floats(0.5, 10.0))
-def test_what_nobody_recorded_of_a_lost_node_is_never_left_out_in_silence(
+def test_unrecorded_energy_of_a_lost_node_is_never_left_out_silently(
     spec: RunSpec, at: float, leaves: str, period_s: float
 ) -> None:
     with accounted(spec, [NodeLoss(at, leaves=leaves)], period_s) as found:
@@ -253,7 +253,7 @@ def test_what_nobody_recorded_of_a_lost_node_is_never_left_out_in_silence(
 
 @few
 @given(specs(), st.floats(0.2, 0.95), st.floats(0.0, 120.0))
-def test_a_journal_whose_end_is_lost_is_short_by_no_more_than_its_coverage_says(
+def test_a_journal_without_its_end_is_short_by_no_more_than_its_coverage(
     spec: RunSpec, at: float, unsynced_s: float
 ) -> None:
     with accounted(spec, [NodeLoss(at, unsynced_s=unsynced_s)], 2.0) as found:
