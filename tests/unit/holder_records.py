@@ -18,7 +18,7 @@ import pytest
 
 from scalewatt.common.processes import machine_id
 from scalewatt.run_files import run_lock as hold
-from scalewatt.run_files.lock_holder import Holder, read_holder
+from scalewatt.run_files.lock_owner import LockOwner, read_owner
 
 PATIENCE_S = 60
 DEAD_PID = 2**22 + 1  # above Linux's greatest
@@ -43,14 +43,14 @@ def starter() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
         process.communicate()
 
 
-def put_record(workdir: Path, silent_s: float = 0.0, **fields: Any) -> Holder:
+def put_record(workdir: Path, silent_s: float = 0.0, **fields: Any) -> LockOwner:
     """The record of a holder of another machine, renewed so many seconds ago."""
     said = {"host": "n9", "pid": DEAD_PID, "pid_started_s": 1.0, "job": None, "since_s": 1.7e9}
     path = workdir / "holder.json"
     path.write_text(json.dumps({**said, "machine": "elsewhere/1", **fields}))
     then = time.time() - silent_s
     os.utime(path, (then, then))
-    found = read_holder(workdir)
+    found = read_owner(workdir)
     assert found is not None
     return found
 
@@ -72,8 +72,8 @@ def sleep_by(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], None] | N
 HOLD = """
 import sys, time
 from pathlib import Path
-from scalewatt.run_files.run_lock import held, hold_run
-with held(hold_run(Path(sys.argv[1]))):
+from scalewatt.run_files.run_lock import locked, run_target
+with locked(run_target(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -42,7 +42,7 @@ from scalewatt.run_files.progress_files import (
     read_position,
     read_progress,
 )
-from scalewatt.run_files.run_lock import HeldError
+from scalewatt.run_files.run_lock import LockedError
 
 SPEC = make_spec()
 
@@ -81,7 +81,7 @@ def test_an_attempt_is_noted_when_it_begins_and_when_it_ends(tmp_path: Path) -> 
     ("error", "code", "reason"),
     [
         (InputError("a.yaml: gpus: is 3"), REFUSED, "a.yaml: gpus: is 3"),
-        (HeldError("held by job 12", None), HELD, "held by job 12"),
+        (LockedError("held by job 12", None), HELD, "held by job 12"),
         (ValueError("at\nthe end"), FAILED, "ValueError: at the end"),
         (KeyboardInterrupt(), FAILED, "KeyboardInterrupt"),
     ],
@@ -122,9 +122,9 @@ def test_an_attempt_that_is_refused_leaves_the_holders_note_alone(
     with noted_attempt(tmp_path, SPEC):
         holders = read_attempt(tmp_path, SPEC)
         monkeypatch.setenv("SLURM_JOB_ID", "4712")
-        with pytest.raises(HeldError), noted_attempt(tmp_path, SPEC):
+        with pytest.raises(LockedError), noted_attempt(tmp_path, SPEC):
             assert read_attempt(tmp_path, SPEC) == holders, "it waits"
-            raise HeldError("held by job 4711", None)
+            raise LockedError("held by job 4711", None)
         assert read_attempt(tmp_path, SPEC) == holders == read_attempt(tmp_path, SPEC, "4711")
         refused = read_attempt(tmp_path, SPEC, "4712")
         assert refused is not None
@@ -134,8 +134,8 @@ def test_an_attempt_that_is_refused_leaves_the_holders_note_alone(
 
 def test_a_requeued_job_that_its_own_ranks_keep_out_was_refused(tmp_path: Path) -> None:
     write_json(attempt_path(tmp_path, SPEC), asdict(Attempt("4711", "n1", 1, 1.7e9)))
-    with pytest.raises(HeldError), noted_attempt(tmp_path, SPEC):
-        raise HeldError("held by job 4711", None)
+    with pytest.raises(LockedError), noted_attempt(tmp_path, SPEC):
+        raise LockedError("held by job 4711", None)
     found = read_attempt(tmp_path, SPEC, "4711")
     assert found is not None and found.code == HELD
 

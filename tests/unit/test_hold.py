@@ -18,15 +18,15 @@ from run_files import make_spec
 from scalewatt.common.errors import InputError
 from scalewatt.run_files import run_lock as hold
 from scalewatt.run_files.attempt_log import FAILED, REFUSED, noted_attempt, read_attempt
-from scalewatt.run_files.lock_holder import (
+from scalewatt.run_files.lock_owner import (
     SILENT_S,
-    HeldError,
-    holder_is_alive,
-    read_holder,
+    LockedError,
+    owner_is_alive,
+    read_owner,
     read_record,
     silence_s,
 )
-from scalewatt.run_files.run_lock import Beat, held, hold_run, require_held
+from scalewatt.run_files.run_lock import Beat, locked, require_lock, run_target
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 
@@ -43,9 +43,12 @@ def test_without_locks_the_record_alone_guards_and_that_is_said_once(
     monkeypatch.setattr(fcntl, "flock", none)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setattr(hold, "PATIENCE_S", 0.1)
-    with held(hold_run(tmp_path)):
+    with locked(run_target(tmp_path)):
         said = capsys.readouterr().err
-        with pytest.raises(HeldError, match=f"process {os.getpid()}"), held(hold_run(tmp_path)):
+        with (
+            pytest.raises(LockedError, match=f"process {os.getpid()}"),
+            locked(run_target(tmp_path)),
+        ):
             pass
     assert said.count("has no locks; holder.json alone guards") == 1
 
@@ -58,9 +61,9 @@ def test_without_hard_links_one_holds_all_the_same(
 
     monkeypatch.setattr(os, "link", none)
     put_record(tmp_path, **on_this_machine())
-    target = hold_run(tmp_path)
-    with held(target) as mine, hold._own_record(target) as (other, _):
-        found = read_holder(tmp_path)
+    target = run_target(tmp_path)
+    with locked(target) as mine, hold._own_record(target) as (other, _):
+        found = read_owner(tmp_path)
         assert found is not None and found.token == mine.token
         assert not hold._linked(other, target.record)
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
@@ -76,8 +79,8 @@ def test_a_link_that_was_made_by_a_lost_request_counts(
         raise FileExistsError
 
     monkeypatch.setattr(os, "link", twice)
-    with held(hold_run(tmp_path)) as mine:
-        found = read_holder(tmp_path)
+    with locked(run_target(tmp_path)) as mine:
+        found = read_owner(tmp_path)
         assert found is not None and found.token == mine.token
 
 
@@ -89,7 +92,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(
 
     monkeypatch.setattr(os, "fsync", full)
     named = r"holder.json: cannot be written \(No space left"
-    with pytest.raises(InputError, match=named), held(hold_run(tmp_path)):
+    with pytest.raises(InputError, match=named), locked(run_target(tmp_path)):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
@@ -123,7 +126,7 @@ def test_only_what_the_user_can_mend_is_wrong_input_the_rest_is_tried_again(
         monkeypatch.context() as patch,
     ):
         patch.setattr(*where, fail, raising=False)
-        with held(hold_run(tmp_path / "run")):
+        with locked(run_target(tmp_path / "run")):
             pass
     note = read_attempt(tmp_path, spec)
     assert note is not None and note.code == code
@@ -137,13 +140,13 @@ def test_a_damaged_record_is_of_an_unknown_holder_until_it_is_silent(
 ) -> None:
     path = tmp_path / "holder.json"
     path.write_text(content)
-    unknown = read_holder(tmp_path)
+    unknown = read_owner(tmp_path)
     assert unknown is not None
     assert str(unknown) == "another process"
-    assert holder_is_alive(unknown, tmp_path) is True
+    assert owner_is_alive(unknown, tmp_path) is True
     os.utime(path, (0, 0))
-    with held(hold_run(tmp_path)):
-        found = read_holder(tmp_path)
+    with locked(run_target(tmp_path)):
+        found = read_owner(tmp_path)
         assert found is not None and found.pid == os.getpid()
 
 
@@ -189,8 +192,8 @@ def test_a_job_waits_until_it_can_be_told_whether_the_holder_lives(
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     silent = put_record(tmp_path, 400)  # Slurm knows nothing of its job
     clock = Clock(monkeypatch, lambda slept_s: be_silent(tmp_path / "holder.json", 400 + slept_s))
-    assert holder_is_alive(silent, tmp_path) is None
-    with held(hold_run(tmp_path)):
+    assert owner_is_alive(silent, tmp_path) is None
+    with locked(run_target(tmp_path)):
         assert SILENT_S - 400 - 3 <= clock.slept_s <= SILENT_S - 400 + 3
 
 
@@ -201,7 +204,7 @@ def test_a_holder_that_nobody_can_tell_of_is_not_waited_for_without_end(
     put_record(tmp_path, 100)
     times = iter(range(10**6))
     clock = Clock(monkeypatch, lambda _: be_silent(tmp_path / "holder.json", 100 + next(times) % 2))
-    with pytest.raises(HeldError, match="n9"), held(hold_run(tmp_path)):
+    with pytest.raises(LockedError, match="n9"), locked(run_target(tmp_path)):
         pass
     assert SILENT_S < clock.slept_s <= SILENT_S + 3
 
@@ -216,7 +219,7 @@ def test_a_holder_that_comes_to_life_again_is_waited_for_no_longer(
         be_silent(tmp_path / "holder.json", 100 + slept_s if slept_s < 200 else 0)
 
     clock = Clock(monkeypatch, silent)
-    with pytest.raises(HeldError, match="n9"), held(hold_run(tmp_path)):
+    with pytest.raises(LockedError, match="n9"), locked(run_target(tmp_path)):
         pass
     assert 200 <= clock.slept_s <= 203
 
@@ -229,7 +232,7 @@ def test_a_job_waits_for_a_taker_of_a_dead_holder_s_run_on_another_node(
     claim = tmp_path / f".holder-{dead.token}.claim"
     claim.write_text(json.dumps({"host": "n8", "pid": 3, "since_s": 1.7e9, "machine": "n8/1"}))
     clock = Clock(monkeypatch, lambda slept_s: claim.unlink() if slept_s == 300 else None)
-    with held(hold_run(tmp_path)):
+    with locked(run_target(tmp_path)):
         assert clock.slept_s == 300
 
 
@@ -245,12 +248,12 @@ def test_a_lock_that_a_dead_node_left_behind_is_passed_by(
     put_record(tmp_path, SILENT_S + 60)
     never_locked(monkeypatch)
     clock = Clock(monkeypatch, lambda _: None)
-    with held(hold_run(tmp_path)):
-        found = read_holder(tmp_path)
+    with locked(run_target(tmp_path)):
+        found = read_owner(tmp_path)
         assert found is not None and found.pid == os.getpid()
     assert clock.slept_s == 3
     said = capsys.readouterr().err
-    assert "a dead holder on another node has left it locked; holder.json alone guards" in said
+    assert "a dead owner on another node has left it locked; holder.json alone guards" in said
     assert "taken over from process" in said
 
 
@@ -261,7 +264,7 @@ def test_a_lock_is_not_passed_by_while_it_cannot_be_told_whether_its_holder_live
     put_record(tmp_path, 400)
     never_locked(monkeypatch)
     clock = Clock(monkeypatch, lambda slept_s: be_silent(tmp_path / "holder.json", 400 + slept_s))
-    with held(hold_run(tmp_path)):
+    with locked(run_target(tmp_path)):
         assert SILENT_S - 400 - 3 <= clock.slept_s <= SILENT_S - 400 + 3
 
 
@@ -273,7 +276,7 @@ def test_a_lock_on_this_machine_is_never_passed_by(
     put_record(tmp_path, SILENT_S + 60, **on_this_machine())
     never_locked(monkeypatch)
     Clock(monkeypatch, lambda _: None)
-    with pytest.raises(HeldError), held(hold_run(tmp_path)):
+    with pytest.raises(LockedError), locked(run_target(tmp_path)):
         pass
 
 
@@ -288,7 +291,7 @@ def test_a_lock_is_not_passed_by_where_another_has_just_taken_it(
         put_record(tmp_path, 0, host="n8")
 
     Clock(monkeypatch, taken_over)
-    with pytest.raises(HeldError, match="on n8"), held(hold_run(tmp_path)):
+    with pytest.raises(LockedError, match="on n8"), locked(run_target(tmp_path)):
         pass
 
 
@@ -296,8 +299,8 @@ def test_a_lock_is_not_passed_by_where_another_has_just_taken_it(
 
 
 def test_a_holder_renews_its_record_and_writes_it_again_if_it_was_deleted(tmp_path: Path) -> None:
-    target = hold_run(tmp_path)
-    with held(target) as mine:
+    target = run_target(tmp_path)
+    with locked(target) as mine:
         beat = Beat(target, mine.token)
         os.utime(target.record, (0, 0))
         beat.renew()
@@ -311,7 +314,7 @@ def test_a_holder_renews_its_record_and_writes_it_again_if_it_was_deleted(tmp_pa
 
 BEATING = HOLD.replace(
     "import sys, time", "import sys, time\nfrom scalewatt.run_files import run_lock as hold"
-).replace("with held", "hold.Beat.__init__.__defaults__ = (0.05,)\nwith held")
+).replace("with locked", "hold.Beat.__init__.__defaults__ = (0.05,)\nwith locked")
 
 
 def test_a_holder_that_was_taken_for_dead_ends_and_leaves_the_new_one_alone(
@@ -325,19 +328,19 @@ def test_a_holder_that_was_taken_for_dead_ends_and_leaves_the_new_one_alone(
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 73, errors
     assert "trained by job 124 (process 3 on n9)" in errors
-    now = read_holder(tmp_path)
+    now = read_owner(tmp_path)
     assert now is not None and now.job == "124"
 
 
 def test_a_rank_whose_run_is_held_by_another_may_not_write(tmp_path: Path) -> None:
-    with held(hold_run(tmp_path)) as mine:
-        require_held(tmp_path, mine.token)
-        require_held(tmp_path, None)
+    with locked(run_target(tmp_path)) as mine:
+        require_lock(tmp_path, mine.token)
+        require_lock(tmp_path, None)
         (tmp_path / "holder.json").rename(tmp_path / "before.json")
-        require_held(tmp_path, mine.token)
+        require_lock(tmp_path, mine.token)
         for damaged in ("", "{", "[]"):
             (tmp_path / "holder.json").write_text(damaged)
-            require_held(tmp_path, mine.token)
+            require_lock(tmp_path, mine.token)
         put_record(tmp_path, job="124")
-        with pytest.raises(HeldError, match="job 124"):
-            require_held(tmp_path, mine.token)
+        with pytest.raises(LockedError, match="job 124"):
+            require_lock(tmp_path, mine.token)

@@ -23,15 +23,15 @@ from holder_records import (
 
 from scalewatt.common.processes import process_started_s
 from scalewatt.run_files import run_lock as hold
-from scalewatt.run_files.lock_holder import (
+from scalewatt.run_files.lock_owner import (
     GONE_SILENT_S,
     SILENT_S,
-    HeldError,
-    holder_is_alive,
-    read_holder,
+    LockedError,
+    owner_is_alive,
+    read_owner,
     silence_s,
 )
-from scalewatt.run_files.run_lock import held, hold_node, hold_run
+from scalewatt.run_files.run_lock import locked, node_target, run_target
 from scalewatt.slurm.slurm_commands import ask
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
@@ -40,8 +40,8 @@ pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 WITH_RANK = """
 import subprocess, sys, time
 from pathlib import Path
-from scalewatt.run_files.run_lock import held, hold_run
-with held(hold_run(Path(sys.argv[1]))) as hold:
+from scalewatt.run_files.run_lock import locked, run_target
+with locked(run_target(Path(sys.argv[1]))) as hold:
     rank = subprocess.Popen(["sleep", "600"], pass_fds=[hold.lock], stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL)
     print(rank.pid, flush=True)
@@ -52,14 +52,14 @@ with held(hold_run(Path(sys.argv[1]))) as hold:
 
 
 def test_a_holder_is_named_and_its_record_goes_with_it(tmp_path: Path) -> None:
-    with held(hold_run(tmp_path)) as mine:
-        found = read_holder(tmp_path)
+    with locked(run_target(tmp_path)) as mine:
+        found = read_owner(tmp_path)
         assert found is not None
         assert (found.host, found.pid, found.job) == (socket.gethostname(), os.getpid(), None)
         assert found.pid_started_s == process_started_s(os.getpid())
         assert found.token == mine.token
         assert abs(found.since_s - time.time()) < PATIENCE_S
-        assert holder_is_alive(found, tmp_path)
+        assert owner_is_alive(found, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
@@ -67,13 +67,13 @@ def test_a_killed_holder_is_taken_over_from_at_once_and_that_is_said(
     tmp_path: Path, start: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     process, _ = start(HOLD, tmp_path)
-    dead = read_holder(tmp_path)
-    assert dead is not None and holder_is_alive(dead, tmp_path)
+    dead = read_owner(tmp_path)
+    assert dead is not None and owner_is_alive(dead, tmp_path)
     process.kill()
     process.wait()
-    assert holder_is_alive(dead, tmp_path) is False
-    with held(hold_run(tmp_path)):
-        now = read_holder(tmp_path)
+    assert owner_is_alive(dead, tmp_path) is False
+    with locked(run_target(tmp_path)):
+        now = read_owner(tmp_path)
         assert now is not None and now.pid == os.getpid()
     said = capsys.readouterr().err
     assert f"taken over from process {process.pid} on {socket.gethostname()} since" in said
@@ -86,9 +86,9 @@ def test_a_killed_holder_that_nobody_waited_for_yet_is_dead(
     process, _ = start(HOLD, tmp_path)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
-    dead = read_holder(tmp_path)
+    dead = read_owner(tmp_path)
     assert dead is not None
-    assert holder_is_alive(dead, tmp_path) is False
+    assert owner_is_alive(dead, tmp_path) is False
 
 
 def test_a_frozen_holder_is_alive_however_long_it_is_silent(
@@ -97,10 +97,10 @@ def test_a_frozen_holder_is_alive_however_long_it_is_silent(
     process, _ = start(HOLD, tmp_path)
     process.send_signal(signal.SIGSTOP)
     os.utime(tmp_path / "holder.json", (0, 0))
-    frozen = read_holder(tmp_path)
+    frozen = read_owner(tmp_path)
     assert frozen is not None
     assert silence_s(tmp_path / "holder.json") > SILENT_S
-    assert holder_is_alive(frozen, tmp_path) is True
+    assert owner_is_alive(frozen, tmp_path) is True
 
 
 def test_a_rank_that_outlived_its_launcher_holds_the_run(
@@ -109,10 +109,10 @@ def test_a_rank_that_outlived_its_launcher_holds_the_run(
     process, rank = start(WITH_RANK, tmp_path)
     process.kill()
     process.wait()
-    dead = read_holder(tmp_path)
+    dead = read_owner(tmp_path)
     assert dead is not None
     try:
-        assert holder_is_alive(dead, tmp_path) is True
+        assert owner_is_alive(dead, tmp_path) is True
         waits: list[float] = []
 
         def sleep(seconds: float) -> None:
@@ -122,7 +122,7 @@ def test_a_rank_that_outlived_its_launcher_holds_the_run(
             time.sleep(0.05)
 
         sleep_by(monkeypatch, sleep)
-        with held(hold_run(tmp_path)):
+        with locked(run_target(tmp_path)):
             assert len(waits) >= 3
     finally:
         with suppress(ProcessLookupError):
@@ -134,14 +134,14 @@ def test_another_process_with_the_number_of_a_dead_holder_is_not_taken_for_it(
 ) -> None:
     started_s = (process_started_s(os.getpid()) or 0.0) - 5
     other = put_record(tmp_path, **on_this_machine(pid=os.getpid(), pid_started_s=started_s))
-    assert holder_is_alive(other, tmp_path) is False
+    assert owner_is_alive(other, tmp_path) is False
 
 
 def test_a_record_from_before_a_restart_of_the_machine_is_dead_once_silent(tmp_path: Path) -> None:
     before = {"host": socket.gethostname(), "pid": os.getpid()}
-    assert holder_is_alive(put_record(tmp_path, **before), tmp_path) is True
+    assert owner_is_alive(put_record(tmp_path, **before), tmp_path) is True
     silent = put_record(tmp_path, GONE_SILENT_S + 1, **before)
-    assert holder_is_alive(silent, tmp_path) is False
+    assert owner_is_alive(silent, tmp_path) is False
 
 
 # --- another machine, and Slurm -----------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_holder_elsewhere_lives_by_its_job_or_its_heartbeat(
     tmp_path: Path, squeue: Path, answer: str, silent_s: float, alive: bool | None
 ) -> None:
     squeue.write_text(answer)
-    assert holder_is_alive(put_record(tmp_path, silent_s, job="123"), tmp_path) is alive
+    assert owner_is_alive(put_record(tmp_path, silent_s, job="123"), tmp_path) is alive
     assert "-j 123" in (squeue.parent / "calls").read_text()
 
 
@@ -195,21 +195,21 @@ def test_a_squeue_that_hangs_is_not_waited_for(
 ) -> None:
     squeue.write_text("exec sleep 600")
     monkeypatch.setattr(ask, "__kwdefaults__", {"timeout_s": 0.3})
-    assert holder_is_alive(put_record(tmp_path, LONG, job="123"), tmp_path) is None
+    assert owner_is_alive(put_record(tmp_path, LONG, job="123"), tmp_path) is None
 
 
 @pytest.mark.parametrize(("silent_s", "alive"), [(0, True), (LONG, None), (LONGER, False)])
 def test_a_holder_elsewhere_outside_of_slurm_lives_by_its_heartbeat(
     tmp_path: Path, silent_s: float, alive: bool | None
 ) -> None:
-    assert holder_is_alive(put_record(tmp_path, silent_s), tmp_path) is alive
+    assert owner_is_alive(put_record(tmp_path, silent_s), tmp_path) is alive
 
 
 def test_who_knows_the_queue_asks_it_no_further(tmp_path: Path, squeue: Path) -> None:
     holder = put_record(tmp_path, WHILE, job="123")
-    assert holder_is_alive(holder, tmp_path, {"123": "running"}.get) is True  # type: ignore[arg-type]
-    assert holder_is_alive(holder, tmp_path, {}.get) is None
-    assert holder_is_alive(holder, tmp_path, {"123": "gone"}.get) is False  # type: ignore[arg-type]
+    assert owner_is_alive(holder, tmp_path, {"123": "running"}.get) is True  # type: ignore[arg-type]
+    assert owner_is_alive(holder, tmp_path, {}.get) is None
+    assert owner_is_alive(holder, tmp_path, {"123": "gone"}.get) is False  # type: ignore[arg-type]
     assert not (squeue.parent / "calls").exists()
 
 
@@ -226,10 +226,10 @@ def test_a_dead_holder_whose_clock_was_ahead_is_seen_to_be_silent(
 ) -> None:
     squeue.write_text(GONE)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr("scalewatt.run_files.lock_holder.GONE_SILENT_S", 0.5)
+    monkeypatch.setattr("scalewatt.run_files.lock_owner.GONE_SILENT_S", 0.5)
     put_record(tmp_path, -3600, job="123")
     began_s = time.monotonic()
-    with held(hold_run(tmp_path)):
+    with locked(run_target(tmp_path)):
         assert time.monotonic() - began_s > 0.5
 
 
@@ -240,7 +240,7 @@ def test_a_held_run_is_refused_in_a_job_after_a_while_with_all_that_one_needs_to
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setattr(hold, "PATIENCE_S", 0.1)
     put_record(tmp_path, job="123")
-    with pytest.raises(HeldError) as error, held(hold_run(tmp_path)):
+    with pytest.raises(LockedError) as error, locked(run_target(tmp_path)):
         pass
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1.7e9))
     assert str(error.value) == (
@@ -248,7 +248,7 @@ def test_a_held_run_is_refused_in_a_job_after_a_while_with_all_that_one_needs_to
         "wait for it and start Snakemake again, or scancel 123"
     )
     assert error.value.code == 73
-    assert error.value.holder == read_holder(tmp_path)
+    assert error.value.owner == read_owner(tmp_path)
 
 
 def test_a_job_waits_for_one_that_is_ending(
@@ -265,7 +265,7 @@ def test_a_job_waits_for_one_that_is_ending(
             (tmp_path / "holder.json").unlink()
 
     sleep_by(monkeypatch, sleep)
-    with held(hold_run(tmp_path)):
+    with locked(run_target(tmp_path)):
         assert len(waits) == 3
 
 
@@ -275,7 +275,7 @@ def test_outside_of_slurm_a_run_held_elsewhere_is_refused_at_once(
     squeue.write_text("echo RUNNING")
     put_record(tmp_path, job="123")
     sleep_by(monkeypatch, None)
-    with pytest.raises(HeldError, match="or scancel 123"), held(hold_run(tmp_path)):
+    with pytest.raises(LockedError, match="or scancel 123"), locked(run_target(tmp_path)):
         pass
 
 
@@ -284,10 +284,10 @@ def test_a_requeued_job_takes_over_from_its_earlier_start(
 ) -> None:
     squeue.write_text("echo RUNNING")  # which is this job itself
     monkeypatch.setenv("SLURM_JOB_ID", "123")
-    assert holder_is_alive(put_record(tmp_path, 0, job="123"), tmp_path) is True
+    assert owner_is_alive(put_record(tmp_path, 0, job="123"), tmp_path) is True
     put_record(tmp_path, WHILE, job="123")
-    with held(hold_run(tmp_path)):
-        found = read_holder(tmp_path)
+    with locked(run_target(tmp_path)):
+        found = read_owner(tmp_path)
         assert found is not None and (found.pid, found.job) == (os.getpid(), "123")
 
 
@@ -296,20 +296,20 @@ def test_a_dead_process_of_a_running_job_may_have_left_ranks_on_other_nodes(
 ) -> None:
     squeue.write_text("echo RUNNING")
     dead = put_record(tmp_path, LONGER, **on_this_machine(job="123"))
-    assert holder_is_alive(dead, tmp_path) is True
+    assert owner_is_alive(dead, tmp_path) is True
     squeue.write_text(GONE)
-    assert holder_is_alive(dead, tmp_path) is False
+    assert owner_is_alive(dead, tmp_path) is False
 
 
 def test_a_job_that_finds_its_node_in_use_is_refused_and_says_by_whom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with held(hold_node(tmp_path)):
+    with locked(node_target(tmp_path)):
         monkeypatch.setenv("SLURM_JOB_ID", "8")
         monkeypatch.setattr(hold, "PATIENCE_S", 0.1)
         named = r"runs on this node: job 7 .* or scancel 7"
-        with pytest.raises(HeldError, match=named) as error, held(hold_node(tmp_path)):
+        with pytest.raises(LockedError, match=named) as error, locked(node_target(tmp_path)):
             pass
     assert "exclusive" in str(error.value)
 
@@ -319,11 +319,11 @@ def test_a_requeued_job_is_no_sign_of_life_of_what_held_a_run_or_a_node_before(
 ) -> None:
     squeue.write_text("case $* in *%S*) echo 2026-01-02T03:04:05;; *) echo RUNNING;; esac")
     here = {**on_this_machine(job="123"), "since_s": 1.7e9}
-    assert holder_is_alive(put_record(tmp_path, 0, **here), tmp_path) is False
+    assert owner_is_alive(put_record(tmp_path, 0, **here), tmp_path) is False
     before_its_start = {**here, "machine": "elsewhere/1"}  # of this node
     there = put_record(tmp_path, 0, **before_its_start)
-    assert holder_is_alive(there, tmp_path) is True  # in a process space of its own
+    assert owner_is_alive(there, tmp_path) is True  # in a process space of its own
     put_record(tmp_path, WHILE, **before_its_start)
-    assert holder_is_alive(there, tmp_path) is False
+    assert owner_is_alive(there, tmp_path) is False
     later = {**on_this_machine(job="123"), "since_s": 1.9e9}
-    assert holder_is_alive(put_record(tmp_path, WHILE, **later), tmp_path) is True
+    assert owner_is_alive(put_record(tmp_path, WHILE, **later), tmp_path) is True

@@ -23,7 +23,7 @@ from scalewatt.common.stop_request import StopRequest
 from scalewatt.datasets.imagenet.index import build_index
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.run_files.run_lock import HeldError
+from scalewatt.run_files.run_lock import LockedError
 from scalewatt.training import trainer as loop
 from scalewatt.training.checkpoint import save_to
 from scalewatt.training.segment_job import Job
@@ -117,7 +117,7 @@ def train(
 ) -> dict | None:
     """One segment; the result if that was the last."""
     work.mkdir(exist_ok=True)
-    job = Job(spec, "digest", str(folder), work, 0, max_updates=at_most, hold_token=token)
+    job = Job(spec, "digest", str(folder), work, 0, max_updates=at_most, lock_token=token)
     trainer = Trainer(job, RANKS, CPU, stop or StopRequest(), events or EventLog(None, 0))
     trainer.warm_up()
     trainer.resume()
@@ -214,7 +214,7 @@ def test_a_run_taken_over_by_another_process_gets_no_result(
         write_json(work / "holder.json", record)
 
     monkeypatch.setattr(loop, "save_to", save_and_be_succeeded)
-    with pytest.raises(HeldError, match="job 124"):
+    with pytest.raises(LockedError, match="job 124"):
         train(spec("pil", "paper"), folder, work, None, token="ours")
     assert position(work) == (3, 0)
     assert not (work / "result.json").exists() and not (work / "weights.pt").exists()

@@ -23,7 +23,7 @@ from status_files import (
 
 from scalewatt.common.files import write_json
 from scalewatt.run_files.attempt_log import note_given_up, noted_attempt
-from scalewatt.run_files.lock_holder import SILENT_S, HeldError
+from scalewatt.run_files.lock_owner import SILENT_S, LockedError
 from scalewatt.tracking.status_text import status_text
 
 
@@ -358,8 +358,8 @@ def test_a_job_that_its_holder_refused_says_nothing_of_the_holders_end(
     submitted(made, "9")
     queue(made)
     monkeypatch.setenv("SLURM_JOB_ID", "9")
-    with pytest.raises(HeldError), noted_attempt(made.work, made.spec()):
-        raise HeldError("the run is being trained by job 7", None)
+    with pytest.raises(LockedError), noted_attempt(made.work, made.spec()):
+        raise LockedError("the run is being trained by job 7", None)
     assert made.run().state.state == "running"
     made.held(folder, silent_s=100)
     state = made.run().state

@@ -18,11 +18,11 @@ from holder_records import (
 
 from scalewatt.common.processes import process_started_s
 from scalewatt.run_files import run_lock as hold
-from scalewatt.run_files.lock_holder import (
-    Holder,
-    read_holder,
+from scalewatt.run_files.lock_owner import (
+    LockOwner,
+    read_owner,
 )
-from scalewatt.run_files.run_lock import held, hold_run
+from scalewatt.run_files.run_lock import locked, run_target
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 
@@ -41,7 +41,7 @@ os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 for number in range(rounds):
     child = os.fork()
     if child == 0:
-        with hold.held(hold.hold_run(folder)):
+        with hold.locked(hold.run_target(folder)):
             count = int((folder / "count").read_text())
             time.sleep(random.random() / 200)
             (folder / "count").write_text(str(count + 1))
@@ -67,15 +67,15 @@ def test_of_many_takers_without_locks_one_holds_at_a_time(tmp_path: Path) -> Non
 
 def test_a_taker_that_comes_too_late_leaves_the_new_holder_alone(tmp_path: Path) -> None:
     dead = put_record(tmp_path, **on_this_machine())
-    target = hold_run(tmp_path)
-    with held(target) as new, hold._own_record(target) as (mine, _):
+    target = run_target(tmp_path)
+    with locked(target) as new, hold._own_record(target) as (mine, _):
         hold._removed(target, dead.token, mine)  # it still believes in the dead one
-        found = read_holder(tmp_path)
+        found = read_owner(tmp_path)
         assert found is not None and found.token == new.token
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
-def claim_of(workdir: Path, dead: Holder, pid: int, started_s: float | None) -> Path:
+def claim_of(workdir: Path, dead: LockOwner, pid: int, started_s: float | None) -> Path:
     claim = workdir / f".holder-{dead.token}.claim"
     fields = on_this_machine(pid=pid, pid_started_s=started_s, job=None, since_s=1.7e9)
     claim.write_text(json.dumps(fields))
@@ -85,7 +85,7 @@ def claim_of(workdir: Path, dead: Holder, pid: int, started_s: float | None) -> 
 def test_a_taker_that_died_on_its_way_is_succeeded(tmp_path: Path) -> None:
     dead = put_record(tmp_path, **on_this_machine())
     claim_of(tmp_path, dead, DEAD_PID, 2.0)
-    with held(hold_run(tmp_path)):
+    with locked(run_target(tmp_path)):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
@@ -97,11 +97,11 @@ def test_a_taker_on_its_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        assert read_holder(tmp_path) == dead
+        assert read_owner(tmp_path) == dead
         if len(waits) == 3:
             claim.unlink()
 
     sleep_by(monkeypatch, sleep)
-    with held(hold_run(tmp_path)):
+    with locked(run_target(tmp_path)):
         pass
     assert len(waits) == 3

@@ -1,4 +1,4 @@
-"""A run's working directory: one holder at a time, and an honest record of its segments."""
+"""A run's working directory: one owner at a time, and an honest record of its segments."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from run_files import NAME, make_spec
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import write_json
-from scalewatt.run_files import lock_holder as holder
+from scalewatt.run_files import lock_owner
 from scalewatt.run_files import run_lock as hold
 from scalewatt.run_files import work_directory as workdir
-from scalewatt.run_files.lock_holder import HeldError, read_holder
+from scalewatt.run_files.lock_owner import LockedError, read_owner
 from scalewatt.run_files.progress_files import note_position
 from scalewatt.run_files.work_directory import node_lock, open_workdir, outcome_path
 
@@ -55,15 +55,15 @@ def test_what_lies_in_the_directory_stays_when_it_is_opened_again(tmp_path: Path
 # --- the lock -----------------------------------------------------------------------------------
 
 
-def pid_of_holder(path: Path) -> int | None:
-    found = read_holder(path)
+def pid_of_owner(path: Path) -> int | None:
+    found = read_owner(path)
     return None if found is None else found.pid
 
 
 def on_machine(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Have this process take itself for one of another machine, whose flock does not reach here."""
     monkeypatch.setattr(socket, "gethostname", lambda: name)
-    for module in (holder, hold):
+    for module in (lock_owner, hold):
         monkeypatch.setattr(module, "machine_id", lambda: f"{name}/1")
 
 
@@ -74,10 +74,10 @@ def test_a_second_opener_on_another_machine_is_refused_and_told_who_holds_it(
     with open_workdir(tmp_path, SPEC, DATA) as work:
         on_machine(monkeypatch, "node-b")
         for _ in range(2):
-            with pytest.raises(HeldError) as error, open_workdir(tmp_path, SPEC, DATA):
+            with pytest.raises(LockedError) as error, open_workdir(tmp_path, SPEC, DATA):
                 pass
-        held_by = read_holder(work.path)
-    assert held_by == error.value.holder
+        held_by = read_owner(work.path)
+    assert held_by == error.value.owner
     for word in (f"process {os.getpid()}", "node-a", str(work.path), "end it on node-a"):
         assert word in str(error.value)
     assert "node-b" not in str(error.value)
@@ -97,7 +97,7 @@ def test_a_second_opener_on_the_same_machine_says_whom_it_waits_for_and_then_goe
 
     monkeypatch.setattr(workdir.time, "sleep", sleep)
     with open_workdir(tmp_path, SPEC, DATA) as work:
-        assert pid_of_holder(work.path) == os.getpid()
+        assert pid_of_owner(work.path) == os.getpid()
     assert len(waits) == 3
     message = capsys.readouterr().err
     assert message.count("\n") == 1
@@ -132,7 +132,7 @@ def test_a_dead_holders_lock_is_free_and_its_segment_was_killed(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         path = Path(process.stdout.readline().strip())
-        assert pid_of_holder(path) == process.pid
+        assert pid_of_owner(path) == process.pid
 
         def refuse(seconds: float) -> None:
             raise TimeoutError
@@ -145,7 +145,7 @@ def test_a_dead_holders_lock_is_free_and_its_segment_was_killed(
         process.wait()
     with open_workdir(tmp_path / "work", SPEC, DATA) as work:
         assert work.path == path
-        assert pid_of_holder(path) == os.getpid()
+        assert pid_of_owner(path) == os.getpid()
         assert work.begin_segment() == 1
         assert [s["outcome"] for s in work.segments()] == ["killed", "running"]
 

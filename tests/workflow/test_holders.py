@@ -16,7 +16,7 @@ from test_interruptions import PATIENCE_S, WAVES, checkpointed, long_run, wait_f
 from training import Training
 
 from scalewatt.provenance.rank_placement import ranges
-from scalewatt.run_files.run_lock import held, hold_run
+from scalewatt.run_files.run_lock import locked, run_target
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -91,5 +91,5 @@ def test_a_training_that_was_taken_for_dead_changes_nothing_of_the_new_holders(
     assert (training.work / "holder.json").read_bytes() == record
     assert not training.out.exists()
     (training.work / "holder.json").unlink()  # the new one has ended
-    with held(hold_run(training.work)):
+    with locked(run_target(training.work)):
         pass

@@ -180,7 +180,7 @@ def _write_result(job: Job) -> None:
             "parameters": None,
             "history": history_rows(job.work, job.spec, job.segment),
         },
-        job.require_held,
+        job.require_lock,
     )
 
 

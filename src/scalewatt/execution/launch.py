@@ -254,7 +254,7 @@ class _Segment:
                 "initial_weights": str(weights.resolve()) if weights else None,
                 "max_updates": options.max_updates,
                 "stop_file": str(self.stop_file.resolve()),
-                "hold_token": work.hold_token,
+                "lock_token": work.lock_token,
                 "limits": asdict(options.limits),
             },
         )

@@ -133,7 +133,7 @@ def guarded_train(
         end = End(ranks.host, stop.requested(), enough, watch.training_ended())
         outcome = outcome_of(trained, ranks.comm.allgather(end))
         if ranks.rank == 0:
-            write_json(outcome_path(job.work, job.segment), outcome, job.require_held)
+            write_json(outcome_path(job.work, job.segment), outcome, job.require_lock)
         ranks.comm.Barrier()  # from here on a rank may end the others
         if outcome["losses"]:
             leave(watch, ranks, exit_code(outcome["outcome"]))
@@ -217,12 +217,12 @@ def main(argv: list[str]) -> NoReturn:
 def _is_orphan(work: Path) -> bool:
     """Return True if the launching process died before this rank could be told by a signal."""
     from scalewatt.common.processes import runs_still
-    from scalewatt.run_files.lock_holder import read_holder
+    from scalewatt.run_files.lock_owner import read_owner
 
-    holder = read_holder(work)
-    if holder is None or not holder.is_here:
+    owner = read_owner(work)
+    if owner is None or not owner.is_here:
         return False
-    return not runs_still(holder.pid, holder.pid_started_s)
+    return not runs_still(owner.pid, owner.pid_started_s)
 
 
 def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
@@ -248,7 +248,7 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
         segment=order["segment"],
         initial_weights=Path(weights) if weights else None,
         max_updates=order["max_updates"],
-        hold_token=order["hold_token"],
+        lock_token=order["lock_token"],
     )
     limits = Limits(**order["limits"])
     stem, period_s = segment_name(job.segment), spec.sampling_period_s

@@ -1,4 +1,4 @@
-"""Taking, keeping and giving back a run's working directory, or a node (see `holder`)."""
+"""Taking, keeping and giving back a run's working directory, or a node (see `lock_owner`)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from typing import TextIO
 from scalewatt.common.errors import InputError
 from scalewatt.common.processes import machine_id, process_started_s
 from scalewatt.run_files.attempt_log import HELD, current_job
-from scalewatt.run_files.lock_holder import (
+from scalewatt.run_files.lock_owner import (
     BEAT_S,
-    HOLDER,
     LOCK,
+    OWNER,
     SILENT_S,
-    HeldError,
-    Holder,
+    LockedError,
+    LockOwner,
     judge,
-    read_holder,
+    read_owner,
     read_record,
 )
 
 PATIENCE_S = 60.0
-"""How long a Slurm job waits for a holder that lives, which may be ending."""
+"""How long a Slurm job waits for a owner that lives, which may be ending."""
 LOCK_LOOK_S = 0.5
 RECORD_LOOK_S = 3.0
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -48,34 +48,34 @@ class Target:
     record: Path
     lock: Path
     held_by: str
-    """What is said of it before its holder is named."""
+    """What is said of it before its owner is named."""
     advice: str
-    """What to do besides ending the holder."""
+    """What to do besides ending the owner."""
     name_dead: bool = True
-    """Whether to say that it was taken over from a dead holder."""
+    """Say that it was taken over from a dead owner."""
 
 
 @dataclass(frozen=True)
-class Hold:
-    """A target held by this process."""
+class Lease:
+    """A target that this process has locked."""
 
     lock: int
     """File descriptor of the lock, for the processes that must hold it as well."""
     token: str
-    """Of the holder's record, by which ranks see that the run is still theirs."""
+    """Of the owner's record, by which ranks see that the run is still theirs."""
 
 
-def hold_run(workdir: Path) -> Target:
+def run_target(workdir: Path) -> Target:
     """Return a run's working directory as something to hold."""
     return Target(
-        workdir / HOLDER,
+        workdir / OWNER,
         workdir / LOCK,
         f"{workdir}: the run is being trained by",
         "wait for it and start Snakemake again",
     )
 
 
-def hold_node(root: Path) -> Target:
+def node_target(root: Path) -> Target:
     """This node as something to hold, noted in the folder `root` that its users share."""
     host = socket.gethostname()
     return Target(
@@ -87,25 +87,25 @@ def hold_node(root: Path) -> Target:
     )
 
 
-def require_held(workdir: Path, token: str | None) -> None:
-    """HeldError where a run is held by another than the holder whose record has this token.
+def require_lock(workdir: Path, token: str | None) -> None:
+    """LockedError where a run is held by another than the owner whose record has this token.
 
     For ranks, before they replace a file: their launcher may have been taken for dead.
     """
-    holder = read_holder(workdir)
-    if token is None or holder is None or not holder.host:  # a damaged record names nobody
+    owner = read_owner(workdir)
+    if token is None or owner is None or not owner.host:  # a damaged record names nobody
         return
-    if holder.token != token:
-        raise HeldError(f"{workdir}: the run is being trained by {holder} now; ends here", holder)
+    if owner.token != token:
+        raise LockedError(f"{workdir}: the run is being trained by {owner} now; ends here", owner)
 
 
 @contextmanager
-def held(target: Target) -> Iterator[Hold]:
-    """Hold a target until the block ends.
+def locked(target: Target) -> Iterator[Lease]:
+    """Lease a target until the block ends.
 
-    Another holder on this machine is waited for and named; in a Slurm job for PATIENCE_S at most,
-    but for SILENT_S where nobody can tell whether it lives. A dead holder is taken over. HeldError
-    where another holder lives. InputError where the files may not be written, or there is no room;
+    Another owner on this machine is waited for and named; in a Slurm job for PATIENCE_S at most,
+    but for SILENT_S where nobody can tell whether it lives. A dead owner is taken over. LockedError
+    where another owner lives. InputError where the files may not be written, or there is no room;
     OSError where their file system fails. Should another take this process for dead nevertheless,
     it ends at once.
     """
@@ -123,11 +123,11 @@ def held(target: Target) -> Iterator[Hold]:
         beat = Beat(target, token)
         stack.callback(beat.end)
         beat.start()
-        yield Hold(lock.fileno(), token)
+        yield Lease(lock.fileno(), token)
 
 
 class _Wait:
-    """Waits for a holder, as long as that has sense."""
+    """Waits for a owner, as long as that has sense."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.said = target, False
@@ -135,31 +135,31 @@ class _Wait:
         self._seen: tuple[str, float] | None = None
         self._since_s = 0.0
 
-    def judge(self, holder: Holder) -> bool | None:
-        """Return True if the holder lives, if its lock is free; for how long it is watched counts too."""
-        return judge(holder, self.target.record, self._unchanged_s(holder))
+    def judge(self, owner: LockOwner) -> bool | None:
+        """Return True if the owner lives, if its lock is free; for how long it is watched counts too."""
+        return judge(owner, self.target.record, self._unchanged_s(owner))
 
-    def _unchanged_s(self, holder: Holder) -> float:
+    def _unchanged_s(self, owner: LockOwner) -> float:
         """For how long the record has not changed before our eyes."""
         with suppress(OSError):
-            now = holder.token, self.target.record.stat().st_mtime
+            now = owner.token, self.target.record.stat().st_mtime
             if now != self._seen:
                 self._seen, self._since_s = now, time.monotonic()
         return time.monotonic() - self._since_s if self._seen else 0.0
 
-    def pause(self, holder: Holder | None, seconds: float, lives: bool | None = True) -> None:
-        """Name the holder once and sleep; HeldError where it should not be waited for any more.
+    def pause(self, owner: LockOwner | None, seconds: float, lives: bool | None = True) -> None:
+        """Name the owner once and sleep; LockedError where it should not be waited for any more.
 
         A dead one is waited for while another process takes over from it, or has died of that.
         """
         if current_job() is not None:
             patience_s = {True: PATIENCE_S, None: SILENT_S, False: 2 * SILENT_S}[lives]
             if self._waited_s() > patience_s:
-                raise self._held(holder)
-        elif lives is not False and holder is not None and holder.host and not holder.is_here:
-            raise self._held(holder)
+                raise self._held(owner)
+        elif lives is not False and owner is not None and owner.host and not owner.is_here:
+            raise self._held(owner)
         if not self.said:
-            _say(f"{self.target.held_by} {holder or 'another process'}; waiting for it")
+            _say(f"{self.target.held_by} {owner or 'another process'}; waiting for it")
         self.said = True
         time.sleep(seconds)
 
@@ -170,12 +170,12 @@ class _Wait:
             self._began_s = now_s
         return now_s - self._began_s
 
-    def _held(self, holder: Holder | None) -> HeldError:
-        by = "another process" if holder is None else str(holder)
+    def _held(self, owner: LockOwner | None) -> LockedError:
+        by = "another process" if owner is None else str(owner)
         end = ""
-        if holder is not None and holder.host:
-            end = f", or scancel {holder.job}" if holder.job else f", or end it on {holder.host}"
-        return HeldError(f"{self.target.held_by} {by}; {self.target.advice}{end}", holder)
+        if owner is not None and owner.host:
+            end = f", or scancel {owner.job}" if owner.job else f", or end it on {owner.host}"
+        return LockedError(f"{self.target.held_by} {by}; {self.target.advice}{end}", owner)
 
 
 def _take(target: Target, wait: _Wait) -> str:
@@ -185,27 +185,27 @@ def _take(target: Target, wait: _Wait) -> str:
         with _own_record(target) as (mine, token):
             if _linked(mine, target.record):
                 return token
-            holder = read_record(target.record)
-            if holder is None and not target.record.exists():  # it has just ended
+            owner = read_record(target.record)
+            if owner is None and not target.record.exists():  # it has just ended
                 continue
-            if holder is not None:
-                lives = wait.judge(holder)
-                if lives is False and _taken_from_dead(target, holder, mine):
+            if owner is not None:
+                lives = wait.judge(owner)
+                if lives is False and _taken_from_dead(target, owner, mine):
                     continue
-        wait.pause(holder, RECORD_LOOK_S, lives)
+        wait.pause(owner, RECORD_LOOK_S, lives)
 
 
-def _taken_from_dead(target: Target, holder: Holder, mine: Path) -> bool:
-    """Remove the record of a holder that is dead, and say so; False where that is another's to do."""
-    if not _removed(target, holder.token, mine):
+def _taken_from_dead(target: Target, owner: LockOwner, mine: Path) -> bool:
+    """Remove the record of a owner that is dead, and say so; False where that is another's to do."""
+    if not _removed(target, owner.token, mine):
         return False
     if target.name_dead:
-        _say(f"{target.record.parent}: taken over from {holder}, which has ended")
+        _say(f"{target.record.parent}: taken over from {owner}, which has ended")
     return True
 
 
 def _give_back(target: Target, token: str) -> None:
-    """Take our own record away; left where that fails, it is a dead holder's."""
+    """Take our own record away; left where that fails, it is a dead owner's."""
     with suppress(OSError), _own_record(target) as (mine, _):
         _removed(target, token, mine)
 
@@ -349,7 +349,7 @@ def _flocked(lock: TextIO, wait: _Wait) -> str | None:
             return None
         except BlockingIOError:
             if _blocked_by_dead(wait):
-                return "a dead holder on another node has left it locked"
+                return "a dead owner on another node has left it locked"
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise _failed(error, Path(lock.name), "cannot be locked") from error
@@ -362,14 +362,14 @@ def _blocked_by_dead(wait: _Wait) -> bool:
     A network's file system may keep such a lock for long. The first look alone does not tell:
     somebody may just have taken the lock, and be about to take the record over.
     """
-    holder = read_record(wait.target.record)
-    if holder is None or not holder.host or holder.is_here or holder.host == socket.gethostname():
-        wait.pause(holder, LOCK_LOOK_S)
+    owner = read_record(wait.target.record)
+    if owner is None or not owner.host or owner.is_here or owner.host == socket.gethostname():
+        wait.pause(owner, LOCK_LOOK_S)
         return False
-    lives = wait.judge(holder)
+    lives = wait.judge(owner)
     if lives is False and wait.said:
         return True
-    wait.pause(holder, RECORD_LOOK_S, lives)
+    wait.pause(owner, RECORD_LOOK_S, lives)
     return False
 
 

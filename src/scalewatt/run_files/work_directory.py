@@ -18,7 +18,7 @@ from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.progress_files import read_position
-from scalewatt.run_files.run_lock import held, hold_node, hold_run, require_held
+from scalewatt.run_files.run_lock import locked, node_target, require_lock, run_target
 
 COMPILED = "compiled"
 """Folder of what torch.compile makes."""
@@ -35,8 +35,8 @@ class WorkDir:
     """None where the run has no dataset of ours."""
     lock: int
     """File descriptor of the lock, for the processes that must hold it as well."""
-    hold_token: str | None = None
-    """Of the holder's record, for `require_held`."""
+    lock_token: str | None = None
+    """Of the owner's record, for `require_lock`."""
 
     @property
     def perun(self) -> Path:
@@ -106,8 +106,8 @@ class WorkDir:
         self._write(segments)
 
     def _write(self, segments: list[dict[str, Any]]) -> None:
-        """Write the segments; HeldError where the run was taken over, this process being presumed dead."""
-        require_held(self.path, self.hold_token)
+        """Write the segments; LockedError where the run was taken over, this process being presumed dead."""
+        require_lock(self.path, self.lock_token)
         write_json(self.path / "segments.json", segments)
 
     def _updates_before(self, segments: list[dict[str, Any]]) -> int | None:
@@ -152,14 +152,14 @@ def made_with_path(work: Path, segment: int) -> Path:
 
 @contextmanager
 def node_lock(root: Path) -> Iterator[int]:
-    """Hold this node against other trainings of this project: their energy could not be told apart.
+    """Lease this node against other trainings of this project: their energy could not be told apart.
 
     Yields the lock's file descriptor, for the processes that must hold it as well. Waits for a
     training that goes on, as one does whose Snakemake was killed; a Slurm job waits a minute at
-    most if that lives, then HeldError says by which job its node is used.
+    most if that lives, then LockedError says by which job its node is used.
     """
     root.mkdir(parents=True, exist_ok=True)
-    with held(hold_node(root)) as hold:
+    with locked(node_target(root)) as hold:
         yield hold.lock
 
 
@@ -169,13 +169,13 @@ def open_workdir(root: Path, spec: RunSpec, dataset_sha256: str | None) -> Itera
 
     Held by another process of this machine, wait for it: it may be a training whose Snakemake was
     killed. Held by another machine's, or still held after a minute in a Slurm job (ten minutes where
-    nobody can tell whether the holder lives), HeldError says by which. A dead holder's is taken over.
+    nobody can tell whether the owner lives), LockedError says by which. A dead owner's is taken over.
     """
     sha = spec.sha256
     data = (dataset_sha256 or "nodata")[:8]
     path = root / f"{spec.key}-{data}"
     (path / "perun").mkdir(parents=True, exist_ok=True)
-    with held(hold_run(path)) as hold:
+    with locked(run_target(path)) as hold:
         if not (path / "spec.json").exists():
             write_text(path / "spec.json", spec.text)
         yield WorkDir(path, spec, sha, dataset_sha256, hold.lock, hold.token)

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.json_records import read_content
 from scalewatt.run_files.attempt_log import note_given_up, note_submission, read_submission
-from scalewatt.run_files.lock_holder import Holder, holder_is_alive, read_holder
+from scalewatt.run_files.lock_owner import LockOwner, owner_is_alive, read_owner
 from scalewatt.run_files.progress_files import find_workdirs
 from scalewatt.scheduling.retry_policy import Verdict, verdict
 from scalewatt.slurm.job_queue import QueuedJob, job_state, queued_jobs
@@ -246,26 +246,26 @@ class Submissions:
 
     def _held(self, spec: RunSpec) -> str | None:
         for workdir in find_workdirs(self.work, spec):
-            holder = read_holder(workdir)
-            if holder is None or not self._may_live(holder, workdir):
+            owner = read_owner(workdir)
+            if owner is None or not self._may_live(owner, workdir):
                 continue
-            command = f"kill {holder.pid} on {holder.host}"
-            if holder.job is not None:
-                command = f"scancel {holder.job}"
+            command = f"kill {owner.pid} on {owner.host}"
+            if owner.job is not None:
+                command = f"scancel {owner.job}"
             return (
-                f"it is being trained by {holder}; wait for it or end it ({command}), "
+                f"it is being trained by {owner}; wait for it or end it ({command}), "
                 "then start Snakemake again"
             )
         return None
 
-    def _may_live(self, holder: Holder, workdir: Path) -> bool:
-        """Return True if the holder may live; the lock of its working directory decides."""
-        if holder.job is None or holder.is_here:
-            return holder_is_alive(holder, workdir) is not False
-        state = job_state(holder.job)
-        if state == "gone" or (holder.job in self._ended and state in ("ending", None)):
+    def _may_live(self, owner: LockOwner, workdir: Path) -> bool:
+        """Return True if the owner may live; the lock of its working directory decides."""
+        if owner.job is None or owner.is_here:
+            return owner_is_alive(owner, workdir) is not False
+        state = job_state(owner.job)
+        if state == "gone" or (owner.job in self._ended and state in ("ending", None)):
             return False
-        return holder_is_alive(holder, workdir, lambda _: state) is not False
+        return owner_is_alive(owner, workdir, lambda _: state) is not False
 
     def _queued(self, spec: RunSpec, comment: str | None) -> str | None:
         """Return why a job of another Snakemake, killed or running, or a requeued one, stands in the way."""

@@ -33,7 +33,7 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json
 from scalewatt.run_files.attempt_log import read_attempt, read_submission
-from scalewatt.run_files.lock_holder import holder_is_alive, read_holder
+from scalewatt.run_files.lock_owner import owner_is_alive, read_owner
 from scalewatt.run_files.progress_files import find_workdirs
 from scalewatt.run_files.run_inventory import (
     RUN,
@@ -132,9 +132,9 @@ def _check_unused(place: Place, run: tuple[str, int]) -> None:
     """InputError where a run is being trained, or a job for it may be in Slurm's queue."""
     spec = place.spec(run)
     for folder in find_workdirs(place.work, spec):
-        holder = read_holder(folder)
-        if holder is not None and holder_is_alive(holder, folder) is not False:
-            raise InputError(f"{_name(run)}: is being trained by {holder}; wait for it or end it")
+        owner = read_owner(folder)
+        if owner is not None and owner_is_alive(owner, folder) is not False:
+            raise InputError(f"{_name(run)}: is being trained by {owner}; wait for it or end it")
     submission = read_submission(place.work, spec)
     if submission is None:
         return

@@ -3,7 +3,7 @@
 The first that holds:
 
 done         its results are there, and they are of the campaign's spec
-running      the holder of its working directory lives, or its job has begun
+running      the owner of its working directory lives, or its job has begun
 queued       a job was submitted for it and has not begun (without Slurm's answer: as far as is known)
 failed       it was given up, its job or process has ended without a word, or it said that it failed
 refused      it said that its input is wrong, or that another holds it
@@ -36,12 +36,12 @@ from scalewatt.run_files.attempt_log import (
     read_given_up,
     read_submission,
 )
-from scalewatt.run_files.lock_holder import (
+from scalewatt.run_files.lock_owner import (
     GONE_SILENT_S,
-    HOLDER,
+    OWNER,
     SILENT_S,
-    holder_is_alive,
-    read_holder,
+    owner_is_alive,
+    read_owner,
     silence_s,
 )
 from scalewatt.run_files.progress_files import read_position, read_segments
@@ -133,20 +133,20 @@ def run_state(notes: RunNotes) -> RunState:
 
 
 def _held(notes: RunNotes, attempt: Attempt | None) -> RunState | None:
-    """Return the state of a run whose holder lives, or may live."""
+    """Return the state of a run whose owner lives, or may live."""
     for folder in notes.folders:
-        holder = read_holder(folder)
-        if holder is None:
+        owner = read_owner(folder)
+        if owner is None:
             continue
-        if holder_is_alive(holder, folder, notes.state_of_job) is False:
+        if owner_is_alive(owner, folder, notes.state_of_job) is False:
             continue
-        silent_s = silence_s(folder / HOLDER)
-        own = attempt is not None and attempt.ended_s is None and attempt.pid == holder.pid
+        silent_s = silence_s(folder / OWNER)
+        own = attempt is not None and attempt.ended_s is None and attempt.pid == owner.pid
         return RunState(
             "running",
-            attempt.started_s if attempt is not None and own else holder.since_s or None,
-            holder.host or None,
-            holder.job,
+            attempt.started_s if attempt is not None and own else owner.since_s or None,
+            owner.host or None,
+            owner.job,
             silent_s if GONE_SILENT_S < silent_s < float("inf") else None,
             log=_existing(folder / LOG),
             folder=folder,

@@ -2,7 +2,7 @@
 
 Works while jobs run and without any of them: nothing is waited for but one answer of squeue. Nothing is
 written but notes that make the next look cheap (`spent`) and, for a moment, a probe of the file system's
-time beside the records of holders (`jobs.holder`).
+time beside the records of owners (`run_files.lock_owner`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scalewatt.energy.views.running_total import last_power
 from scalewatt.recordings.series import short_name
 from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.attempt_log import read_attempt, read_submission
-from scalewatt.run_files.lock_holder import read_holder
+from scalewatt.run_files.lock_owner import read_owner
 from scalewatt.run_files.progress_files import Progress, read_progress, read_segments
 from scalewatt.run_files.run_inventory import (
     Published,
@@ -189,8 +189,8 @@ def _jobs(
         done = published.get((spec.configuration, spec.repeat))
         if done is not None and done.key == spec.key:
             continue
-        holders = (read_holder(folder.path) for folder in working.get(spec.key, ()))
-        for one in (read_submission(work, spec), read_attempt(work, spec), *holders):
+        owners = (read_owner(folder.path) for folder in working.get(spec.key, ()))
+        for one in (read_submission(work, spec), read_attempt(work, spec), *owners):
             if one is not None and one.job is not None:
                 jobs.add(one.job)
     return jobs

@@ -27,7 +27,7 @@ class ProgressNotes:
     def at_checkpoint(self, epoch: int, step: int) -> None:
         """Record the position of the checkpoint that has just been written."""
         updates = self._updates(epoch, step)
-        note_position(self.job.work, updates, epoch, step, self.job.require_held)
+        note_position(self.job.work, updates, epoch, step, self.job.require_lock)
 
     def at_stage(self, stage: str, epoch: int, step: int) -> None:
         """Record that a stage begins."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.run_files.run_lock import require_held
+from scalewatt.run_files.run_lock import require_lock
 
 FINISHED, STOPPED = "finished", "stopped"
 """Outcomes of a segment that does not fail."""
@@ -27,9 +27,9 @@ class Job:
     initial_weights: Path | None = None
     max_updates: int | None = None
     """Stop after so many updates of this segment."""
-    hold_token: str | None = None
+    lock_token: str | None = None
     """The token of this process's lock of the working directory (`run_lock`)."""
 
-    def require_held(self) -> None:
-        """Raise HeldError if another process has taken over the run, so that nothing more may be written."""
-        require_held(self.work, self.hold_token)
+    def require_lock(self) -> None:
+        """Raise LockedError if another process has taken over the run: nothing more may be written."""
+        require_lock(self.work, self.lock_token)

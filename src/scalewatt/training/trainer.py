@@ -177,7 +177,7 @@ class Trainer:
             "history": self.history,
         }
         path = self.job.work / "checkpoint.pt"
-        save_checkpoint(path, state, self.ranks, self.device, self.job.require_held)
+        save_checkpoint(path, state, self.ranks, self.device, self.job.require_lock)
         if self.notes:
             self.notes.at_checkpoint(self.epoch, self.step)
 
@@ -350,7 +350,7 @@ class Trainer:
     def _write_result(self) -> None:
         if self.ranks.rank != 0:
             return
-        still_ours = self.job.require_held
+        still_ours = self.job.require_lock
         with atomic_path(self.job.work / "weights.pt", still_ours) as temporary:
             save_to(temporary, self.network.weights.state_dict())
         if lists := self.workload.index_lists():

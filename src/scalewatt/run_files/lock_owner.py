@@ -1,11 +1,11 @@
 """Who holds a run's working directory, on whatever node.
 
-`holder.json` names the holder. It is put in place complete, by link(2), which fails where there is
+`holder.json` names the owner. It is put in place complete, by link(2), which fails where there is
 one already; so it works on file systems whose flock does not reach other nodes. The lock file
-beside it is held by flock as well, by the holder and by those ranks that inherit it.
+beside it is held by flock as well, by the owner and by those ranks that inherit it.
 
 Only one process ever takes a record away: the one that linked its own record to the name of a claim
-on it. The holder itself needs the claim at its end, so nobody takes away a record that came later.
+on it. The owner itself needs the claim at its end, so nobody takes away a record that came later.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from scalewatt.common.processes import machine_id, runs_still
 from scalewatt.run_files.attempt_log import HELD, current_job
 from scalewatt.slurm.job_queue import JobState, job_started_s, job_state
 
-HOLDER = "holder.json"
+OWNER = "holder.json"
 LOCK = "lock"
 BEAT_S = 10.0
-"""How often a holder renews the time of its record."""
+"""How often a owner renews the time of its record."""
 SILENT_S = 600.0
-"""A holder on another machine is dead after this silence if nothing else is known of it."""
+"""A owner on another machine is dead after this silence if nothing else is known of it."""
 GONE_SILENT_S = 45.0
 """The same if its job is gone: processes of a node that Slurm has lost may live on."""
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockOwner:
     """What a record says of the process that holds a run."""
 
     host: str
@@ -70,24 +70,24 @@ class Holder:
         return self.host == socket.gethostname()
 
 
-class HeldError(InputError):
+class LockedError(InputError):
     """The run, or the node, is held by a process that lives."""
 
     code = HELD
     """Of an attempt that ends by it."""
 
-    def __init__(self, message: str, holder: Holder | None) -> None:
+    def __init__(self, message: str, owner: LockOwner | None) -> None:
         super().__init__(message)
-        self.holder = holder
+        self.owner = owner
 
 
-def read_holder(workdir: Path) -> Holder | None:
-    """Return the holder of a run's working directory, dead or alive; None where there is none."""
-    return read_record(workdir / HOLDER)
+def read_owner(workdir: Path) -> LockOwner | None:
+    """Return the owner of a run's working directory, dead or alive; None where there is none."""
+    return read_record(workdir / OWNER)
 
 
-def read_record(path: Path) -> Holder | None:
-    """Return the holder that a record names; None without a record, an unnamed one where it is damaged."""
+def read_record(path: Path) -> LockOwner | None:
+    """Return the owner that a record names; None without a record, an unnamed one where it is damaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -95,7 +95,7 @@ def read_record(path: Path) -> Holder | None:
     token = hashlib.sha256(content).hexdigest()[:16]
     try:
         said = json.loads(content)
-        return Holder(
+        return LockOwner(
             host=str(said["host"]),
             pid=int(said["pid"]),
             pid_started_s=_number(said.get("pid_started_s")),
@@ -105,39 +105,39 @@ def read_record(path: Path) -> Holder | None:
             token=token,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Holder("", 0, None, None, 0.0, token=token)
+        return LockOwner("", 0, None, None, 0.0, token=token)
 
 
-def holder_is_alive(
-    holder: Holder, workdir: Path, state_of_job: Callable[[str], JobState | None] = job_state
+def owner_is_alive(
+    owner: LockOwner, workdir: Path, state_of_job: Callable[[str], JobState | None] = job_state
 ) -> bool | None:
-    """Return True if the holder of a working directory lives; None where nobody can tell.
+    """Return True if the owner of a working directory lives; None where nobody can tell.
 
     Asks the kernel on its own machine (a frozen process lives; so does a run whose ranks outlived
     their launcher), else Slurm about its job (squeue, up to 10 s, unless the caller knows
-    `state_of_job`), else the time of the record, which a living holder renews.
+    `state_of_job`), else the time of the record, which a living owner renews.
     """
-    if holder.is_here and not _process_lives(holder) and _is_locked(workdir / LOCK):
+    if owner.is_here and not _process_lives(owner) and _is_locked(workdir / LOCK):
         return True
-    return judge(holder, workdir / HOLDER, state_of_job=state_of_job)
+    return judge(owner, workdir / OWNER, state_of_job=state_of_job)
 
 
 def judge(
-    holder: Holder,
+    owner: LockOwner,
     record: Path,
     watched_s: float = 0.0,
     state_of_job: Callable[[str], JobState | None] = job_state,
 ) -> bool | None:
-    """`holder_is_alive` for a record whose lock is free, unchanged for `watched_s` before our eyes."""
-    if holder.is_here and _process_lives(holder):
+    """`owner_is_alive` for a record whose lock is free, unchanged for `watched_s` before our eyes."""
+    if owner.is_here and _process_lives(owner):
         return True
-    rebooted = holder.host == socket.gethostname() and holder.machine is not None
-    state = _job_state(holder.job, state_of_job)
+    rebooted = owner.host == socket.gethostname() and owner.machine is not None
+    state = _job_state(owner.job, state_of_job)
     if state == "running":
-        if not (holder.is_here or rebooted) or not _began_anew(holder):
+        if not (owner.is_here or rebooted) or not _began_anew(owner):
             return True
         state = "gone"
-    if holder.is_here and state != "ending":
+    if owner.is_here and state != "ending":
         return False
     silent_s = max(silence_s(record), watched_s)
     if silent_s > (GONE_SILENT_S if state or rebooted else SILENT_S):
@@ -152,14 +152,14 @@ def _job_state(job: str | None, state_of_job: Callable[[str], JobState | None]) 
     return "gone" if job == current_job() else state_of_job(job)
 
 
-def _began_anew(holder: Holder) -> bool:
-    """Return True if a running job was requeued since the holder was its process, perhaps to other nodes."""
-    started_s = None if holder.job is None else job_started_s(holder.job)
-    return started_s is not None and started_s > holder.since_s
+def _began_anew(owner: LockOwner) -> bool:
+    """Return True if a running job was requeued since the owner was its process, perhaps to other nodes."""
+    started_s = None if owner.job is None else job_started_s(owner.job)
+    return started_s is not None and started_s > owner.since_s
 
 
-def _process_lives(holder: Holder) -> bool:
-    return runs_still(holder.pid, holder.pid_started_s)
+def _process_lives(owner: LockOwner) -> bool:
+    return runs_still(owner.pid, owner.pid_started_s)
 
 
 def silence_s(record: Path) -> float:
