@@ -176,7 +176,7 @@ def test_a_flag_is_at_the_segment_node_kind_or_stage_that_it_concerns(tmp_path: 
     assert at["no_events"] == (1, None, None, None, None)
 
 
-def test_gpus_that_the_run_did_not_hold_are_beside(tmp_path: Path) -> None:
+def test_gpus_that_the_run_did_not_hold_count_separately(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1.cluster": [1]})
     segment(run, NODE)
     found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
@@ -187,7 +187,9 @@ def test_gpus_that_the_run_did_not_hold_are_beside(tmp_path: Path) -> None:
     assert "unused_gpu" in set(found.traces["device_kind"].to_pylist())
 
 
-def test_a_gpu_that_the_run_held_and_nobody_recorded_makes_the_energy_null(tmp_path: Path) -> None:
+def test_a_gpu_that_the_run_held_and_that_was_not_recorded_makes_the_energy_null(
+    tmp_path: Path,
+) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0, 1, 2]})
     segment(run, NODE)
     found = accounted(run, make_spec(ranks_per_node=3), NO_POWERS)

@@ -1,4 +1,4 @@
-"""What is recorded beside power reaches the tables: states, second opinions, neighbours, epochs."""
+"""The tables of an account: telemetry, cross-checks, concurrent runs, epochs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def energy_flags(rows: list[dict[str, Any]], kind: str = "gpu") -> set[str]:
 # --- throttling ---------------------------------------------------------------------------------
 
 
-def test_the_seconds_of_a_slowed_down_gpu_are_told_by_reason() -> None:
+def test_the_seconds_of_a_slowed_down_gpu_are_given_by_reason() -> None:
     reasons = np.where((TIMES >= 20) & (TIMES < 50), 0x20, 0) + np.where(TIMES >= 100, 0x04, 0)
     throttled, capped = state_flags([series("throttle_reasons", reasons)], [0], (T0, T0 + 120))
     assert (throttled["code"], capped["code"]) == ("throttled", "power_capped")
@@ -136,21 +136,21 @@ def test_the_load_of_all_cores_is_among_the_telemetry(tmp_path: Path) -> None:
     assert len(rows["telemetry"]) == N
 
 
-# --- second opinions ----------------------------------------------------------------------------
+# --- cross-checks -------------------------------------------------------------------------------
 
 TRUE_W = 100.003
 """Mean of the made GPU's power."""
 
 
-def opinion(tmp_path: Path, telemetry: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+def cross_check(tmp_path: Path, telemetry: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     rows = tables(recorded(tmp_path, telemetry))
     (row,) = rows["cross-checks"]
     return row, energy_flags(rows["flags"])
 
 
-def test_nvmls_energy_counter_is_held_against_the_power(tmp_path: Path) -> None:
+def test_nvmls_energy_counter_is_compared_with_the_power(tmp_path: Path) -> None:
     millijoules = 5e9 + 1000 * TRUE_W * TIMES
-    row, flags = opinion(tmp_path, {"energy_total": millijoules})
+    row, flags = cross_check(tmp_path, {"energy_total": millijoules})
     assert (row["source"], row["device_kind"], row["device_index"]) == (
         "nvml_energy_counter",
         "gpu",
@@ -165,21 +165,21 @@ def test_nvmls_energy_counter_is_held_against_the_power(tmp_path: Path) -> None:
 def test_a_difference_over_3_percent_is_flagged(
     tmp_path: Path, factor: float, flagged: bool
 ) -> None:
-    row, flags = opinion(tmp_path, {"energy_total": 1000 * factor * TRUE_W * TIMES})
+    row, flags = cross_check(tmp_path, {"energy_total": 1000 * factor * TRUE_W * TIMES})
     assert row["difference"] == pytest.approx(factor - 1, abs=2e-3)
     assert ("cross_check_differs" in flags) == flagged
 
 
 def test_a_power_read_now_and_then_may_differ_by_chance(tmp_path: Path) -> None:
     wild = np.where(np.arange(TIMES.size) % 2, 1600.0, 600.0)  # 0.1 W
-    row, flags = opinion(tmp_path, {"power_instant": wild})
+    row, flags = cross_check(tmp_path, {"power_instant": wild})
     assert abs(row["difference"]) > MAX_DIFFERENCE < row["tolerance"]
     assert "cross_check_differs" not in flags
-    _, flags = opinion(tmp_path / "steady", {"power_average": 1100.0})
+    _, flags = cross_check(tmp_path / "steady", {"power_average": 1100.0})
     assert "cross_check_differs" in flags
 
 
-def test_a_node_meter_is_held_against_all_devices(tmp_path: Path) -> None:
+def test_a_node_meter_is_compared_with_all_devices(tmp_path: Path) -> None:
     rows = tables(recorded(tmp_path, {"node_power_hwmon": 300}))
     (row,) = rows["cross-checks"]
     assert (row["source"], row["device_kind"], row["node"]) == ("hwmon", "node", "n1")
@@ -189,7 +189,7 @@ def test_a_node_meter_is_held_against_all_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("joules", "flagged"), [(120 * 250.0, False), (120 * 400.0, True)])
-def test_slurms_energy_is_held_against_the_segment(
+def test_slurms_energy_is_compared_with_the_segment(
     tmp_path: Path, joules: float, flagged: bool
 ) -> None:
     run = recorded(tmp_path, {})
@@ -202,7 +202,7 @@ def test_slurms_energy_is_held_against_the_segment(
     assert ("cross_check_differs" in energy_flags(rows["flags"], "cpu")) == flagged
 
 
-def test_slurm_without_a_figure_has_no_opinion(tmp_path: Path) -> None:
+def test_slurm_without_a_figure_gives_no_cross_check(tmp_path: Path) -> None:
     run = recorded(tmp_path, {})
     write_json(run / "perun" / "segment-000.slurm-energy.json", {"consumed_energy_j": None})
     assert tables(run)["cross-checks"] == []
@@ -231,7 +231,7 @@ def test_a_node_of_its_own_is_not_flagged(tmp_path: Path) -> None:
     assert "node_shared" not in found.codes()
 
 
-def test_neighbours_noted_at_registration_count_where_they_overlap(tmp_path: Path) -> None:
+def test_concurrent_runs_noted_at_registration_count_where_they_overlap(tmp_path: Path) -> None:
     for name, host, start, shared in (
         ("a", "n1", 50, True),
         ("b", "n2", 50, False),
@@ -324,7 +324,7 @@ def test_the_other_run_is_named(tmp_path: Path) -> None:
     assert details and all("resnet50-local-n002 repeat 3 measured" in d for d in details)
 
 
-def test_neighbours_that_could_not_be_seen_are_a_doubt(tmp_path: Path) -> None:
+def test_samplers_that_could_not_be_seen_are_flagged(tmp_path: Path) -> None:
     run = recorded(tmp_path, {"concurrent_samplers": 255, "temperature": 40})  # all bits: missing
     found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     totals = found.totals
@@ -332,7 +332,7 @@ def test_neighbours_that_could_not_be_seen_are_a_doubt(tmp_path: Path) -> None:
     assert "concurrent_runs_unknown" in found.codes()
 
 
-def test_held_gpus_are_told_by_uuid_before_index(tmp_path: Path) -> None:
+def test_held_gpus_are_identified_by_uuid_before_index(tmp_path: Path) -> None:
     run = make_run(
         tmp_path, stages=STAGES, gpus={"n1": [0]}, gpu_uuids={"n1": ["GPU-b"]}, segments=[]
     )

@@ -164,7 +164,7 @@ def test_a_file_that_another_process_has_locked_is_read(tmp_path: Path, how: str
     assert codes(recording.problems) == (set() if how == "lockf" else {"file_locked"})
 
 
-def test_a_locked_file_that_cannot_be_read_is_said_to_be_written(tmp_path: Path) -> None:
+def test_a_locked_file_that_cannot_be_read_is_reported_as_being_written(tmp_path: Path) -> None:
     path = tmp_path / "held.hdf5"
     with h5py.File(path, "w", libver="latest", locking=True) as handle:
         handle["x"] = [1]

@@ -1,4 +1,4 @@
-"""Samples without a doubt go a quick way, of which nothing but the speed may differ."""
+"""Samples without a flag take a fast path, of which nothing but the speed may differ."""
 
 from __future__ import annotations
 
@@ -81,34 +81,34 @@ WAYS = {
     suppress_health_check=[HealthCheck.data_too_large],
 )
 @given(data=st.data())
-def test_the_quick_way_for_clean_samples_gives_what_the_close_look_gives(
+def test_the_fast_path_for_clean_samples_gives_what_full_validation_gives(
     data: st.DataObject, quantity: str, spoilt: bool
 ) -> None:
     series, device = data.draw(read_by(quantity, spoilt))
     clean, close = WAYS[quantity]
     with np.errstate(all="ignore"):
         quick_look = clean(series.time_s, series.values, device)
-        close_look = close(series.time_s, series.values, device)
+        full = close(series.time_s, series.values, device)
     validated = validate(series, device.period_s)
     if quick_look is None:
         assert spoilt
-        quick_look = close_look
+        quick_look = full
     for one in (quick_look, validated):
-        assert one.flags == close_look.flags
-        assert np.array_equal(one.sample_flags, close_look.sample_flags)
-        assert one.power_w == pytest.approx(close_look.power_w, rel=1e-12, nan_ok=True)
+        assert one.flags == full.flags
+        assert np.array_equal(one.sample_flags, full.sample_flags)
+        assert one.power_w == pytest.approx(full.power_w, rel=1e-12, nan_ok=True)
         start, end = series.time_s[0] - 1, np.linspace(series.time_s[0], series.time_s[-1], 50)
         for part in ("between", "covered_s"):
-            found, expected = (getattr(of.curve, part)(start, end) for of in (one, close_look))
+            found, expected = (getattr(of.curve, part)(start, end) for of in (one, full))
             assert found == pytest.approx(expected, rel=1e-9, abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("first_w", "doubt"),
+    ("first_w", "code"),
     [(-5.0, "missing_samples"), (np.nan, "missing_samples"), (np.inf, "over_limit")],
 )
-def test_a_first_mean_power_that_cannot_be_true_is_doubted(first_w: float, doubt: str) -> None:
+def test_a_first_mean_power_that_cannot_be_true_is_flagged(first_w: float, code: str) -> None:
     """It belongs to the time before the first sample and counts for nothing."""
     validated = validate(cpu_means(np.arange(9.0), np.array([first_w] + [100.0] * 8)), 1.0)
-    assert codes(validated.flags) == {doubt}
-    assert SAMPLE_FLAGS[validated.sample_flags[0]] == doubt
+    assert codes(validated.flags) == {code}
+    assert SAMPLE_FLAGS[validated.sample_flags[0]] == code

@@ -71,14 +71,14 @@ def files_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "_SOCKETS", tmp_path / "none")
 
 
-def runs(neighbours: ConcurrentSamplers) -> list[str]:
+def runs(samplers: ConcurrentSamplers) -> list[str]:
     """Names of the other runs."""
-    others = neighbours.others()
+    others = samplers.others()
     assert others is not None
     return [one["run"] for one in others]
 
 
-def test_one_that_is_alone_sees_nobody(tmp_path: Path) -> None:
+def test_one_that_is_alone_sees_no_other(tmp_path: Path) -> None:
     assert announced("a repeat 1", "n1", tmp_path / "s").others() == []
 
 
@@ -152,9 +152,9 @@ def test_foreign_things_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     os.mkfifo(folder / "1.n1.fifo.sampler")
     (folder / "notes.txt").write_text("mine")
     before = sorted(folder.iterdir())
-    neighbours = announced("a", "n1", folder)
-    assert neighbours.others() == []
-    assert sorted(set(folder.iterdir()) - {folder / neighbours._own}) == before
+    samplers = announced("a", "n1", folder)
+    assert samplers.others() == []
+    assert sorted(set(folder.iterdir()) - {folder / samplers._own}) == before
     assert target.exists()
 
 
@@ -206,9 +206,9 @@ def test_who_cannot_see_others_does_not_claim_to_be_alone(
 
 
 def test_a_folder_that_vanished_tells_nothing(tmp_path: Path, files_only: None) -> None:
-    neighbours = announced("a", "n1", tmp_path / "s")
+    samplers = announced("a", "n1", tmp_path / "s")
     shutil.rmtree(tmp_path / "s")
-    assert neighbours.others() is None
+    assert samplers.others() is None
 
 
 def refuse(*_: object) -> None:

@@ -101,7 +101,7 @@ def test_unknown_energy_is_a_word_for_people_and_null_in_json(
     assert {"zero_power", "coverage"} <= codes(said["flags"])
 
 
-def test_missing_gpus_are_told_where_their_number_is_given(tmp_path: Path) -> None:
+def test_missing_gpus_are_flagged_where_their_number_is_given(tmp_path: Path) -> None:
     write_perun(tmp_path / "a.hdf5", {"n1": NODE})
     assert describe(tmp_path / "a.hdf5", gpus_per_node=2)["gpu_energy_kwh"] is not None
     said = describe(tmp_path / "a.hdf5", gpus_per_node=4)
@@ -336,7 +336,7 @@ def test_a_host_with_and_without_its_domain_is_one(tmp_path: Path) -> None:
     assert said["hosts"] == ["n1"] and joules(said, "cpu_") == pytest.approx(15000)
 
 
-def test_one_stage_over_everything_is_told(tmp_path: Path) -> None:
+def test_one_stage_over_everything_is_shown(tmp_path: Path) -> None:
     write_journal(tmp_path / "n1.journal", "n1", CPU)
     rows = [{"stage": "train", "start_s": T0, "end_s": T0 + 100}]
     pa.csv.write_csv(pa.Table.from_pylist(rows), tmp_path / "events.csv")

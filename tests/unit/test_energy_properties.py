@@ -1,7 +1,7 @@
 """Any true power, read by any sensor: the energy's error stays below a stated bound.
 
 S is the steepest slope of the true power in W/s, P its largest value in W, h the time in s between
-neighbouring true samples. The bounds count only covered time; all else must be uncovered.
+adjacent valid samples. The bounds count only covered time; all else must be uncovered.
 
 - power: |error| <= sum(S h²/4) over the covered intervals. A function of slope at most S is at most
   S h²/4 away from the trapezoid through both its ends. A bridged gap is an interval like any other.
@@ -108,7 +108,7 @@ def test_a_frozen_power_sensor_is_left_out_or_costs_what_its_time_allows(
         assert np.isnan(validated.power_w[begin + 1 : end + 1]).all()
         after = time[min(end + 1, time.size - 1)] - time[begin]
         uncovered = time[-1] - covered_s(validated)
-        # A neighbour may happen to read the same.
+        # An adjacent sample may happen to read the same.
         assert after - 1e-3 <= uncovered <= after + 3 * period
         held = 0.0
     assert codes(validated.flags) <= {"frozen"}
@@ -263,14 +263,14 @@ def test_mean_powers_are_as_exact_as_the_counter_they_come_of(
     # Of what is left out there are as many steps as failed reads, one more, and one on both sides.
     unknown = reads + 3.0
     outside = failed < 2 or failed + reads > time.size - 2
-    doubted = codes(validated.flags)
+    flagged = codes(validated.flags)
     if reads == 0:
-        assert not doubted and found.covered.all() and found.error_j <= 0.1
-    elif "over_limit" in doubted:
-        assert doubted == {"over_limit"}
+        assert not flagged and found.covered.all() and found.error_j <= 0.1
+    elif "over_limit" in flagged:
+        assert flagged == {"over_limit"}
         assert found.error_j <= truth.slope * unknown * (unknown + 2) + 0.1
-    elif doubted:
-        assert doubted <= {"frozen", "counter_reset"} and reads > 3 and (wraps or outside)
+    elif flagged:
+        assert flagged <= {"frozen", "counter_reset"} and reads > 3 and (wraps or outside)
         assert found.error_j <= LIMIT_W * (reads + LAG_S)
     else:
         assert outside or (wraps and found.covered.all())

@@ -61,7 +61,7 @@ def test_an_unknown_utilisation_stays_unknown() -> None:
     assert np.isnan(estimated_cpu(series, CPU).values[3])
 
 
-def test_measured_kinds_stay_measured_beside_estimated_ones() -> None:
+def test_measured_kinds_stay_measured_where_others_are_estimated() -> None:
     series = [power("CUDA:0_POWER", "gpu", 0, 100), share("CPU_BUSY", 0.5)]
     powers = {"cpu": CPU, "gpu": {"idle_w": 9, "rated_w": 9}, "ram": None}
     gpu, cpu, ram = node_kinds("n1", series, powers=powers, period_s=1, expected_gpus=1)

@@ -207,14 +207,14 @@ def noisy(size: int) -> np.ndarray:
     return 300 + np.round(5 * np.sin(np.arange(size) ** 2.0), 3)
 
 
-def doubts(series: SensorSeries) -> list[str]:
+def sample_flags(series: SensorSeries) -> list[str]:
     return [SAMPLE_FLAGS[code] for code in validate(series, 1.0).sample_flags]
 
 
-def test_every_sample_carries_its_first_doubt() -> None:
+def test_every_sample_carries_its_first_flag() -> None:
     power = np.array([100.0, 0, np.nan, 900, 100, 100, 100])
     series = gpu(np.array([0.0, 1, 2, 3, 4, 3.5, 60]), power)
-    assert doubts(series) == [
+    assert sample_flags(series) == [
         "",
         "zero_power",
         "missing_samples",
@@ -223,7 +223,7 @@ def test_every_sample_carries_its_first_doubt() -> None:
         "clock_backwards",
         "gap",
     ]
-    assert codes(validate(series, 1.0).flags) == set(doubts(series)) - {""}
+    assert codes(validate(series, 1.0).flags) == set(sample_flags(series)) - {""}
 
 
 def test_every_flag_says_its_samples_and_its_seconds() -> None:
@@ -239,7 +239,7 @@ def test_every_flag_says_its_samples_and_its_seconds() -> None:
     assert covered_s(validated) == 199 - 61
 
 
-def test_a_doubt_at_an_end_is_uncovered() -> None:
+def test_flagged_samples_at_an_end_are_uncovered() -> None:
     power = noisy(50)
     power[:3] = np.nan
     power[-5:] = 0
@@ -281,9 +281,7 @@ def test_whole_watts_under_steady_load_are_counted() -> None:
 
 
 @pytest.mark.parametrize(("size", "found"), [(50, set()), (100, {"constant"})])
-def test_a_sensor_that_never_moves_cannot_be_judged_and_is_counted(
-    size: int, found: set[str]
-) -> None:
+def test_a_sensor_that_never_moves_is_undecidable_and_counted(size: int, found: set[str]) -> None:
     validated = validate(each_second(np.full(size, 90.0)), 1.0)
     assert codes(validated.flags) == found
     assert total_j(validated) == pytest.approx(90 * (size - 1))
@@ -377,7 +375,7 @@ def test_the_phantom_energy_of_a_failed_read_is_left_out(before_j: float) -> Non
 
 @pytest.mark.parametrize("reads", [1, 2, 3, 6])
 @pytest.mark.parametrize("start_j", [1.0, 5000.0, RANGE_J - 1500])
-def test_failed_reads_in_a_row_spoil_nothing_but_themselves_and_their_neighbours(
+def test_failed_reads_in_a_row_spoil_nothing_but_themselves_and_adjacent_samples(
     start_j: float, reads: int
 ) -> None:
     """Near an end of the counter's range only one of the two wrong powers is above the limit."""

@@ -20,7 +20,7 @@ from scalewatt.recordings.perun_file import RunInfo, list_runs, open_perun_file,
 J_PER_KWH = 3.6e6
 
 
-def test_a_run_is_picked_by_id_else_the_last_is_and_that_is_said(tmp_path: Path) -> None:
+def test_a_run_is_picked_by_id_else_the_last_is_and_that_is_flagged(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
     hosts = {"n1": {"CUDA:0_POWER": gpu(3)}}
     write_perun(path, hosts, run_id="z", execution_dt="2026-01-01T00:00:00")
@@ -88,7 +88,7 @@ def test_all_runs_of_a_file_are_listed_in_the_order_of_their_start(tmp_path: Pat
     assert list_runs(path) == [first, second, third]
 
 
-def test_runs_of_two_applications_are_told_apart(tmp_path: Path) -> None:
+def test_runs_of_two_applications_have_names_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
     write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
     with h5py.File(path, "a") as handle:

@@ -25,7 +25,7 @@ def changed(path: Path, inside: str) -> Iterator[h5py.Group]:
         yield handle[f"app/nodes/run/nodes/0/nodes/n1/nodes/{inside}"]
 
 
-def test_watts_counters_and_shares_are_told_apart_by_unit(tmp_path: Path) -> None:
+def test_watts_counters_and_shares_are_distinguished_by_unit(tmp_path: Path) -> None:
     sensors = {
         "CUDA:1_POWER": gpu(5, 101),
         "CUDA:0_MEM": gpu(5),
@@ -47,7 +47,7 @@ def test_watts_counters_and_shares_are_told_apart_by_unit(tmp_path: Path) -> Non
     assert not recording.t0_known and recording.sampling_period_s == 1
 
 
-def test_the_counter_beside_perun_1_watts_is_preferred(tmp_path: Path) -> None:
+def test_the_counter_is_preferred_to_perun_1_watts(tmp_path: Path) -> None:
     hosts = {"n1": {"cpu_0_package-0": counter(5, 150)}}
     write_perun(tmp_path / "a.hdf5", hosts, rapl_as_watts=True)
     (series,) = read_perun_file(tmp_path / "a.hdf5").series

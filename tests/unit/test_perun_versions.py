@@ -80,7 +80,7 @@ def test_every_counter_wraps_while_it_is_recorded(name: str) -> None:
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_a_node_of_an_older_perun_has_all_kinds_and_no_doubt(version: str) -> None:
+def test_a_node_of_an_older_perun_has_all_kinds_and_no_flag(version: str) -> None:
     said = describe(made(f"perun-{version}-node"))
     true = true_energies(f"perun-{version}-node", "run1", "0")
     for kind, begin in (("gpu", "CUDA:"), ("cpu", "cpu_"), ("ram", "ram_")):
@@ -206,7 +206,7 @@ def test_a_machine_of_amd_has_gpus_by_uuid_and_no_memory() -> None:
     assert said["ram_energy_kwh"] is None and said["gpus"] == 2 and said["flags"] == []
 
 
-def test_of_grace_the_cpu_counts_once_and_it_is_said_that_the_socket_draws_more() -> None:
+def test_of_grace_the_cpu_counts_once_and_a_flag_says_that_the_socket_draws_more() -> None:
     recording = read_perun_file(made("perun-1.0.0-grace"))
     sensors = [s for s in recording.series if s.quantity != "utilisation"]
     assert [(s.device_kind, s.device_index) for s in sensors] == [

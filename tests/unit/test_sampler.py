@@ -102,7 +102,7 @@ def test_every_sample_is_on_disk_with_what_the_sensors_are(tmp_path: Path) -> No
     assert recording.problems == ()
 
 
-def test_conditions_are_recorded_from_the_first_sample_on(tmp_path: Path) -> None:
+def test_telemetry_is_recorded_from_the_first_sample_on(tmp_path: Path) -> None:
     rank, _ = start(tmp_path, 3)
     assert rank.wait() == 0
     series, flags = read_telemetry(tmp_path / f"segment-000.{HOST}.telemetry")
@@ -114,7 +114,7 @@ def test_conditions_are_recorded_from_the_first_sample_on(tmp_path: Path) -> Non
     assert series[0].time_s[0] == pytest.approx(journal.series[0].time_s[0], abs=0.05)
 
 
-def test_neighbours_are_counted_and_named_once(
+def test_concurrent_samplers_are_counted_and_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
@@ -187,7 +187,7 @@ def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
 
 
 @pytest.mark.parametrize("hours", [1, 4])
-def test_a_sample_takes_at_most_a_hundred_bytes_with_all_that_stands_beside_it(
+def test_a_sample_takes_at_most_a_hundred_bytes_with_all_telemetry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     spec = importlib.util.spec_from_file_location("pynvml", STAND_IN / "pynvml.py")
@@ -226,7 +226,7 @@ def test_a_sample_takes_at_most_a_hundred_bytes_with_all_that_stands_beside_it(
 
 
 @pytest.mark.parametrize("period_s", [0.1, 0.5, 1.0])
-def test_reading_conditions_takes_a_thousandth_of_a_core_however_unevenly_samples_come(
+def test_reading_telemetry_takes_a_thousandth_of_a_core_however_unevenly_samples_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period_s: float
 ) -> None:
     now, cost_s, jitter = [0.0], 0.01, np.random.default_rng(1)

@@ -82,7 +82,7 @@ def test_gpus_that_a_run_held_without_a_sensor_make_its_energy_unknown(tmp_path:
     assert "unknown_power" in found.codes()
 
 
-def test_gpus_that_a_run_held_count_and_the_others_are_beside(tmp_path: Path) -> None:
+def test_gpus_that_a_run_held_count_and_the_others_separately(tmp_path: Path) -> None:
     make_run(tmp_path, stages=STAGES)
     record(tmp_path, 1, {"CUDA:0_POWER": gpu(N, 100), "CUDA:1_POWER": gpu(N, 200)})
     write_json(

@@ -170,7 +170,7 @@ def test_without_sensors_it_is_estimated_from_the_load(tmp_path: Path) -> None:
     assert {kind.origin for kind in found.kinds.values()} == {"estimated"}
 
 
-def test_a_gpus_power_is_estimated_from_the_load_recorded_beside(tmp_path: Path) -> None:
+def test_a_gpus_power_is_estimated_from_the_load_in_telemetry(tmp_path: Path) -> None:
     class Load:
         quantities = ("gpu_utilisation",)
         device_index = 0

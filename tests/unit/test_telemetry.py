@@ -143,18 +143,18 @@ def test_a_function_that_is_missing_or_has_an_older_name_is_no_loss(
     assert not any(quantity.endswith("utilisation") for quantity, _ in found)
 
 
-def test_a_machine_without_anything_counts_its_neighbours(bare: None, tmp_path: Path) -> None:
+def test_a_machine_without_anything_counts_concurrent_samplers(bare: None, tmp_path: Path) -> None:
     assert list(record(tmp_path, working_sources(lambda: 1))) == [("concurrent_samplers", 0)]
 
 
-def test_neighbours_that_cannot_be_seen_are_missing_and_not_left_out(
+def test_samplers_that_cannot_be_seen_are_missing_and_not_left_out(
     bare: None, tmp_path: Path
 ) -> None:
     found = record(tmp_path, working_sources(lambda: None))
     assert np.isnan(found["concurrent_samplers", 0].values).tolist() == [True]
 
 
-def test_a_record_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     writer = TelemetryWriter(tmp_path / "none", "s.n1", FACTS, [temperature(lambda: (40.0,))])
     assert not writer.sample() and isinstance(writer.error, FileNotFoundError)
     assert writer.sample(), "the next one is not due"
@@ -352,7 +352,7 @@ def test_the_controller_is_asked_only_where_this_user_may(
     assert ipmi_sources([str(device)]) == []
 
 
-def test_conditions_of_several_hosts_and_files_are_joined(tmp_path: Path) -> None:
+def test_telemetry_of_several_hosts_and_files_is_joined(tmp_path: Path) -> None:
     for host, start in [("n2", T0), ("n1", T0 + 10), ("n1", T0)]:
         facts = {"device_kind": "gpu", "device_index": [0, 3], "unit": "°C", "mag": 1.0}
         header = {"telemetry": 1, "host": host, "sensors": {"temperature": facts}}

@@ -29,8 +29,8 @@ from scalewatt.results.tables.run_row import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-# A loaded machine may delay the sampler, which is flagged too; these are doubts in the sensors.
-SENSOR_DOUBTS = {
+# A loaded machine may delay the sampler, which is flagged too; these are flags of the sensors.
+SENSOR_FLAGS = {
     "counter_zero",
     "counter_ambiguous",
     "over_limit",
@@ -96,13 +96,13 @@ def test_cpu_and_memory_energy_are_those_of_the_counters_across_wraps(
     assert runtime > WRAPS_AFTER_S, "the counters should wrap"
     assert measured.origin == "measured"
     flags = pq.read_table(training.folder / "energy.flags.parquet")
-    assert not set(flags["code"].to_pylist()) & SENSOR_DOUBTS
+    assert not set(flags["code"].to_pylist()) & SENSOR_FLAGS
     assert measured.device_seconds("cpu") == pytest.approx(2 * runtime)
     assert measured.joules("cpu") == pytest.approx(2 * WATTS["package"] * runtime, rel=0.02)
     assert measured.joules("ram") == pytest.approx(2 * WATTS["dram"] * runtime, rel=0.02)
 
 
-def test_gpus_that_a_run_does_not_hold_are_recorded_beside(measured: EnergyTotals) -> None:
+def test_gpus_that_a_run_does_not_hold_count_separately(measured: EnergyTotals) -> None:
     assert measured.absent("gpu")
     expected = sum(GPU_WATTS) * measured.runtime_s
     assert measured.joules("unused_gpu") == pytest.approx(expected, rel=0.02)
@@ -127,7 +127,7 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
             assert energies[0] == pytest.approx(energies[1], rel=0.02), name
 
 
-def test_what_stands_beside_power_is_recorded_with_it(recorded: Path) -> None:
+def test_telemetry_is_recorded_with_power(recorded: Path) -> None:
     series, flags = read_telemetry(recorded.glob("*.telemetry"))
     assert flags == []
     found: dict[tuple[str, int], TelemetrySeries] = {
