@@ -361,44 +361,38 @@ def _own_flags(part: _Part, stated: _Stated) -> list[Flag]:
 
 
 def _epoch_rows(parts: Sequence[_Part], stated: _Stated) -> list[Row]:
-    """Return the rows of EPOCHS_SCHEMA, without the run's name."""
-    sums: dict[tuple[int | None, str, str], dict[str, Any]] = {}
+    """Return the rows of EPOCHS_SCHEMA, without the run's name, outside of all epochs first."""
+    import pandas as pd
+
+    rows = []
     for part in parts:
         if stated.is_absent(part):
             continue
         nothing = np.zeros(part.intervals.start_s.shape)
-        recorded = nothing if part.recorded_j is None else part.recorded_j
-        energies = part.intervals.by_epoch(recorded)
-        short = part.intervals.short_epochs(part.period_s)
+        energies = part.intervals.by_epoch(nothing if part.recorded_j is None else part.recorded_j)
+        short, known = part.intervals.short_epochs(part.period_s), stated.is_known(part)
         for (epoch, stage), seconds in part.intervals.by_epoch(part.intervals.seconds).items():
-            row = sums.setdefault(
-                (epoch, stage, part.device_kind),
-                {"node_s": 0.0, "energy_j": 0.0, "known": True, "short": False, "origins": set()},
-            )
-            row["node_s"] += seconds
-            row["energy_j"] += energies[epoch, stage]
-            row["known"] &= stated.is_known(part)
-            row["short"] |= (epoch, stage) in short
-            row["origins"].add(part.origin)
+            key = -1 if epoch is None else epoch, STAGES.index(stage), part.device_kind
+            is_short = (epoch, stage) in short
+            rows.append((*key, seconds, energies[epoch, stage], known, is_short, part.origin or ""))
+    keys = ["epoch", "stage", "device_kind"]
+    names = [*keys, "node_s", "energy_j", "known", "short", "origin"]
+    sums: Row = {"node_s": "sum", "energy_j": "sum", "known": "all", "short": "any", "origin": set}
+    found = pd.DataFrame(rows, columns=names).groupby(keys).agg(sums).reset_index()
     return [
         {
-            "epoch": epoch,
-            "stage": stage,
-            "device_kind": kind,
+            "epoch": None if row["epoch"] < 0 else row["epoch"],
+            "stage": STAGES[row["stage"]],
+            "device_kind": row["device_kind"],
             "node_s": row["node_s"],
             "energy_j": row["energy_j"] if row["known"] else None,
             "short": row["short"],
-            "energy_origin": _origin(row["origins"]),
+            "energy_origin": _origin(row["origin"]),
         }
-        for (epoch, stage, kind), row in sorted(sums.items(), key=_epoch_order)
+        for row in found.to_dict("records")
     ]
 
 
-def _epoch_order(item: tuple[tuple[int | None, str, str], Any]) -> tuple[int, int, str]:
-    epoch, stage, kind = item[0]
-    return -1 if epoch is None else epoch, STAGES.index(stage), kind
-
-
-def _origin(origins: set[str | None]) -> str | None:
-    known = origins - {None}
+def _origin(origins: set[str]) -> str | None:
+    known = origins - {""}
     return known.pop() if len(known) == 1 else ("mixed" if known else None)
