@@ -88,7 +88,7 @@ def _check_origins(path: Path, configurations: pd.DataFrame, runs: pd.DataFrame)
 
 
 def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = None) -> Campaign:
-    """The campaign of a results folder: the given file, else the project's file of that name.
+    """Return the campaign of a results folder: the given file, else the project's file of that name.
 
     InputError where none has the folder's name, or the given one has another.
     """
@@ -112,14 +112,14 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
 
 
 def _load(path: Path, name: str, cluster: Cluster | None) -> Campaign:
-    """The campaign; as it is simulated where the results are, though no cluster says so."""
+    """Return the campaign; as it is simulated where the results are, though no cluster says so."""
     campaign = load_campaign(path, cluster)
     simulated = cluster is None and f"{campaign.name}{SIMULATED}" == name
     return replace(campaign, name=name) if simulated else campaign
 
 
 def specs_of(campaign: Campaign) -> dict[str, RunSpec]:
-    """The spec of each configuration (its first repeat's)."""
+    """Return the spec of each configuration (its first repeat's)."""
     return {id_: run_spec(campaign, id_, 1) for id_ in campaign.configurations}
 
 

@@ -58,7 +58,7 @@ def check_complete(claims: Sequence[Claim]) -> None:
 
 
 def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
-    """The verdict on every claim, in their order; by default on all `listed_claims`.
+    """Return the verdict on every claim, in their order; by default on all `listed_claims`.
 
     InputError where a claim that has a check is not among these.
     """
@@ -68,13 +68,13 @@ def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[
 
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """A list of {id, verdict, value, expected, detail}, one for each row of reference/claims.csv."""
+    """Return a list of {id, verdict, value, expected, detail}, one for each row of reference/claims.csv."""
     further = unlisted_inconsistencies()
     return [asdict(one) for one in found if one.id not in further]
 
 
 def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> pa.Table:
-    """The table `claims`: each verdict beside its claim, with metadata like the other tables'."""
+    """Return the table `claims`: each verdict beside its claim, with metadata like the other tables'."""
     built = pa.Table.from_pylist(
         [
             {**asdict(one), "value": value_text(one.value)}
@@ -90,12 +90,12 @@ def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Eviden
 
 
 def value_text(value: Value) -> str | None:
-    """A value for people: four significant digits."""
+    """Return a value for people: four significant digits."""
     return shown(value) if isinstance(value, (int, float)) else value
 
 
 def basis(evidence: Evidence) -> str:
-    """One sentence: whose results they are, and of which origin their energies."""
+    """Return one sentence: whose results they are, and of which origin their energies."""
     if evidence.published:
         return (
             "Checked on the paper's own published numbers; their energies are of origin published. "
@@ -120,7 +120,7 @@ def _left_out(evidence: Evidence) -> str:
 
 
 def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
-    """One line: how many have each verdict, of those that results decide, or specs."""
+    """Return one line: how many have each verdict, of those that results decide, or specs."""
     of_kind = {claim.id: claim.kind for claim in claims}
     further = unlisted_inconsistencies()
     own = [v for v in found if v.id not in further]
@@ -140,7 +140,7 @@ def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
 
 
 def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
-    """All verdicts by kind, for a terminal."""
+    """Return all verdicts by kind, for a terminal."""
     of_id = {claim.id: claim for claim in claims}
     lines = [basis(evidence), counts(found, claims)]
     for words, chosen in _by_verdict(found):
@@ -154,7 +154,7 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
 
 
 def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
-    """All verdicts by kind, one table each."""
+    """Return all verdicts by kind, one table each."""
     of_id = {claim.id: claim for claim in claims}
     lines = ["# Claims", "", basis(evidence), "", counts(found, claims)]
     for words, chosen in _by_verdict(found):
@@ -178,7 +178,7 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
 
 
 def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
-    """The verdicts under their headings, those without a row in claims.csv last; none empty."""
+    """Return the verdicts under their headings, those without a row in claims.csv last; none empty."""
     further = unlisted_inconsistencies()
     own = [one for one in found if one.id not in further]
     groups = [(WORDS[name], [one for one in own if one.verdict == name]) for name in VERDICTS]

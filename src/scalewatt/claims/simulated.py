@@ -83,7 +83,7 @@ class Simulated:
 
 
 def simulated_in(evidence: Evidence) -> dict[str, Simulated]:
-    """The simulated configurations of the evidence, by their ids."""
+    """Return the simulated configurations of the evidence, by their ids."""
     said: dict[str, list[Row]] = {}
     for (id_, _), provenance in evidence.provenance.items():
         if provenance.get("simulated"):
@@ -118,7 +118,7 @@ def _verdict(
     found: Mapping[str, Simulated],
     assumed: int,
 ) -> Verdict:
-    """The verdict by `rest`, the `evidence` without assumed costs; `bare`: without what scatter says."""
+    """Return the verdict by `rest`: `evidence` without assumed costs; `bare` lacks what scatter says."""
     text = assumption_of(claim, found)
     if text is not None:
         return Verdict(claim.id, NOT_TESTABLE, None, claim.expected, text)
@@ -214,7 +214,7 @@ def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evide
 
 
 def _without(evidence: Evidence, ids: set[str]) -> Evidence:
-    """The evidence without the points of these configurations."""
+    """Return the evidence without the points of these configurations."""
     lines = tuple(
         replace(line, points=tuple(p for p in line.points if p.id not in ids))
         for line in evidence.lines
@@ -224,14 +224,14 @@ def _without(evidence: Evidence, ids: set[str]) -> Evidence:
 
 
 def _named(verdict: Verdict) -> Verdict:
-    """The verdict with a detail that names the origin simulated, unless no result decides it."""
+    """Return the verdict with a detail that names the origin simulated, unless no result decides it."""
     if verdict.verdict == INCONSISTENCY or f"Origin of the energy: {SIMULATED}." in verdict.detail:
         return verdict
     return replace(verdict, detail=f"{verdict.detail} Origin of the runs: {SIMULATED}.")
 
 
 def basis_of_simulated(evidence: Evidence) -> str:
-    """Sentences on what simulated results rest on; empty where there are none."""
+    """Return sentences on what simulated results rest on; empty where there are none."""
     found = simulated_in(evidence)
     if not found:
         return ""

@@ -63,28 +63,28 @@ class Check:
 
     @property
     def selector(self) -> tuple[str, ...]:
-        """What rows have in common that are checked on the same points."""
+        """Return what rows have in common that are checked on the same points."""
         return (self.scope, self.model, self.phase, self.device, self.mode)
 
     @property
     def modes(self) -> list[str]:
-        """The modes of series."""
+        """Return the modes of series."""
         return self.mode.split(";")
 
     @property
     def series(self) -> tuple[str, str, str]:
-        """Model, phase and device."""
+        """Return model, phase and device."""
         return self.model, self.phase, self.device
 
     @property
     def columns(self) -> list[str]:
-        """Columns of configurations that points must know."""
+        """Return the columns of configurations that points must know."""
         quantity = "energy_kwh" if self.quantity == PER_SAMPLE else self.quantity
         return [quantity] if self.against in _COLUMNS else [quantity, self.against]
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Lower and upper bound; null where there is none. InputError where `expects` is no range."""
+        """Return lower and upper bound, null where there is none; InputError for what is no range."""
         if self.expects == OF_CLAIM:
             return around(_claims()[self.id])
         if found := _RANGE.fullmatch(self.expects):
@@ -95,7 +95,7 @@ class Check:
 
     @property
     def low(self) -> float:
-        """The lower bound, which must be there; likewise `high`."""
+        """Return the lower bound, which must be there; likewise `high`."""
         return self._bound(0)
 
     @property
@@ -117,7 +117,7 @@ class Check:
 
     @property
     def value(self) -> Any:
-        """The exact value that `expects` states, as JSON; lists are tuples."""
+        """Return the exact value that `expects` states, as JSON; lists are tuples."""
         return _frozen(json.loads(self.expects))
 
     def label(self, **numbers: object) -> str:
@@ -148,7 +148,7 @@ def _check(path: Path, number: int, row: dict[str, str]) -> Check:
 
 
 def around(claim: Claim) -> tuple[float, float]:
-    """A claim's value less and plus its tolerance: `+-5 %` of the value, `+-3 pp`, or `+-0.03`."""
+    """Return a claim's value less and plus its tolerance: `+-5 %` of the value, `+-3 pp`, or `+-0.03`."""
     return _around(claim.id, claim.value, claim.tolerance.strip())
 
 

@@ -52,7 +52,7 @@ _EXACT = Number(1.0, 0.0, 0.0)
 
 
 def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
-    """Whether energy is linear in GPU hours at constant GBS, and steeper on H100 by at least `low`.
+    """Check whether energy is linear in GPU hours at constant GBS, and steeper on H100 by at least `low`.
 
     Where no series of a device has three points, all its points at constant GBS are one. The slopes are
     of the energy of the device kinds that both measured, where these are known apart.
@@ -84,7 +84,7 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
-    """Points with energy of each series at constant GBS that has three, else of all together."""
+    """Return points with energy of each series at constant GBS that has three, else of all together."""
     found = evidence.series(MODEL, "pretrain", device, "fd_gbs", least=1)
     if not found:
         raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
@@ -125,7 +125,7 @@ def _as_paper(evidence: Evidence, device: str) -> list[Point]:
 
 
 def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the part of the GPU hours that H100 saves is within the bounds in every pair."""
+    """Check whether the part of the GPU hours that H100 saves is within the bounds in every pair."""
 
     def compare(h100: Point, a100: Point) -> Outcome:
         ratio = over(quantity(h100, check.quantity), quantity(a100, check.quantity))
@@ -135,7 +135,7 @@ def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _higher_power(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the energy per GPU hour on H100 over A100 is within the bounds in every pair."""
+    """Check whether the energy per GPU hour on H100 over A100 is within the bounds in every pair."""
 
     def compare(h100: Point, a100: Point) -> Outcome:
         refuse_estimates([h100, a100])
@@ -149,7 +149,7 @@ def _higher_power(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _equivalent(evidence: Evidence, check: Check) -> Outcome:
-    """Whether energies of a pair are equivalent: by the table comparisons where there is one."""
+    """Check whether energies of a pair are equivalent: by the table comparisons where there is one."""
     devices = {"a100", "h100"}
     ids = {point.id for device in devices for point in _as_paper(evidence, device)}
     rows = [
@@ -201,7 +201,7 @@ def _alike(h100: Point, a100: Point) -> Outcome:
 
 
 def _by_how_much(ratio: Number) -> str:
-    """How many repeats would tell a ratio that is not 1 from the margin: the table counts others."""
+    """Return how many repeats would tell a ratio that is not 1 from the margin: the table counts others."""
     distance = min(abs(ratio.value - end) for end in (1 / (1 + MARGIN), 1 + MARGIN))
     return f"they differ; whether by more than 5 %, {needed(ratio, distance)}"
 
@@ -210,7 +210,7 @@ def _by_how_much(ratio: Number) -> str:
 
 
 def _without_loading(evidence: Evidence, check: Check) -> Outcome:
-    """Whether without loading (`loader: synthetic`) GPUs draw more power and the run takes less energy.
+    """Check whether without loading (`loader: synthetic`) GPUs draw more power and the run takes less energy.
 
     The claimed share of low-power time is in no table.
     """
@@ -246,7 +246,7 @@ def _of_twins(real: Point, twin: Point) -> Outcome:
 
 
 def _setting(point: Point) -> tuple[object, ...]:
-    """What two trainings share that differ in loading alone."""
+    """Return what two trainings share that differ in loading alone."""
     row = {**point.row, "loader": None}
     row["configuration"] = re.sub(r"-loader(?!_)[\w.]+", "", str(row["configuration"]))
     return (*same_training(row), point.device, point.origin, point.scope)

@@ -56,7 +56,7 @@ POINTS_PER_COEFFICIENT = 2
 
 
 def _points_within(evidence: Evidence, check: Check) -> Outcome:
-    """Whether P of all trainings as in the paper, from `n` GPUs on, is within the bounds and 5 %."""
+    """Check whether P of all trainings as in the paper, from `n` GPUs on, is within the bounds and 5 %."""
     least = int(check.n or 1)
     points = _as_paper(evidence.points, check)
     counted = [point for point in points if point.gpus >= least]
@@ -71,7 +71,7 @@ def _points_within(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _means_within(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the mean P of every series is."""
+    """Check whether the mean P of every series is."""
     least = int(check.n or 1)
     means = []
     for line in evidence.find(check.model, None, check.device):
@@ -89,7 +89,7 @@ def _with_room(check: Check) -> tuple[float, float]:
 
 
 def _as_paper(points: Sequence[Point], check: Check) -> list[Point]:
-    """Trainings as in the paper, the probe among them, with a known P."""
+    """Return trainings as in the paper, the probe among them, with a known P."""
     return [
         point
         for point in points
@@ -137,14 +137,14 @@ def all_within(
 
 
 def _ram_shares_within(evidence: Evidence, check: Check) -> Outcome:
-    """Whether RAM's share of every training from `n` GPUs on is within the bounds."""
+    """Check whether RAM's share of every training from `n` GPUs on is within the bounds."""
     points = with_ram(evidence, int(check.n))
     shares = [(f"share of {point.id}", quantity(point, check.quantity)) for point in points]
     return all_within(check.text, shares, check.low, check.high)
 
 
 def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the largest share of RAM is at most the claim's, with its tolerance."""
+    """Check whether the largest share of RAM is at most the claim's, with its tolerance."""
     own = with_ram(evidence)
     worst = max(own, key=lambda point: point.mean(check.quantity) or 0)
     share, room = (float(part) for part in check.expects.removeprefix("..").split(" +"))
@@ -157,7 +157,7 @@ def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _linear_everywhere(evidence: Evidence, check: Check) -> Outcome:
-    """Whether energy is linear in GPU hours along every series with enough points of whole nodes."""
+    """Check whether energy is linear in GPU hours along every series with enough points of whole nodes."""
     lines = [line for line in evidence.find() if line.mode not in ("probe", "other")]
     there = {line.name: _of_whole_nodes(evidence, line, check.columns) for line in lines}
     long = [line for line in lines if len(there[line.name]) >= check.least]
@@ -182,7 +182,7 @@ def _of_whole_nodes(evidence: Evidence, line: Line, names: Iterable[str]) -> Seq
 
 
 def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
-    """Points of whole nodes that know these quantities, by model, device, scope and origin.
+    """Return points of whole nodes that know these quantities, by model, device, scope and origin.
 
     Only those of the most frequent origin: energies of several are not compared. NotTestable where all
     are estimated; these do not count.
@@ -206,7 +206,7 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
 
 
 def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the largest ratio of mean P between models or devices is at least `low`."""
+    """Check whether the largest ratio of mean P between models or devices is at least `low`."""
     groups = list(_groups(evidence, P).values())
     ratios = [
         found for pair in permutations(groups, 2) if (found := _factor_over(*pair)) is not None
@@ -222,7 +222,7 @@ def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, str] | None:
-    """Mean P over that of another model or device, by the device kinds that both have, and its label.
+    """Return mean P over that of another model or device, by the device kinds that both have, and its label.
 
     Null where there are none, or the parts of these are not known.
     """
@@ -240,7 +240,7 @@ def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, 
 
 
 def _power(point: Point, kinds: Sequence[str]) -> Number:
-    """P by some device kinds; NotTestable where their part of it is not known."""
+    """Return P by some device kinds; NotTestable where their part of it is not known."""
     own = quantity(point, P)
     if point.scope == "+".join(kinds):
         return own
@@ -249,7 +249,7 @@ def _power(point: Point, kinds: Sequence[str]) -> Number:
 
 
 def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
-    """Whether each rate lowers the error of P when one point is left out."""
+    """Check whether each rate lowers the error of P when one point is left out."""
     names = (P, "samples_per_gpuh", "passes_per_gpuh")
     needed = POINTS_PER_COEFFICIENT * len(names)
     groups = _groups(evidence, *names)
@@ -324,7 +324,7 @@ def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> list[
 
 
 def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the range of mean GPU power is above that of mean CPU socket power, by model and device."""
+    """Check whether mean GPU power has a larger range than mean CPU socket power, by model and device."""
     names = ("mean_gpu_power_w", "mean_cpu_socket_power_w")
     groups: dict[str, list[Point]] = {}
     for point in evidence.points:
@@ -351,7 +351,7 @@ def _range(numbers: Sequence[Number]) -> Number:
 
 
 def _rank_of_all_points(evidence: Evidence, check: Check) -> Outcome:
-    """Whether a quantity goes with another over all points of a model, phase and device."""
+    """Check whether a quantity goes with another over all points of a model, phase and device."""
     groups: dict[str, list[Point]] = {}
     for point in evidence.points:
         if point.mean(check.against) is not None:

@@ -54,7 +54,7 @@ def _regimes(evidence: Evidence, check: Check, compare: Callable[[Line, Line], O
 
 
 def _large_is_worse(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the mean of the second regime is above that of the first, by at most `high`."""
+    """Check whether the mean of the second regime is above that of the first, by at most `high`."""
 
     def compare(small: Line, large: Line) -> Outcome:
         means = [
@@ -69,7 +69,7 @@ def _large_is_worse(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _large_is_shorter(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the longest time of the second regime is below the shortest of the first."""
+    """Check whether the longest time of the second regime is below the shortest of the first."""
 
     def times(line: Line) -> list[Number]:
         return values(known(line, check.quantity), check.quantity)
@@ -84,7 +84,7 @@ def _large_is_shorter(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _steeper_with_data(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the second regime is worse at the smallest common dataset, and improves faster."""
+    """Check whether the second regime is worse at the smallest common dataset, and improves faster."""
     return _regimes(evidence, check, _at_equal_data)
 
 
@@ -125,7 +125,7 @@ def _at_equal_data(small: Line, large: Line) -> Outcome:
 
 
 def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
-    """Fine-tuning and pre-training with constant LBS on each device that has both.
+    """Return fine-tuning and pre-training with constant LBS on each device that has both.
 
     NotTestable where none has.
     """
@@ -140,7 +140,7 @@ def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
 
 
 def _fine_over_pre(evidence: Evidence, check: Check, by_epoch: bool = False) -> Outcome:
-    """Whether fine-tuning takes more than pre-training at every n that both have."""
+    """Check whether fine-tuning takes more than pre-training at every n that both have."""
     name = check.quantity
 
     def compare(point: Point, before: Point) -> Outcome:
@@ -164,12 +164,12 @@ def _fine_over_pre(evidence: Evidence, check: Check, by_epoch: bool = False) -> 
 
 
 def _epoch_of_fine_over_pre(evidence: Evidence, check: Check) -> Outcome:
-    """The same of an epoch of each."""
+    """Return the same of an epoch of each."""
     return _fine_over_pre(evidence, check, by_epoch=True)
 
 
 def _same_slope(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the slopes of energy against GPU hours of both phases have a ratio within the bounds."""
+    """Check whether the slopes of energy against GPU hours of both phases have a ratio within the bounds."""
 
     def compare(fine: Line, pre: Line) -> Outcome:
         both = [known_energies(line.points) for line in (pre, fine)]

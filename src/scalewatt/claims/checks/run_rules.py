@@ -34,7 +34,7 @@ WORK = (
 
 
 def _work(evidence: Evidence, check: Check) -> Outcome:
-    """Whether updates · n · LBS are the samples of all epochs, up to one batch an epoch."""
+    """Check whether updates · n · LBS are the samples of all epochs, up to one batch an epoch."""
     runs = evidence.runs.dropna(subset=["dataset_samples", "updates"])
     is_planned = runs.empty
     if is_planned:
@@ -77,7 +77,7 @@ def _has(runs: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _sum_of_parts(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the total is the sum of the parts in scope: GPU and CPU, and where it has a sensor RAM."""
+    """Check whether the total is the sum of the parts in scope: GPU and CPU, and with a sensor RAM."""
     runs = evidence.runs if len(evidence.runs) else _means(evidence)
     runs = runs.dropna(subset=["energy_kwh", "energy_scope"])
     has = _has(runs)
@@ -124,7 +124,7 @@ def _means(evidence: Evidence) -> pd.DataFrame:
 
 
 def _sum_of_powers(evidence: Evidence, check: Check) -> Outcome:
-    """Whether energy per GPU hour is the sum of the mean powers, each by its devices per GPU, within 1 %.
+    """Check whether energy per GPU hour is the sum of the mean powers, each by its devices per GPU.
 
     How many sockets a node has is known of the paper's devices alone: elsewhere CPUs are left out of both.
     """
@@ -172,7 +172,7 @@ def _sum_of_powers(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _nodes(evidence: Evidence, check: Check) -> Outcome:
-    """Whether nodes of A100 and H100 have 4 GPUs by the specs, and 2 sockets by the CPU energy of runs."""
+    """Check whether A100 and H100 nodes have 4 GPUs by the specs, 2 sockets by the CPU energy of runs."""
     specs = [spec for spec in specs_of(evidence) if spec.device in PAPER_DEVICES]
     if not specs:
         raise NotTestable("The campaign has no configuration on a100 or h100.")
@@ -188,7 +188,7 @@ def _nodes(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _whole_node(evidence: Evidence, check: Check) -> Outcome:
-    """Whether runs on a part of a node count all its sockets: as many as runs that hold the whole."""
+    """Check whether runs on a part of a node count all its sockets: as many as runs that hold the whole."""
     runs = evidence.runs[evidence.runs["model"] == check.model]
     held = {device: evidence.gpus_per_node(device) for device in runs["device"].unique()}
     runs = runs[runs["gpus"] < runs["device"].map(held).astype("float64")]
@@ -244,7 +244,7 @@ def _counted_sockets(runs: pd.DataFrame) -> list[tuple[str, int]]:
 
 
 def _population_spread(evidence: Evidence, check: Check) -> Outcome:
-    """Whether `population_sd` is the root mean square deviation of repeats: what the text calls RMSE."""
+    """Check whether `population_sd` is the root mean square deviation of repeats: the text's RMSE."""
     runs = evidence.runs.dropna(subset=["energy_kwh"])
     _look_at(runs)
     repeats = runs.groupby("configuration")["energy_kwh"].apply(list).to_dict()
@@ -267,7 +267,7 @@ def _population_spread(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _metric(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the metric of a model's points is this one."""
+    """Check whether the metric of a model's points is this one."""
     known = [
         point
         for point in evidence.points
@@ -279,7 +279,7 @@ def _metric(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _no_ram(evidence: Evidence, check: Check) -> Outcome:
-    """Whether RAM energy is missing on a device, not 0, and the scope of the total says so."""
+    """Check whether RAM energy is missing on a device, not 0, and the scope of the total says so."""
     known = [p for p in evidence.points if p.device == check.device and p.scope is not None]
     if not known:
         raise NotTestable(f"No finished run on {check.device}.")

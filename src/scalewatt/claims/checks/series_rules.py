@@ -68,27 +68,27 @@ def _abscissa(check: Check, points: Points) -> list[float]:
 
 
 def _value(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the quantity of the only point is within the bounds."""
+    """Check whether the quantity of the only point is within the bounds."""
     (point,) = points
     own = value(point, check.quantity)
     return band(check.label(n=point.gpus), own, *check.bounds, check.unit)
 
 
 def _mean(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the mean of all points is within the bounds."""
+    """Check whether the mean of all points is within the bounds."""
     mean = mean_of(values(points, check.quantity))
     return band(check.label(count=len(points)), mean, *check.bounds, check.unit)
 
 
 def _furthest(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the value that is furthest from the middle of the bounds is within them."""
+    """Check whether the value that is furthest from the middle of the bounds is within them."""
     middle = (check.low + check.high) / 2
     worst = max(values(points, check.quantity), key=lambda one: abs(one.value - middle))
     return band(check.text, worst, *check.bounds, check.unit)
 
 
 def _pair(check: Check, points: Points) -> tuple[str, Number]:
-    """The label and the ratio of two points, by default the last over the first."""
+    """Return the label and the ratio of two points, by default the last over the first."""
     top, bottom = points[-1], points[0]
     if check.n == "first/last":
         top, bottom = bottom, top
@@ -105,18 +105,18 @@ def _over(check: Check, top: Point, bottom: Point) -> Number:
 
 
 def _ratio(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the ratio of two points is within the bounds."""
+    """Check whether the ratio of two points is within the bounds."""
     label, ratio = _pair(check, points)
     return band(label, ratio, *check.bounds)
 
 
 def _ratio_sign(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the ratio of two points is above or below 1."""
+    """Check whether the ratio of two points is above or below 1."""
     return sign(*_pair(check, points), check.rises)
 
 
 def _rank(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the points are ordered by `against`."""
+    """Check whether the points are ordered by `against`."""
     least = check.low if check.rises else -check.high
     own = values(points, check.quantity)
     return ranked(check.text, _abscissa(check, points), own, check.rises, least)
@@ -131,28 +131,28 @@ def _falls(check: Check, evidence: Evidence, line: Line, points: Points) -> Outc
 
 
 def _span(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the largest value less the smallest is within the bound."""
+    """Check whether the largest value less the smallest is within the bound."""
     return span(check.text, values(points, check.quantity), check.high, check.unit)
 
 
 def _steady(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the coefficient of variation is within the bound."""
+    """Check whether the coefficient of variation is within the bound."""
     return steady(check.text, values(points, check.quantity), check.high)
 
 
 def _constant(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the largest value over the smallest is within the bound."""
+    """Check whether the largest value over the smallest is within the bound."""
     return constant(check.text, values(points, check.quantity), check.high)
 
 
 def _relative_span(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the range of the values over their mean is within the bound."""
+    """Check whether the range of the values over their mean is within the bound."""
     own = sorted(values(points, check.quantity), key=lambda one: one.value)
     return band(check.text, over(minus(own[-1], own[0]), mean_of(own)), *check.bounds)
 
 
 def linear_in(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the quantity is a line of `against` with an R² of at least `low`.
+    """Check whether the quantity is a line of `against` with an R² of at least `low`.
 
     Raises NotTestable for energies from rated powers against GPU hours.
     """
@@ -163,13 +163,13 @@ def linear_in(check: Check, evidence: Evidence, line: Line, points: Points) -> O
 
 
 def _slope(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the slope against `against` is above 0."""
+    """Check whether the slope against `against` is above 0."""
     own = slope(_abscissa(check, points), values(points, check.quantity))
     return positive(check.text, own, check.unit)
 
 
 def _elasticity(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the slope of the logarithm against that of the samples is within the bounds."""
+    """Check whether the slope of the logarithm against that of the samples is within the bounds."""
     x = [log(samples_of(point)) for point in points]
     if max(x) == min(x):
         raise NotTestable(f"{line.title}: all points have the same dataset.")
@@ -177,7 +177,7 @@ def _elasticity(check: Check, evidence: Evidence, line: Line, points: Points) ->
 
 
 def _lowest_efficiency(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the efficiency up to SPLIT GPUs is at least `low`."""
+    """Check whether the efficiency up to SPLIT GPUs is at least `low`."""
     points = [point for point in points if point.gpus <= SPLIT]
     if len(points) < check.least:
         raise Unresolved(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
@@ -187,7 +187,7 @@ def _lowest_efficiency(check: Check, evidence: Evidence, line: Line, points: Poi
 
 
 def _efficiency_beyond(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the efficiency falls beyond SPLIT GPUs, and is within the bounds at the last point."""
+    """Check whether the efficiency falls beyond SPLIT GPUs, and is within the bounds at the last point."""
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus > SPLIT]
     if not many or len(few) < 2:
@@ -208,7 +208,7 @@ def _efficiency_beyond(check: Check, evidence: Evidence, line: Line, points: Poi
 
 
 def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the quantity rises faster per doubling from SPLIT GPUs on than before."""
+    """Check whether the quantity rises faster per doubling from SPLIT GPUs on than before."""
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus >= SPLIT]
     if len(few) < 2 or len(many) < 2:
@@ -225,7 +225,7 @@ def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) 
 
 
 def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the quantity is least where a run holds all GPUs of one node."""
+    """Check whether the quantity is least where a run holds all GPUs of one node."""
     whole = whole_nodes(evidence, line)
     if whole == 1:
         raise NotTestable(
@@ -246,7 +246,7 @@ def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points)
 
 
 def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether one GPU's value over a whole node's is within the bounds, which are those of four GPUs."""
+    """Check whether one GPU's value over a whole node's is within the bounds, given for four GPUs."""
     _, node = points
     if node.gpus == 1:
         raise NotTestable(f"{line.device}: a node has one GPU.")
@@ -257,7 +257,7 @@ def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) 
 
 
 def _stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the error falls in the first three doublings, and in the last two by less than half that."""
+    """Check whether the error falls in the first three doublings, in the last two by less than half that."""
     first, last = error_slope(points[: BENDS[0]]), error_slope(points[-BENDS[1] :])
     half = Number(0.5 * first.value, 0.5 * first.half, 0.5 * first.spread, first.assumed)
     start = Number(-first.value, first.half, first.spread, first.assumed)
@@ -279,7 +279,7 @@ def error_slope(points: Points) -> Number:
 
 
 def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the updates per GPU and epoch are the paper's, with a smaller dataset all the same."""
+    """Check whether the updates per GPU and epoch are the paper's, with a smaller dataset all the same."""
     runs = evidence.runs[["configuration", "updates", "epochs"]].dropna()
     updates = [_updates_per_epoch(runs, point) for point in points]
     wanted = check.value if all(map(is_full_size, points)) else updates[0]
@@ -292,7 +292,7 @@ def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Ou
 
 
 def _updates_per_epoch(runs: pd.DataFrame, point: Point) -> float:
-    """As the runs counted them; for published points, as their batches and samples give."""
+    """Return what the runs counted; for published points, what their batches and samples give."""
     for _, updates, epochs in runs[runs["configuration"] == point.id].itertuples(index=False):
         if updates and epochs:
             return float(updates / epochs)
@@ -300,7 +300,7 @@ def _updates_per_epoch(runs: pd.DataFrame, point: Point) -> float:
 
 
 def _quadrupled(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the efficiency is within the bounds from the smallest n that has a point at 4·n."""
+    """Check whether the efficiency is within the bounds from the smallest n that has a point at 4·n."""
     for first in points:
         fourth = next((p for p in points if p.gpus == 4 * first.gpus), None)
         if fourth is not None:
@@ -310,7 +310,7 @@ def _quadrupled(check: Check, evidence: Evidence, line: Line, points: Points) ->
 
 
 def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether every step per doubling of n takes more than the one before."""
+    """Check whether every step per doubling of n takes more than the one before."""
     triples = zip(points, points[1:], points[2:], strict=False)
     return combine(
         [
@@ -324,7 +324,7 @@ def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Out
 
 
 def _step_growth(check: Check, points: Points) -> Number:
-    """How much more per doubling the second step takes than the first."""
+    """Return how much more per doubling the second step takes than the first."""
     one, two, three = own = values(points, check.quantity)
     a, b = (math.log2(points[i + 1].gpus / points[i].gpus) for i in (0, 1))
     weights = (1 / a, 1 / a + 1 / b, 1 / b)
@@ -337,7 +337,7 @@ def _step_growth(check: Check, points: Points) -> Number:
 
 
 def _first_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the smallest n has less of the quantity than every other."""
+    """Check whether the smallest n has less of the quantity than every other."""
     first, *others = points
     best = min(others, key=lambda point: point.mean(check.quantity) or 0.0)
     ratio = _over(check, first, best)
@@ -345,7 +345,7 @@ def _first_least(check: Check, evidence: Evidence, line: Line, points: Points) -
 
 
 def _onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the quantity leaves that of the smallest GBS above `low`, up to `high`.
+    """Check whether the quantity leaves that of the smallest GBS above `low`, up to `high`.
 
     By more than `margin`; a relative one is at least two standard deviations of the smallest GBS's.
     """
@@ -361,7 +361,7 @@ def _onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outc
 
 
 def _knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Whether the quantity rises with log2 GBS, and faster from a knee within the bounds."""
+    """Check whether the quantity rises with log2 GBS, and faster from a knee within the bounds."""
     sizes = [point.gbs for point in points]
     return knee(sizes, values(points, check.quantity), check.low, check.high)
 

@@ -93,13 +93,13 @@ def _is_of_paper(evidence: Evidence, model: str) -> bool:
 
 
 def _training_samples(spec: RunSpec) -> Any:
-    """Samples of the whole dataset; where all of it is used, those that are."""
+    """Return samples of the whole dataset; where all of it is used, those that are."""
     whole = spec.dataset_fraction == "1"
     return spec.dataset_samples if whole else spec.dataset.get("train_samples")
 
 
 def _validation_samples(spec: RunSpec) -> Any:
-    """Samples of the validation set over the part of the dataset that is used, rounded."""
+    """Return samples of the validation set over the part of the dataset that is used, rounded."""
     samples = spec.validation_samples
     whole = spec.dataset.get("validation_samples")
     if samples is None or whole is None:
@@ -109,7 +109,7 @@ def _validation_samples(spec: RunSpec) -> Any:
 
 
 def _samples_per_gpu(spec: RunSpec) -> Any:
-    """SAMPLES_PER_GPU where a GPU's samples are within one of it."""
+    """Return SAMPLES_PER_GPU where a GPU's samples are within one of it."""
     if spec.dataset_samples is None:
         return None
     each = spec.dataset_samples / spec.gpus
@@ -117,7 +117,7 @@ def _samples_per_gpu(spec: RunSpec) -> Any:
 
 
 def _grid_degrees(spec: RunSpec) -> Any:
-    """Degrees between grid points."""
+    """Return the degrees between grid points."""
     grid = spec.dataset.get("grid")
     return None if not grid else (360 / grid[1], 180 / grid[0])
 
@@ -155,7 +155,7 @@ def _read(evidence: Evidence, spec: RunSpec, path: str) -> Any:
 
 
 def _spec(evidence: Evidence, check: Check) -> Outcome:
-    """Whether all specs say the wanted value, or values of several paths."""
+    """Check whether all specs say the wanted value, or values of several paths."""
     paths = check.quantity.split(";")
     found = []
     for spec in specs_of(evidence, *check.series, check.mode):
@@ -204,7 +204,7 @@ def _decided(holds: bool, value: str, detail: str) -> Outcome:
 
 
 def _all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the GPU counts of the whole campaign are these."""
+    """Check whether the GPU counts of the whole campaign are these."""
     found = tuple(sorted({spec.gpus for spec in specs_of(evidence)}))
     holds = found == check.value
     claimed = "" if holds else f"; claimed are {_text(check.value)}"
@@ -212,7 +212,7 @@ def _all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
-    """Whether series have this constant batch size and these GPU counts."""
+    """Check whether series have this constant batch size and these GPU counts."""
     specs = specs_of(evidence, *check.series, check.mode)
     word, read = ("LBS", _lbs) if check.mode.endswith("lbs") else ("GBS", _gbs)
     sizes = {read(spec) for spec in specs}
@@ -228,13 +228,13 @@ def _lbs(spec: RunSpec) -> Any:
 
 
 def _gbs(spec: RunSpec) -> Any:
-    """The GBS; null where it is not that of all GPUs."""
+    """Return the GBS; null where it is not that of all GPUs."""
     fits = spec.local_batch_size * spec.gpus == spec.global_batch_size
     return spec.global_batch_size if fits else None
 
 
 def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
-    """Whether series at constant GBS of two counts and more have these; Table 1's single points are none."""
+    """Check whether series at constant GBS have these; Table 1's single points are no series."""
     sizes = {
         line.constant
         for line in _begun(evidence, evidence.lines)
@@ -255,7 +255,7 @@ def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _largest(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the largest value of a path is this one."""
+    """Check whether the largest value of a path is this one."""
     specs = specs_of(evidence, *check.series, check.mode)
     largest = max(getattr(spec, check.quantity) for spec in specs)
     return _decided(
@@ -267,7 +267,7 @@ def _largest(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
-    """Whether every configuration is repeated so often, all with one seed."""
+    """Check whether every configuration is repeated so often, all with one seed."""
     specs = specs_of(evidence, *check.series, check.mode)
     seeds = {spec.seed for spec in specs}
     if None in seeds:
@@ -279,7 +279,7 @@ def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _sampling_period(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the specs say this period, and it is that between the samples of figure 5 within 5 %."""
+    """Check whether the specs say this period, and it is that between the samples of figure 5 within 5 %."""
     traces = [] if averaged_s(evidence) else [t for t in evidence.traces if len(t.time_s) > 2]
 
     def of_trace(trace: Trace) -> Outcome:
@@ -303,7 +303,7 @@ def _model(evidence: Evidence, configuration: str) -> str | None:
 
 
 def _provenance(evidence: Evidence, check: Check) -> Outcome:
-    """Whether every run's provenance has these values."""
+    """Check whether every run's provenance has these values."""
     runs = {
         f"{id_}/{repeat}": provenance
         for (id_, repeat), provenance in evidence.provenance.items()
@@ -321,7 +321,7 @@ def _provenance(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _versions(evidence: Evidence, check: Check) -> Outcome:
-    """Whether every run's provenance has these versions of software; deviations are named."""
+    """Check whether every run's provenance has these versions of software; deviations are named."""
     if not evidence.provenance:
         raise NotTestable("No finished run says which software it was made with.")
     said: dict[str, dict[str, set[str | None]]] = {}

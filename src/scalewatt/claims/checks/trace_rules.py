@@ -130,7 +130,7 @@ def fluctuation(powers: Sequence[float], less: float = 0.0) -> Number:
 
 
 def _falls_back(evidence: Evidence, check: Check) -> Outcome:
-    """Whether the 5 % percentile of samples on A100 is below `high` times the median."""
+    """Check whether the 5 % percentile of samples on A100 is below `high` times the median."""
     averaged = averaged_s(evidence)
 
     def of_trace(trace: Trace) -> Outcome:
@@ -167,7 +167,7 @@ def _on_both(evidence: Evidence) -> list[tuple[Trace, Trace]]:
 
 
 def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
-    """Whether windows of power fluctuate less on H100 than on A100, and stay above `low` times the median."""
+    """Check whether power fluctuates less on H100 than on A100, and stays above `low` times the median."""
 
     def lower(h100: Trace, a100: Trace) -> Outcome:
         instants = variance_of_instants(a100) * (SMOOTHED if averaged_s(evidence) else 1.0)
@@ -201,7 +201,7 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _narrower_and_higher(evidence: Evidence, check: Check) -> Outcome:
-    """The same, and whether the mean power of the GPUs is higher on H100."""
+    """Return the same, and whether the mean power of the GPUs is higher on H100."""
     points = {point.id: point for point in evidence.points}
 
     def higher(h100: Trace, a100: Trace) -> Outcome:
@@ -217,7 +217,7 @@ def _narrower_and_higher(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
-    """Whether of two pre-trainings with the same GBS power fluctuates less with the lower LBS."""
+    """Check whether of two pre-trainings with the same GBS power fluctuates less with the lower LBS."""
 
     def lower(small: Trace, large: Trace) -> Outcome:
         ratio = over(fluctuation(window_means(large)), fluctuation(window_means(small)))
@@ -241,7 +241,7 @@ def _narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _profiles(evidence: Evidence, check: Check) -> Outcome:
-    """Whether figure 5 has the first 300 s of two runs on each device."""
+    """Check whether figure 5 has the first 300 s of two runs on each device."""
     if not evidence.traces:
         raise NotTestable("Figure 5 has no run.")
     counts = pd.Series([str(trace.row["device"]) for trace in evidence.traces]).value_counts()

@@ -14,7 +14,7 @@ from scalewatt.claims.evidence.pooled_spread import pooled
 
 
 def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
-    """All series of a campaign, each with the points that `rows` (of configurations) has."""
+    """Return all series of a campaign, each with the points that `rows` (of configurations) has."""
     by_id = {row["configuration"]: row for row in rows}
     modes = modes_of(campaign)
     of_point: dict[str, tuple[str, ...]] = {}
@@ -44,7 +44,7 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
 
 
 def _total(campaign: Campaign, id_: str) -> int | None:
-    """Samples of the whole dataset that a configuration trains on a part of."""
+    """Return samples of the whole dataset that a configuration trains on a part of."""
     one = campaign.configurations[id_]
     if one.dataset_samples is None:
         return None
@@ -56,7 +56,7 @@ def _total(campaign: Campaign, id_: str) -> int | None:
 
 
 def _chance(campaign: Campaign, id_: str) -> float | None:
-    """The error of guessing less two of its standard deviations over the validation set, in percent."""
+    """Return the error of guessing less two standard deviations over the validation set, in percent."""
     one = campaign.configurations[id_]
     classes, samples = one.dataset.get("classes"), one.validation_samples
     if not classes or not samples:
@@ -66,7 +66,7 @@ def _chance(campaign: Campaign, id_: str) -> float | None:
 
 
 def with_points(evidence: Evidence) -> Evidence:
-    """The same with `points`: those of all lines, each once, with what repeats say of their spread."""
+    """Return the same with `points`: those of all lines, each once, with what repeats say of their spread."""
     there = {point.id: point for line in evidence.lines for point in line.points}
     spreads = {} if evidence.published else pooled(point.row for point in there.values())
 
@@ -78,7 +78,7 @@ def with_points(evidence: Evidence) -> Evidence:
 
 
 def modes_of(campaign: Campaign) -> dict[str, str]:
-    """The mode of each series (see `evidence`)."""
+    """Return the mode of each series (see `evidence`)."""
     longest: dict[tuple[str, str], int] = {}
     smallest: dict[tuple[str, ...], int] = {}
     for series in campaign.series.values():
@@ -111,7 +111,7 @@ def _epochs(campaign: Campaign, series: Series) -> int:
 
 
 def constant_of(campaign: Campaign, series: Series) -> int | None:
-    """The batch size that is the same at all points of a series, if one is."""
+    """Return the batch size that is the same at all points of a series, if one is."""
     there = [campaign.configurations[id_] for id_ in series.points.values()]
     name = series.constant
     values = {getattr(c, name) for c in there} if hasattr(there[0], name) else set()

@@ -61,7 +61,7 @@ class Claim:
 
     @property
     def expected(self) -> str:
-        """What is expected, in one line: quantity, value, unit and tolerance."""
+        """Return what is expected, in one line: quantity, value, unit and tolerance."""
         unit = f" {self.unit}" if self.unit not in ("", "-") else ""
         tolerance = f" ({self.tolerance})" if self.tolerance not in ("", "-") else ""
         value = f"{self.value}{unit}{tolerance}" if self.value not in ("", "-") else self.tolerance

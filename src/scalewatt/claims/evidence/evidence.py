@@ -65,12 +65,12 @@ class Point:
 
     @property
     def id(self) -> str:
-        """Id of the configuration."""
+        """Return Id of the configuration."""
         return str(self.row["configuration"])
 
     @property
     def model(self) -> str:
-        """Name of the model; likewise phase and device."""
+        """Return the name of the model; likewise phase and device."""
         return str(self.row["model"])
 
     @property
@@ -83,22 +83,22 @@ class Point:
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs, n."""
+        """Return number of GPUs, n."""
         return int(self.row["gpus"])
 
     @property
     def lbs(self) -> int:
-        """Local batch size."""
+        """Return local batch size."""
         return int(self.row["local_batch_size"])
 
     @property
     def gbs(self) -> int:
-        """Global batch size."""
+        """Return global batch size."""
         return int(self.row["global_batch_size"])
 
     @property
     def samples(self) -> int | None:
-        """Samples of the training set."""
+        """Return samples of the training set."""
         return self.row["dataset_samples"]
 
     @property
@@ -111,32 +111,32 @@ class Point:
 
     @property
     def n_repeats(self) -> int:
-        """Number of runs that the means are of."""
+        """Return number of runs that the means are of."""
         return int(self.row["n_repeats"])
 
     @property
     def origin(self) -> str | None:
-        """Of the energy: measured, estimated, simulated or published; null without energy."""
+        """Return that of the energy: measured, estimated, simulated or published; null without energy."""
         return self.row["energy_origin"]
 
     @property
     def scope(self) -> str | None:
-        """Device kinds in the total energy, such as gpu+cpu+ram."""
+        """Return device kinds in the total energy, such as gpu+cpu+ram."""
         return self.row["energy_scope"]
 
     def stat(self, name: str) -> Summary:
-        """A quantity of `results.schema.QUANTITIES` over the repeats; its mean is null if unknown."""
+        """Return a quantity of `results.schema.QUANTITIES` over the repeats; its mean is null if unknown."""
         found = summary_of(self.row, name)
         if found.mean is not None and is_of_energy(name):
             look_at(self.origin)
         return found
 
     def spread(self, name: str) -> Spread | None:
-        """Of one run, over the campaign's repeats; null where these do not tell it."""
+        """Return that of one run, over the campaign's repeats; null where these do not tell it."""
         return self.spreads.get(key_of(self.row, name))
 
     def mean(self, name: str) -> float | None:
-        """The mean of a quantity."""
+        """Return the mean of a quantity."""
         return self.stat(name).mean
 
 
@@ -160,17 +160,17 @@ class Line:
 
     @property
     def title(self) -> str:
-        """Words for details: model, phase, device, mode and batch size; its name if others have them."""
+        """Return model, phase, device, mode and batch size; its name too if others have the same."""
         phase = "" if self.phase == "train" else f" {self.phase}"
         said = f"{self.model}{phase} {self.device} {self.mode} {self.constant or ''}".strip()
         return f"{said} ({self.name})" if self.alike else said
 
     def at(self, gpus: int) -> Point | None:
-        """The point at this GPU count, if it has results."""
+        """Return the point at this GPU count, if it has results."""
         return next((point for point in self.points if point.gpus == gpus), None)
 
     def having(self, *names: str, at_least: int = 0) -> tuple[Point, ...]:
-        """Points with n ≥ `at_least` whose quantities of these names are known."""
+        """Return points with n ≥ `at_least` whose quantities of these names are known."""
         return tuple(
             point
             for point in self.points
@@ -230,7 +230,7 @@ class Evidence:
         mode: str | None = None,
         constant: int | None = None,
     ) -> tuple[Line, ...]:
-        """Lines of this description that have results; `mode` by its beginning (fd, fd_gbs, …)."""
+        """Return lines of this description that have results; `mode` by its beginning (fd, fd_gbs, …)."""
         return tuple(
             line
             for line in self.lines
@@ -245,7 +245,7 @@ class Evidence:
     def line(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
     ) -> Line:
-        """The line of this description; NotTestable where none has results.
+        """Return the line of this description; NotTestable where none has results.
 
         Of several that with most points as the paper trained, then with most points.
         """
@@ -265,7 +265,7 @@ class Evidence:
         mode: str | None = None,
         least: int = 2,
     ) -> tuple[Line, ...]:
-        """Lines of this description with `least` planned points: of those alike the one of `line`."""
+        """Return lines of this description with `least` planned points: of those alike the one of `line`."""
         alike: dict[tuple[Any, ...], list[Line]] = {}
         for line in self.find(model, phase, device, mode):
             if len(line.planned) >= least:
@@ -275,7 +275,7 @@ class Evidence:
     def anywhere(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
     ) -> tuple[Line, ...]:
-        """For a claim that is portable: the line on its own device, else one of each other device.
+        """Return, for a portable claim, the line on its own device, else one of each other device.
 
         A constant batch size of the paper's counts on the paper's device only. NotTestable where
         no device has such a line.
@@ -288,7 +288,7 @@ class Evidence:
         return tuple(self.line(model, phase, other, mode) for other in others)
 
     def gpus_per_node(self, device: str) -> int:
-        """GPUs of a node: the paper's on its devices, else the most that one node held."""
+        """Return GPUs of a node: the paper's on its devices, else the most that one node held."""
         if device in PAPER_DEVICES:
             return PAPER_GPUS_PER_NODE
         there = [p.gpus // p.nodes for p in self.points if p.device == device and p.nodes]
@@ -300,12 +300,12 @@ class Evidence:
 
 
 def is_full_size(point: Point) -> bool:
-    """Whether it was trained on the paper's dataset (or a part of it), not on a smaller one."""
+    """Return True if it was trained on the paper's dataset (or a part of it), not on a smaller one."""
     return point.dataset_total == FULL_SAMPLES.get(point.model, -1)
 
 
 def unlike_paper(point: Point, epochs: int | None = None) -> tuple[str, ...]:
-    """What keeps a training's numbers from being compared with the paper's, in words; empty: nothing.
+    """Return what keeps a training's numbers from being compared with the paper's; empty: nothing.
 
     `epochs`: how many are wanted, by default the paper's of the phase.
     """

@@ -28,10 +28,10 @@ def look_at(origin: str | None) -> None:
 
 
 def is_of_energy(name: str) -> bool:
-    """Whether a quantity is an energy, or follows from one."""
+    """Return True if a quantity is an energy, or follows from one."""
     return any(part in name for part in ("energy", "power", "p_gpuh", "carbon", "cost"))
 
 
 def is_of_power(name: str) -> bool:
-    """Whether a quantity is a power, or a ratio of energies: what rated powers alone make of it."""
+    """Return True if a quantity is a power, or a ratio of energies: what rated powers alone make of it."""
     return is_of_energy(name) and any(part in name for part in ("power", "p_gpuh", "share"))

@@ -25,19 +25,19 @@ class Spread:
 
 
 def key_of(row: Row, name: str) -> Key:
-    """What a quantity's spread is pooled over."""
+    """Return what a quantity's spread is pooled over."""
     if is_metric(name):
         return name, row["metric_name"]
     return name, row["energy_origin"] if is_of_energy(name) else None
 
 
 def is_metric(name: str) -> bool:
-    """Whether a quantity is an error of the trained model, of which no spread was published."""
+    """Return True if a quantity is an error of the trained model, of which no spread was published."""
     return name.startswith("metric_")
 
 
 def pooled(rows: Iterable[Row]) -> dict[Key, Spread]:
-    """The spread of each quantity over all configurations (rows of the table) with repeats.
+    """Return the spread of each quantity over all configurations (rows of the table) with repeats.
 
     None where all repeats are equal: they share their seed, and do not tell what another run would give.
     """

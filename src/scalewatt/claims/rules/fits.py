@@ -51,14 +51,14 @@ def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
-    """Spearman's rank correlation, ties by mean ranks; 0 where one of both is constant."""
+    """Return Spearman's rank correlation, ties by mean ranks; 0 where one of both is constant."""
     a, b = ranks(x), ranks(y)
     fit = line_fit(a, b)
     return math.copysign(math.sqrt(max(fit.r2, 0.0)), fit.slope) if fit.slope else 0.0
 
 
 def variation(values: Sequence[float]) -> float:
-    """Coefficient of variation: sample standard deviation over mean; NotTestable for a mean of 0."""
+    """Return coefficient of variation: sample standard deviation over mean; NotTestable for a mean of 0."""
     mean = math.fsum(values) / len(values)
     if not mean:
         raise NotTestable("A coefficient of variation needs a mean that is not 0.")
@@ -66,7 +66,7 @@ def variation(values: Sequence[float]) -> float:
 
 
 def ranks(values: Iterable[float]) -> list[float]:
-    """Rank of each value from 1, ties by their mean."""
+    """Return rank of each value from 1, ties by their mean."""
     values = list(values)
     return [
         sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2

@@ -1,4 +1,4 @@
-"""The tolerance rules of all checks, in one place (docs/claims.md says them in words).
+"""The tolerance rules of all checks, in one place (docs/claims.md describes them).
 
 Currency is a `Number`: a value with half the width of its 95 % interval; `uncertain.number` says whose it
 is where a run is single.
@@ -48,7 +48,7 @@ LINEAR_R2 = 0.98
 
 
 def band(what: str, own: Number, low: float | None, high: float | None, unit: str = "") -> Outcome:
-    """Whether a number lies in a band, bounds included; null: no bound on that side."""
+    """Check whether a number lies in a band, bounds included; null: no bound on that side."""
     said = f"{what} is {text(own, unit)}, expected {_band_text(low, high, unit)}"
     below = low is not None and own.value < low
     above = high is not None and own.value > high
@@ -63,7 +63,7 @@ def band(what: str, own: Number, low: float | None, high: float | None, unit: st
 
 
 def sign(what: str, ratio: Number, rises: bool) -> Outcome:
-    """Whether a ratio is above 1 (`rises`) or below it, with its whole interval."""
+    """Check whether a ratio is above 1 (`rises`) or below it, with its whole interval."""
     side = "above" if rises else "below"
     said = f"{what} is {text(ratio)}, expected {side} 1"
     distance = abs(ratio.value - 1)
@@ -74,7 +74,7 @@ def sign(what: str, ratio: Number, rises: bool) -> Outcome:
 
 
 def positive(what: str, own: Number, unit: str = "") -> Outcome:
-    """Whether a number is above 0, with its whole interval; unresolved where 0 is in it."""
+    """Check whether a number is above 0, with its whole interval; unresolved where 0 is in it."""
     said = f"{what} is {text(own, unit)}, expected above 0"
     if abs(own.value) > own.half:
         return Outcome(REPRODUCED if own.value > 0 else NOT_REPRODUCED, own.value, f"{said}.")
@@ -82,7 +82,7 @@ def positive(what: str, own: Number, unit: str = "") -> Outcome:
 
 
 def combine(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
-    """One outcome of alike parts (devices, lines): not reproduced if one is not, then unresolved.
+    """Return one outcome of alike parts (devices, lines): not reproduced if one is not, then unresolved.
 
     Parts that are not testable are named; they decide only where all are. The value is that of the
     part that decides. NotTestable where there are no parts.
@@ -91,7 +91,7 @@ def combine(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
 
 
 def all_of(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
-    """One outcome of all that a claim names (quantities, series, models): none may be lacking.
+    """Return one outcome of all that a claim names (quantities, series, models): none may be lacking.
 
     Not reproduced if one is not; then not testable, then unresolved, if one is; else reproduced.
     """
@@ -112,7 +112,7 @@ def _deciding(parts: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Out
 
 
 def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple[str, Outcome]:
-    """A part for `combine`: the outcome of a function that may raise NotTestable or Unresolved."""
+    """Return a part for `combine`: the outcome of a function that may raise NotTestable or Unresolved."""
     try:
         return name, run(*arguments)
     except NotTestable as missing:
@@ -122,7 +122,7 @@ def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple
 
 
 def enough(points: Sequence[Point], what: str, least: int = MINIMUM_POINTS) -> Sequence[Point]:
-    """The points, if a trend can be seen in them; NotTestable for none, Unresolved for too few."""
+    """Return the points, if a trend can be seen in them; NotTestable for none, Unresolved for too few."""
     if not points:
         raise NotTestable(f"{what}: known at no point.")
     if len(points) < least:
@@ -135,12 +135,12 @@ def enough(points: Sequence[Point], what: str, least: int = MINIMUM_POINTS) -> S
 
 
 def decided(holds: bool, value: float | None, detail: str) -> Outcome:
-    """Reproduced or not."""
+    """Return reproduced or not."""
     return Outcome(REPRODUCED if holds else NOT_REPRODUCED, value, detail)
 
 
 def within_noise(numbers: Sequence[Number]) -> bool:
-    """Whether any two numbers are as far apart as their intervals allow, at most."""
+    """Return True if any two numbers are as far apart as their intervals allow, at most."""
     return all(
         abs(one.value - other.value) <= math.hypot(one.half, other.half)
         for i, one in enumerate(numbers)
@@ -149,7 +149,7 @@ def within_noise(numbers: Sequence[Number]) -> bool:
 
 
 def monotone(what: str, numbers: Sequence[Number], rises: bool) -> Outcome:
-    """Whether each step goes the claimed way, or back by at most one standard deviation; and the whole does.
+    """Check whether each step goes the claimed way, or back by one standard deviation at most; and the whole.
 
     Not reproduced where a step back, or the slope of the whole against it, is more than its interval;
     unresolved where the slope is within its interval. The value is the step furthest back.
@@ -173,7 +173,7 @@ def monotone(what: str, numbers: Sequence[Number], rises: bool) -> Outcome:
 def ranked(
     what: str, x: Sequence[float], numbers: Sequence[Number], rises: bool, least: float
 ) -> Outcome:
-    """Whether Spearman's correlation with x is at least `least` (`rises`), or at most its negative.
+    """Check whether Spearman's correlation with x is at least `least` (`rises`), or at most its negative.
 
     Unresolved where the slope against the ranks is within its interval, or no pair that goes the other
     way is further apart than its interval.
@@ -196,7 +196,7 @@ def ranked(
 
 
 def _way(x: Sequence[float], numbers: Sequence[Number], rises: bool) -> Number:
-    """The slope against x along the claimed way."""
+    """Return the slope against x along the claimed way."""
     own = slope(x, numbers)
     return own if rises else Number(-own.value, own.half, own.spread, own.assumed)
 
@@ -210,7 +210,7 @@ def onset(
     high: int,
     unit: str = "",
 ) -> Outcome:
-    """Whether numbers leave the first one by more than `margin` above the batch size `low`, up to `high`.
+    """Check whether numbers leave the first by more than `margin` above the batch size `low`, up to `high`.
 
     The onset is between the last size that is at base and the first beyond, both with their whole
     intervals. Unresolved where that step is not inside or outside of the range, and where the first
@@ -247,13 +247,13 @@ def onset(
 
 
 def constant(what: str, numbers: Sequence[Number], most: float) -> Outcome:
-    """Whether the largest is at most `most` times the smallest."""
+    """Check whether the largest is at most `most` times the smallest."""
     top, bottom = (pick(numbers, key=lambda one: one.value) for pick in (max, min))
     return band(f"largest over smallest {what}", over(top, bottom), None, most)
 
 
 def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
-    """Whether the coefficient of variation is at most `most`; unresolved if it is not, within noise."""
+    """Check whether the coefficient of variation is at most `most`; unresolved if it is not, within noise."""
     cv = variation([one.value for one in numbers])
     said = (
         f"{what} goes {', '.join(shown(one.value) for one in numbers)}: coefficient of variation "
@@ -272,13 +272,13 @@ def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
 
 
 def span(what: str, numbers: Sequence[Number], most: float, unit: str = "") -> Outcome:
-    """Whether the largest is at most `most` more than the smallest."""
+    """Check whether the largest is at most `most` more than the smallest."""
     top, bottom = (pick(numbers, key=lambda one: one.value) for pick in (max, min))
     return band(f"largest less smallest {what}", minus(top, bottom), None, most, unit)
 
 
 def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
-    """Slope of the line through independent numbers, with what it has of their intervals."""
+    """Return slope of the line through independent numbers, with what it has of their intervals."""
     fit = line_fit(x, [one.value for one in numbers])
     middle = math.fsum(x) / len(x)
     squares = math.fsum((a - middle) ** 2 for a in x)
@@ -293,7 +293,7 @@ def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
 def linear(
     what: str, x: Sequence[float], numbers: Sequence[Number], least: float = LINEAR_R2
 ) -> Outcome:
-    """Whether numbers are a line of x with R² of at least `least`.
+    """Check whether numbers are a line of x with R² of at least `least`.
 
     Its intercept is told, and the line through 0. Unresolved where the slope is within its interval, or
     where R² is smaller and all points lie within their intervals of the line.

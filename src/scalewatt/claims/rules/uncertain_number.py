@@ -49,11 +49,11 @@ class Number:
     spread: float
     """Standard deviation of a single run, in the value's unit."""
     assumed: str = ""
-    """On what the interval rests where a value has no repeats of its own, in words."""
+    """What the interval rests on where a value has no repeats of its own."""
 
     @property
     def low(self) -> float:
-        """Lower end of the interval; likewise `high`."""
+        """Return the lower end of the interval; likewise `high`."""
         return self.value - self.half
 
     @property
@@ -62,7 +62,7 @@ class Number:
 
 
 def number(summary: Summary, spread: Spread | None = None, published: bool = True) -> Number:
-    """A quantity's mean with its interval; NotTestable where the mean is unknown.
+    """Return a quantity's mean with its interval; NotTestable where the mean is unknown.
 
     That of its repeats; of a single run the t interval by `spread`, the campaign's repeats; without
     these ASSUMED_HALF of the value, or no bound where no spread of the quantity is `published`.
@@ -84,7 +84,7 @@ def number(summary: Summary, spread: Spread | None = None, published: bool = Tru
 
 
 def quantity(point: Point, name: str) -> Number:
-    """A point's quantity as a number; NotTestable names what is unknown of which configuration."""
+    """Return a point's quantity as a number; NotTestable names what is unknown of which configuration."""
     summary = point.stat(name)
     if summary.mean is None:
         raise NotTestable(f"The {word(name)} of {point.id} is not known.")
@@ -108,7 +108,7 @@ def refuse_estimates(points: Sequence[Point]) -> None:
 
 
 def _refuse_chance(point: Point, error: float) -> None:
-    """An error as of guessing says nothing, unless it is what the paper's training comes to."""
+    """Refuse (NotTestable) an error as of guessing, unless it is what the paper's training comes to."""
     if point.chance is not None and error >= point.chance and unlike_paper(point):
         raise NotTestable(
             f"The error of {point.id}, {shown(error)} %, is that of guessing (from "
@@ -117,13 +117,13 @@ def _refuse_chance(point: Point, error: float) -> None:
 
 
 def basis(*numbers: Number) -> str:
-    """On what the interval of something made of these numbers rests: the weakest there is."""
+    """Return on what the interval of something made of these numbers rests: the weakest there is."""
     there = {one.assumed for one in numbers}
     return next((one for one in (UNKNOWN, BY_PUBLISHED, BY_CAMPAIGN) if one in there), "")
 
 
 def over(top: Number, bottom: Number, factor: float = 1.0) -> Number:
-    """factor · top / bottom of independent numbers; NotTestable for a divisor of 0."""
+    """Return factor · top / bottom of independent numbers; NotTestable for a divisor of 0."""
     if not bottom.value:
         raise NotTestable("A quantity that is divided by is 0.")
     value = factor * top.value / bottom.value
@@ -134,7 +134,7 @@ def over(top: Number, bottom: Number, factor: float = 1.0) -> Number:
 
 
 def minus(one: Number, other: Number) -> Number:
-    """The difference of independent numbers."""
+    """Return the difference of independent numbers."""
     return Number(
         one.value - other.value,
         math.hypot(one.half, other.half),
@@ -144,7 +144,7 @@ def minus(one: Number, other: Number) -> Number:
 
 
 def mean_of(numbers: Sequence[Number]) -> Number:
-    """The mean of independent numbers."""
+    """Return the mean of independent numbers."""
     n = len(numbers)
     return Number(
         math.fsum(one.value for one in numbers) / n,
@@ -155,7 +155,7 @@ def mean_of(numbers: Sequence[Number]) -> Number:
 
 
 def repeats_to_tell(distance: float, spread: float) -> int | None:
-    """From how many repeats half a 95 % interval is less than `distance`; null beyond 1000."""
+    """Return from how many repeats half a 95 % interval is less than `distance`; null beyond 1000."""
     from scipy.special import stdtrit
 
     for n in range(2, MOST_REPEATS + 1):
@@ -165,7 +165,7 @@ def repeats_to_tell(distance: float, spread: float) -> int | None:
 
 
 def text(own: Number, unit: str = "") -> str:
-    """A number with its interval, and on what it rests."""
+    """Return a number with its interval, and on what it rests."""
     unit = f" {unit}" if unit else ""
     if not own.half:
         return f"{shown(own.value)}{unit}"
@@ -175,14 +175,14 @@ def text(own: Number, unit: str = "") -> str:
 
 
 def shown(value: float) -> str:
-    """A value with four significant digits, without an exponent up to ten digits."""
+    """Return a value with four significant digits, without an exponent up to ten digits."""
     if 1e4 <= abs(value) < 1e10:
         return f"{float(f'{value:.4g}'):.0f}"
     return f"{value:.4g}"
 
 
 def needed(own: Number, distance: float) -> str:
-    """The repeats from which half the interval is less than this distance, in words."""
+    """Return the repeats from which half the interval is less than this distance, as a phrase."""
     if not distance:
         return "it lies on the bound, where no number of repeats would tell"
     if math.isinf(own.spread):
@@ -191,14 +191,14 @@ def needed(own: Number, distance: float) -> str:
 
 
 def repeats_text(repeats: int | None) -> str:
-    """So many repeats, in words."""
+    """Return so many repeats as a phrase."""
     if repeats is None:
         return f"more than {MOST_REPEATS} repeats of each point would tell"
     return f"about {repeats} repeats of each point would tell"
 
 
 def told(own: Number) -> str:
-    """The repeats that would tell a number from 0."""
+    """Return the repeats that would tell a number from 0."""
     return needed(own, abs(own.value))
 
 
