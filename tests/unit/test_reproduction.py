@@ -21,6 +21,7 @@ from scipy import stats
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Imported
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import expand
+from scalewatt.campaign.run_spec import InitialWeights
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
@@ -557,7 +558,7 @@ def test_a_run_that_this_machine_cannot_run_is_not_repeated_with_the_reason(
 
 
 def test_a_run_whose_weights_are_gone_is_not_repeated(tmp_path: Path) -> None:
-    source = {"configuration": "pretrained", "repeat": 1, "spec_sha256": "0" * 64}
+    source = InitialWeights("pretrained", 1, "0" * 64)
     finish(tmp_path, 2, 1, 90, initial_weights=source)
     here = cluster()
     assert (
@@ -590,9 +591,11 @@ def test_a_program_that_an_archive_names_is_never_started(tmp_path: Path) -> Non
         choose_run(theirs, here, tmp_path)
 
 
-@pytest.mark.parametrize("repeat", ["../../../../elsewhere", "../../../energy/x"])
-def test_weights_that_lie_elsewhere_are_not_begun_from(tmp_path: Path, repeat: str) -> None:
-    source = {"configuration": "pretrained", "repeat": repeat, "spec_sha256": "0" * 64}
+@pytest.mark.parametrize("configuration", ["../../elsewhere", "../energy/x"])
+def test_weights_that_lie_elsewhere_are_not_started_from(
+    tmp_path: Path, configuration: str
+) -> None:
+    source = InitialWeights(configuration, 1, "0" * 64)
     finish(tmp_path, 2, 1, 90, initial_weights=source)
     here = cluster()
     assert "allowed: weights below" in choose_run(campaign(here), here, tmp_path).reason

@@ -20,7 +20,7 @@ PREDICTED = available(NO_PREDICTION, PREDICTION)
 
 def plan_params(wildcards):
     """All that a plan depends on, as one text."""
-    from scalewatt.scaling.planning.plan_table import plan_definition  # with pyarrow
+    from scalewatt.scaling.planning.plan import plan_definition  # with pyarrow
 
     return canonical(plan_definition(CAMPAIGN, CLUSTER))
 

@@ -195,7 +195,7 @@ def _claims(place: Remaking, stem: str, out: Path) -> None:
 
 def _plan(place: Remaking, stem: str, out: Path) -> None:
     from scalewatt.scaling.commands import plan_campaign, write_plan
-    from scalewatt.scaling.planning.plan_table import plan_sha256
+    from scalewatt.scaling.planning.plan import plan_sha256
 
     said = metadata(place.table("tables/plan"))
     _check_model(place, said)

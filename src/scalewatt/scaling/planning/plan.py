@@ -5,6 +5,7 @@ Finished runs count with what they used; of the others draws are summed (`foreca
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device
-from scalewatt.campaign.run_spec import RunSpec, run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility
@@ -289,3 +290,25 @@ def _sum(draws: Iterable[Any]) -> Array:
 def _sum_or_none(draws: Sequence[Array | None]) -> Array | None:
     known = [one for one in draws if one is not None]
     return _sum(known) if known and len(known) == len(draws) else None
+
+
+def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
+    """Return all of a campaign and a cluster that a plan depends on, as JSON-ready values."""
+    return {
+        "specs": {id_: run_spec(campaign, id_, 1).sha256 for id_ in campaign.configurations},
+        "repeats": dict(campaign.repeats),
+        "series": {name: list(one.points.values()) for name, one in campaign.series.items()},
+        "budget": campaign.energy_budget_kwh,
+        "idle_probe": campaign.idle_probe is not None,
+        "facility": [cluster.pue, cluster.carbon_intensity, cluster.price],
+        "stop_warning_s": cluster.stop_warning_s,
+        "devices": {
+            name: [one.time_limit_min, one.step_time] for name, one in cluster.devices.items()
+        },
+    }
+
+
+def plan_sha256(campaign: Campaign, cluster: Cluster) -> str:
+    """Return the SHA-256 of the plan's definition; another definition makes another plan."""
+    text = json.dumps(plan_definition(campaign, cluster), sort_keys=True)
+    return text_sha256(text)

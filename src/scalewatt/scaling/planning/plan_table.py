@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +12,21 @@ import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
-from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning import marginal
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.marginal import ENDS, MARGINALS, point_rows, steps
-from scalewatt.scaling.planning.plan import QUANTITIES, PlannedRun, Planner, Row, Used, added
+from scalewatt.scaling.planning.plan import (
+    QUANTITIES,
+    PlannedRun,
+    Planner,
+    Row,
+    Used,
+    added,
+    plan_sha256,
+)
 from scalewatt.scaling.planning.plan_rows import (
     CAMPAIGN,
     DEVICE,
@@ -127,28 +133,6 @@ def make_plan(
 def _frame(rows: Iterable[Row], schema: pa.Schema) -> pd.DataFrame:
     """Return rows as a table; what a row does not state is null."""
     return frame_of([{**dict.fromkeys(schema.names), **row} for row in rows], schema)
-
-
-def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
-    """Return all of a campaign and a cluster that a plan depends on, as JSON-ready values."""
-    return {
-        "specs": {id_: run_spec(campaign, id_, 1).sha256 for id_ in campaign.configurations},
-        "repeats": dict(campaign.repeats),
-        "series": {name: list(one.points.values()) for name, one in campaign.series.items()},
-        "budget": campaign.energy_budget_kwh,
-        "idle_probe": campaign.idle_probe is not None,
-        "facility": [cluster.pue, cluster.carbon_intensity, cluster.price],
-        "stop_warning_s": cluster.stop_warning_s,
-        "devices": {
-            name: [one.time_limit_min, one.step_time] for name, one in cluster.devices.items()
-        },
-    }
-
-
-def plan_sha256(campaign: Campaign, cluster: Cluster) -> str:
-    """Return the SHA-256 of the plan's definition; another definition makes another plan."""
-    text = json.dumps(plan_definition(campaign, cluster), sort_keys=True)
-    return text_sha256(text)
 
 
 def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
