@@ -37,7 +37,7 @@ CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
 
 
 class RanksProcess:
-    """A started launcher. Leaving the context ends what is left of it and of all it started here.
+    """A running launcher. Leaving the context ends it and all that it started here.
 
     It gets USR1 when this process dies. `locks` are file descriptors that all hold until they end.
     """

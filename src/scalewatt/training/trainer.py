@@ -41,7 +41,7 @@ _UPDATES_DONE, _REQUESTED = 1, 2
 
 
 class Trainer:
-    """Everything of one rank's training."""
+    """The training of one rank."""
 
     def __init__(
         self, job: Job, ranks: Ranks, device: torch.device, stop: StopRequest, events: EventLog

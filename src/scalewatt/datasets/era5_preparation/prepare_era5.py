@@ -1,4 +1,4 @@
-"""ERA5 for FourCastNet: preparation into yearly HDF5 files, from whichever source.
+"""ERA5 for FourCastNet: preparation of yearly HDF5 files from any of the sources.
 
 Prepared format, one file `<year>.h5` a year: `fields` float32 (time, channel, latitude, longitude),
 contiguous and uncompressed, not normalised; `time` int64 (Unix seconds), `latitude` descending,

@@ -1,4 +1,4 @@
-"""Extraction of ImageNet's tars by as many processes as this one may use cores.
+"""Extraction of ImageNet's tars by one process per available core.
 
 Every process of the pool imports this module, so it does without numpy and the like.
 """
