@@ -214,7 +214,7 @@ def test_kinds_differ_in_grey_and_stages_get_paler() -> None:
     [(0.0398, "0.0398"), (6.0, "6.00"), (13.0, "13.0"), (102.4, "102"), (9.999, "10.0")],
 )
 def test_numbers_have_three_digits(value: float, words: str) -> None:
-    assert figure_module.three_digits(value) == words
+    assert style.three_digits(value) == words
 
 
 @pytest.mark.parametrize("width", [180, 88])

@@ -24,7 +24,7 @@ MOST_LINES = 400
 KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports against the layers that are still to be mended."""
 
-KNOWN_FOLDERS = {"figures"}
+KNOWN_FOLDERS: set[str] = set()
 """Folders with more modules than MOST_MODULES that are still to be divided."""
 
 

@@ -20,7 +20,7 @@ from paper_rows import configurations, definition, pareto_table, with_metadata
 from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
-from scalewatt.figures.marks import LABEL_SIZE
+from scalewatt.figures.layout import LABEL_SIZE
 from scalewatt.results.figures.pareto_table import PARETO, pareto, with_front
 from scalewatt.results.tables.frames import to_frame
 

@@ -17,8 +17,7 @@ from run_files import make_spec, part
 from scalewatt.energy.accounting.totals import flags_of_run, flags_of_stages
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS, UNATTRIBUTED, tile_window
 from scalewatt.energy.views.describe import describe
-from scalewatt.figures.breakdown import bars_of
-from scalewatt.figures.breakdown_text import note_sentences
+from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
 from scalewatt.results.tables.derived_quantities import Facility

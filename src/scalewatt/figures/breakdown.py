@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,21 +10,56 @@ import pyarrow as pa
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures import style
-from scalewatt.figures.breakdown_text import KINDS, STAGES, note_sentences
-from scalewatt.figures.figure_data import drawable, each, error_bars, options, series_labels, stored
-from scalewatt.figures.footnote_text import KIND_WORDS, Quantity, nothing_sentence, quantity
+from scalewatt.figures.figure_data import (
+    drawable,
+    each,
+    error_bars,
+    gpu_word,
+    groups,
+    is_single,
+    options,
+    series_labels,
+    stored,
+)
+from scalewatt.figures.footnote_text import (
+    KIND_WORDS,
+    Quantity,
+    bar_sentence,
+    device_sentence,
+    named,
+    no_energy_sentence,
+    nothing_sentence,
+    origin_sentence,
+    quantity,
+    table_notes,
+)
 from scalewatt.figures.layout import TALLEST_MM, legend_above, legend_columns
 from scalewatt.results.figures.breakdown_table import BREAKDOWN
+from scalewatt.results.tables.frames import records
 
 SCHEMA: pa.Schema = BREAKDOWN
 KEY: tuple[str, ...] = ()
+KINDS = {"gpu": 0, "cpu": 1, "ram": 2}
+"""Colour of each device kind, in the order of the bars."""
+OTHER = "other stages"
+STAGES = {
+    "train": "train",
+    "evaluate_train": "evaluate train",
+    "validate": "validate",
+    "stage_data": "stage data",
+    "checkpoint": OTHER,
+    "startup": OTHER,
+    "shutdown": OTHER,
+    "unattributed": OTHER,
+}
+"""Stages in the order of the bars, each with the label of its shade: more shades would look alike."""
 SLOT_MM = (2.3, 3.5)
 """Least and greatest height of one line: a series' heading, or one bar."""
 PALEST = 0.82
@@ -96,8 +131,7 @@ def bars_of(parts: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict[float, s
         text=labels,
         total_kwh=sums["energy_kwh"],
         discarded_kwh=sums["discarded_energy_kwh"],
-        bar_low=ends["low"],
-        bar_high=ends["high"],
+        **ends.add_prefix("bar_"),
     )
     return bars, headings
 
@@ -138,14 +172,6 @@ def colour(kind: str, stage: str, whites: dict[str, float]) -> str:
     return style.paler(style.COLOURS[KINDS[kind]], whites[STAGES[stage]])
 
 
-def three_digits(value: float) -> str:
-    """Return a number with three digits: 0.0398, 2.50, 13.0, 1235."""
-    rounded = float(f"{value:.3g}")
-    if abs(rounded) >= 100:
-        return style.plain_number(round(value))
-    return f"{rounded:#.3g}" if abs(rounded) >= 1e-4 or not rounded else f"{rounded:.3g}"
-
-
 def _draw_panels(
     grid: Sequence[Axes],
     bars: pd.DataFrame,
@@ -167,9 +193,9 @@ def _draw_panels(
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
         axes.tick_params(axis="y", length=0)
-        per_kwh = energy.factor if letter == "A" else 100.0
-        divided = 1.0 if letter == "A" else bars["total_kwh"]
-        _draw_bars(axes, bars, found, per_kwh / divided, whites)
+        everywhere = pd.Series(energy.factor, bars.index)
+        units = everywhere if letter == "A" else 100.0 / bars["total_kwh"]
+        _draw_bars(axes, bars, found, units, whites)
     _draw_spreads(grid[0], bars, energy)
     lines = [*headings, *bars["y"]]
     grid[0].set_ylim(min(lines) - 0.7, max(lines) + 0.7)
@@ -185,18 +211,13 @@ def _draw_panels(
 
 
 def _draw_bars(
-    axes: Axes,
-    bars: pd.DataFrame,
-    found: pd.DataFrame,
-    units: float | pd.Series,
-    whites: dict[str, float],
+    axes: Axes, bars: pd.DataFrame, found: pd.DataFrame, units: pd.Series, whites: dict[str, float]
 ) -> None:
-    """Draw all bars of a panel; `units` (of all, or of each bar) multiply kWh. There are few artists,
-    as there may be many bars."""
+    """Draw all bars of a panel, by few artists; `units` multiply the kWh of each bar."""
     for bar in each(bars[~(bars["total_kwh"] > 0)]):
         text = "0" if bar.total_kwh == 0 else "energy not known"
         _write(axes, 0.0, bar.y, text, color=style.GREY)
-    unit = units if isinstance(units, float) else found["configuration"].map(units)
+    unit = found["configuration"].map(units)
     left = found["start"] * unit
     right = (found["start"] + found["energy_kwh"]) * unit
     colours = [
@@ -206,14 +227,14 @@ def _draw_bars(
     boxes = _boxes(left, right, found["y"])
     axes.add_collection(PolyCollection(boxes, facecolors=colours, linewidths=0))
     idle = pd.concat([right, found["idle_end"] * unit], axis=1).min(axis=1)
-    pale = pd.Series([_is_pale(one) for one in colours], found.index, dtype=bool)
+    pale = pd.Series([style.luma(one) > 0.6 for one in colours], found.index, dtype=bool)
     for edge, mine in (("white", ~pale), (style.GREY, pale)):
         hatched = mine & (idle > left)
         look: Any = {"facecolors": "none", "edgecolors": edge, "linewidths": 0, "hatch": HATCH}
         boxes = _boxes(left[hatched], idle[hatched], found.loc[hatched, "y"])
         axes.add_collection(PolyCollection(boxes, **look, gid=f"idle-{edge}"))
     lost = bars[bars["discarded_kwh"] > 0]
-    lost_right = lost["discarded_kwh"] * (units if isinstance(units, float) else units[lost.index])
+    lost_right = lost["discarded_kwh"] * units[lost.index]
     black: Any = {"facecolors": "black", "edgecolors": "white", "linewidths": 0.4}
     boxes = _boxes(0.0 * lost_right, lost_right, lost["y"] - BAR / 2 + 0.125, height=0.25)
     axes.add_collection(PolyCollection(boxes, **black))
@@ -227,24 +248,17 @@ def _draw_bars(
     )
 
 
-def _is_pale(colour: str) -> bool:
-    red, green, blue = to_rgb(colour)
-    return 0.299 * red + 0.587 * green + 0.114 * blue > 0.6
-
-
 def _draw_spreads(axes: Axes, bars: pd.DataFrame, energy: Quantity) -> None:
     """Draw an error bar at the end of each bar whose spread is known, and write the total beside it."""
-    known = bars[bars["bar_low"].notna()]
     lines: list[list[tuple[float, float]]] = []
-    for bar in each(known):
-        low, high = bar.bar_low * energy.factor, bar.bar_high * energy.factor
-        lines.append([(low, bar.y), (high, bar.y)])
-        lines += [[(end, bar.y - 0.2), (end, bar.y + 0.2)] for end in (low, high)]
     for bar in each(bars[bars["total_kwh"] > 0]):
         right = bar.total_kwh * energy.factor
-        if bar.bar_high == bar.bar_high:
-            right = min(max(right, bar.bar_high * energy.factor), axes.get_xlim()[1] / 1.22)
-        _write(axes, right, bar.y, three_digits(bar.total_kwh * energy.factor))
+        if bar.bar_low == bar.bar_low:
+            low, high = bar.bar_low * energy.factor, bar.bar_high * energy.factor
+            lines.append([(low, bar.y), (high, bar.y)])
+            lines += [[(end, bar.y - 0.2), (end, bar.y + 0.2)] for end in (low, high)]
+            right = min(max(right, high), axes.get_xlim()[1] / 1.22)
+        _write(axes, right, bar.y, style.three_digits(bar.total_kwh * energy.factor))
     axes.add_collection(
         LineCollection(lines, colors="black", linewidths=0.8, zorder=3, gid="spreads")
     )
@@ -286,3 +300,98 @@ def _handles(parts: pd.DataFrame, whites: dict[str, float]) -> list[Artist]:
     if (drawn["discarded_energy_kwh"] > 0).any():
         handles.append(Line2D([], [], color="black", linewidth=1.8, label="discarded"))
     return handles
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def note_sentences(
+    parts: pd.DataFrame, bars: pd.DataFrame, kind: str, cut: Sequence[str]
+) -> list[str]:
+    """Return the notes below the figure: of the table's rows, of its bars, their kind of error bars,
+    and those that are cut."""
+    table = stored(parts)
+    said = [
+        f"{_origin_sentences(parts)} n counts {gpu_word(parts)}. {device_sentence(records(bars))}",
+        f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
+        _spread_sentence(bars, kind, cut),
+        _idle_sentence(table, parts),
+        "Discarded: energy used by killed segments after their last checkpoint, part of the total."
+        if (parts["discarded_energy_kwh"] > 0).any()
+        else "",
+        no_energy_sentence(table, records(bars.reset_index()[["configuration"]])),
+        "A configuration shared by several series is shown with the first of them.",
+    ]
+    return [
+        *(said if len(parts) else []),
+        *table_notes(table),
+    ]
+
+
+def _others(parts: pd.DataFrame) -> str:
+    """Return which stages have the shade of the others, and which were too short to have one."""
+    there = set(parts.loc[parts["energy_kwh"] > 0, "stage"])
+    others = [stage for stage, label in STAGES.items() if label == OTHER and stage in there]
+    short = {stage for text in parts["short_stages"].dropna() for stage in text.split(", ")}
+    inside = [stage for stage in STAGES if stage in short]
+    said = f"Other stages: {', '.join(others)}. " if others else ""
+    if inside:
+        said += (
+            f"Unattributed includes stages shorter than {LEAST_PERIODS} sampling periods, "
+            f"which cannot be told from those around them: {', '.join(inside)}. "
+        )
+    return said
+
+
+def _spread_sentence(bars: pd.DataFrame, kind: str, cut: Sequence[str]) -> str:
+    """Return which error bars the totals have, which have none and why."""
+    known = bars[bars["total_kwh"].notna()]
+    singles, barred = int(is_single(known).sum()), int(known["bar_low"].notna().sum())
+    said = "; totals without one are of single runs" if singles else ""
+    if barred + singles < len(known):
+        said += "; not known for some totals"
+    if cut:
+        said += f"; beyond the axis: {named(cut)}"
+    return bar_sentence(kind, len(known), singles, barred, said).replace("point", "total")
+
+
+def _origin_sentences(parts: pd.DataFrame) -> str:
+    """Return origin and scope of the energies that are known; bars have no markers that could show it."""
+    known = parts[parts["energy_kwh"].notna()]
+    keys = ["energy_origin", "energy_scope", "device"]
+    by_origin = known[keys].drop_duplicates().groupby("energy_origin", sort=False)
+    said = [origin_sentence(records(own)) for _, own in by_origin]
+    return " ".join(said) or "No energy is known for these runs."
+
+
+def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
+    """Return what is hatched, what is not and why, and where devices used less than idle ones."""
+    known = parts[parts["energy_kwh"].notna()]
+    if known.empty:
+        return ""
+    if known["idle_energy_kwh"].isna().all():
+        if table.get("no_idle"):
+            return ""  # the table's notes say so, and why
+        said = "usable probe" if "no_idle" in table else "idle probe of these devices"
+        return f"The idle baseline is not known: the campaign has no {said}."
+    said = "Hatched: what the devices would have used idle over the same time."
+    if known["idle_energy_kwh"].isna().any():
+        said += " Bars without hatching: not known."
+    less = _below_idle(known)
+    return said + (
+        f" They used less than idle devices, so that all is hatched: {'; '.join(less)}."
+        if less
+        else ""
+    )
+
+
+def _below_idle(parts: pd.DataFrame) -> list[str]:
+    """Return device kinds that used less than idle ones would have, with their configurations."""
+    columns = ["idle_energy_kwh", "energy_kwh"]
+    by_kind = parts.groupby(["device_kind", "configuration"], sort=False)
+    sums = by_kind[columns].sum(skipna=False)
+    below = sums[sums["idle_energy_kwh"] > sums["energy_kwh"] * (1 + 1e-9)].reset_index()
+    return [
+        f"{KIND_WORDS[kind]} of {named(list(own['configuration']))}"
+        for kind, own in groups(below, "device_kind")
+    ]

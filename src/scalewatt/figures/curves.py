@@ -37,24 +37,25 @@ from scalewatt.figures.footnote_text import (
     Quantity,
     bar_sentence,
     device_sentence,
-    excluded_sentence,
-    missing_sentence,
     no_energy_sentence,
     no_value_sentence,
     nothing_sentence,
     null_sentence,
     origin_sentence,
     quantity,
+    table_notes,
 )
 from scalewatt.figures.layout import (
     LEGEND_EXTRA,
+    Looks,
+    draw_error_bars,
+    draw_series,
     entry,
     legend_above,
     legend_columns,
     origin_entries,
     series_entry,
 )
-from scalewatt.figures.marks import Looks, draw_error_bars, draw_series
 from scalewatt.results.figures.figure_schema import PANELS, POINTS, Panel
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.read_table import POINT_KEY
@@ -286,9 +287,7 @@ def _note_sentences(points: pd.DataFrame, context: _Context, cut: Sequence[str])
         _shared_sentence(points),
         _null_sentence(points, context.labels),
         no_energy_sentence(table, rows),
-        missing_sentence(table.get("missing", [])),
-        excluded_sentence(table.get("excluded", [])),
-        *table.get("notes", []),
+        *table_notes(table),
     ]
 
 

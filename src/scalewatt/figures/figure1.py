@@ -1,4 +1,4 @@
-"""Figure 1: what the campaign's four scaling procedures do as n grows."""
+"""Figure 1: the campaign's four scaling procedures as n grows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GPUS_BASE = FIRST_ROW + 0.8
 ROW_COLOURS = (0, 5, 2, 3)
 QUANTITIES = ("local_batch_size", "global_batch_size", "samples_per_gpu", "updates")
 MOST_LINEAR = 8.0
-"""Up to which ratio of a row's greatest and smallest value bars are as long as values say."""
+"""Largest ratio of a row's greatest and smallest value for which bars are linear."""
 _CELLS = [(dataset, batch) for dataset in DATASET_RULES for batch in BATCH_RULES]
 
 
@@ -144,7 +144,7 @@ def _note_sentences(cells: Sequence[Sequence[Row]], rows: Sequence[Row], word: s
 
 
 def _is_linear(cells: Sequence[Sequence[Row]]) -> bool:
-    """Whether in all rows of the figure the smallest value still has a bar to see if linear."""
+    """Return True if linear bars would show the smallest value in all rows of the figure."""
     for inside in filter(None, cells):
         shown = _thinned(_series(inside)[0])
         for column in QUANTITIES:
@@ -155,14 +155,14 @@ def _is_linear(cells: Sequence[Sequence[Row]]) -> bool:
 
 
 def _extent(rows: Sequence[Row]) -> str:
-    """A series by name with its smallest and largest n."""
+    """Return a series by name with its smallest and largest n."""
     first, last = rows[0]["gpus"], rows[-1]["gpus"]
     # No break inside of the brackets.
     return f"{rows[0]['series']} (n\u00a0=\u00a0{first if first == last else f'{first}…{last}'})"
 
 
 def _series(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows by series, each ordered by n; the series with the most points first."""
+    """Return the rows by series, each ordered by n; the series with the most points first."""
     names = dict.fromkeys(row["series"] for row in rows)
     by_name = [
         sorted((r for r in rows if r["series"] == name), key=lambda r: r["gpus"]) for name in names
@@ -171,7 +171,7 @@ def _series(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _thinned(rows: Sequence[Row]) -> list[Row]:
-    """At most MOST_COUNTS rows, evenly chosen, first and last among them."""
+    """Return at most MOST_COUNTS rows, evenly chosen, first and last among them."""
     if len(rows) <= MOST_COUNTS:
         return list(rows)
     step = (len(rows) - 1) / (MOST_COUNTS - 1)
@@ -184,7 +184,7 @@ def _centres(count: int) -> list[float]:
 
 
 def _draw_gpus(axes: Axes, rows: Sequence[Row], centres: Sequence[float], word: str) -> None:
-    """One small square per GPU, as many as there are."""
+    """Draw one small square per GPU."""
     counts = [row["gpus"] for row in rows]
     axes.text(2, GPUS_BASE + 2.0, f"{word} n", va="center")
     side = min(6.2 / math.ceil(math.sqrt(max(counts))), 1.8)
@@ -213,7 +213,7 @@ def _draw_row(
     colour: str,
     linear: bool,
 ) -> None:
-    """One quantity: a bar with its number per GPU count, and its trend in words at the right."""
+    """Draw one quantity: a bar with its number per GPU count, and its trend at the right."""
     axes.text(2, base + 1.4, textwrap.fill(name, 12), va="center", linespacing=1.1)
     values = [(gpus, value) for gpus, value in found if value is not None]
     if len(values) < len(found):

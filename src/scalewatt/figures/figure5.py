@@ -24,11 +24,10 @@ from scalewatt.figures.footnote_text import (
     KIND_WORDS,
     counted,
     device_sentence,
-    excluded_sentence,
-    missing_sentence,
     nothing_sentence,
     origin_phrase,
     sensor_sentence,
+    table_notes,
 )
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
@@ -193,9 +192,7 @@ def _note_sentences(samples: pd.DataFrame) -> list[str]:
         " ".join(sensors),
         _window_sentence(options(samples).power_window_s, len(sensors)) if len(known) else "",
         f"Runs: {'; '.join(named)}." if named else "",
-        missing_sentence(table.get("missing", [])),
-        excluded_sentence(table.get("excluded", [])),
-        *table.get("notes", []),
+        *table_notes(table),
     ]
 
 

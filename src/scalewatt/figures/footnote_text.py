@@ -1,4 +1,4 @@
-"""What figures and the report say in words: quantities, energy origin, what is missing."""
+"""Labels of quantities and sentences of notes: energy origin, error bars, what is missing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Quantity:
     at_least: float = 1.0
 
     def fitting(self, values: Sequence[float]) -> Quantity:
-        """The same in the largest unit in which the values are no tiny numbers."""
+        """Return the quantity in the largest unit in which the values are not tiny."""
         sizes = sorted(abs(value) for value in values if value)
         if not sizes:
             return self
@@ -68,13 +68,13 @@ def _in_units(words: str, *units: str) -> tuple[tuple[str, float], ...]:
 
 
 def metric_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The metric's axis label for rows of one model (keys model, metric_name)."""
+    """Return the metric's axis label for rows of one model (keys model, metric_name)."""
     named = {row["metric_name"] for row in rows if row["metric_name"]}
     return metric_label(rows[0]["model"], SEVERAL if len(named) > 1 else next(iter(named), None))
 
 
 def goal_sentence(blocks: Iterable[Sequence[Mapping[str, Any]]]) -> str:
-    """Which metrics are better the larger they are, of the rows of each model and phase; usually none is."""
+    """Return which metrics are better the larger they are, from the rows of each model and phase."""
     larger = [own for own in blocks if any(row["metric_goal"] == "max" for row in own)]
     named = dict.fromkeys(f"{metric_words(own)} of {own[0]['model']}" for own in larger)
     return f"Larger is better: {', '.join(named)}." if named else ""
@@ -83,7 +83,7 @@ def goal_sentence(blocks: Iterable[Sequence[Mapping[str, Any]]]) -> str:
 def quantity(
     name: str, gpu_word: str, model: str | None, metric_name: str | None = None
 ) -> Quantity:
-    """The quantity in column `name`; unknown columns are shown under their own name."""
+    """Return the quantity in column `name`; unknown columns are shown under their own name."""
     one = singular(gpu_word)
     first = f"{one[0].upper()}{one[1:]}"
     known = {
@@ -113,7 +113,7 @@ def quantity(
 def no_value_sentence(
     y_name: str, gpu_word: str, model: str | None, metric_name: str | None = None
 ) -> str:
-    """Why a panel whose points all lack their value is not drawn."""
+    """Return why a panel whose points all lack their value is not drawn."""
     if y_name == "mean_gpu_power_w":
         return "No GPU power was measured or estimated on this device."
     if y_name == "mean_cpu_socket_power_w":
@@ -123,7 +123,7 @@ def no_value_sentence(
 
 
 def origin_phrase(origin: str | None, scope: str | None) -> str:
-    """One energy origin as a phrase that follows the word `energy`."""
+    """Return an energy origin as a phrase that follows the word `energy`."""
     if origin == "estimated":
         source = "utilisation" if "gpu" in (scope or "") else "CPU utilisation"
         return f"estimated from {source} and rated powers"
@@ -136,7 +136,7 @@ def origin_phrase(origin: str | None, scope: str | None) -> str:
 
 
 def origin_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Origin and scope of the energy of `rows` (keys energy_origin, energy_scope, device)."""
+    """Return origin and scope of the energy of `rows` (keys energy_origin, energy_scope, device)."""
     scopes: dict[str | None, dict[str | None, list[str]]] = {}
     # What is not known comes last.
     for row in sorted(rows, key=lambda row: row["energy_origin"] is None):
@@ -168,7 +168,7 @@ def _one_origin(
 
 
 def device_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Which hardware the lower-case device words stand for; empty when no name is recorded."""
+    """Return the hardware behind each device name; empty when none is recorded."""
     names: dict[str, list[str]] = {}
     for row in rows:
         name = row.get("device_name")
@@ -183,8 +183,8 @@ MOST_NAMED = 4
 
 
 def named(configurations: Sequence[str]) -> str:
-    """Configurations by id, those that differ only in n in one entry; of many the first ones and how
-    many more there are."""
+    """Return configurations by id, those that differ only in n in one entry; of many the first ones and
+    how many more there are."""
     ids = sorted(dict.fromkeys(configurations), key=_count_of)
     entries = shortened_ids(ids)
     if len(entries) <= MOST_NAMED + 1:
@@ -200,12 +200,21 @@ def _count_of(configuration: str) -> int:
 
 
 def missing_sentence(missing: Sequence[str]) -> str:
-    """The configurations without a finished run; ids that differ only in n share one entry."""
+    """Return the configurations without a finished run; ids that differ only in n share one entry."""
     return f"No finished run, so no point: {named(missing)}." if missing else ""
 
 
+def table_notes(table: Mapping[str, Any]) -> list[str]:
+    """Return what a table's metadata say below a figure: missing and excluded runs, and its own notes."""
+    return [
+        missing_sentence(table.get("missing", [])),
+        excluded_sentence(table.get("excluded", [])),
+        *table.get("notes", []),
+    ]
+
+
 def nothing_sentence(stored: Mapping[str, Any], what: str = "these series") -> str:
-    """Why a panel has no run at all, from the table's metadata (keys missing, excluded)."""
+    """Return why a panel has no run at all, from the table's metadata (keys missing, excluded)."""
     if stored.get("missing"):
         # Without results_only a table waits for all of its configurations.
         return f"No run of {what} has finished; with results_only none is started."
@@ -215,10 +224,10 @@ def nothing_sentence(stored: Mapping[str, Any], what: str = "these series") -> s
 
 
 def judged_sentence(rows: Sequence[Mapping[str, Any]], quantities: Mapping[str, str]) -> str:
-    """How far predictions were off and how many intervals held, by quantity (name: word).
+    """Return the errors of predictions and how many intervals contain what was found, by quantity.
 
-    Of configurations that the model was not calibrated on: of the others it is no test. `rows`: of
-    table `prediction`. Empty where there is nothing to say.
+    Only for configurations that the model was not calibrated on. `rows`: of table `prediction`. Empty
+    without any.
     """
     parts = []
     for name, word in quantities.items():
@@ -241,9 +250,9 @@ def judged_sentence(rows: Sequence[Mapping[str, Any]], quantities: Mapping[str, 
 
 
 def bar_sentence(kind: str, points: int, singles: int, barred: int, said: str = "") -> str:
-    """Which error bars are drawn, and why some or all points have none.
+    """Return which error bars are drawn, and why some or all points have none.
 
-    Of so many points in all, single runs and points with a bar; `said` stands before the full stop.
+    Counts: all points, single runs, and points with a bar; `said` is inserted before the full stop.
     """
     if not points:
         return ""
@@ -257,7 +266,7 @@ def bar_sentence(kind: str, points: int, singles: int, barred: int, said: str = 
 
 
 def null_sentence(lacking: Sequence[tuple[str, str]]) -> str:
-    """What has no value in which panels, from (panel, what) pairs; panels that lack the same share an
+    """Return what has no value in which panels, from (panel, what) pairs; panels that lack the same share an
     entry."""
     by_panel: dict[str, list[str]] = {}
     for panel, what in lacking:
@@ -270,7 +279,7 @@ def null_sentence(lacking: Sequence[tuple[str, str]]) -> str:
 
 
 def no_energy_sentence(stored: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Why the energy of configurations in `rows` is not known, from the table's metadata (no_energy)."""
+    """Return why the energy of configurations in `rows` is unknown, by the table's metadata (no_energy)."""
     reasons: dict[str, list[str]] = {}
     for configuration in dict.fromkeys(row["configuration"] for row in rows):
         if why := stored.get("no_energy", {}).get(configuration):
@@ -301,17 +310,17 @@ def sensor_sentence(
 
 
 def counted(count: int, gpu_word: str) -> str:
-    """`1 GPU`, `4 GPUs`, `1 process`, `2 processes`."""
+    """Return `1 GPU`, `4 GPUs`, `1 process`, `2 processes`."""
     return f"{count} {singular(gpu_word) if count == 1 else gpu_word}"
 
 
 def singular(gpu_word: str) -> str:
-    """One of what n counts: `GPU` of `GPUs`, `process`, `rank`."""
+    """Return the singular of what n counts: `GPU` of `GPUs`, `process`, `rank`."""
     return {"processes": "process"}.get(gpu_word, gpu_word.removesuffix("s"))
 
 
 def abbreviated(value: float) -> str:
-    """A count in at most five characters: 64, 5004, 80.1k, 1.28M."""
+    """Return a count in at most five characters: 64, 5004, 80.1k, 1.28M."""
     for limit, unit, letter in ((1e4, 1.0, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
         if abs(value) < limit:
             return f"{value / unit:.0f}" if not letter else f"{value / unit:.3g}{letter}"
@@ -319,9 +328,9 @@ def abbreviated(value: float) -> str:
 
 
 def trend(values: Sequence[tuple[int, float]]) -> str:
-    """How a quantity goes with n, from (n, value) pairs: constant, ∝ n, ∝ 1/n, grows, shrinks.
+    """Return how a quantity changes with n, from (n, value) pairs: constant, ∝ n, ∝ 1/n, grows, shrinks.
 
-    A few per cent of rounding (a dataset that does not divide) do not change the word.
+    A few per cent of rounding (of a dataset that does not divide) are ignored.
     """
     (first_n, first), (last_n, last) = values[0], values[-1]
     if first <= 0 or last <= 0 or first_n == last_n:

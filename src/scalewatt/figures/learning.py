@@ -23,25 +23,28 @@ from scalewatt.figures.figure_data import (
 )
 from scalewatt.figures.footnote_text import (
     device_sentence,
-    excluded_sentence,
     goal_sentence,
     metric_words,
-    missing_sentence,
     named,
     no_energy_sentence,
     nothing_sentence,
     origin_sentence,
     quantity,
+    table_notes,
 )
 from scalewatt.figures.layout import (
     Block,
+    Label,
+    Looks,
     Panels,
     draw_blocks,
+    draw_series,
     entry,
     origin_entries,
+    places_of,
     series_entry,
+    write_labels,
 )
-from scalewatt.figures.marks import Label, Looks, draw_series, places_of, write_labels
 from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.figures.learning_table import LEARNING
 from scalewatt.results.tables.frames import records
@@ -229,11 +232,7 @@ def _handles(
 
 def _note_sentences(points: pd.DataFrame) -> list[str]:
     table = stored(points)
-    ends = [
-        excluded_sentence(table.get("excluded", [])),
-        missing_sentence(table.get("missing", [])),
-        *table.get("notes", []),
-    ]
+    ends = table_notes(table)
     if points.empty:
         return ends
     rows = records(points.drop_duplicates(["configuration", "energy_origin", "energy_scope"]))

@@ -34,10 +34,8 @@ from scalewatt.figures.figure_data import plotted as plotted
 from scalewatt.figures.footnote_text import (
     bar_sentence,
     device_sentence,
-    excluded_sentence,
     goal_sentence,
     metric_words,
-    missing_sentence,
     named,
     no_energy_sentence,
     no_value_sentence,
@@ -45,21 +43,20 @@ from scalewatt.figures.footnote_text import (
     null_sentence,
     origin_sentence,
     quantity,
+    table_notes,
 )
 from scalewatt.figures.layout import (
     Block,
-    Panels,
-    draw_blocks,
-    entry,
-    origin_entries,
-    series_entry,
-)
-from scalewatt.figures.marks import (
     Label,
     Looks,
+    Panels,
+    draw_blocks,
     draw_error_bars,
     draw_series,
+    entry,
+    origin_entries,
     places_of,
+    series_entry,
     write_labels,
 )
 from scalewatt.results.figures.figure_schema import panel_letter
@@ -241,9 +238,7 @@ def _note_sentences(points: pd.DataFrame, context: _Context) -> list[str]:
     ]
     return [
         *(said if rows else []),
-        excluded_sentence(table.get("excluded", [])),
-        missing_sentence(table.get("missing", [])),
-        *table.get("notes", []),
+        *table_notes(table),
     ]
 
 

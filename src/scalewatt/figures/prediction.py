@@ -22,21 +22,21 @@ from scalewatt.figures.figure_data import (
 )
 from scalewatt.figures.footnote_text import (
     device_sentence,
-    excluded_sentence,
     judged_sentence,
-    missing_sentence,
     nothing_sentence,
     origin_sentence,
     quantity,
+    table_notes,
 )
 from scalewatt.figures.layout import (
+    Looks,
+    draw_series,
     entry,
     legend_above,
     legend_columns,
     origin_entries,
     series_entry,
 )
-from scalewatt.figures.marks import Looks, draw_series
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records
 
@@ -145,9 +145,7 @@ def _note_sentences(points: pd.DataFrame) -> list[str]:
     return [
         *filter(None, said if rows else []),
         *(f"{one[:1].upper()}{one[1:]}." for one in warnings if one),
-        excluded_sentence(table.get("excluded", [])),
-        missing_sentence(table.get("missing", [])),
-        *table.get("notes", []),
+        *table_notes(table),
     ]
 
 

@@ -60,7 +60,7 @@ def save_pages(pages: Iterable[RunPage], results: Path) -> list[Path]:
 
 
 def draw(page: RunPage) -> Figure:
-    """A strip of stages, and a panel for each node and device kind, or of many nodes for each kind."""
+    """Draw a strip of stages, and a panel for each node and device kind, or of many nodes for each kind."""
     panels = _panels(page)
     heights = [4.0, *([max(17.0, min(38.0, 190.0 / max(len(panels), 1)))] * max(len(panels), 1))]
     sentences = note_sentences(page)
@@ -82,7 +82,7 @@ def draw(page: RunPage) -> Figure:
 
 
 def title(page: RunPage) -> str:
-    """Two or three lines: which run, its totals with their origin and scope, whether it is excluded."""
+    """Return two or three lines: which run, its totals with their origin and scope, why it is excluded."""
     row = page.row
     nodes = f"{len(page.nodes)} node{'s' if len(page.nodes) != 1 else ''}"
     ranks = counted(row["gpus"], "processes" if counts_processes(row) else "GPUs")
@@ -97,7 +97,7 @@ def title(page: RunPage) -> str:
 
 
 def energy_words(row: Mapping[str, Any]) -> str:
-    """Energy with origin, scope and coverage; what was recorded where the energy is not known."""
+    """Return energy with origin, scope and coverage, or what was recorded where the energy is unknown."""
     scope, coverage = row["energy_scope"], row["coverage"]
     covered = "" if coverage is None else f", coverage {percent(coverage)}"
     if scope is None:
@@ -110,7 +110,7 @@ def energy_words(row: Mapping[str, Any]) -> str:
 
 
 def note_sentences(page: RunPage) -> list[str]:
-    """What is shown, waiting between segments, discarded energy, and the flags in words."""
+    """Return notes: what is shown, waiting between segments, discarded energy, and quality flags."""
     sentences = [_shown_sentence(page)]
     waited = sum(one.waited_s for one in page.segments)
     if len(page.segments) > 1:
@@ -120,9 +120,7 @@ def note_sentences(page: RunPage) -> list[str]:
         )
     lost = page.row["discarded_energy_kwh"]
     if lost:
-        sentences.append(
-            f"{with_unit(lost, 'kWh')} of it were discarded: that work was done again."
-        )
+        sentences.append(f"{with_unit(lost, 'kWh')} of it were lost work, which was repeated.")
     if page.row["energy_origin"] == SIMULATED:
         sentences.append(BY_HAND)
     sentences += [one.sentence for one in page.replaced]
@@ -137,7 +135,7 @@ def note_sentences(page: RunPage) -> list[str]:
 
 
 def _shown_sentence(page: RunPage) -> str:
-    """What lines and bands stand for, and what cannot be seen in them."""
+    """Return what lines and bands stand for, and what they cannot show."""
     if page.place_s is None:
         return "Every sample; gaps are gaps."
     unseen = f"Gaps shorter than {with_unit(page.place_s / 3600, 'h', 3)} are not seen."
@@ -153,7 +151,7 @@ def _flag_sentence(one: Mapping[str, str]) -> str:
 
 
 def visible_spans(spans: Sequence[Span], length_s: float) -> list[Span]:
-    """The stages in at most BINS parts of the time: each part is of the stage that fills most of it.
+    """Return the stages in at most BINS parts of the time: each part shows the stage that fills most of it.
 
     Short runs keep their stages as they are.
     """
@@ -182,7 +180,7 @@ Lines = Sequence[Trace] | Band
 
 
 def _panels(page: RunPage) -> list[tuple[str, Lines]]:
-    """The words of each panel, and what it shows."""
+    """Return the label of each panel, and what it shows."""
     if page.bands:
         nodes = len(page.nodes)
         return [
@@ -203,7 +201,7 @@ def _length(page: RunPage) -> float:
 
 
 def _draw_strip(axes: Axes, page: RunPage) -> None:
-    """The stages in full colour, named where there is room."""
+    """Draw the stages in full colour, labelled where there is room."""
     length = _length(page)
     shown = visible_spans(page.spans, length)
     for stage, (colour, hatch) in STAGES.items():
@@ -260,7 +258,7 @@ def _draw_panel(axes: Axes, words: str, lines: Lines, page: RunPage) -> None:
 
 
 def _time_axis(grid: Sequence[Axes], page: RunPage) -> None:
-    """The same time on all axes, in a unit that suits it; segments named over the first panel."""
+    """Set the same time on all axes, in a unit that suits it; label segments over the first panel."""
     length = _length(page) or 1.0
     unit, words = next(
         (unit, words)
@@ -297,7 +295,7 @@ def _name_segment(axes: Axes, segment: Segment, length: float) -> None:
 
 
 def _handles(page: RunPage) -> list[Any]:
-    """Stages that are there, and the devices' colours."""
+    """Return legend entries of the stages that occur, and of the devices' colours."""
     there = {span.stage for span in page.spans}
     handles: list[Any] = [
         Patch(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0, label=_words(stage))

@@ -46,17 +46,17 @@ class Preset:
 
     @property
     def narrow(self) -> bool:
-        """Whether it is one column of a page of two."""
+        """True for one column of a page of two."""
         return self.width_mm < 120
 
     @property
     def note_characters(self) -> int:
-        """How many characters of small print fit into a line."""
+        """Characters of small print that fit into a line."""
         return int(self.width_mm / (0.2006 * self.note_size))
 
     @property
     def legend_characters(self) -> int:
-        """How many characters of a legend fit into a line, its lines and gaps counted."""
+        """Characters of a legend that fit into a line, its lines and gaps counted."""
         return int(self.width_mm / (0.1948 * self.text_size))
 
 
@@ -66,8 +66,7 @@ PRESETS = {int(preset.width_mm): preset for preset in (PAGE, COLUMN)}
 """The widths in mm that a figure may have."""
 WIDTH_MM = PAGE.width_mm
 
-# Colours that people with any common colour vision tell apart, each of a lightness of its own, so
-# that they differ in grey too. Each series has a marker and a line style of its own besides.
+# Distinct for any common colour vision, and in grey. Each series also has its marker and line style.
 COLOURS = ("#14305e", "#c13a22", "#35b199", "#e2aa1c", "#8a1f4e", "#4a7fc4", "#0d0d0d")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 _LEAST_SIZE = {"P": 6.0, "X": 6.2}  # their arms are thin
@@ -95,7 +94,7 @@ _RC: dict[str, Any] = {
     "text.color": INK,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
-# Without it a published point would vanish in a marker of its own colour.
+# Without it a published point would vanish in a marker of its colour.
 _HALO = withStroke(linewidth=1.9, foreground="white")
 # No dates and no tool versions: the same table gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -113,10 +112,15 @@ def paler(colour: str, white: float) -> str:
 
 def legible(colour: str) -> str:
     """Return a colour for small words: dark enough to be read on white."""
+    dark = min(1.0, 0.42 / max(luma(colour), 0.01))
     red, green, blue = to_rgb(colour)
-    grey = 0.299 * red + 0.587 * green + 0.114 * blue
-    dark = min(1.0, 0.42 / grey) if grey else 1.0
     return to_hex((red * dark, green * dark, blue * dark))
+
+
+def luma(colour: str) -> float:
+    """Return how light a colour is in grey, from 0 (black) to 1."""
+    red, green, blue = to_rgb(colour)
+    return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
 @contextmanager
@@ -129,28 +133,26 @@ def applied(width_mm: float = WIDTH_MM) -> Iterator[None]:
 
 
 def _rc(preset: Preset) -> Any:
-    text = {"font.size": preset.text_size, "legend.fontsize": preset.text_size}
-    text |= {"axes.labelsize": preset.label_size, "axes.titlesize": preset.label_size}
-    text |= {"xtick.labelsize": preset.text_size, "ytick.labelsize": preset.text_size}
-    ticks: dict[str, Any] = {}
-    for which in ("xtick", "ytick"):
-        ticks |= {f"{which}.color": INK, f"{which}.direction": "out"}
-        ticks |= {f"{which}.major.width": 0.6, f"{which}.major.size": 4.5 * preset.scale}
-    return _RC | text | ticks | {"lines.linewidth": 0.4 + 0.7 * preset.scale}
+    texts = ("font.size", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
+    sizes = dict.fromkeys(texts, preset.text_size)
+    sizes |= dict.fromkeys(("axes.labelsize", "axes.titlesize"), preset.label_size)
+    ticks = {"color": INK, "direction": "out", "major.width": 0.6, "major.size": 4.5 * preset.scale}
+    both = {f"{which}.{key}": value for which in ("xtick", "ytick") for key, value in ticks.items()}
+    return _RC | sizes | both | {"lines.linewidth": 0.4 + 0.7 * preset.scale}
 
 
 def preset(width_mm: float) -> Preset:
-    """The preset of a width; of another width the one that is nearest."""
+    """Return the preset of a width, or the nearest one."""
     return min(PRESETS.values(), key=lambda known: abs(known.width_mm - width_mm))
 
 
 def preset_of(figure: Figure) -> Preset:
-    """The preset in which a figure is drawn."""
+    """Return the preset in which a figure is drawn."""
     return preset(figure.get_figwidth() * MM_PER_INCH)
 
 
 def new_figure(height_mm: float, width_mm: float = WIDTH_MM) -> Figure:
-    """An empty figure that makes room for labels, legend and notes."""
+    """Return an empty figure that makes room for labels, legend and notes."""
     figure = Figure(figsize=(width_mm / MM_PER_INCH, height_mm / MM_PER_INCH), layout="constrained")
     engine: Any = figure.get_layout_engine()
     pad = 0.05 if width_mm == WIDTH_MM else 0.03
@@ -181,8 +183,7 @@ def _round_positions(figure: Figure) -> None:
 
 
 def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
-    """Colour, line and marker of the series at `index`; later ones smaller, to show on top, but large
-    enough for their fill to show."""
+    """Return colour, line and marker of the series at `index`; later ones are smaller, to show on top."""
     scale = preset(width_mm).scale
     marker = MARKERS[index % len(MARKERS)]
     return {
@@ -205,8 +206,7 @@ def origin_style(origin: str | None) -> dict[str, Any]:
 
 
 def of_origin(look: dict[str, Any], origin: str | None) -> dict[str, Any]:
-    """A series' look for points of this energy origin; published points have no line, and a cross in
-    the outline of the marker."""
+    """Return a series' look for an energy origin; published points are crossed outlines without a line."""
     if origin != "published":
         return look | origin_style(origin)
     return look | {
@@ -235,7 +235,7 @@ def dashes(look: dict[str, Any]) -> Any:
 
 @cache
 def crossed(marker: str) -> MarkerPath:
-    """The outline of a marker, with a small cross in its middle."""
+    """Return the outline of a marker, with a small cross in its middle."""
     known = MarkerStyle(marker)
     outline = known.get_path().transformed(known.get_transform())
     across, up = np.asarray(outline.vertices)[:-1].mean(axis=0).tolist()
@@ -246,7 +246,7 @@ def crossed(marker: str) -> MarkerPath:
 
 
 def panel_letter(axes: Axes, letter: str, above: float = 3) -> None:
-    """The panel's letter, `above` points over its upper left corner."""
+    """Write the panel's letter, `above` points over its upper left corner."""
     axes.annotate(
         letter,
         (0, 1),
@@ -261,7 +261,7 @@ def panel_letter(axes: Axes, letter: str, above: float = 3) -> None:
 
 
 def say_instead(axes: Axes, sentence: str) -> None:
-    """A sentence in place of an axis that would be empty; it keeps its lines, and its words whole."""
+    """Write a sentence in place of an axis that would be empty, without breaking words."""
     lines = [
         textwrap.fill(line, 34, break_on_hyphens=False, break_long_words=False)
         for line in sentence.split("\n")
@@ -278,14 +278,14 @@ def _preset_at(axes: Axes) -> Preset:
 
 
 def notes(figure: Figure, sentences: Sequence[str]) -> None:
-    """Small print under the panels, wrapped to the figure's width; empty sentences are left out."""
+    """Write notes below the panels, wrapped to the figure's width; empty sentences are left out."""
     text = "\n".join(note_lines(sentences, preset_of(figure).width_mm))
     size = preset_of(figure).note_size
     figure.supxlabel(text, x=0.012, ha="left", fontsize=size, color="#333333")
 
 
 def note_lines(sentences: Sequence[str], width_mm: float = WIDTH_MM) -> list[str]:
-    """The lines of small print that `notes` writes."""
+    """Return the lines that `notes` writes."""
     characters = preset(width_mm).note_characters
     # Configuration ids have hyphens and must stay whole.
     return [
@@ -297,19 +297,27 @@ def note_lines(sentences: Sequence[str], width_mm: float = WIDTH_MM) -> list[str
 
 
 def lines_mm(count: float, size: float) -> float:
-    """Height in mm of `count` lines of text of `size` points."""
+    """Return the height in mm of `count` lines of text of `size` points."""
     return count * size * 1.2 * MM_PER_INCH / 72
 
 
 def plain_number(value: float) -> str:
-    """A number without exponent, thousands set apart from 10 000 on."""
+    """Return a number without exponent, thousands set apart from 10 000 on."""
     if abs(value) >= 9999.5:
         return f"{value:,.0f}".replace(",", "\u2009")
     return f"{float(f'{value:.6g}'):.10f}".rstrip("0").rstrip(".")
 
 
+def three_digits(value: float) -> str:
+    """Return a number with three digits: 0.0398, 2.50, 13.0, 1235."""
+    rounded = float(f"{value:.3g}")
+    if abs(rounded) >= 100:
+        return plain_number(round(value))
+    return f"{rounded:#.3g}" if abs(rounded) >= 1e-4 or not rounded else f"{rounded:.3g}"
+
+
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between `low` and `high` (both positive): three to about seven of them."""
+    """Return three to about seven round numbers between `low` and `high` (both positive)."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = max(1, math.ceil((last - first) / 7))
     for digits in ((1,), (1, 3), (1, 2, 5)):
@@ -326,7 +334,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def power_of_two_ticks(low: float, high: float) -> list[float]:
-    """The powers of two from `low` to `high` (both positive)."""
+    """Return the powers of two from `low` to `high` (both positive)."""
     first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
     return [2.0**k for k in range(first, last + 1)]
 
@@ -360,7 +368,7 @@ def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: 
 
 
 def _apart(ticks: Sequence[float], unit: float, span: float, dense: bool) -> set[float]:
-    """Those of rising ticks whose labels, in `unit`, do not touch on an axis over a factor `span`."""
+    """Return those of rising ticks whose labels, in `unit`, do not touch on an axis over a factor `span`."""
     width = 0.022 if dense else 0.06  # of a character, in parts of the axis
     shown: list[float] = []
     for tick in ticks:
@@ -371,7 +379,7 @@ def _apart(ticks: Sequence[float], unit: float, span: float, dense: bool) -> set
 
 
 def linear_axis(axes: Axes, values: Sequence[float], from_zero: bool) -> None:
-    """Limits of a linear y axis around `values` with room, ticks as plain numbers."""
+    """Set the limits of a linear y axis around `values` with room, ticks as plain numbers."""
     low, high = min(values), max(values)
     start = min(low, 0.0) if from_zero else low
     room = 0.08 * (high - start) or 0.08 * abs(high) or 1.0
@@ -385,7 +393,7 @@ def linear_axis(axes: Axes, values: Sequence[float], from_zero: bool) -> None:
 
 
 def _thousands(axes: Axes, which: str, largest: float) -> float:
-    """Divide tick labels by a thousand, and say so, where they would not fit."""
+    """Return by what to divide tick labels: a thousand, named in the axis label, if they would not fit."""
     if largest < 20_000:
         return 1.0
     axis = axes.xaxis if which == "x" else axes.yaxis

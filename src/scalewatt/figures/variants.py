@@ -1,4 +1,4 @@
-"""Figure `variants`: what one training costs and gives when it is done in other ways."""
+"""Figure `variants`: cost and quality of variants of one training."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from scalewatt.figures.figure_data import (
 from scalewatt.figures.footnote_text import (
     counted,
     device_sentence,
-    excluded_sentence,
     goal_sentence,
     metric_words,
-    missing_sentence,
     no_energy_sentence,
     nothing_sentence,
     origin_sentence,
+    table_notes,
 )
 from scalewatt.results.figures.figure_schema import VARIANTS, panel_letter
 from scalewatt.results.tables.frames import records
@@ -54,7 +53,7 @@ COLOURS = {
     "Layout and compilation": 5,
     "Several": 6,
 }
-"""Of the table's groups, each with a marker of its own; any other is grey, like small words."""
+"""Of the table's groups, each with a marker of its own; any other is grey."""
 _GREY = 4
 _SHORT_H, _SMALL_KWH = 0.5, 0.5
 """Below these, time is shown in s and energy in Wh."""
@@ -109,12 +108,12 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def letters_of(block: int, count: int) -> list[str]:
-    """The letters of the `count` panels of a block; every block before it has as many."""
+    """Return the letters of the `count` panels of a block; every block before it has as many."""
     return [panel_letter(block * count + place) for place in range(count)]
 
 
 def panels_of(rows: Sequence[Row]) -> list[Shown]:
-    """The six panels of one block; units that suit its numbers."""
+    """Return the six panels of one block, in units that suit its numbers."""
     power = "mean_gpu_power_w" if _has(rows, "mean_gpu_power_w") else "mean_cpu_socket_power_w"
     of = "GPU" if power == "mean_gpu_power_w" else "CPU socket"
     short = max(_values(rows, "runtime_h"), default=0.0) < _SHORT_H
@@ -130,7 +129,7 @@ def panels_of(rows: Sequence[Row]) -> list[Shown]:
 
 
 def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
-    """The lines of the y axis from the top (y = 0) down; a group with variants has a heading."""
+    """Return the lines of the y axis from the top (y = 0) down; a group with variants has a heading."""
     y = 0.0
     several_n = len({row["gpus"] for row in rows}) > 1
     for group in dict.fromkeys(row["group"] for row in rows):
@@ -236,7 +235,7 @@ def _draw_baseline(axes: Axes, mean: float, low: float | None, high: float | Non
 
 
 def _scale(axes: Axes, extent: Sequence[float]) -> None:
-    """A linear axis around the dots; from zero where that costs less than half of the width."""
+    """Set a linear axis around the dots, from zero where that takes less than half of the width."""
     low, high = min(extent), max(extent)
     start = 0.0 if 0 <= low <= 0.5 * high else low
     room = 0.06 * (high - start) or 0.06 * abs(high) or 1.0
@@ -260,12 +259,12 @@ def _label_slots(axes: Axes, slots: Sequence[Slot], labelled: bool, columns: int
 
 
 def _broken(text: str, columns: int) -> str:
-    """Long words over two lines where the figure is as wide as a column."""
+    """Return text broken into two lines where the figure is as wide as a column."""
     return text if columns == COLUMNS else textwrap.fill(text, NARROW_CHARACTERS)
 
 
 def _say_inside(axes: Axes, x: float, y: float, words: str, align: str = "center") -> None:
-    """Small grey words at a line of the y axis, `x` in parts of the width."""
+    """Write a small grey text at a line of the y axis, `x` as a share of the width."""
     style_: dict[str, Any] = {"ha": align, "va": "center", "fontsize": 6, "color": style.GREY}
     axes.text(x, y, words, transform=axes.get_yaxis_transform(), **style_)
 
@@ -316,15 +315,13 @@ def _note_sentences(frame: pd.DataFrame) -> list[str]:
         f"{_interval_sentence(rows)} Power: mean over the run. Waiting for data: share of a step."
         if rows
         else "",
-        "Loader synthetic computes on random data, which is on the device from the start: it has no "
+        "Loader synthetic computes on random data that is on the device from the start: it has no "
         "error, and shows the cost without loading."
         if any(row["loader"] == NO_ERROR for row in rows)
         else "",
         goal_sentence(map(records, blocks_of(frame))),
         no_energy_sentence(table, rows),
-        missing_sentence(table.get("missing", [])),
-        excluded_sentence(table.get("excluded", [])),
-        *table.get("notes", []),
+        *table_notes(table),
     ]
 
 

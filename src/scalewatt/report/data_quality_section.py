@@ -126,7 +126,7 @@ def _flags(runs: pd.DataFrame) -> Part:
         rows.append((FLAG_WORDS.get(code, code), code, own["run"].nunique(), len(own), example))
     return Part(
         "Flags",
-        f"{count(len(rows), 'kind')} of quality flags on energies; none changes a number silently."
+        f"{count(len(rows), 'kind')} of quality flag on energies; none changes a number silently."
         + (f" Not among them: the flags{absent}." if absent else ""),
         texts(
             "flags",
