@@ -84,10 +84,10 @@ class _Context:
     dense: bool
     options: Options
     no_runs: str
-    """What a panel says without any run."""
+    """Text of a panel without any run."""
     label_characters: int
     places: dict[str, list[float]]
-    """Where the points of all panels are on each quantity of an x axis."""
+    """The x of the points of all panels, by quantity."""
     ringed: bool
     """True if single runs are marked, as other points are means over repeats."""
 

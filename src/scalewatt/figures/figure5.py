@@ -76,7 +76,7 @@ def _panels(samples: pd.DataFrame) -> dict[str, str]:
 
 
 def _nothing(table: Mapping[str, Any], configuration: str) -> str:
-    """Why a panel has no run."""
+    """Return why a panel has no run."""
     left_out = [e for e in table.get("excluded", []) if e["configuration"] == configuration]
     missing = [c for c in table.get("missing", []) if c == configuration]
     sentence = nothing_sentence({"excluded": left_out, "missing": missing}, "this panel")

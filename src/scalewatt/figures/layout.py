@@ -102,7 +102,7 @@ def draw_error_bars(
 
 @dataclass(frozen=True)
 class Label:
-    """Words for a point in the data's coordinates."""
+    """A label for a point in the data's coordinates."""
 
     x: float
     y: float
@@ -151,7 +151,7 @@ def write_labels(
 
 
 def _dots(line: Places) -> list[tuple[float, float]]:
-    """Points along a line on paper, three points (of print) apart at most."""
+    """Return places along a line on paper, at most three points (of print) apart."""
     found = list(line[:1])
     for (x0, y0), (x1, y1) in pairwise(line):
         steps = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / 3) + 1)
@@ -203,7 +203,7 @@ def _overlap(one: Extent, other: Extent) -> bool:
 
 
 def _extent(text: str, x: float, y: float, rightwards: bool) -> Extent:
-    """About what a text covers, in points, that begins (or ends) at x and is centred on y."""
+    """Return the approximate box, in points, of a text that begins (or ends) at x and is centred on y."""
     width, height = 0.58 * LABEL_SIZE * len(text) + 2.0, 1.1 * LABEL_SIZE
     left = x if rightwards else x - width
     return left, y - height / 2, left + width, y + height / 2
@@ -287,13 +287,13 @@ class Block:
 
     @property
     def title(self) -> str:
-        """Model and phase."""
+        """Return model and phase."""
         model, phase = self.points["model"].iloc[0], self.points["phase"].iloc[0]
         name = MODEL_WORDS.get(model, str(model))
         return name if phase == "train" else f"{name}, {PHASE_WORDS.get(phase, phase)}"
 
     def legend_mm(self, width_mm: float) -> float:
-        """Height of the legend."""
+        """Return the height of the legend."""
         preset = style.preset(width_mm)
         rows = -(-len(self.handles) // legend_columns(self.handles, preset.legend_characters))
         return style.lines_mm(rows, 1.3 * preset.text_size) + _TITLE_MM
@@ -308,7 +308,7 @@ class Panels:
 
     @property
     def dense(self) -> bool:
-        """Whether an axis has room for many tick labels."""
+        """Return True if an axis has room for many tick labels."""
         return not style.preset(self.width_mm).narrow
 
     def set_labels(self, axes: Axes, across: str, upright: str) -> None:

@@ -221,11 +221,9 @@ def of_origin(look: dict[str, Any], origin: str | None) -> dict[str, Any]:
 
 def marker_look(look: dict[str, Any]) -> dict[str, Any]:
     """Return what seaborn does not set of a look: size, edge and fill of the marker."""
-    others = {key: value for key, value in look.items() if key not in _BY_SEABORN}
+    by_seaborn = ("color", "marker", "linestyle")
+    others = {key: value for key, value in look.items() if key not in by_seaborn}
     return {"markeredgecolor": "auto"} | others
-
-
-_BY_SEABORN = ("color", "marker", "linestyle")
 
 
 def dashes(look: dict[str, Any]) -> Any:

@@ -196,7 +196,7 @@ def _draw_block(
 
 
 def _draw_title(axes: Axes, title: str) -> None:
-    """Left of the panel's letter, over the names of the variants."""
+    """Write the title left of the panel's letter, over the names of the variants."""
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
     axes.annotate(title, (0, 1), xytext=(-20, 4), ha="right", fontweight="bold", **place)
 

@@ -39,10 +39,10 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Claims:
-    """What the page says of the paper's claims."""
+    """The paper's claims as the page shows them."""
 
     notes: tuple[str, ...]
-    """Whose results they were checked on, and how many have which verdict, by what decides them."""
+    """The campaign they were checked on, and the number of claims by verdict."""
     verdicts: tuple[Verdicts, ...]
 
 
@@ -50,7 +50,7 @@ _FURTHER = "further"
 
 
 def claims_of(frame: pd.DataFrame) -> Claims:
-    """The claims in the order of verdicts; one that is not known comes last, under its own name.
+    """Return the claims in the order of verdicts; an unknown verdict comes last, under its own name.
 
     Inconsistencies that are no claims of the paper's list stand apart.
     """
@@ -79,7 +79,7 @@ def _cells(row: Row) -> tuple[Any, ...]:
 
 
 def _found(value: str | None) -> Cell | None:
-    """What was found, sorted by its number where it is one."""
+    """Return what was found, sorted by its number where it is one."""
     if not value:
         return None
     try:

@@ -20,7 +20,7 @@ _ROOT = re.compile(r"<svg\b[^>]*>")
 
 
 def with_fonts(path: Path) -> bytes:
-    """An SVG with the characters of its font in it; as it is where it names another font, or none.
+    """Return an SVG with the characters of its font embedded; unchanged where it names another font, or none.
 
     InputError: the file is no SVG.
     """
@@ -40,7 +40,7 @@ def with_fonts(path: Path) -> bytes:
 
 
 def _texts(root: ElementTree.Element) -> Iterator[tuple[int, str]]:
-    """Weight and text of every text of the family."""
+    """Yield weight and text of every text of the family."""
     for element in root.iter():
         style = element.get("style", "")
         if FAMILY in style and element.tag.endswith(("}text", "}tspan")):
@@ -56,7 +56,7 @@ def _face(weight: int, characters: frozenset[str]) -> str:
 
 @cache
 def _subset(weight: int, characters: frozenset[str]) -> bytes:
-    """The font as WOFF with these characters, as far as it has them; the same bytes each time."""
+    """Return the font as WOFF with these characters, as far as it has them; the same bytes each time."""
     import matplotlib
     from fontTools import subset
     from fontTools.ttLib import TTFont

@@ -31,7 +31,7 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        """Class of the cell on the page: number, long or longest text that may wrap, or nothing."""
+        """Return the class of the cell on the page: number, long or longest text that may wrap, or none."""
         if self.value is not None or self.text == MISSING:
             return "n"
         if len(self.text) > _LONGEST:
@@ -47,7 +47,7 @@ class Grid:
     name: str
     """Stem of the file that a download makes."""
     says: str
-    """What it shows, for those who cannot see it."""
+    """Its title, also for screen readers."""
     headings: list[str]
     rows: list[list[Cell]]
     download: str
@@ -56,7 +56,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a grid: where its values come from and how they are said."""
+    """A column of a grid: where its values come from and how they are formatted."""
 
     name: str
     heading: str
@@ -67,21 +67,21 @@ class Column:
     text: Callable[[Row], str] | None = None
     """Makes the text of a row; None: the value itself."""
     optional: bool = False
-    """Whether it is left out where no row has a value."""
+    """True if the column is left out where no row has a value."""
 
 
 def stored(name: str, heading: str, unit: str = "", optional: bool = False) -> Column:
-    """A column as it is."""
+    """Return a column whose values are shown as they are."""
     return Column(name, heading, unit, optional=optional)
 
 
 def summed_up(name: str, heading: str, unit: str = "", optional: bool = False) -> Column:
-    """A quantity of configurations: its mean, with its interval."""
+    """Return a column of means of configurations, with their intervals."""
     return Column(f"{name}_mean", heading, unit, interval=name, optional=optional)
 
 
 def said(heading: str, text: Callable[[Row], str], name: str = "") -> Column:
-    """A column whose text is made from the row; it is sorted by column `name`, or by the text."""
+    """Return a column whose text is made from the row; it is sorted by column `name`, or by the text."""
     return Column(name, heading, text=text)
 
 
@@ -107,7 +107,7 @@ def grid(
 
 
 def _shown(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:
-    """What a grid shows, in the tables' own units."""
+    """Return what a grid shows, in the tables' own units."""
     return pa.table(
         {
             f"{one.heading} ({one.unit})" if one.unit else one.heading: [
@@ -119,7 +119,7 @@ def _shown(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:
 
 
 def texts(name: str, says: str, headings: list[str], rows: Iterable[Sequence[Any]]) -> Grid:
-    """A grid of plain values and cells; it offers what it shows as CSV."""
+    """Return a grid of plain values and cells; its download is what it shows."""
     rows = [list(row) for row in rows]
     columns = [[_stored(v) for v in column] for column in zip(*rows, strict=True)]
     table = pa.table(dict(zip(headings, columns or [[] for _ in headings], strict=True)))
@@ -128,7 +128,7 @@ def texts(name: str, says: str, headings: list[str], rows: Iterable[Sequence[Any
 
 
 def _stored(value: Any) -> Any:
-    """A value as the CSV has it: a cell's text, and null for the dash."""
+    """Return a value as the CSV has it: a cell's text, and null for the dash."""
     if isinstance(value, Cell):
         value = value.text
     return None if value == MISSING else value

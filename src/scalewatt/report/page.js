@@ -1,5 +1,5 @@
 "use strict";
-// Tables sort by a click on a head and show the rows that hold a text. Without script they are as they are.
+// Click a column heading to sort a table; filter its rows by text. Without this script the tables are static.
 
 // A cell's number, its text where it has none, or null where it is missing.
 function valueOf(cell) {

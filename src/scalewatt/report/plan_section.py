@@ -19,7 +19,7 @@ _QUANTITIES = {
 
 
 def points_grid(results: Results, hours: str) -> Grid:
-    """One run of each point of each series, and what it brings beside the next smaller n."""
+    """Return one run of each point of each series, and its gain over the next smaller n."""
     plan = results.rows("plan")
     rows = plan[plan["level"] == "point"]
     columns = (
@@ -42,7 +42,7 @@ def points_grid(results: Results, hours: str) -> Grid:
 
 
 def sums_grid(results: Results, hours: str) -> Grid:
-    """The runs of each device, and of the campaign."""
+    """Return the sums over each device, and over the campaign."""
     plan = results.rows("plan")
     rows = plan[plan["level"].isin(_SUM_LEVELS)]
     currency = results.metadata("plan").get("currency", "")
@@ -66,7 +66,7 @@ def sums_grid(results: Results, hours: str) -> Grid:
 
 
 def prediction_grid(results: Results, _hours: str) -> Grid:
-    """What was predicted and what was found."""
+    """Return what was predicted and what was found."""
     columns = (
         stored("configuration", "configuration"),
         said("quantity", lambda row: _QUANTITIES[row["quantity"]]),
@@ -83,19 +83,19 @@ def prediction_grid(results: Results, _hours: str) -> Grid:
 
 
 def plan_notes(results: Results) -> str:
-    """What the plan rests on, in sentences."""
+    """Return the assumptions of the plan."""
     return " ".join(results.metadata("plan").get("notes") or [])
 
 
 def sums_notes(results: Results) -> str:
-    """That devices' totals of unequal scope do not compare, where they are unequal."""
+    """Return that totals of unequal scope are not comparable, where devices differ in scope."""
     plan = results.rows("plan")
     scopes = plan.loc[plan["level"] == _SUM_LEVELS[0], "energy_scope"]
     return UNEQUAL_SCOPES if scopes.nunique() > 1 else ""
 
 
 def prediction_notes(results: Results) -> str:
-    """Which model predicted."""
+    """Return which model made the predictions."""
     said_ = results.metadata("prediction")
     sources = ", ".join(said_.get("sources") or [])
     return f"Predicted by {said_.get('scaling_model')}, calibrated on {sources}."

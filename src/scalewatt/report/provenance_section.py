@@ -66,7 +66,7 @@ def _moment(seconds: float | None) -> str | None:
 
 
 def software(provenance: Provenance) -> Grid | None:
-    """Each package and setting with the values that runs had, and how many runs."""
+    """Return each package and setting with its values, and the number of runs for each."""
     found: dict[tuple[str, str, str], int] = {}
     for one in provenance.values():
         for key in _software_of(one):
@@ -103,7 +103,7 @@ def unknown_software(runs: pd.DataFrame, provenance: Provenance) -> str:
 
 
 def specifications(runs: pd.DataFrame) -> Grid:
-    """What decides whether a run is run again, and which spec a result belongs to."""
+    """Return the specifications of the runs: a run is repeated when its specification changes."""
     columns = (
         stored("configuration", "configuration"),
         stored("repeat", "repeat"),
@@ -131,7 +131,7 @@ def _of(runs: pd.DataFrame, provenance: Provenance) -> list[Row]:
 
 
 def maker() -> str:
-    """What made the page, which need not be what made its runs: scalewatt's version and commit."""
+    """Return scalewatt's version and commit that made the page; its runs may be from another one."""
     commit = source_commit()
     return f"scalewatt {__version__}" + (f", commit {commit}" if commit else "")
 
@@ -140,7 +140,7 @@ def maker() -> str:
 
 
 def lock_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """How many runs were made with the packages of the lock, and how many do not say."""
+    """Return how many runs had the packages of the lock, and how many have no record of it."""
     of = _of(runs, provenance)
     noted = [one["lock"] for one in of if one.get("lock")]
     other = sum(bool(lock["differences"]) for lock in noted)
@@ -172,7 +172,7 @@ def packages(provenance: Provenance) -> Grid | None:
 
 
 def commit_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """How many runs were published or trained from files that no commit has; empty where none is."""
+    """Return how many runs were published or trained from uncommitted files; empty where none was."""
     parts = []
     of = _of(runs, provenance)
     clean = [one["commit_clean"] for one in of if one.get("commit_clean") is not None]
@@ -192,7 +192,7 @@ def _has_moved(provenance: Row) -> bool:
 
 
 def machines(provenance: Provenance) -> Grid | None:
-    """Each kind of node that runs had, by its CPUs, GPUs, driver and kernel; None where none says."""
+    """Return each kind of node, by CPUs, GPUs, driver and kernel; None without any record."""
     found: Counter[tuple[str, ...]] = Counter()
     hosts: dict[tuple[str, ...], set[str]] = {}
     for one in provenance.values():
@@ -225,7 +225,7 @@ def _text(words: Iterable[str] | None) -> str:
 
 
 def variables(provenance: Provenance) -> Grid | None:
-    """Each environment variable whose value is not the same in all runs that note theirs."""
+    """Return each environment variable whose value differs between the runs that record it."""
     noted = [
         one["environment_variables"]
         for one in provenance.values()
@@ -241,7 +241,7 @@ def variables(provenance: Provenance) -> Grid | None:
 
 
 def _fewer(name: str, values: Counter[str]) -> dict[tuple[str, str], int]:
-    """The most frequent values of a variable, and the others together."""
+    """Return the most frequent values of a variable, and the others together."""
     shown = sorted(values.items(), key=lambda one: (-one[1], one[0]))
     if len(shown) > _MOST_VALUES:
         rest = shown[_MOST_VALUES - 1 :]
@@ -253,6 +253,6 @@ def _fewer(name: str, values: Counter[str]) -> dict[tuple[str, str], int]:
 def _counted(
     name: str, says: str, headings: list[str], found: Mapping[tuple[str, ...], int]
 ) -> Grid | None:
-    """Keys and their counts as a grid, by name; None without any."""
+    """Return keys and their counts as a grid, by name; None without any."""
     rows = [(*key, n) for key, n in sorted(found.items(), key=lambda one: one[0])]
     return texts(name, says, headings, rows) if rows else None

@@ -51,14 +51,14 @@ MOST_SVG_BYTES = 1_500_000
 
 @dataclass(frozen=True)
 class Results:
-    """What there is of a campaign's results; what is not there is left out."""
+    """The results that a campaign has; those it lacks are left out."""
 
     folder: Path
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     provenance: dict[tuple[str, int], Row] = field(default_factory=dict)
     """Of each run in the table of runs, by configuration and repeat."""
     guessed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
-    """Of each classifier whose spec is there: the error of guessing, and what it seldom falls below."""
+    """Of each classifier with a spec: the error of guessing, and the one it seldom falls below."""
 
     def rows(self, name: str) -> pd.DataFrame:
         """Return a table with numpy columns (figure_data.drawable); without rows where it is not there."""
@@ -71,7 +71,7 @@ class Results:
         return {} if frame is None else stored(frame)
 
     def image(self, name: str) -> str | None:
-        """A drawing as a data URI, or None where there is none."""
+        """Return a drawing as a data URI, or None where there is none."""
         found = [(self.folder / "figures" / f"{name}.{end}", kind) for end, kind in _IMAGES]
         there = [(path, kind) for path, kind in found if path.is_file()]
         if len(there) > 1 and there[0][0].stat().st_size > MOST_SVG_BYTES:

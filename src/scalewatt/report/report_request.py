@@ -20,19 +20,19 @@ class Definition:
     campaign_file: str | None = None
     """Likewise; None where the profile's own campaign is meant."""
     figures: tuple[str, ...] = ()
-    """Keys of the campaign's `figures`: what it has, and nothing else is offered."""
+    """Keys of the campaign's `figures`; the page offers no others."""
     planned: dict[str, int] = field(default_factory=dict)
     """Repeats of each configuration, finished or not."""
     currency: str = ""
     basis: tuple[str, ...] = ()
-    """Sentences on what the cluster file put into the numbers."""
+    """Sentences on the numbers that come from the cluster file."""
     results_only: bool = False
-    """Whether missing runs are left out on purpose."""
+    """True if missing runs are left out on purpose."""
     remeasured: tuple[dict[str, Any], ...] = ()
     """Rows of `remeasure` of the campaign's table of exclusions."""
 
     def command(self, target: str) -> str:
-        """The command that makes a target of this campaign again."""
+        """Return the command that regenerates a target of this campaign."""
         choice = f" --config campaign={self.campaign_file}" if self.campaign_file else ""
         return f"snakemake --profile {self.profile} {target}{choice}"
 
@@ -44,7 +44,7 @@ def report_definition(
     results_only: bool,
     remeasured: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The definition of a campaign's report as JSON-ready values."""
+    """Return the definition of a campaign's report as JSON-ready values."""
     return asdict(
         Definition(
             campaign=campaign.name,
@@ -61,7 +61,7 @@ def report_definition(
 
 
 def parse_definition(given: Any) -> Definition:
-    """The definition from JSON values; InputError where it is none."""
+    """Return the definition from JSON values; InputError where it is none."""
     where = "report: --definition is no definition of a report"
     try:
         content = {**given}

@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def hours_word(gpu_word: str) -> str:
-    """What GPU hours are called where n counts `gpu_word`."""
+    """Return the name of GPU hours where n counts `gpu_word`."""
     return "process hours" if gpu_word == "processes" else "GPU hours"
 
 
@@ -35,7 +35,7 @@ def _batches() -> tuple[Column, ...]:
 
 
 def runs_grid(results: Results, hours: str) -> Grid:
-    """All runs, excluded ones too."""
+    """Return all runs, excluded ones too."""
     columns = (
         stored("configuration", "configuration"),
         stored("repeat", "repeat"),
@@ -61,7 +61,7 @@ def runs_grid(results: Results, hours: str) -> Grid:
 
 
 def _page(row: Row) -> str:
-    """Where a run's page is, from the report."""
+    """Return the path of a run's page, relative to the report."""
     return f"figures/runs/{row['configuration']}/{row['repeat']}.pdf"
 
 
@@ -72,7 +72,7 @@ def _metric(row: Row) -> str:
 
 
 def configurations_grid(results: Results, hours: str) -> Grid:
-    """Means over the runs that count."""
+    """Return means over the runs that count."""
     columns = (
         stored("configuration", "configuration"),
         *_batches(),
@@ -97,7 +97,7 @@ def _metric_label(row: Row) -> str:
 
 
 def scaling_grid(results: Results, hours: str) -> Grid:
-    """Each series' points beside its smallest n."""
+    """Return each series' points relative to its smallest n."""
     columns = (
         stored("series", "series"),
         *_batches(),
@@ -128,7 +128,7 @@ _QUANTITIES = {
 
 
 def comparisons_grid(results: Results, hours: str) -> Grid:
-    """The same training on two devices."""
+    """Return the comparison of the same training on two devices."""
 
     def quantity(row: Row) -> str:
         words = str(_QUANTITIES.get(row["quantity"], row["quantity"]))
@@ -159,7 +159,7 @@ def _needed(row: Row) -> str:
 
 
 def table1_grid(results: Results, hours: str) -> Grid:
-    """Table 1, with half intervals where there are repeats."""
+    """Return Table 1, with half intervals where there are repeats."""
     table = results.tables["table1"]
     # Without any run, the paper's.
     label = metric_label("fourcastnet", results.metadata("table1").get("metric_name"))
@@ -179,7 +179,7 @@ def table1_grid(results: Results, hours: str) -> Grid:
 
 
 def variants_grid(results: Results, _hours: str) -> Grid:
-    """Each variant beside its baseline."""
+    """Return each variant with its ratios to the baseline."""
     columns = (
         stored("model", "model"),
         stored("differs", "variant"),
@@ -200,7 +200,7 @@ def variants_grid(results: Results, _hours: str) -> Grid:
 
 
 def metrics_grid(results: Results, _hours: str) -> Grid:
-    """The metric of every run beside persistence and climatology, or guessing, where these have a meaning."""
+    """Return the metric of every run with persistence and climatology, or guessing, where these apply."""
     columns = (
         stored("configuration", "configuration"),
         stored("repeat", "repeat"),
@@ -240,7 +240,7 @@ class TablePart:
     name: str
     """Its place on the page."""
     source: str
-    """The table in the campaign's folder that it is from."""
+    """The table in the campaign's folder that it shows."""
     heading: str
     says: str
     grid: Grid | None
@@ -249,7 +249,7 @@ class TablePart:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What is to be made of a table."""
+    """How a table is shown."""
 
     name: str
     source: str
@@ -342,7 +342,7 @@ _OF_THE_MODEL = ("plan", "prediction")
 
 
 def table_parts(results: Results, definition: Definition, hours: str) -> list[TablePart]:
-    """The tables that the campaign has; `hours`: what GPU hours are called."""
+    """Return the tables that the campaign has; `hours`: the name of GPU hours."""
     return [
         _part(kind, results, hours)
         for kind in _KINDS
