@@ -22,7 +22,7 @@ MOST_MODULES = 14
 MOST_LINES = 400
 
 KNOWN_IMPORTS: set[tuple[str, str]] = set()
-"""Imports against the layers that are still to be mended."""
+"""Imports against the layers that are still to be fixed."""
 
 KNOWN_FOLDERS: set[str] = set()
 """Folders with more modules than MOST_MODULES that are still to be divided."""
@@ -31,7 +31,7 @@ KNOWN_FOLDERS: set[str] = set()
 def agree(found: set, known: set, what: str) -> None:
     """Fail on what is new, and on known exceptions that are gone."""
     assert not found - known, f"{what}: {sorted(found - known)}"
-    assert not known - found, f"mended, so delete it from the list: {sorted(known - found)}"
+    assert not known - found, f"fixed, so delete it from the list: {sorted(known - found)}"
 
 
 def test_every_folder_has_its_layer() -> None:
