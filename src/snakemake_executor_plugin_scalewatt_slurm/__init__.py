@@ -4,7 +4,7 @@
 the prefix scalewatt-slurm. What differs, and why:
 
 - A training is submitted only if nobody else trains it, it does not wait in the queue, and the
-  campaign's energy budget is not spent. Its submission is noted. What another job has published
+  campaign's energy budget is not used up. Its submission is noted. What another job has published
   meanwhile is finished. (`run_job`, `report_job_submission`)
 - Where slurmctld does not answer sbatch, it is asked again for a while. It may have accepted the job
   all the same: one that is in the queue is not submitted twice. (`run_job`)
@@ -244,7 +244,7 @@ class Executor(parent.Executor):
     def _note_end(self, job_info: SubmittedJobInfo, message: str) -> None:
         was_live = self._live.pop(str(job_info.external_jobid), None) is not None
         self._ends[job_info.job] = _End(job_info.external_jobid, _log_of(job_info), message)
-        if was_live and self._submissions["train"] is not None:  # a refused one has spent nothing
+        if was_live and self._submissions["train"] is not None:  # a refused one has used nothing
             self._submissions["train"].count_anew()
 
     def handle_job_error(self, job: JobExecutorInterface) -> None:

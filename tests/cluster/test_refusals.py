@@ -117,7 +117,7 @@ def test_a_spent_budget_stops_submission_and_what_was_trained_stays(project: Min
     finished = [path for path in (ONE, TWO) if (project.path / path).exists()]
     assert len(finished) == 1
     (said,) = [line for line in notes(output) if "budget" in line]
-    assert "not submitted: the campaign's energy budget is spent" in said
+    assert "not submitted: the campaign's energy budget is used up" in said
     assert trainings(project) == 1
 
 

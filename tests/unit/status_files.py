@@ -20,7 +20,7 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json
 from scalewatt.run_files.attempt_log import Attempt, attempt_path, note_submission
 from scalewatt.run_files.progress_files import Progress, note_position, note_progress, read_progress
-from scalewatt.tracking.energy_used import Spent, spent_kwh
+from scalewatt.tracking.energy_used import EnergyUsed, energy_used_kwh
 from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status
 
 ONE, TWO = "resnet50-a100-n001-lbs0016-full", "resnet50-a100-n002-lbs0016-full"
@@ -157,8 +157,8 @@ class Made:
         )
         return found
 
-    def spent(self) -> Spent:
-        return spent_kwh(
+    def spent(self) -> EnergyUsed:
+        return energy_used_kwh(
             self.campaign,
             self.results,
             self.work,

@@ -1,4 +1,4 @@
-"""A campaign whose energy budget is spent starts no training, on a machine without a scheduler too."""
+"""A campaign whose energy budget is used up starts no training, on a machine without a scheduler too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scalewatt.run_files.progress_files import note_position
 from scalewatt.scheduling.submissions import Submissions
 from scalewatt.tracking import energy_used as spent
 from scalewatt.tracking.budget import budgeted_submissions, check_budget
-from scalewatt.tracking.energy_used import Spent
+from scalewatt.tracking.energy_used import EnergyUsed
 
 TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
 LOCAL = str(Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml")
@@ -28,7 +28,9 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The tiny campaign with a budget of 2 kWh, of which 2.5 are spent."""
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump({**yaml.safe_load(TINY.read_text()), "energy_budget_kwh": 2}))
-    monkeypatch.setattr(spent, "spent_kwh", lambda *_: Spent(2.5, 1.0, {"measured": 2.5}, ()))
+    monkeypatch.setattr(
+        spent, "energy_used_kwh", lambda *_: EnergyUsed(2.5, 1.0, {"measured": 2.5}, ())
+    )
     return path
 
 
@@ -44,7 +46,7 @@ def test_a_training_is_refused_and_its_attempt_noted(
     code = main(["train", str(out / "spec.json"), *place, "--budget-of", str(campaign)])
     assert code == 1
     said = capsys.readouterr().err
-    assert f"{spec.configuration} repeat 1: the campaign's energy budget is spent" in said
+    assert f"{spec.configuration} repeat 1: the campaign's energy budget is used up" in said
     assert "2.5 of 2 kWh" in said
     assert json.loads(attempt_path(tmp_path / "work", spec).read_text())["code"] == 64
 
@@ -90,7 +92,9 @@ def test_what_a_job_has_spent_is_counted_as_soon_as_it_has_ended(tmp_path: Path)
 def test_a_training_that_would_exceed_the_budget_is_refused(
     tmp_path: Path, campaign: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spent, "spent_kwh", lambda *_: Spent(1.5, 1.0, {"measured": 1.5}, ()))
+    monkeypatch.setattr(
+        spent, "energy_used_kwh", lambda *_: EnergyUsed(1.5, 1.0, {"measured": 1.5}, ())
+    )
     loaded = load_campaign(campaign, None)
     spec = run_spec(loaded, next(iter(loaded.configurations)), 1)
     place = loaded, {}, tmp_path / "results", tmp_path / "work", spec
@@ -100,7 +104,7 @@ def test_a_training_that_would_exceed_the_budget_is_refused(
         check_budget(*place, lambda _: 0.6)
     said = str(caught.value)
     assert said.startswith(f"{spec.configuration} repeat 1: it would exceed")
-    assert "1.5 kWh are spent" in said and "this one 0.6: 2.1 of 2 kWh" in said
+    assert "1.5 kWh are used" in said and "this one 0.6: 2.1 of 2 kWh" in said
 
 
 def test_of_a_run_that_is_half_done_half_is_still_to_come(tmp_path: Path, campaign: Path) -> None:

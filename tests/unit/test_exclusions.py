@@ -30,7 +30,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.tracking import remeasure as remeasuring
-from scalewatt.tracking.energy_used import spent_kwh
+from scalewatt.tracking.energy_used import energy_used_kwh
 from scalewatt.tracking.exclude import exclude, undo
 from scalewatt.tracking.remeasure import Place, remeasure
 from scalewatt.tracking.status_text import WIDTH, status_json, status_text
@@ -491,7 +491,7 @@ def test_without_its_energy_table_what_was_set_aside_is_counted_from_its_journal
 
 def unknown(place: Made) -> tuple[str, ...]:
     rated = {"cpu": None, "gpu": None, "ram": None}
-    return spent_kwh(place.campaign, place.results, place.work, lambda _: rated).unknown_runs
+    return energy_used_kwh(place.campaign, place.results, place.work, lambda _: rated).unknown_runs
 
 
 def test_a_run_that_is_measured_again_is_excluded_no_more(place: Made, command: Command) -> None:

@@ -118,7 +118,7 @@ def test_a_training_whose_predicted_energy_is_not_left_is_refused(
     place = ["--cluster", str(cluster), "--work", str(tmp_path / "work"), "--out", str(out)]
     assert main(["train", str(out / "spec.json"), *place, "--budget-of", str(campaign)]) == 1
     said = capsys.readouterr().err
-    assert f"{ID} repeat 1: it would exceed the campaign's energy budget: 0 kWh are spent" in said
+    assert f"{ID} repeat 1: it would exceed the campaign's energy budget: 0 kWh are used" in said
     assert "of 30 kWh (energy_budget_kwh of the campaign file" in said
 
 

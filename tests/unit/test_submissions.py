@@ -189,13 +189,13 @@ def test_a_run_whose_predicted_energy_is_left_may_be_submitted(run: Run) -> None
 def test_a_run_that_would_exceed_the_budget_is_refused_with_the_numbers(run: Run) -> None:
     said = str(budgeted(run, 100, 40, 60.5).refusal(run.spec, COMMENT))
     assert "it would exceed the campaign's energy budget" in said
-    assert "40 kWh are spent, 0 runs under way will use about 0 kWh more and this one 60.5" in said
+    assert "40 kWh are used, 0 runs under way will use about 0 kWh more and this one 60.5" in said
     assert "100.5 of 100 kWh (energy_budget_kwh of the campaign file" in said
 
 
 def test_without_a_prediction_only_what_is_spent_counts(run: Run) -> None:
     assert budgeted(run, 100, 99, None).refusal(run.spec, COMMENT) is None
-    assert "is spent" in str(budgeted(run, 100, 100, None).refusal(run.spec, COMMENT))
+    assert "is used up" in str(budgeted(run, 100, 100, None).refusal(run.spec, COMMENT))
 
 
 def test_what_was_submitted_and_still_runs_is_not_left_for_another(run: Run) -> None:
@@ -206,7 +206,7 @@ def test_what_was_submitted_and_still_runs_is_not_left_for_another(run: Run) -> 
         snakemake.note(path, f"1{number}", None)
     fourth = other_run(run, 4)
     said = str(snakemake.refusal(fourth, f"{COMMENT} 4"))
-    assert "11 kWh are spent, 2 runs under way will use about 60 kWh more and this one 30" in said
+    assert "11 kWh are used, 2 runs under way will use about 60 kWh more and this one 30" in said
     snakemake.finish(run.spec.parent / "2" / "spec.json")
     assert snakemake.refusal(fourth, f"{COMMENT} 4") is None
 

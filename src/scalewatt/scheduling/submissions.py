@@ -61,7 +61,7 @@ class Submissions:
     work: Path
     crash_retries: int
     budget_kwh: float | None = None
-    spent_kwh: Callable[[], float] | None = None
+    energy_used_kwh: Callable[[], float] | None = None
     """The campaign's energy so far, in kWh."""
     still_kwh: Callable[[RunSpec], float | None] = lambda _: None
     """Energy that a run is still to use, as predicted; None where that is not known."""
@@ -79,7 +79,10 @@ class Submissions:
         """Run keys by the jobs of other Snakemakes, as far as they were seen in the queue."""
         self._ended: set[str] = set()
         self._deciding, self._state = threading.Lock(), threading.Lock()
-        self._queue, self._spent = _Recent(_queue_or_none), _Recent(self.spent_kwh or (lambda: 0.0))
+        self._queue, self._energy_used = (
+            _Recent(_queue_or_none),
+            _Recent(self.energy_used_kwh or (lambda: 0.0)),
+        )
 
     def refusal(self, spec_path: Path | str, comment: str | None = None) -> str | None:
         """Return why the run of a spec is not to be submitted now, and what to do; None where it may be.
@@ -122,44 +125,44 @@ class Submissions:
 
     def over_budget(self) -> str | None:
         """Return why nothing of the campaign is to be submitted any more; None where energy is left."""
-        spent = self._spent_so_far()
-        if spent is None or self.budget_kwh is None or spent < self.budget_kwh:
+        used_kwh = self._energy_used_so_far()
+        if used_kwh is None or self.budget_kwh is None or used_kwh < self.budget_kwh:
             return None
         return (
-            f"the campaign's energy budget is spent: {spent:.6g} of {self.budget_kwh:g} kWh; what "
+            f"the campaign's energy budget is used up: {used_kwh:.6g} of {self.budget_kwh:g} kWh; what "
             "was submitted goes on, nothing else is (energy_budget_kwh of the campaign file)"
         )
 
     def would_exceed(self, spec: RunSpec) -> str | None:
         """Return why a run is not to be submitted that would use more energy than is left, as predicted.
 
-        What is spent, and what runs under way are still to use, is not left. None where the run fits,
+        The energy used, and what runs under way are still to use, is not left. None where the run fits,
         or nothing is known of its energy.
         """
-        spent = self._spent_so_far()
-        own = None if spent is None else self.still_kwh(spec)
-        if spent is None or own is None or self.budget_kwh is None:
+        used_kwh = self._energy_used_so_far()
+        own = None if used_kwh is None else self.still_kwh(spec)
+        if used_kwh is None or own is None or self.budget_kwh is None:
             return None
         others = self._under_way(spec.key)
         still = {one.name: self.still_kwh(one) for one in others}
         ahead = sum(kwh for kwh in still.values() if kwh is not None)
-        total = spent + ahead + own
+        total = used_kwh + ahead + own
         if total <= self.budget_kwh:
             return None
         unknown = [name for name, kwh in still.items() if kwh is None]
         return (
-            f"it would exceed the campaign's energy budget: {spent:.6g} kWh are spent, "
+            f"it would exceed the campaign's energy budget: {used_kwh:.6g} kWh are used, "
             f"{_runs(len(still) - len(unknown))} under way will use about {ahead:.6g} kWh more"
             f"{_without_energy(unknown)} and this one {own:.6g}: {'at least ' if unknown else ''}"
             f"{total:.6g} of {self.budget_kwh:g} kWh (energy_budget_kwh of the campaign file; energies "
             "as the cluster's scaling model predicts them)"
         )
 
-    def _spent_so_far(self) -> float | None:
+    def _energy_used_so_far(self) -> float | None:
         """Return the campaign's energy in kWh; None without a budget."""
-        if self.budget_kwh is None or self.spent_kwh is None:
+        if self.budget_kwh is None or self.energy_used_kwh is None:
             return None
-        return self._spent.get()
+        return self._energy_used.get()
 
     def _under_way(self, but: str) -> list[RunSpec]:
         """Specs of the other runs that are under way: of this Snakemake, or by a job in Slurm's queue."""
@@ -191,7 +194,7 @@ class Submissions:
 
     def count_anew(self) -> None:
         """Forget the energy used: a job has ended."""
-        self._spent.outdate()
+        self._energy_used.outdate()
 
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
         """Note that `job` was submitted for the run; OSError where that cannot be written."""

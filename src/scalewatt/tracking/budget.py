@@ -30,10 +30,12 @@ def budgeted_submissions(
     `results` and `work` are the campaign's own folders.
     """
 
-    def spent() -> float:
-        from scalewatt.tracking.energy_used import spent_kwh  # with pyarrow
+    def energy_used() -> float:
+        from scalewatt.tracking.energy_used import energy_used_kwh  # with pyarrow
 
-        return spent_kwh(campaign, results, work, lambda device, _: powers(devices[device])).kwh
+        return energy_used_kwh(
+            campaign, results, work, lambda device, _: powers(devices[device])
+        ).kwh
 
     def still_kwh(spec: RunSpec) -> float | None:
         whole, updates = energy_kwh(spec), spec.updates
@@ -47,7 +49,7 @@ def budgeted_submissions(
         return {spec.key: spec for spec in found}
 
     budget = campaign.energy_budget_kwh
-    return Submissions(work, crash_retries, budget, spent, still_kwh, specs)
+    return Submissions(work, crash_retries, budget, energy_used, still_kwh, specs)
 
 
 def check_budget(

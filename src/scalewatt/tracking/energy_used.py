@@ -2,7 +2,7 @@
 
 The energy of a finished run is that of its energy table, staging included, whatever the protocol.
 What has none yet is counted from its journals, lost work too. A working directory whose spec the
-campaign has no more counts as well, and so does a measurement that was set aside: it was spent. What
+campaign has no more counts as well, and so does a measurement that was set aside: it was used. What
 is found is noted in `spent.json` in the working directory, beside what was set aside, or in the
 campaign's folder of working directories, so that asking again is cheap; where that cannot be written,
 it is found again.
@@ -53,7 +53,7 @@ _NOTHING_RATED: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 
 
 @dataclass(frozen=True)
-class RunSpent:
+class RunEnergy:
     """What one run, or one probe, has used so far."""
 
     joules: Mapping[str, float] = field(default_factory=dict)
@@ -68,14 +68,14 @@ class RunSpent:
         """kWh of all origins together."""
         return sum(self.joules.values()) / J_PER_KWH
 
-    def __add__(self, other: RunSpent) -> RunSpent:
+    def __add__(self, other: RunEnergy) -> RunEnergy:
         origins = dict.fromkeys((*self.joules, *other.joules))
         joules = {o: self.joules.get(o, 0.0) + other.joules.get(o, 0.0) for o in origins}
-        return RunSpent(joules, self.gpu_s + other.gpu_s, self.known and other.known)
+        return RunEnergy(joules, self.gpu_s + other.gpu_s, self.known and other.known)
 
 
 @dataclass(frozen=True)
-class Spent:
+class EnergyUsed:
     """What a campaign has used so far."""
 
     kwh: float
@@ -89,18 +89,18 @@ class Spent:
     """The part of runs whose spec the campaign has no more, and of measurements that were set aside."""
     probes_kwh: float = 0.0
     """The part of idle probes."""
-    runs: Mapping[str, RunSpent] = field(default_factory=dict)
+    runs: Mapping[str, RunEnergy] = field(default_factory=dict)
     """By run key."""
 
 
-def spent_kwh(
+def energy_used_kwh(
     campaign: Campaign,
     results: Path,
     work: Path,
     powers: Powers,
     published: Mapping[tuple[str, int], Published] | None = None,
     working: Mapping[str, Sequence[WorkFolder]] | None = None,
-) -> Spent:
+) -> EnergyUsed:
     """Return what a campaign has used so far.
 
     `results` and `work` are the campaign's own folders, `powers` gives the rated powers of a spec's
@@ -110,7 +110,7 @@ def spent_kwh(
     published = published_runs(results) if published is None else published
     working = work_folders(work) if working is None else working
     notes, rated = _Notes(work / NOTES), powers_or_none(powers)
-    runs: dict[str, RunSpent] = {}
+    runs: dict[str, RunEnergy] = {}
     names: dict[str, str] = {}
     counted: set[str] = set()
     for one in published.values():
@@ -120,14 +120,14 @@ def spent_kwh(
             found = _of_folder(one.folder, one.spec_sha256, rated, notes)
         if found is not None:
             counted |= {one.work_name, one.key}  # older versions did not name the data
-            runs[one.key] = runs.get(one.key, RunSpent()) + found
+            runs[one.key] = runs.get(one.key, RunEnergy()) + found
         names[one.key] = f"{one.configuration} repeat {one.repeat}"
     for folder in (folder for found_ in working.values() for folder in found_):
         if folder.path.name not in counted:
             own = _Notes(folder.path / NOTES)
-            spent = _of_folder(folder.path, folder.spec_sha256, rated, own)
+            energy_used = _of_folder(folder.path, folder.spec_sha256, rated, own)
             own.save()
-            runs[folder.key] = runs.get(folder.key, RunSpent()) + spent
+            runs[folder.key] = runs.get(folder.key, RunEnergy()) + energy_used
             names[folder.key] = f"{folder.configuration} repeat {folder.repeat}"
     for one in superseded_runs(results):
         number = one.folder.parent.name
@@ -142,14 +142,14 @@ def spent_kwh(
 
 
 def _total(
-    runs: Mapping[str, RunSpent],
+    runs: Mapping[str, RunEnergy],
     names: Mapping[str, str],
-    probes: Mapping[str, RunSpent],
+    probes: Mapping[str, RunEnergy],
     current: set[str],
-) -> Spent:
-    whole = sum((*runs.values(), *probes.values()), RunSpent())
+) -> EnergyUsed:
+    whole = sum((*runs.values(), *probes.values()), RunEnergy())
     unknown = [names[key] for key, one in runs.items() if not one.known]
-    return Spent(
+    return EnergyUsed(
         kwh=whole.kwh,
         gpu_hours=whole.gpu_s / 3600,
         by_origin={origin: joules / J_PER_KWH for origin, joules in whole.joules.items()},
@@ -206,7 +206,7 @@ class _Notes:
 # --- finished runs ------------------------------------------------------------------------------
 
 
-def _of_superseded(run: Published, powers: Powers) -> RunSpent:
+def _of_superseded(run: Published, powers: Powers) -> RunEnergy:
     """Return what a measurement used that was set aside; it does not change any more."""
     notes = _Notes(run.folder.parent / NOTES)
     found = _of_table(run, run.folder.parent / "energy.parquet", "energy", notes)
@@ -216,7 +216,7 @@ def _of_superseded(run: Published, powers: Powers) -> RunSpent:
     return found
 
 
-def _of_table(run: Published, path: Path, name: str, notes: _Notes) -> RunSpent | None:
+def _of_table(run: Published, path: Path, name: str, notes: _Notes) -> RunEnergy | None:
     """Return what a run's energy table says; None where there is none of these very results."""
     try:
         found = path.stat()
@@ -233,15 +233,15 @@ def _of_table(run: Published, path: Path, name: str, notes: _Notes) -> RunSpent 
     return noted
 
 
-def _from_note(note: Any) -> RunSpent | None:
+def _from_note(note: Any) -> RunEnergy | None:
     try:
         joules = {str(origin): float(value) for origin, value in note["joules"].items()}
-        return RunSpent(joules, float(note["gpu_s"]), bool(note["known"]))
+        return RunEnergy(joules, float(note["gpu_s"]), bool(note["known"]))
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
 
 
-def _read_table(path: Path, run: Published) -> RunSpent | None:
+def _read_table(path: Path, run: Published) -> RunEnergy | None:
     try:
         totals = EnergyTotals(pq.read_table(path), with_staging=True)
         gpus = read_spec(run.folder / "spec.json").gpus
@@ -250,7 +250,7 @@ def _read_table(path: Path, run: Published) -> RunSpent | None:
             if row["energy_origin"] is not None and row["recorded_j"] is not None:
                 origin = row["energy_origin"]
                 joules[origin] = joules.get(origin, 0.0) + row["recorded_j"]
-        return RunSpent(joules, gpus * totals.runtime_s, totals.total_j is not None)
+        return RunEnergy(joules, gpus * totals.runtime_s, totals.total_j is not None)
     except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
         return None
 
@@ -258,14 +258,14 @@ def _read_table(path: Path, run: Published) -> RunSpent | None:
 # --- journals -----------------------------------------------------------------------------------
 
 
-def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunSpent:
+def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunEnergy:
     """Count the journals of all segments of a run, the hash of whose spec begins with `sha256`."""
     try:
         spec = read_spec(folder / "spec.json")
     except InputError:
-        return RunSpent(known=False)
+        return RunEnergy(known=False)
     if not spec.sha256.startswith(sha256):
-        return RunSpent(known=False)
+        return RunEnergy(known=False)
     rated = powers(spec.device, spec.name)
     sums: dict[int, list[JournalSum]] = {}
     known = True
@@ -275,7 +275,7 @@ def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunS
         hosts = {short_name(one.host) for one in sums[number]}
         known &= {short_name(str(host)) for host in run.hostnames} <= hosts
     known &= not _worked_without(folder, {number for number, found in sums.items() if found})
-    return _run_spent(sums, spec.gpus, known)
+    return _run_energy(sums, spec.gpus, known)
 
 
 def journals_of(perun: Path) -> dict[int, list[Path]]:
@@ -340,7 +340,7 @@ def _worked_without(folder: Path, recorded: set[int]) -> bool:
     )
 
 
-def _run_spent(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool) -> RunSpent:
+def _run_energy(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool) -> RunEnergy:
     joules: dict[str, float] = {}
     kinds: dict[str, KindSum] = {}
     found = [one for own in sums.values() for one in own]
@@ -352,7 +352,7 @@ def _run_spent(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool)
     alike = len({frozenset(one.kinds) for one in found}) < 2
     whole = known and alike and all(kind.known for kind in kinds.values())
     seconds = sum(max((one.length_s for one in own), default=0.0) for own in sums.values())
-    return RunSpent(joules, gpus * seconds, whole and (bool(kinds) or not found))
+    return RunEnergy(joules, gpus * seconds, whole and (bool(kinds) or not found))
 
 
 def powers_or_none(powers: Powers) -> Powers:
@@ -372,7 +372,7 @@ def powers_or_none(powers: Powers) -> Powers:
 
 def _probes(
     campaign: Campaign, results: Path, powers: Powers, notes: _Notes
-) -> dict[str, RunSpent]:
+) -> dict[str, RunEnergy]:
     """Return what the campaign's idle probes have used, by name; one that failed has left nothing."""
     if campaign.idle_probe is None:
         return {}
@@ -384,7 +384,7 @@ def _probes(
     return found
 
 
-def _of_probe(folder: Path, rated: dict[str, Any], notes: _Notes) -> RunSpent:
+def _of_probe(folder: Path, rated: dict[str, Any], notes: _Notes) -> RunEnergy:
     said = json_object(folder / "probe.json")
     held = {name: said.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
     run = Run(folder, PlannedRun(nodes=1), rated, held, None)
@@ -394,5 +394,5 @@ def _of_probe(folder: Path, rated: dict[str, Any], notes: _Notes) -> RunSpent:
         sums = {number: _sums(own, run, notes) for number, own in paths.items()}
         gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
     except (TypeError, AttributeError):
-        return RunSpent(known=False)
-    return _run_spent(sums, gpus, known=True)
+        return RunEnergy(known=False)
+    return _run_energy(sums, gpus, known=True)

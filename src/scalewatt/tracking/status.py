@@ -1,8 +1,8 @@
 """A campaign at a glance, from its files alone: what each run does, how far it is, what was used.
 
 Works while jobs run and without any of them: nothing is waited for but one answer of squeue. Nothing is
-written but notes that make the next look cheap (`spent`) and, for a moment, a probe of the file system's
-time beside the records of owners (`run_files.lock_owner`).
+written but notes that make the next look cheap (`energy_used`) and, for a moment, a probe of the file
+system's time beside the records of owners (`run_files.lock_owner`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from scalewatt.run_files.run_inventory import (
 )
 from scalewatt.slurm.job_queue import Queue, ask_queue
 from scalewatt.tracking.energy_used import (
-    Spent,
+    EnergyUsed,
     described_segment,
+    energy_used_kwh,
     journals_of,
     powers_or_none,
-    spent_kwh,
 )
 from scalewatt.tracking.eta import TimeLeft, time_left
 from scalewatt.tracking.run_state import (
@@ -110,7 +110,7 @@ class CampaignStatus:
     queue_asked: bool | None
     """Whether Slurm's queue answered; None where there was nothing to ask."""
     runs: tuple[RunStatus, ...]
-    spent: Spent
+    energy_used: EnergyUsed
 
     def counts(self, runs: Iterable[RunStatus] | None = None) -> dict[State, int]:
         """Return how many of the runs are in each state."""
@@ -143,13 +143,15 @@ def campaign_status(
     excluded = excluded_runs(read_exclusions(campaign), results)
     published, working = published_runs(results), work_folders(work)
     rated = powers_or_none(lambda device, _: powers(cluster.devices[device]))
-    spent = spent_kwh(campaign, results, work, rated, published, working)
+    energy_used = energy_used_kwh(campaign, results, work, rated, published, working)
     specs = _specs(campaign, results)
     jobs = _jobs(work, specs, working, published)
     queue = ask_queue(jobs)
     out = {(e["configuration"], e["repeat"]): e["reason"] for e in excluded}
     earlier = Counter((one.configuration, one.repeat) for one in superseded_runs(results))
-    look = _Look(campaign, cluster, work, published, working, queue, rated, spent, out, earlier)
+    look = _Look(
+        campaign, cluster, work, published, working, queue, rated, energy_used, out, earlier
+    )
     return CampaignStatus(
         campaign,
         cluster.name,
@@ -158,7 +160,7 @@ def campaign_status(
         time.time(),
         (queue is not None) if jobs else None,
         tuple(look.run(spec) for spec in specs),
-        spent,
+        energy_used,
     )
 
 
@@ -207,7 +209,7 @@ class _Look:
     working: Mapping[str, Sequence[WorkFolder]]
     queue: Queue | None
     rated: Powers
-    spent: Spent
+    energy_used: EnergyUsed
     excluded: Mapping[tuple[str, int], str]
     """Reasons."""
     superseded: Mapping[tuple[str, int], int]
@@ -221,7 +223,7 @@ class _Look:
         notes = RunNotes(spec, sha256, self.work, published, folders, self.queue)
         state = run_state(notes)
         key = published.key if published and state.state == "done" else spec.key
-        spent = self.spent.runs.get(key)
+        energy_used = self.energy_used.runs.get(key)
         facts: dict[str, Any] = {
             "configuration": configuration,
             "repeat": repeat,
@@ -229,8 +231,8 @@ class _Look:
             "series": tuple(self.campaign.series_of(configuration)),
             "state": state,
             "updates_total": spec.updates,
-            "kwh": spent.kwh if spent and spent.joules else None,
-            "kwh_known": spent.known if spent else True,
+            "kwh": energy_used.kwh if energy_used and energy_used.joules else None,
+            "kwh_known": energy_used.known if energy_used else True,
             "excluded": self.excluded.get((configuration, repeat)),
             "superseded": self.superseded.get((configuration, repeat), 0),
         }

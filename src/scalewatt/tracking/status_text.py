@@ -50,7 +50,7 @@ def status_text(status: CampaignStatus, every_run: bool = False) -> str:
 
 
 def _head(status: CampaignStatus) -> list[str]:
-    campaign, spent = status.campaign, status.spent
+    campaign, energy_used = status.campaign, status.energy_used
     runs, done = len(status.runs), status.counts()["done"]
     updates, total = updates_of(status.runs)
     states = ", ".join(
@@ -62,12 +62,14 @@ def _head(status: CampaignStatus) -> list[str]:
     ]
     if total:
         lines.append(f"updates  {bar(updates, total)}  {updates:,} of {total:,}".replace(",", " "))
-    origins = ", ".join(f"{_kwh(kwh)} {origin}" for origin, kwh in sorted(spent.by_origin.items()))
-    least = "at least " if spent.unknown_runs else ""
-    energy = f"{least}{_kwh(spent.kwh)} kWh so far" + (f" ({origins})" if origins else "")
+    origins = ", ".join(
+        f"{_kwh(kwh)} {origin}" for origin, kwh in sorted(energy_used.by_origin.items())
+    )
+    least = "at least " if energy_used.unknown_runs else ""
+    energy = f"{least}{_kwh(energy_used.kwh)} kWh so far" + (f" ({origins})" if origins else "")
     if campaign.energy_budget_kwh is not None:
         energy += f" of {campaign.energy_budget_kwh:g}"
-    lines += [f"         {states}", f"energy   {energy}, {spent.gpu_hours:.1f} GPUh"]
+    lines += [f"         {states}", f"energy   {energy}, {energy_used.gpu_hours:.1f} GPUh"]
     if status.ends_s is not None:
         lines.append(f"ends     about {clock(status.ends_s, status.asked_s)}")
     return lines
@@ -161,21 +163,22 @@ def _ended(run: RunStatus, now_s: float) -> Iterator[str]:
 
 
 def _remarks(status: CampaignStatus) -> list[str]:
-    spent, lines = status.spent, []
+    energy_used, lines = status.energy_used, []
     for state, meaning in _MEANING.items():
         if status.counts()[state]:
             lines.append(f"{_WORDS[state]}: {meaning}")
     lines += _excluded(status)
     if status.queue_asked is False:
         lines.append("Slurm's queue gives no answer: jobs that have vanished count as queued")
-    if spent.superseded_kwh:
+    if energy_used.superseded_kwh:
         lines.append(
-            f"{_kwh(spent.superseded_kwh)} kWh are of runs that the campaign has no more, or measured again"
+            f"{_kwh(energy_used.superseded_kwh)} kWh are of runs that the campaign has no more, "
+            "or measured again"
         )
-    if spent.probes_kwh:
-        lines.append(f"{_kwh(spent.probes_kwh)} kWh are of idle probes")
-    if spent.unknown_runs:
-        named, more = spent.unknown_runs[:_NAMED], len(spent.unknown_runs) - _NAMED
+    if energy_used.probes_kwh:
+        lines.append(f"{_kwh(energy_used.probes_kwh)} kWh are of idle probes")
+    if energy_used.unknown_runs:
+        named, more = energy_used.unknown_runs[:_NAMED], len(energy_used.unknown_runs) - _NAMED
         others = f" and {more} more (--json names them)" if more > 0 else ""
         lines.append("more was used than was recorded by:")
         lines += [f"  {name}" for name in named]
@@ -199,7 +202,7 @@ def _excluded(status: CampaignStatus) -> list[str]:
 
 def status_json(status: CampaignStatus) -> dict[str, Any]:
     """Return the status as JSON-ready values; times are Unix s, what is not known is null."""
-    spent = status.spent
+    energy_used = status.energy_used
     updates, total = updates_of(status.runs)
     return {
         "campaign": status.campaign.name,
@@ -215,13 +218,13 @@ def status_json(status: CampaignStatus) -> dict[str, Any]:
         "updates": updates,
         "updates_total": total,
         "ends_s": status.ends_s,
-        "energy_kwh": spent.kwh,
+        "energy_kwh": energy_used.kwh,
         "energy_budget_kwh": status.campaign.energy_budget_kwh,
-        "energy_kwh_by_origin": dict(spent.by_origin),
-        "energy_unknown_runs": list(spent.unknown_runs),
-        "superseded_energy_kwh": spent.superseded_kwh,
-        "probes_energy_kwh": spent.probes_kwh,
-        "gpu_hours": spent.gpu_hours,
+        "energy_kwh_by_origin": dict(energy_used.by_origin),
+        "energy_unknown_runs": list(energy_used.unknown_runs),
+        "superseded_energy_kwh": energy_used.superseded_kwh,
+        "probes_energy_kwh": energy_used.probes_kwh,
+        "gpu_hours": energy_used.gpu_hours,
         "series": [
             {
                 "series": name,
