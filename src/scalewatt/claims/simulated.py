@@ -9,7 +9,7 @@ scatter is assumed as well: a verdict that would be another without it says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -183,13 +183,8 @@ def without_assumptions(evidence: Evidence, found: Mapping[str, Simulated]) -> E
         apart = [id_ for id_ in ids if id_ in found and found[id_].assumption(SHARES)]
         return all(found[id_].row.get("energy_scope") == row["energy_scope"] for id_ in apart)
 
-    lines = tuple(replace(ln, points=tuple(map(seen, ln.points))) for ln in evidence.lines)
-    return replace(
-        evidence,
-        lines=lines,
-        points=tuple(map(seen, evidence.points)),
-        comparisons=tuple(row for row in evidence.comparisons if whole(row)),
-    )
+    kept = tuple(row for row in evidence.comparisons if whole(row))
+    return replace(_with_points(evidence, seen), comparisons=kept)
 
 
 def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evidence:
@@ -202,15 +197,16 @@ def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evide
             return point
         return replace(point, row={**point.row, **unknown}, spreads={})
 
-    lines = tuple(replace(ln, points=tuple(map(seen, ln.points))) for ln in evidence.lines)
-    return replace(
-        evidence,
-        lines=lines,
-        points=tuple(map(seen, evidence.points)),
-        comparisons=tuple(
-            row for row in evidence.comparisons if not {row["configuration"], row["baseline"]} & ids
-        ),
+    kept = tuple(
+        row for row in evidence.comparisons if not {row["configuration"], row["baseline"]} & ids
     )
+    return replace(_with_points(evidence, seen), comparisons=kept)
+
+
+def _with_points(evidence: Evidence, change: Callable[[Point], Point]) -> Evidence:
+    """Return the evidence with every point changed."""
+    lines = tuple(replace(ln, points=tuple(map(change, ln.points))) for ln in evidence.lines)
+    return replace(evidence, lines=lines, points=tuple(map(change, evidence.points)))
 
 
 def _without(evidence: Evidence, ids: set[str]) -> Evidence:
