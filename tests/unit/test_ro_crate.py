@@ -18,6 +18,8 @@ services = pytest.importorskip(
     "rocrate_validator.services", reason="roc-validator is not installed (envs/requirements.in)"
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
+
 SCHEMA_ORG = (
     *("CreateAction", "CreativeWork", "Dataset", "Person", "ScholarlyArticle"),
     *("SoftwareApplication", "about", "author", "citation", "contentSize", "datePublished"),
