@@ -133,7 +133,7 @@ def test_without_sacct_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.Monk
     assert not note(tmp_path, "").exists()
 
 
-def test_a_second_opinion_never_fails_a_training(
+def test_a_missing_cross_check_never_fails_a_training(
     tmp_path: Path, sacct: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "answer").write_text("4711.0|COMPLETED|5|00:01|1\n")

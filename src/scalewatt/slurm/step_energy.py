@@ -1,4 +1,4 @@
-"""Slurm's own figure for the energy of a job step (ConsumedEnergy), as a second opinion.
+"""Slurm's own figure for the energy of a job step (ConsumedEnergy), as a cross-check.
 
 It comes from the plugin that the cluster chose (RAPL, IPMI, …) and counts whole nodes.
 """
