@@ -79,10 +79,8 @@ class Submissions:
         """Run keys by the jobs of other Snakemakes, as far as they were seen in the queue."""
         self._ended: set[str] = set()
         self._deciding, self._state = threading.Lock(), threading.Lock()
-        self._queue, self._energy_used = (
-            _Recent(_queue_or_none),
-            _Recent(self.energy_used_kwh or (lambda: 0.0)),
-        )
+        self._queue = _Recent(_queue_or_none)
+        self._energy_used = _Recent(self.energy_used_kwh or (lambda: 0.0))
 
     def refusal(self, spec_path: Path | str, comment: str | None = None) -> str | None:
         """Return why the run of a spec is not to be submitted now, and what to do; None where it may be.
