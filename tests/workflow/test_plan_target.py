@@ -60,11 +60,11 @@ def test_other_code_of_what_a_table_or_figure_shows_makes_it_anew(
     planned: tuple[Workspace, str], tmp_path: Path
 ) -> None:
     workspace = planned[0].copy(tmp_path / "project")
-    changed(workspace, "jobs/request.py")
+    changed(workspace, "scheduling/job_request.py")
     assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
     only = ("--config", "results_only=true")
     assert workspace.snakemake("prediction", *HERE, *only, profile="horeka")[0] == 0
-    changed(workspace, "figures/legends.py")
+    changed(workspace, "figures/style.py")
     found = workspace.jobs("prediction", *HERE, *only, profile="horeka")
     assert found["draw_figure"] == 1
 
