@@ -225,10 +225,10 @@ def test_a_deleted_figure_is_redrawn_alone_and_with_the_same_bytes(again: Worksp
 
 def test_a_figures_module_redraws_that_figure_only(again: Workspace) -> None:
 
-    module = again.path / "src/scalewatt/figures/figure3.py"
+    module = again.path / "src/scalewatt/figures/figure5.py"
     module.write_text(module.read_text() + "\n# a new thought\n")
     assert again.jobs("figures") == {"draw_figure": 1, "figures": 1}
-    assert again.drawn("figures") == {"figure3"}
+    assert again.drawn("figures") == {"figure5"}
 
 
 def test_a_figure_needs_its_own_runs_only(again: Workspace) -> None:
