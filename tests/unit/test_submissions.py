@@ -303,7 +303,7 @@ def test_runs_whose_energy_nobody_knows_are_counted_and_named(run: Run) -> None:
     said = str(snakemake.refusal(run.spec, COMMENT))
     id_ = SPEC.configuration
     assert (
-        "1 run under way will use about 60 kWh more (and 2 runs whose energy nobody knows: "
+        "1 run under way will use about 60 kWh more (and 2 runs whose energy is unknown: "
         f"{id_} repeat 2, {id_} repeat 3) and this one 60: at least 130 of 100 kWh" in said
     )
 

@@ -115,14 +115,14 @@ def _as_bool(value: Any) -> Any:
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
     """Devices by name: those of `cluster`, then those of every profile of the project.
 
-    A profile's cluster file that is wrong is said and passed over: it may not be the one in use.
+    A profile's cluster file that is wrong is reported and skipped: it may not be the one in use.
     """
     devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
     for path in sorted((PROJECT_ROOT / "profiles").glob("*/cluster.yaml")):
         try:
             found = load_cluster(path).devices
         except InputError as error:
-            print(f"scalewatt: passed over: {error}", file=sys.stderr)
+            print(f"scalewatt: skipped: {error}", file=sys.stderr)
             continue
         for name, device in found.items():
             devices.setdefault(name, device)

@@ -25,7 +25,7 @@ def read_content(path: Path) -> Any:
 def read_note(path: Path, kind: type[Note]) -> Note | None:
     """Return the note of a dataclass `kind`; None where it is missing, damaged or has other types.
 
-    Fields of `kind` are int, float or str, or one of these and None. Further keys are passed over.
+    Fields of `kind` are int, float or str, or one of these and None. Further keys are ignored.
     """
     found = read_content(path)
     if not isinstance(found, dict):

@@ -1,6 +1,6 @@
 """What there is of a campaign on disk: published runs and working directories.
 
-Everything may change, vanish or be half there while it is read: that is passed over.
+Everything may change, vanish or be half there while it is read: that is skipped.
 """
 
 from __future__ import annotations

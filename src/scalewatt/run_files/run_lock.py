@@ -90,7 +90,7 @@ def node_target(root: Path) -> Target:
 def require_lock(workdir: Path, token: str | None) -> None:
     """LockedError where a run is held by another than the owner whose record has this token.
 
-    For ranks, before they replace a file: their launcher may have been taken for dead.
+    For ranks, before they replace a file: their launcher may have been presumed dead.
     """
     owner = read_owner(workdir)
     if token is None or owner is None or not owner.host:  # a damaged record names nobody
@@ -310,7 +310,7 @@ class Beat(threading.Thread):
         """Renew once; a record that somebody deleted is written again."""
         found = read_record(self.target.record)
         if found is not None and found.host and found.token != self.token:
-            leave(f"{self.target.held_by} {found} now; this process was taken for dead and ends")
+            leave(f"{self.target.held_by} {found} now; this process was presumed dead and ends")
         try:
             os.utime(self.target.record)
         except FileNotFoundError:

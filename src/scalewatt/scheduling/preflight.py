@@ -1,6 +1,6 @@
 """What is checked before anything is submitted: account, partitions, nodes, folders.
 
-All that is wrong is said at once. What Slurm does not answer is said and passed over.
+All that is wrong is reported at once. What Slurm does not answer is reported and skipped.
 """
 
 from __future__ import annotations

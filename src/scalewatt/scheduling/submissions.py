@@ -308,7 +308,7 @@ def _without_energy(names: list[str]) -> str:
     if not names:
         return ""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    runs = f"{_runs(len(names))} whose energy nobody knows"
+    runs = f"{_runs(len(names))} whose energy is unknown"
     return f" (and {runs}: {', '.join(names[:_NAMED])}{more})"
 
 
