@@ -16,12 +16,14 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.claims.evidence.claim_types import listed_claims
 from scalewatt.claims.output import TABLE as CLAIMS
+from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
-from scalewatt.results.tables.comparisons import comparison_rows
+from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import with_model_energies
+from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.metadata import with_metadata
-from scalewatt.results.tables.repeat_statistics import configuration_rows
-from scalewatt.results.tables.scaling import scaling_rows
+from scalewatt.results.tables.repeat_statistics import configurations_of
+from scalewatt.results.tables.scaling import scaling_of
 from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
 
 Row = dict[str, Any]
@@ -49,7 +51,7 @@ def demo() -> Campaign:
 def made_runs(campaign: Campaign, change: Change = dict) -> list[Row]:
     """A row of the table of runs for every run of the campaign; `change` alters each."""
     rows = [change(_run(campaign, r.configuration, r.repeat)) for r in campaign.runs()]
-    return with_model_energies([row for row in rows if row])
+    return records(with_model_energies(frame_of([row for row in rows if row], RUNS)))
 
 
 def _run(campaign: Campaign, one: Configuration, repeat: int) -> Row:
@@ -107,7 +109,8 @@ def _run(campaign: Campaign, one: Configuration, repeat: int) -> Row:
 def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path:
     """Write tables, drawings and provenance of these runs below `folder`, and return it."""
     counting = [run for run in runs if run["excluded"] is None]
-    configurations = configuration_rows(runs)
+    made = frame_of(runs, RUNS)
+    configurations = configurations_of(made)
     excluded = [
         {"configuration": r["configuration"], "repeat": r["repeat"], "reason": r["excluded"]}
         for r in runs
@@ -118,16 +121,17 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
     whole = runs_definition(campaign, names, excluded)
     tables = {
         "runs": table(runs, RUNS),
-        "configurations": table(configurations, CONFIGURATIONS),
-        "scaling": table(scaling_rows(whole["series"], configurations), SCALING),
-        "comparisons": table(comparison_rows(runs), COMPARISONS),
+        "configurations": to_table(configurations, CONFIGURATIONS),
+        "scaling": to_table(scaling_of(whole["series"], configurations), SCALING),
+        "comparisons": to_table(comparisons_of(made), COMPARISONS),
     }
     metadata = dict.fromkeys(tables, said)
     for figure in (name for name in _DRAWN if name in campaign.figures):
         ids = campaign.figure_configurations(figure)
         own = [[r["configuration"], r["repeat"]] for r in counting if r["configuration"] in ids]
         definition = table_definition(campaign, figure, own, excluded)
-        tables[figure] = builder(figure, folder)(definition, configurations)
+        built = builder(figure, folder)(definition, configurations)
+        tables[figure] = to_table(built, SCHEMAS[figure])
         metadata[figure] = said | {
             "missing": definition["missing"],
             "excluded": definition["excluded"],

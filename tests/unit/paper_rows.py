@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +15,11 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.schema_validation import read_yaml
-from scalewatt.results.figures.breakdown_table import BREAKDOWN, COPIED, chosen_runs
-from scalewatt.results.figures.learning_table import LEARNING
+from scalewatt.results.figures.breakdown_table import counted_repeats
+from scalewatt.results.figures.figure_schema import BREAKDOWN, COPIED, LEARNING, PARETO
 from scalewatt.results.figures.pareto_table import pareto
+from scalewatt.results.tables.frames import frame_of, records, to_table
+from scalewatt.results.tables.scaling import lines_of
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES
 
 Row = dict[str, Any]
@@ -43,6 +44,11 @@ def definition(figure: str, **options: Any) -> Row:
 def configurations() -> list[Row]:
     """A row for each configuration of the paper."""
     return [_configuration(id_) for id_ in campaign().configurations]
+
+
+def _once(definition: Row) -> list[Row]:
+    lines = lines_of(definition["series"], frame_of(configurations(), CONFIGURATIONS))
+    return records(lines.drop_duplicates("configuration"))
 
 
 def _configuration(id_: str) -> Row:
@@ -74,7 +80,7 @@ def breakdown_table(**options: Any) -> pa.Table:
     """Kinds and stages of all configurations, with an idle baseline, and here and there discarded work."""
     made = definition("breakdown", **options)
     rows = []
-    for series, own, _ in chosen_runs(made, configurations()):
+    for own in _once(made):
         kinds = {"gpu": 0.74, "cpu": 0.2, "ram": 0.06}
         kinds = {k: v for k, v in kinds.items() if k in own["energy_scope"].split("+")}
         stages = {"startup": 0.02, "train": 0.8, "validate": 0.12, "checkpoint": 0.03}
@@ -84,7 +90,7 @@ def breakdown_table(**options: Any) -> pa.Table:
                 share = of_kind / sum(kinds.values()) * of_stage
                 energy = share * own["energy_kwh_mean"]
                 lost = 0.1 * energy if own["gpus"] == 8 and stage == "train" else 0.0
-                row = {"figure": "breakdown", "series": series["name"], "label": series["label"]}
+                row = {"figure": "breakdown", "series": own["series"], "label": own["label"]}
                 row |= {name: own[name] for name in COPIED} | {"device_kind": kind, "stage": stage}
                 row |= {"energy_kwh": energy, "energy_share": share}
                 row |= {f"total_kwh_{end}": own[f"energy_kwh_{end}"] for end in PARTS[1:]}
@@ -97,12 +103,13 @@ def learning_table(epochs: int = 90, **options: Any) -> pa.Table:
     """Curves that fall, of all runs of the paper."""
     made = definition("learning", **options)
     rows = []
-    for series, own, repeats in chosen_runs(made, configurations()):
-        for repeat in repeats:
+    repeats = counted_repeats(made)
+    for own in _once(made):
+        for repeat in repeats[own["configuration"]]:
             spread = 1 + 0.01 * (repeat - 3)
             for epoch in range(epochs):
                 done = (epoch + 1) / epochs
-                row = {"figure": "learning", "series": series["name"], "label": series["label"]}
+                row = {"figure": "learning", "series": own["series"], "label": own["label"]}
                 row |= {name: own[name] for name in (*COPIED, "metric_name", "metric_goal")}
                 row |= {"repeat": repeat, "epoch": epoch}
                 row["metric"] = own["metric_last_mean"] * (1 + 2.2 * math.exp(-4 * done)) * spread
@@ -115,7 +122,9 @@ def learning_table(epochs: int = 90, **options: Any) -> pa.Table:
 def pareto_table(**options: Any) -> pa.Table:
     """The metric against energy and time of all configurations."""
     made = definition("pareto", **options)
-    return with_metadata(pareto(made, configurations(), Path()), made)
+    return with_metadata(
+        to_table(pareto(made, frame_of(configurations(), CONFIGURATIONS)), PARETO), made
+    )
 
 
 def with_metadata(table: pa.Table, made: Row, **more: Any) -> pa.Table:

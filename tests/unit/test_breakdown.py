@@ -24,11 +24,12 @@ from scalewatt.energy.integration.stage_intervals import STAGES
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
-from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown, run_parts
+from scalewatt.results.figures.breakdown_table import breakdown, run_parts
+from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.repeat_statistics import configuration_rows
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
+from scalewatt.results.tables.repeat_statistics import configurations_of
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, run_row, runs_of
 
 Row = dict[str, Any]
 
@@ -41,10 +42,8 @@ def built(results: Path, files: list[RunFiles], idle: bool = False, **more: Any)
     """The rows of a breakdown of one series, and of another that has the same configuration."""
     path = results / "tables" / "idle.parquet" if idle else None
     left_out = {(e["configuration"], e["repeat"]): e["reason"] for e in more.get("excluded", [])}
-    rows = [
-        run_row(f, "made", Facility(), path, left_out.get((f.configuration, f.repeat)))
-        for f in files
-    ]
+    records = [run_record(f, "made", left_out.get((f.configuration, f.repeat))) for f in files]
+    runs = runs_of(records, Facility(), path)
     points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
     definition = {
@@ -54,7 +53,7 @@ def built(results: Path, files: list[RunFiles], idle: bool = False, **more: Any)
         **({"idle": True} if idle else {}),
         **more,
     }
-    return breakdown(definition, configuration_rows(rows), results).to_pylist()
+    return records(breakdown(definition, configurations_of(runs), results))
 
 
 def idle_table(results: Path, **watts: float) -> None:
@@ -366,4 +365,4 @@ def test_a_damaged_energy_table_is_named(tmp_path: Path) -> None:
     files = run_of(tmp_path, 1, WHOLE)
     files.energy.write_bytes(b"no Parquet")
     with pytest.raises(InputError, match=r"1\.parquet: is no readable Parquet file"):
-        run_parts(files, None)
+        run_parts([files], None)

@@ -24,6 +24,7 @@ from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling.commands import calibrate_sources
@@ -47,7 +48,7 @@ def results(folder: Path, change: Callable[[list[Row]], Any] = lambda rows: None
     """A table of configurations: FourCastNet on A100 as somebody found it."""
     rows = [
         row
-        for row in published_configurations()
+        for row in records(published_configurations())
         if row["model"] == "fourcastnet"
         and row["device"] == "a100"
         and row["runtime_h_mean"] is not None
@@ -214,7 +215,7 @@ def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
 
 def campaign_results(folder: Path) -> Path:
     """A folder of results as rule tables leaves it, with specs whose settings are not the defaults."""
-    rows = published_configurations()
+    rows = records(published_configurations())
     ids = [row["configuration"] for row in rows if row["configuration"] in paper().configurations]
     own = [
         row | {"campaign": "paper", "energy_origin": "measured"}

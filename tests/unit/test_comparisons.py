@@ -15,12 +15,13 @@ from scalewatt.results.tables.comparisons import (
     MARGIN,
     PUBLISHED_SPREAD,
     PUBLISHED_SPREADS,
-    comparison_rows,
+    comparisons_of,
     equivalence,
     repeats_needed,
 )
+from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.results.tables.table_schema import COMPARISONS, table
+from scalewatt.results.tables.table_schema import COMPARISONS, RUNS
 
 VALUES = st.lists(st.floats(50.0, 150.0), min_size=2, max_size=8)
 
@@ -65,7 +66,7 @@ def test_the_verdict_says_what_the_repeats_can_tell(
 
 
 def test_the_published_spread_is_that_of_the_published_row() -> None:
-    (probe,) = [row for row in published_configurations() if row["n_repeats"] == 3]
+    (probe,) = [row for row in records(published_configurations()) if row["n_repeats"] == 3]
     for name in ("energy_kwh", "gpu_hours"):
         found = probe[f"{name}_sd"] / probe[f"{name}_mean"]
         # The text gives the time in minutes, the row GPU hours in tens.
@@ -103,7 +104,7 @@ def test_a_spread_that_is_too_large_needs_more_repeats_than_anybody_runs() -> No
 
 
 def run(device: str, repeat: int = 1, **more: Any) -> dict[str, Any]:
-    return {
+    return dict.fromkeys(RUNS.names) | {
         **{"campaign": "made", "model": "fourcastnet", "phase": "pretrain", "gpus": 16},
         **{"local_batch_size": 1, "global_batch_size": 16, "dataset_samples": 54020},
         **{"epochs": 80, "protocol": "paper", "precision": "fp16", "loader": "hdf5"},
@@ -117,9 +118,14 @@ def run(device: str, repeat: int = 1, **more: Any) -> dict[str, Any]:
     }
 
 
+def comparison_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = comparisons_of(frame_of(runs, RUNS))
+    to_table(found, COMPARISONS)
+    return records(found)
+
+
 def test_energies_are_compared_over_the_kinds_that_both_devices_have() -> None:
     rows = comparison_rows([run("a100"), run("h100", gpu_energy_kwh=113.0, ram_energy_kwh=None)])
-    table(rows, COMPARISONS)
     (energy,) = [row for row in rows if row["quantity"] == "energy_kwh"]
     assert (energy["device"], energy["baseline_device"]) == ("h100", "a100")
     assert energy["energy_scope"] == "gpu+cpu"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,18 +20,43 @@ from scalewatt.results.tables.derived_quantities import (
     net_columns,
     with_model_energies,
 )
+from scalewatt.results.tables.frames import column_of, frame_of, values
 from scalewatt.results.tables.run_row import run_row
-from scalewatt.results.tables.table_schema import ENERGY_QUANTITIES, NET
+from scalewatt.results.tables.table_schema import ENERGY_QUANTITIES, NET, RUNS
 
 ENERGY = st.floats(1.0, 1e9)
-WORK = Work(2.0, 1, 1000, 10, gpu_s=7200.0, socket_s=7200.0, node_s=3600.0)
+KINDS = ("gpu", "cpu", "ram")
+Number = float | None
+
+
+def column(value: Number) -> pd.Series:
+    return column_of([value], pa.float64())
+
+
+WORK = Work(*map(column, (2.0, 1, 1000, 10, 7200.0, 7200.0, 3600.0)))
+
+
+def gross_of(parts: dict[str, Number], total: float) -> dict[str, Number]:
+    joules = {kind: column(parts.get(kind)) for kind in KINDS}
+    found = energy_columns(joules, column(total), WORK, SITE)
+    return {name: values(one)[0] for name, one in found.items()}
+
+
+def net_of(parts: dict[str, Number], idle: dict[str, Number]) -> dict[str, Number]:
+    """Of a run with GPU and CPU in scope."""
+    joules, baseline = ({k: column(one.get(k)) for k in KINDS} for one in (parts, idle))
+    in_scope = {kind: column_of([kind != "ram"], pa.bool_()) for kind in KINDS}
+    found = net_columns(joules, baseline, in_scope, WORK, SITE)
+    return {name: values(one)[0] for name, one in found.items()}
+
+
 SITE = Facility(1.2, 300.0, 0.5)
 
 
 @given(st.tuples(ENERGY, ENERGY, ENERGY))
 def test_shares_of_all_kinds_in_scope_add_up_to_one(parts: tuple[float, float, float]) -> None:
-    joules = dict(zip(("gpu", "cpu", "ram"), parts, strict=True))
-    columns = energy_columns(joules, sum(parts), WORK, SITE)
+    joules: dict[str, Number] = dict(zip(KINDS, parts, strict=True))
+    columns = gross_of(joules, sum(parts))
     shares = [columns[f"{kind}_energy_share"] for kind in joules]
     assert sum(share or 0.0 for share in shares) == pytest.approx(1.0)
 
@@ -40,39 +67,41 @@ def test_net_and_idle_add_up_to_the_energy(
 ) -> None:
     joules: dict[str, float | None] = {"gpu": parts[0], "cpu": parts[1], "ram": None}
     baseline: dict[str, float | None] = {"gpu": idle[0], "cpu": idle[1]}
-    net = net_columns(joules, baseline, ["gpu", "cpu"], WORK, SITE)
-    gross = energy_columns(joules, sum(parts), WORK, SITE)
+    net = net_of(joules, baseline)
+    gross = gross_of(joules, sum(parts))
     for name in ("energy_kwh", "gpu_energy_kwh", "p_gpuh_kw", "energy_per_sample_j", "carbon_kg"):
-        of_idle = energy_columns({**baseline, "ram": None}, sum(idle), WORK, SITE)[name]
+        of_idle = gross_of(baseline, sum(idle))[name]
         assert (net[f"net_{name}"] or 0.0) + (of_idle or 0.0) == pytest.approx(gross[name])
     assert net["net_ram_energy_kwh"] is None
 
 
 def test_a_kind_without_baseline_makes_the_total_unknown_and_keeps_the_others() -> None:
     joules: dict[str, float | None] = {"gpu": 100.0, "cpu": 50.0, "ram": None}
-    found = net_columns(joules, {"gpu": 40.0, "cpu": None}, ["gpu", "cpu"], WORK, SITE)
+    found = net_of(joules, {"gpu": 40.0, "cpu": None})
     assert found["net_gpu_energy_kwh"] == pytest.approx(60 / 3.6e6)
     assert found["net_energy_kwh"] is found["net_p_gpuh_kw"] is found["net_cost"] is None
 
 
 def row(repeat: int, energy: float | None, began: str | None = None) -> dict[str, Any]:
     name = "tuned" if began else "first"
-    return {
+    return dict.fromkeys(RUNS.names) | {
         **{"configuration": name, "repeat": repeat, "initial_weights": began},
         **{"energy_kwh": energy, "net_energy_kwh": None},
     }
 
 
+def model_energies(rows: list[Any]) -> list[Any]:
+    return values(with_model_energies(frame_of(rows, RUNS))["energy_per_model_kwh"])
+
+
 def test_a_tuned_model_costs_what_the_training_before_it_cost_too() -> None:
     rows = [row(1, 3.0), row(2, 4.0), row(1, 1.0, "first/1"), row(2, 2.0, "first/2")]
-    found = [r["energy_per_model_kwh"] for r in with_model_energies(rows)]
-    assert found == [3.0, 4.0, 4.0, 6.0]
+    assert model_energies(rows) == [3.0, 4.0, 4.0, 6.0]
 
 
 @pytest.mark.parametrize("before", [[], [row(1, None)]], ids=["no run", "no energy"])
 def test_a_model_whose_first_training_is_unknown_has_no_energy(before: list[Any]) -> None:
-    rows = with_model_energies([*before, row(1, 1.0, "first/1")])
-    assert rows[-1]["energy_per_model_kwh"] is None
+    assert model_energies([*before, row(1, 1.0, "first/1")])[-1] is None
 
 
 def test_a_run_has_every_energy_quantity_twice(tmp_path: Path) -> None:

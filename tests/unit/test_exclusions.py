@@ -29,6 +29,8 @@ from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import with_model_energies
+from scalewatt.results.tables.frames import frame_of, values
+from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.tracking import remeasure as remeasuring
 from scalewatt.tracking.energy_used import energy_used_kwh
 from scalewatt.tracking.exclude import exclude, undo
@@ -341,13 +343,18 @@ def test_a_registered_run_stays_excluded_though_its_provenance_gets_a_neighbour(
         remeasure(found, (TWO, 1), "noisy")
 
 
+def model_energies(rows: list[dict[str, object]]) -> list[float | None]:
+    return values(with_model_energies(frame_of(rows, RUNS))["energy_per_model_kwh"])
+
+
 def test_energy_of_an_excluded_pretraining_is_in_no_models_energy() -> None:
     before = {"configuration": "a", "repeat": 1, "initial_weights": None, "excluded": None}
     before |= {"energy_kwh": 2.0, "net_energy_kwh": 1.0}
+    before = dict.fromkeys(RUNS.names) | before
     after = {**before, "configuration": "b", "initial_weights": "a/1", "energy_kwh": 0.5}
-    assert with_model_energies([before, after])[1]["energy_per_model_kwh"] == 2.5
+    assert model_energies([before, after])[1] == 2.5
     before["excluded"] = "noisy"
-    assert with_model_energies([before, after])[1]["energy_per_model_kwh"] is None
+    assert model_energies([before, after])[1] is None
 
 
 # --- scalewatt remeasure ------------------------------------------------------------------------

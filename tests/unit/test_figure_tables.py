@@ -25,8 +25,9 @@ from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figures.figure_tables import overview, points
 from scalewatt.results.figures.footnotes import notes
+from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.run_row import RunFiles
-from scalewatt.results.tables.table_schema import IDENTITY, QUANTITIES
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, IDENTITY, QUANTITIES
 
 Row = dict[str, Any]
 
@@ -35,7 +36,9 @@ GPU_COUNTS = [1, 2, 4]
 
 def configuration(gpus: int, *, repeats: int = 1, **means: float | None) -> Row:
     """A row of the configurations table: every quantity is 100 + its place, unless given."""
-    row: Row = dict.fromkeys((name for name, _ in IDENTITY), "word")
+    row: Row = dict.fromkeys(CONFIGURATIONS.names)
+    row |= dict.fromkeys((name for name, _ in IDENTITY), "word")
+    row |= {"channels_last": None, "compile": None}
     row |= {"configuration": f"c{gpus}", "gpus": gpus, "nodes": 1, "n_repeats": repeats}
     row |= {"local_batch_size": 64, "global_batch_size": 64 * gpus, "epochs": 4}
     row |= {"dataset_samples": 1000 * gpus, "energy_origin": "measured", "energy_scope": "cpu"}
@@ -59,7 +62,7 @@ def definition(figure: str, counts: list[int] | None = None, **more: Any) -> Row
 
 
 def rows_of(figure: str, rows: list[Row], counts: list[int] | None = None) -> list[Row]:
-    return points(definition(figure, counts), rows).to_pylist()
+    return records(points(definition(figure, counts), frame_of(rows, CONFIGURATIONS)))
 
 
 # --- panels -------------------------------------------------------------------------------------
@@ -90,9 +93,10 @@ PANELS = {
 
 @pytest.mark.parametrize("figure", PANELS)
 def test_a_figure_has_the_papers_panels_with_a_row_for_each_point(figure: str) -> None:
-    found = points(definition(figure), [configuration(n) for n in GPU_COUNTS])
-    assert found.schema.equals(POINTS)
-    rows = found.to_pylist()
+    configurations = frame_of([configuration(n) for n in GPU_COUNTS], CONFIGURATIONS)
+    found = points(definition(figure), configurations)
+    assert to_table(found, POINTS).schema.equals(POINTS)
+    rows = records(found)
     panels = list(dict.fromkeys((r["panel"], r["x_name"], r["y_name"]) for r in rows))
     assert sorted(panels) == sorted(PANELS[figure])
     for letter, _, _ in panels:
@@ -138,7 +142,7 @@ def test_a_point_without_runs_has_no_row() -> None:
 def test_a_configuration_of_two_series_is_a_point_of_both() -> None:
     both = definition("figure2")
     both["series"].append({**both["series"][0], "name": "other", "label": "another"})
-    rows = points(both, [configuration(n) for n in GPU_COUNTS]).to_pylist()
+    rows = points(both, frame_of([configuration(n) for n in GPU_COUNTS], CONFIGURATIONS))
     assert len(rows) == 2 * 4 * 3
 
 
@@ -262,7 +266,7 @@ def test_the_overview_is_of_the_campaign_alone(tmp_path: Path) -> None:
 
 
 def test_along_the_overviews_rules_updates_do_what_the_paper_says() -> None:
-    rows = overview(table_definition(demo(), "figure1", []), []).to_pylist()
+    rows = records(overview(table_definition(demo(), "figure1", [])))
     updates: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         updates.setdefault((row["dataset_rule"], row["batch_rule"]), []).append(row["updates"])

@@ -28,9 +28,9 @@ from scalewatt.results.figures.learning_table import (
     learning,
     run_epochs,
 )
-from scalewatt.results.tables.frames import to_frame
-from scalewatt.results.tables.repeat_statistics import configuration_rows
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
+from scalewatt.results.tables.frames import records, to_frame
+from scalewatt.results.tables.repeat_statistics import configurations_of
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, run_row, runs_of
 
 Row = dict[str, Any]
 KWH = 3.6e6
@@ -220,8 +220,8 @@ def test_the_table_has_a_row_per_run_and_epoch_under_the_first_series(tmp_path: 
     points = [{"configuration": NAME}]
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
     definition = {"figure": "learning", "series": series, "runs": [[NAME, 1]]}
-    rows = configuration_rows([run_row(files, "made", Facility())])
-    found = learning(definition, rows, tmp_path).to_pylist()
+    rows = configurations_of(runs_of([run_record(files, "made")], Facility()))
+    found = records(learning(definition, rows, tmp_path))
     assert [(row["series"], row["repeat"], row["epoch"]) for row in found] == [
         ("first", 1, 0),
         ("first", 1, 1),

@@ -21,8 +21,11 @@ from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.layout import LABEL_SIZE
-from scalewatt.results.figures.pareto_table import PARETO, pareto, with_front
-from scalewatt.results.tables.frames import to_frame
+from scalewatt.results.figures import pareto_table as front_module
+from scalewatt.results.figures.figure_schema import PARETO
+from scalewatt.results.figures.pareto_table import pareto
+from scalewatt.results.tables.frames import frame_of, records, to_frame
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 
 Row = dict[str, Any]
 
@@ -30,6 +33,12 @@ Row = dict[str, Any]
 def point(x: float | None, y: float | None, **more: Any) -> Row:
     base = {"x": x, "y": y, "x_name": "energy_kwh", "metric_goal": "min"}
     return base | {"energy_origin": "measured", "energy_scope": "gpu"} | more
+
+
+def with_front(rows: list[Row]) -> list[Row]:
+    """The rows of one panel with the column `non_dominated`."""
+    whole = [dict.fromkeys(PARETO.names) | {"panel": "A"} | row for row in rows]
+    return records(front_module.with_front(frame_of(whole, PARETO)))
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -109,7 +118,7 @@ def test_the_overlay_adds_published_points_that_are_on_no_front() -> None:
 
 def test_published_points_are_there_where_no_run_is() -> None:
     made = definition("pareto", overlay="published") | {"runs": []}
-    rows = pareto(made, [], Path()).to_pylist()
+    rows = records(pareto(made, frame_of([], CONFIGURATIONS)))
     assert rows and {row["energy_origin"] for row in rows} == {"published"}
 
 

@@ -38,7 +38,7 @@ ONE = "resnet50-a100-n064-lbs0128-s0320291"
 
 def measured(folder: Path, change: Any = None, **said: Any) -> Path:
     """Results in which somebody found nearly what was published."""
-    rows = [one for one in published_configurations() if one["configuration"] in PAPER_IDS]
+    rows = [one for one in records(published_configurations()) if one["configuration"] in PAPER_IDS]
     for row in rows:
         row |= {"campaign": "paper", "energy_origin": "measured"}
         if change is not None:
@@ -168,7 +168,7 @@ def test_energies_of_another_scope_are_not_compared(tmp_path: Path) -> None:
 def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
     campaign = small({"unknown": UNKNOWN})
     (id_,) = campaign.configurations
-    row = {**published_configurations()[0], "configuration": id_}
+    row = {**records(published_configurations())[0], "configuration": id_}
     path = tmp_path / "tables" / "configurations.parquet"
     write_table_with_csv(with_metadata(table([row], CONFIGURATIONS), {}), path)
     for found in records(prediction_table(tmp_path, campaign, forecaster())):

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import LOCAL, demo
@@ -24,6 +26,7 @@ from scalewatt.execution import idle_probe as probe
 from scalewatt.execution.idle_probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.provenance.versions import Gpu
+from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.idle import (
     IDLE,
     device_rows,
@@ -31,6 +34,7 @@ from scalewatt.results.tables.idle import (
     write_idle,
 )
 from scalewatt.results.tables.idle_baseline import idle_energies_j, without_baseline
+from scalewatt.results.tables.table_schema import RUNS
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
@@ -292,29 +296,46 @@ def test_the_table_has_a_row_per_kind_and_the_json_every_probe(idle_table: Path)
     assert described["kinds"][0]["mean_w"] == pytest.approx(212.0)
 
 
+def idle_j(path: Path, device: str, seconds: Any, origins: Any) -> dict[str, Any]:
+    """Idle energy by device kind, of a run with these seconds and origins."""
+    schema = pa.schema([(n, pa.string()) for n in ("device", "device_kind", "energy_origin")])
+    parts = [
+        {"device": device, "device_kind": kind, "energy_origin": origins[kind], "device_s": one}
+        for kind, one in seconds.items()
+    ]
+    found = idle_energies_j(
+        path, frame_of(parts, schema.append(pa.field("device_s", pa.float64())))
+    )
+    return dict(zip(seconds, values(found), strict=True))
+
+
 def test_without_a_probe_idle_energy_is_not_known(idle_table: Path) -> None:
     cpu = {"cpu": 1.0}, {"cpu": "measured"}
-    assert idle_energies_j(idle_table, "box", *cpu) == {"cpu": pytest.approx(70.0)}
-    assert idle_energies_j(idle_table, "other", *cpu) == {"cpu": None}
-    assert idle_energies_j(idle_table.with_name("none.parquet"), "box", *cpu) == {"cpu": None}
+    assert idle_j(idle_table, "box", *cpu) == {"cpu": pytest.approx(70.0)}
+    assert idle_j(idle_table, "other", *cpu) == {"cpu": None}
+    assert idle_j(idle_table.with_name("none.parquet"), "box", *cpu) == {"cpu": None}
 
 
 def test_idle_energy_counts_the_devices_that_a_run_held(idle_table: Path) -> None:
     origins = dict.fromkeys(("gpu", "cpu"), "measured")
-    found = idle_energies_j(idle_table, "box", {"gpu": 3 * 100.0, "cpu": 2 * 100.0}, origins)
+    found = idle_j(idle_table, "box", {"gpu": 3 * 100.0, "cpu": 2 * 100.0}, origins)
     assert found == {"gpu": pytest.approx(3 * 100 * 106.0), "cpu": pytest.approx(2 * 100 * 70.0)}
 
 
 def test_idle_energy_is_unknown_where_a_kind_is_or_differs_in_origin(idle_table: Path) -> None:
     both = {"cpu": 100.0, "unused_gpu": 100.0}
-    found = idle_energies_j(idle_table, "box", both, dict.fromkeys(both, "measured"))
+    found = idle_j(idle_table, "box", both, dict.fromkeys(both, "measured"))
     assert found["unused_gpu"] is None and found["cpu"] is not None
-    assert idle_energies_j(idle_table, "box", {"cpu": 1.0}, {"cpu": "estimated"}) == {"cpu": None}
-    assert idle_energies_j(idle_table, "box", {}, {}) == {}
+    assert idle_j(idle_table, "box", {"cpu": 1.0}, {"cpu": "estimated"}) == {"cpu": None}
+    assert idle_j(idle_table, "box", {}, {}) == {}
 
 
 def run_of(device: str, idle: float | None = None, **more: Any) -> dict[str, Any]:
     return {"device": device, "energy_kwh": 1.0, "idle_energy_kwh": idle} | more
+
+
+def runs(made: list[dict[str, Any]]) -> pd.DataFrame:
+    return frame_of([dict.fromkeys(RUNS.names) | one for one in made], RUNS)
 
 
 def idle_of(tmp_path: Path, *nodes: Sensors) -> Path:
@@ -333,9 +354,9 @@ def test_the_power_of_a_node_that_was_busy_is_no_idle_power(tmp_path: Path) -> N
     path = idle_of(tmp_path, node(), busy)
     assert pq.read_table(path)["mean_w"].null_count == 0
     kinds = dict.fromkeys(("gpu", "cpu"), 1.0)
-    found = idle_energies_j(path, "box", kinds, dict.fromkeys(kinds, "measured"))
+    found = idle_j(path, "box", kinds, dict.fromkeys(kinds, "measured"))
     assert found == {"gpu": None, "cpu": None}
-    why = without_baseline(path, [run_of("box")])
+    why = without_baseline(path, runs([run_of("box")]))
     assert why == {"box": "its nodes were not idle: repeat 2: n1: cpu 86 % busy, so not idle"}
 
 
@@ -343,15 +364,15 @@ def test_why_runs_have_no_idle_energy_is_stated_by_device(tmp_path: Path) -> Non
     fewer = node()
     del fewer["CUDA:1_POWER"]
     path = idle_of(tmp_path, node(), fewer)
-    runs = [run_of("box"), run_of("new"), run_of("old", idle=0.5), run_of("off", energy_kwh=None)]
-    why = without_baseline(path, runs)
+    made = [run_of("box"), run_of("new"), run_of("old", idle=0.5), run_of("off", energy_kwh=None)]
+    why = without_baseline(path, runs(made))
     assert sorted(why) == ["box", "new"]
     assert why["new"] == "no idle probe of it has finished"
     assert "do not state the power of gpu" in why["box"]
 
 
 def test_probes_of_another_origin_than_the_runs_are_no_baseline(idle_table: Path) -> None:
-    why = without_baseline(idle_table, [run_of("box")])
+    why = without_baseline(idle_table, runs([run_of("box")]))
     assert "of another origin than the runs' energy" in why["box"]
 
 
@@ -375,7 +396,7 @@ def test_an_invalid_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "idle.parquet"
     path.write_bytes(b"no Parquet")
     with pytest.raises(InputError, match=r"idle\.parquet: is no readable Parquet file"):
-        idle_energies_j(path, "box", {"cpu": 1.0}, {"cpu": "measured"})
+        idle_j(path, "box", {"cpu": 1.0}, {"cpu": "measured"})
 
 
 # --- asking for probes --------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import scipy.stats
 
@@ -16,17 +17,19 @@ from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
-from scalewatt.results.figures.figure_schema import PANELS
+from scalewatt.results.figures.figure_schema import PANELS, TABLE1
 from scalewatt.results.figures.figure_tables import overview, points, table1
 from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.tables import published
+from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.published import (
     REFERENCE,
     published_configurations,
-    published_of,
+    published_lines,
     published_sources,
 )
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES, table
+from scalewatt.results.tables.scaling import TRAINING, points_of
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES
 from scalewatt.results.text.markdown_latex import latex, markdown
 
 Row = dict[str, Any]
@@ -35,7 +38,7 @@ PAPER = PROJECT_ROOT / "config.yaml"
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Row]:
-    return {row["configuration"]: row for row in published_configurations()}
+    return {row["configuration"]: row for row in records(published_configurations())}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def paper() -> Campaign:
 
 
 def test_published_rows_are_rows_of_configurations_each_once(rows: dict[str, Row]) -> None:
-    found = table(published_configurations(), CONFIGURATIONS)
+    found = to_table(published_configurations(), CONFIGURATIONS)
     assert len(found) == len(rows) == 28
     for name in ("campaign", "energy_origin"):
         assert set(found[name].to_pylist()) == {"published"}
@@ -177,8 +180,8 @@ def test_nothing_unpublished_is_made_up(rows: dict[str, Row]) -> None:
 
 
 def test_a_caller_may_change_its_rows() -> None:
-    published_configurations()[0]["gpus"] = -1
-    assert published_configurations()[0]["gpus"] == 1
+    published_configurations().loc[0, "gpus"] = -1
+    assert published_configurations().loc[0, "gpus"] == 1
 
 
 # --- beside a campaign's own ----------------------------------------------------------------------
@@ -186,7 +189,7 @@ def test_a_caller_may_change_its_rows() -> None:
 
 def made_row(configuration: Any, **changes: Any) -> Row:
     """A row of ours of a configuration: the published form with other numbers."""
-    row = dict(published_configurations()[0])
+    row = records(published_configurations())[0]
     row |= {name: getattr(configuration, name) for name in (
         "model", "phase", "device", "gpus", "nodes", "local_batch_size", "global_batch_size",
         "dataset_samples", "epochs")}  # fmt: skip
@@ -194,20 +197,23 @@ def made_row(configuration: Any, **changes: Any) -> Row:
         "configuration": configuration.id,
         "campaign": "paper",
         "energy_origin": "measured",
-        "excluded": None,
         **changes,
     }
 
 
-def ours(paper: Campaign, figure: str) -> list[Row]:
-    return [made_row(paper.configurations[i]) for i in paper.figure_configurations(figure)]
+def ours(paper: Campaign, figure: str) -> pd.DataFrame:
+    ids = paper.figure_configurations(figure)
+    return frame_of([made_row(paper.configurations[i]) for i in ids], CONFIGURATIONS)
+
+
+NONE = frame_of([], CONFIGURATIONS)
 
 
 @pytest.mark.parametrize("figure", PANELS)
 def test_published_points_stand_behind_the_campaigns_own(paper: Campaign, figure: str) -> None:
     definition = table_definition(paper, figure, [])
-    own = points({**definition, "options": {}}, ours(paper, figure)).to_pylist()
-    both = points(definition, ours(paper, figure)).to_pylist()
+    own = records(points({**definition, "options": {}}, ours(paper, figure)))
+    both = records(points(definition, ours(paper, figure)))
     assert [r for r in both if r["energy_origin"] == "measured"] == own
     added = [r for r in both if r["energy_origin"] == "published"]
     assert added
@@ -221,7 +227,7 @@ def test_published_points_stand_behind_the_campaigns_own(paper: Campaign, figure
 
 
 def test_published_points_do_not_need_finished_runs(paper: Campaign) -> None:
-    found = points(table_definition(paper, "figure4", []), []).to_pylist()
+    found = records(points(table_definition(paper, "figure4", []), NONE))
     energies = {
         (r["series"], r["gpus"]): r["y"] for r in found if r["panel"] == "C" and r["y"] is not None
     }
@@ -231,7 +237,7 @@ def test_published_points_do_not_need_finished_runs(paper: Campaign) -> None:
 
 
 def test_a_point_of_two_series_is_published_in_both(paper: Campaign) -> None:
-    found = points(table_definition(paper, "figure3", []), []).to_pylist()
+    found = records(points(table_definition(paper, "figure3", []), NONE))
     shared = [r for r in found if r["panel"] == "C" and r["gpus"] == 32]
     assert {r["series"] for r in shared} == {"resnet50-scaled-lbs256", "resnet50-scaled-gbs8192"}
     assert {r["y"] for r in shared} == {3.80679}
@@ -241,7 +247,7 @@ def test_published_speedups_count_from_the_smallest_published_n(paper: Campaign)
     definition = table_definition(paper, "figure4", [])
     found = {
         (r["series"], r["gpus"]): r["y"]
-        for r in points(definition, []).to_pylist()
+        for r in records(points(definition, NONE))
         if r["y_name"] == "speedup"
     }
     assert found["fourcastnet-pretrain-lbs1", 16] == 16.0
@@ -286,7 +292,8 @@ def test_a_source_without_words_is_named_by_its_code(
     monkeypatch.setattr(
         "scalewatt.results.figures.footnotes.published_sources",
         lambda: {
-            row["configuration"]: f"{code}; paper_table1" for row in published_configurations()
+            row["configuration"]: f"{code}; paper_table1"
+            for row in records(published_configurations())
         },
     )
     definition = table_definition(paper, "figure4", [])
@@ -296,28 +303,41 @@ def test_a_source_without_words_is_named_by_its_code(
 
 def test_without_the_option_nothing_published_is_drawn(paper: Campaign) -> None:
     definition = {**table_definition(paper, "figure4", []), "options": {}}
-    assert len(points(definition, [])) == 0
+    assert len(points(definition, NONE)) == 0
     assert not any("ublished" in note for note in notes(definition, []))
 
 
 @pytest.mark.parametrize("changed", ["epochs", "dataset_samples", "device", "phase", "gpus"])
 def test_another_training_has_no_published_point(rows: dict[str, Row], changed: str) -> None:
     row = rows["fourcastnet.pretrain-a100-n016-lbs0001-full"]
-    assert published_of([row]) == [row]
+    names = ("place", "series", "label", "configuration", *TRAINING)
+
+    def found(point: Row) -> list[str]:
+        series = {"name": "a", "label": "b", "points": [point]}
+        return list(published_lines(points_of([series]))["configuration"])
+
+    assert set(points_of([]).columns) == set(names)
+    assert found(row) == [row["configuration"]]
     other = row[changed] + 1 if isinstance(row[changed], int) else "other"
-    assert published_of([{**row, changed: other}]) == []
+    assert found({**row, changed: other}) == []
+
+
+def runs_like(configurations: pd.DataFrame, **changes: Any) -> list[Row]:
+    return [row | {"excluded": None} | changes for row in records(configurations)]
 
 
 def test_another_protocol_than_the_papers_is_named(paper: Campaign) -> None:
     definition = table_definition(paper, "figure4", [])
-    own = [row | {"protocol": "corrected"} for row in ours(paper, "figure4")]
+    own = runs_like(ours(paper, "figure4"), protocol="corrected")
     assert any("protocol corrected" in note for note in notes(definition, own))
-    assert not any("protocol" in note for note in notes(definition, ours(paper, "figure4")))
+    assert not any(
+        "protocol" in note for note in notes(definition, runs_like(ours(paper, "figure4")))
+    )
 
 
 def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> None:
     definition = table_definition(paper, "table1", [])
-    found = table1(definition, ours(paper, "table1"))
+    found = to_table(table1(definition, ours(paper, "table1")), TABLE1)
     assert found["energy_origin"].to_pylist() == ["measured", "published"] * 6
     ids = found["configuration"].to_pylist()
     assert ids[::2] == ids[1::2]
@@ -325,11 +345,11 @@ def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> Non
     for text in (markdown(found), latex(found)):
         assert "published (gpu+cpu+ram)" in text and "115.63" in text
     alone = table1({**definition, "options": {}}, ours(paper, "table1"))
-    assert alone["energy_origin"].to_pylist() == ["measured"] * 6
+    assert list(alone["energy_origin"]) == ["measured"] * 6
 
 
 def test_the_overview_takes_no_column_from_what_points_are_matched_by(paper: Campaign) -> None:
-    assert "epochs" not in overview(table_definition(paper, "figure1", []), []).column_names
+    assert "epochs" not in overview(table_definition(paper, "figure1", [])).columns
 
 
 @pytest.mark.parametrize(
@@ -354,11 +374,11 @@ def test_a_damaged_reference_is_named(
     damaged = tmp_path / "published_results.csv"
     damaged.write_text(text)
     monkeypatch.setattr(published, "REFERENCE", damaged)
-    published._by_configuration.cache_clear()
-    published._rows.cache_clear()
+    published._merged.cache_clear()
+    published._configurations.cache_clear()
     try:
         with pytest.raises(InputError, match=said):
             published_configurations()
     finally:
-        published._by_configuration.cache_clear()
-        published._rows.cache_clear()
+        published._merged.cache_clear()
+        published._configurations.cache_clear()

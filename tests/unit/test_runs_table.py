@@ -15,8 +15,9 @@ from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, ro
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table
 from scalewatt.results.build import write_runs
+from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.repeat_statistics import configuration_rows
+from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS, table
 
@@ -83,7 +84,8 @@ def test_where_larger_is_better_the_best_metric_is_the_largest(tmp_path: Path) -
     history = epochs([40.0, 22.5, 20.0, 25.0])
     row = row_of(tmp_path, WHOLE, history=history, metric_goal="max")
     assert (row["metric_goal"], row["metric_last"], row["metric_best"]) == ("max", 25.0, 40.0)
-    assert configuration_rows([row])[0]["metric_goal"] == "max"
+    found = configurations_of(frame_of([row], RUNS))
+    assert list(found["metric_goal"]) == ["max"]
 
 
 STEP = ("step_data_s", "step_copy_s", "step_forward_s", "step_backward_s", "step_optimizer_s")

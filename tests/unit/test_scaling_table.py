@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from scalewatt.results.tables.scaling import scaling_rows
-from scalewatt.results.tables.table_schema import SCALING, table
+from scalewatt.results.tables.frames import frame_of, records, to_table
+from scalewatt.results.tables.scaling import scaling_of
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, SCALING
 
 IDENTITY = {
     **{"campaign": "made", "model": "resnet50", "phase": "train", "device": "a100"},
@@ -16,7 +17,7 @@ IDENTITY = {
 
 
 def row(gpus: int, hours: float, energy: float | None = 1.0, sd: float | None = None) -> Any:
-    found = {
+    found = dict.fromkeys(CONFIGURATIONS.names) | {
         **IDENTITY,
         **{"configuration": f"c{gpus}", "gpus": gpus, "nodes": 1, "global_batch_size": 256 * gpus},
         **{"n_repeats": 1 if sd is None else 3, "energy_origin": "measured"},
@@ -36,9 +37,14 @@ def series(*gpus: int) -> dict[str, Any]:
     return {"name": "one", "label": "LBS 256", "points": points}
 
 
+def scaling_rows(series: list[Any], configurations: list[Any]) -> list[Any]:
+    found = scaling_of(series, frame_of(configurations, CONFIGURATIONS))
+    to_table(found, SCALING)
+    return records(found)
+
+
 def test_speed_up_and_efficiency_are_those_of_the_smallest_n_that_has_runs() -> None:
     rows = scaling_rows([series(1, 2, 4, 8)], [row(2, 8.0), row(4, 5.0), row(8, 4.0)])
-    table(rows, SCALING)
     assert [r["smallest_gpus"] for r in rows] == [2, 2, 2]
     assert [r["speedup"] for r in rows] == pytest.approx([2.0, 3.2, 4.0])
     assert [r["efficiency"] for r in rows] == pytest.approx([1.0, 0.8, 0.5])

@@ -22,6 +22,7 @@ from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.provenance.package_lock import lock_sha256
 from scalewatt.recordings.perun_file import read_perun_file
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.scaling.model.model_file import read_model, write_model
@@ -275,7 +276,7 @@ def test_deviations_have_the_documented_standard_deviation() -> None:
 def test_every_published_time_and_energy_is_reproduced_within_the_models_interval() -> None:
     model = read_model(MODEL)
     checked = 0
-    for row in published_configurations():
+    for row in records(published_configurations()):
         if row["runtime_h_mean"] is None:
             continue
         spec = spec_of(row["configuration"])
@@ -313,7 +314,7 @@ def test_published_numbers_come_out_of_recording_and_accounting_restarts_include
     spec = spec_of(configuration)
     row = simulate(tmp_path, spec).row()
     (published,) = (
-        one for one in published_configurations() if one["configuration"] == configuration
+        one for one in records(published_configurations()) if one["configuration"] == configuration
     )
     predicted = predict(read_model(MODEL).of(kind_of_spec(spec)), [load_of_spec(spec)])
     assert row["segments"] == segments

@@ -21,9 +21,9 @@ from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
 from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.frames import frame_of
-from scalewatt.results.tables.repeat_statistics import configuration_rows
-from scalewatt.results.tables.run_row import run_row
+from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.tables.repeat_statistics import configurations_of
+from scalewatt.results.tables.run_row import run_record, runs_of
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 
@@ -139,7 +139,7 @@ def built(results: Path, *runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         made_run(results, energy, spec=make_spec(repeat=repeat))
         for repeat, energy in enumerate(runs, 1)
     ]
-    rows = [run_row(one, "made", Facility()) for one in files]
+    runs = runs_of([run_record(one, "made") for one in files], Facility())
     definition = {
         "figure": "breakdown",
         "series": [
@@ -147,7 +147,7 @@ def built(results: Path, *runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ],
         "runs": [[one.configuration, one.repeat] for one in files],
     }
-    return breakdown(definition, configuration_rows(rows), results).to_pylist()
+    return records(breakdown(definition, configurations_of(runs), results))
 
 
 def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Path) -> None:

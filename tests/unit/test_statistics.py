@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_spec, part, row_of
 
 from scalewatt.common.errors import InputError
+from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.repeat_statistics import (
     Summary,
-    configuration_rows,
+    configurations_of,
     from_population_sd,
     summarise,
 )
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, NET, PARTS, QUANTITIES, table
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, NET, PARTS, QUANTITIES, RUNS
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
@@ -95,6 +96,10 @@ def test_one_unknown_repeat_makes_the_mean_unknown(values: list[float | None]) -
     found = summarise(values)
     assert found.n == len(values)
     assert (found.mean, found.sd, found.low, found.high) == (None,) * 4
+
+
+def configuration_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return records(configurations_of(frame_of(runs, RUNS)))
 
 
 # --- configurations -----------------------------------------------------------------------------
@@ -175,8 +180,9 @@ def test_the_mean_of_a_ratio_is_the_mean_of_the_repeats_ratios(tmp_path: Path) -
 
 
 def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Path) -> None:
-    [row] = configuration_rows(runs(tmp_path, WHOLE))
-    table([row], CONFIGURATIONS)
+    found = configurations_of(frame_of(runs(tmp_path, WHOLE), RUNS))
+    to_table(found, CONFIGURATIONS)
+    [row] = records(found)
     of_site_or_idle = {"facility_energy_kwh", "carbon_kg", "cost", "idle_energy_kwh"}
     for name in QUANTITIES:
         unknown = name in of_site_or_idle or name.startswith(NET)

@@ -37,7 +37,9 @@ from scalewatt.report.report_request import Definition
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import VARIANTS as VARIANTS_SCHEMA
 from scalewatt.results.figures.figure_schema import panel_letter
-from scalewatt.results.figures.variants_table import markdown, ratio
+from scalewatt.results.figures.variants_table import markdown, ratios_of
+from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.results.tables.table_schema import table as schema_table
 
 VARIANTS = ROOT / "campaigns" / "variants.yaml"
@@ -262,6 +264,15 @@ def quantity(mean: float | None, half: float | None, **more: Any) -> dict[str, A
 
 
 BASE = quantity(2.0, 0.2, configuration="base")
+
+
+def ratio(own: dict[str, Any], baseline: dict[str, Any] | None, name: str) -> dict[str, Any]:
+    missing = dict.fromkeys(CONFIGURATIONS.names)
+    frames = [frame_of([missing | (row or {})], CONFIGURATIONS) for row in (own, baseline)]
+    [found] = records(ratios_of(frames[0], frames[1], name))
+    return {key: found[key] for key in ("mean", "low", "high")}
+
+
 POSITIVE = st.floats(1e-3, 1e6)
 
 
@@ -277,7 +288,7 @@ def test_a_ratio_and_its_interval_do_not_depend_on_the_unit(
         )
         for u in (1.0, unit)
     )
-    assert first["ratio"] == pytest.approx(own / base)
+    assert first["mean"] == pytest.approx(own / base)
     half = own / base * math.hypot(own_half, base_half)
     size = pytest.approx((own / base - half, own / base + half), rel=1e-6, abs=1e-9 * own / base)
     assert (first["low"], first["high"]) == size

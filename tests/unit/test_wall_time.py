@@ -23,6 +23,7 @@ from request_files import (
 
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.run_files.progress_files import done_updates, note_position
 from scalewatt.scheduling.job_request import (
@@ -229,7 +230,9 @@ def test_a_limit_that_leaves_no_time_to_train_has_no_segments() -> None:
 
 
 def test_horekas_published_runs_fit_into_what_the_model_asks_for() -> None:
-    took = {row["configuration"]: row["runtime_h_mean"] for row in published_configurations()}
+    took = {
+        row["configuration"]: row["runtime_h_mean"] for row in records(published_configurations())
+    }
     checked = 0
     for id_, configuration in paper().configurations.items():
         if took.get(id_) is not None:

@@ -17,7 +17,7 @@ from scalewatt.claims.evidence.evidence import RUN_COLUMNS, Evidence, Trace, row
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.results.figures.figure_schema import POWER
-from scalewatt.results.tables.frames import read_frame
+from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY, PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
@@ -33,7 +33,7 @@ def published_evidence() -> Evidence:
         Evidence(
             PUBLISHED,
             published=True,
-            lines=lines_of(campaign, published_configurations()),
+            lines=lines_of(campaign, records(published_configurations())),
             specs=specs_of(campaign),
             campaign=campaign,
         )

@@ -15,7 +15,6 @@ from scalewatt.claims import output as listing
 from scalewatt.figures.figure_data import drawable, stored
 from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.results.figures import figure_schema
-from scalewatt.results.figures.extra_tables import SCHEMAS
 from scalewatt.results.tables import table_schema as schema
 from scalewatt.results.tables.frames import read_frame, records, to_frame
 from scalewatt.results.tables.idle import IDLE
@@ -33,14 +32,12 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "comparisons": (schema.COMPARISONS, ("configuration", "baseline", "quantity")),
     "idle": (IDLE, ("device", "device_kind")),
     "claims": (listing.TABLE, ("id",)),
-    "table1": (figure_schema.TABLE1, ()),
-    "variants": (figure_schema.VARIANTS, ()),
     "plan": (PLAN, ()),
     "prediction": (figure_schema.PREDICTION, ("configuration", "quantity")),
-    "figure1": (figure_schema.OVERVIEW, ()),
-    "figure5": (figure_schema.POWER, ()),
-    **{f"figure{n}": (figure_schema.POINTS, POINT_KEY) for n in (2, 3, 4, 6, 7)},
-    **{name: (columns, ()) for name, columns in SCHEMAS.items()},
+    **{
+        name: (columns, POINT_KEY if name in figure_schema.PANELS else ())
+        for name, columns in figure_schema.SCHEMAS.items()
+    },
 }
 _EMPTY = {"plan": ("series", "configuration", "repeat", "gpus")}
 """Columns that a table's sums have not."""

@@ -6,41 +6,43 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.files import write_table_with_csv, write_text
+import pandas as pd
+
+from scalewatt.common.files import write_text
 from scalewatt.results.figures import variants_table as variants
+from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.figures.power_trace import panels
 from scalewatt.results.request import check_definition
-from scalewatt.results.tables.comparisons import comparison_rows
-from scalewatt.results.tables.derived_quantities import Facility, with_model_energies
+from scalewatt.results.tables.comparisons import comparisons_of
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.frames import frame_of, records, to_table, write_frame
 from scalewatt.results.tables.idle_baseline import without_baseline
 from scalewatt.results.tables.metadata import METADATA_KEY as METADATA_KEY
 from scalewatt.results.tables.metadata import with_metadata
-from scalewatt.results.tables.repeat_statistics import configuration_rows
-from scalewatt.results.tables.run_row import RunFiles, run_row
-from scalewatt.results.tables.scaling import scaling_rows
-from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
+from scalewatt.results.tables.repeat_statistics import configurations_of
+from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
+from scalewatt.results.tables.scaling import scaling_of
+from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING
 from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, counts_processes
 from scalewatt.results.text.markdown_latex import latex, markdown
 
 
-def _rows(definition: dict[str, Any], results: Path) -> list[dict[str, Any]]:
+def _runs(definition: dict[str, Any], results: Path) -> pd.DataFrame:
     facility = Facility(**definition.get("facility", {}))
-    idle = _idle(definition, results)
     reasons = {
         (e["configuration"], e["repeat"]): e["reason"] for e in definition.get("excluded", [])
     }
-    runs = [(configuration, repeat) for configuration, repeat in definition["runs"]]
-    rows = [
-        run_row(RunFiles(results, *run), definition["campaign"], facility, idle, reasons.get(run))
-        for run in runs
+    records = [
+        run_record(RunFiles(results, *run), definition["campaign"], reasons.get(run))
+        for run in map(tuple, definition["runs"])
     ]
-    return with_model_energies(rows)
+    return runs_of(records, facility, _idle(definition, results))
 
 
 def _idle(definition: dict[str, Any], results: Path) -> Path | None:
-    """The table of idle probes, where the campaign has them and they count for this table."""
+    """Return the table of idle probes, where the campaign has them and they count for this table."""
     return results / "tables" / "idle.parquet" if definition.get("idle") else None
 
 
@@ -56,27 +58,28 @@ def write_tables(definition: Any, results: Path, out: Path) -> None:
 
 def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
     """Write `out`/runs, configurations, scaling and comparisons (Parquet and CSV) of a campaign's runs."""
-    rows = _rows(definition, results)
-    metadata = _metadata(definition, rows, results)
-    configurations = configuration_rows(rows)
+    runs = _runs(definition, results)
+    configurations = configurations_of(runs)
     tables = {
-        "runs": table(rows, RUNS),
-        "configurations": table(configurations, CONFIGURATIONS),
-        "scaling": table(scaling_rows(definition["series"], configurations), SCALING),
-        "comparisons": table(comparison_rows(rows), COMPARISONS),
+        "runs": (runs, RUNS),
+        "configurations": (configurations, CONFIGURATIONS),
+        "scaling": (scaling_of(definition["series"], configurations), SCALING),
+        "comparisons": (comparisons_of(runs), COMPARISONS),
     }
-    for name, built in tables.items():
-        write_table_with_csv(with_metadata(built, metadata), out / f"{name}.parquet")
+    metadata = _metadata(definition, runs, results)
+    for name, (frame, schema) in tables.items():
+        write_frame(frame, out / f"{name}.parquet", schema, metadata)
 
 
 def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> None:
     """Write the table of one figure (or Table 1), from its own runs and no others."""
     figure = definition["figure"]
     # The overview is of the campaign, not of its results.
-    rows = [] if figure == "figure1" else _rows(definition, results)
-    built = builder(figure, results)(definition, configuration_rows(rows))
-    built = with_metadata(built, _metadata(definition, rows, results))
-    write_table_with_csv(built, out)
+    runs = frame_of([], RUNS) if figure == "figure1" else _runs(definition, results)
+    frame = builder(figure, results)(definition, configurations_of(runs))
+    metadata = _metadata(definition, runs, results)
+    write_frame(frame, out, SCHEMAS[figure], metadata)
+    built = with_metadata(to_table(frame, SCHEMAS[figure]), metadata)
     if figure == "table1":
         write_text(out.with_suffix(".md"), markdown(built))
         write_text(out.with_suffix(".tex"), latex(built))
@@ -84,12 +87,11 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
         write_text(out.with_suffix(".md"), variants.markdown(built))
 
 
-def _metadata(
-    definition: dict[str, Any], rows: list[dict[str, Any]], results: Path
-) -> dict[str, Any]:
+def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> dict[str, Any]:
+    rows = records(runs)
     of_runs = definition.get("figure") != "figure1"
     idle = _idle(definition, results)
-    no_idle = without_baseline(idle, rows) if idle else {}
+    no_idle = without_baseline(idle, runs) if idle else {}
     of_idle = no_idle if definition.get("figure") == "breakdown" else {}
     return {
         "figure": definition.get("figure"),
@@ -112,7 +114,7 @@ def _metadata(
 
 
 def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """What n counts; by the campaign's devices where there are no runs to tell, if those settle it."""
+    """Return what n counts; by the campaign's devices where there are no runs to tell, if those settle it."""
     if "torch_devices" in definition:
         words = {"cpu": "processes", "cuda": "GPUs"}
         said = {words.get(device, "ranks") for device in definition["torch_devices"]}
@@ -121,7 +123,7 @@ def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:
 
 
 def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Why the energy of a configuration is not known, by the flags of its runs that count."""
+    """Return why the energy of a configuration is not known, by the flags of its runs that count."""
     found: dict[str, dict[str, None]] = {}
     for row in rows:
         if row["energy_kwh"] is None and row["excluded"] is None:
@@ -135,7 +137,7 @@ def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _metric_name(rows: list[dict[str, Any]]) -> str | None:
-    """The metric that all runs have, `several` where they differ or do not say, null without runs."""
+    """Return the metric that all runs have, `several` where they differ or do not say, null without runs."""
     names = {row["metric_name"] for row in rows}
     if not names:
         return None
@@ -143,7 +145,7 @@ def _metric_name(rows: list[dict[str, Any]]) -> str | None:
 
 
 def _of_figure5(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Figure 5's panels, and its configurations whose runs do not say when training began."""
+    """Return figure 5's panels, and its configurations whose runs do not say when training began."""
     if definition.get("figure") != "figure5":
         return {}
     without = sorted({r["configuration"] for r in rows if '"no_events"' in r["flags"]})

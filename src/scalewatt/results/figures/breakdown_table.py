@@ -6,162 +6,125 @@ counted (staging under protocol `paper`), has no row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
+from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
-from scalewatt.results.figures.figure_schema import COPIED
+from scalewatt.results.figures.figure_schema import BREAKDOWN
+from scalewatt.results.tables.derived_quantities import ratio
+from scalewatt.results.tables.frames import TEXT, frame_of, to_frame, to_table
 from scalewatt.results.tables.idle_baseline import idle_energies_j
 from scalewatt.results.tables.run_row import RunFiles, read_energy
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, table
+from scalewatt.results.tables.scaling import lines_of
+from scalewatt.results.tables.table_schema import PARTS
 
-Row = dict[str, Any]
-Part = tuple[str, str]
-"""A device kind and a stage."""
-
-ENDS = tuple(part for part in PARTS if part != "mean")
-"""What is told of the spread of a configuration's total."""
-
-BREAKDOWN = pa.schema(
+_PART = pa.schema(
     [
-        *((name, pa.string()) for name in ("figure", "series", "label")),
-        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
-        *((name, pa.string()) for name in ("device_kind", "stage", "short_stages")),
-        *(
-            (name, pa.float64())
-            for name in ("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh")
-        ),
-        *((f"total_kwh_{end}", pa.float64()) for end in ENDS),
+        *((name, pa.string()) for name in ("configuration", "device", "device_kind", "stage")),
+        ("repeat", pa.int32()),
+        *((name, pa.float64()) for name in ("energy_j", "discarded_j", "device_s")),
+        ("energy_origin", pa.string()),
+        ("short", pa.bool_()),
     ]
 )
+_OF_PART = ["configuration", "device_kind", "stage"]
+_ENERGIES = ("energy", "idle", "discarded")
 
 
-def breakdown(definition: dict[str, Any], configurations: list[Row], results: Path) -> pa.Table:
-    """One row per configuration, device kind in its scope, and stage: means over its repeats.
+def breakdown(
+    definition: dict[str, Any], configurations: pd.DataFrame, results: Path
+) -> pd.DataFrame:
+    """Return one row per configuration, device kind in its scope, and stage: means over its repeats.
 
     A configuration that several series share is under the first of them. Energies of one whose
     energy is not known are null.
     """
     idle = results / "tables" / "idle.parquet" if definition.get("idle") else None
-    rows: list[Row] = []
-    for series, own, repeats in chosen_runs(definition, configurations):
-        head = {"figure": definition["figure"], "series": series["name"], "label": series["label"]}
-        head |= {name: own[name] for name in COPIED}
-        head |= {f"total_kwh_{end}": own[f"energy_kwh_{end}"] for end in ENDS}
-        files = [RunFiles(results, own["configuration"], repeat) for repeat in repeats]
-        rows += [head | part for part in _parts([run_parts(one, idle) for one in files])]
-    return table(rows, BREAKDOWN)
+    chosen = lines_of(definition["series"], configurations).drop_duplicates("configuration")
+    repeats = counted_repeats(definition)
+    files = [RunFiles(results, id_, r) for id_ in chosen["configuration"] for r in repeats[id_]]
+    means = part_means(run_parts(files, idle), {id_: len(own) for id_, own in repeats.items()})
+    totals = {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
+    heads = chosen.assign(figure=definition["figure"], **totals)
+    found = heads.merge(means, on="configuration", how="left")
+    return to_frame(to_table(found[BREAKDOWN.names], BREAKDOWN))
 
 
-def chosen_runs(
-    definition: dict[str, Any], configurations: Iterable[Row]
-) -> Iterator[tuple[Row, Row, list[int]]]:
-    """Each configuration once: its first series, its row, and its repeats that count."""
-    by_id = {row["configuration"]: row for row in configurations}
+def counted_repeats(definition: dict[str, Any]) -> dict[str, list[int]]:
+    """Return the repeats of each configuration that are not excluded."""
     out = {(one["configuration"], one["repeat"]) for one in definition.get("excluded", [])}
     repeats: dict[str, list[int]] = {}
     for configuration, repeat in definition["runs"]:
         if (configuration, repeat) not in out:
             repeats.setdefault(configuration, []).append(repeat)
-    for series in definition["series"]:
-        for point in series["points"]:
-            own = by_id.pop(point["configuration"], None)
-            if own is not None:
-                yield series, own, repeats[own["configuration"]]
+    return repeats
 
 
-def run_parts(files: RunFiles, idle: Path | None) -> dict[Part, Row]:
-    """Energy, idle and discarded energy in J of one run, by device kind and stage.
+def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
+    """Return energy, idle and discarded energy in J of runs, by segment, node, device kind and stage.
 
-    Kinds out of the run's scope have none. All energies are null where the run's is. `is_short`: the
+    Kinds out of a run's scope have no row. All energies are null where the run's is. `short`: the
     stage was too short for its energy to be told from that of others. `idle`: the table of the
     campaign's idle probes.
     """
-    spec = read_spec(files.folder / "spec.json")
-    energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
-    known = energy.total_j is not None
-    grouped: dict[Part, list[Row]] = {}
-    for kind in energy.scope:
-        for row in energy.of_kind(kind):
-            grouped.setdefault((kind, row["stage"]), []).append(row)
-    return {
-        part: {
-            "energy_j": known_sum(r["energy_j"] for r in rows) if known else None,
-            "discarded_j": known_sum(r["discarded_j"] for r in rows) if known else None,
-            "idle_j": _idle_j(energy, part[0], rows, spec.device, idle) if known else None,
-            "is_short": any(row["short"] for row in rows),
-        }
-        for part, rows in grouped.items()
-    }
+    rows = []
+    for one in files:
+        spec = read_spec(one.folder / "spec.json")
+        energy = EnergyTotals(read_energy(one), with_staging=spec.protocol != "paper")
+        known = energy.total_j is not None
+        rows += [
+            {
+                "configuration": one.configuration,
+                "repeat": one.repeat,
+                "device": spec.device,
+                **{name: row[name] for name in ("device_kind", "stage", "short")},
+                **{name: row[name] if known else None for name in ("energy_j", "discarded_j")},
+                "device_s": row["duration_s"] * (row["devices"] or 0) if known else None,
+                "energy_origin": energy.origin_of(kind),
+            }
+            for kind in energy.scope
+            for row in energy.of_kind(kind)
+        ]
+    parts = frame_of(rows, _PART)
+    return parts.assign(idle_j=idle_energies_j(idle, parts))
 
 
-def _idle_j(
-    energy: EnergyTotals, kind: str, rows: Iterable[Row], device: str, idle: Path | None
-) -> float | None:
-    """What the devices of a kind would have used idle over the time of `rows`."""
-    if idle is None:
-        return None
-    seconds = sum(r["duration_s"] * (r["devices"] or 0) for r in rows)
-    return idle_energies_j(idle, device, {kind: seconds}, {kind: energy.origin_of(kind)})[kind]
+def part_means(parts: pd.DataFrame, repeats: dict[str, int]) -> pd.DataFrame:
+    """Return the mean energies of each configuration's parts, in the order of kinds and stages.
 
-
-def _parts(runs: Sequence[dict[Part, Row]]) -> list[Row]:
-    """The rows of one configuration, in the order of kinds and stages; one of nulls without any.
-
-    What is too short in one of the runs is `unattributed` in all.
+    A stage that a run did not go through counts 0. One that is too short in one of the runs is
+    `unattributed` in all. `repeats`: how many runs each configuration has.
     """
-    short = {part for run in runs for part, own in run.items() if own["is_short"]}
-    runs = [_folded(run, short) for run in runs]
-    parts = {part for run in runs for part in run}
-    order = sorted(parts, key=lambda part: (DEVICE_KINDS.index(part[0]), STAGES.index(part[1])))
-    known = all(run and all(p["energy_j"] is not None for p in run.values()) for run in runs)
-    found = [_mean_row(part, [run.get(part, _NONE) for run in runs], known) for part in order]
-    total = known_sum(row["energy_kwh"] for row in found)
-    for row in found:
-        row["energy_share"] = row["energy_kwh"] / total if total else None
-        own = [stage for kind, stage in short if kind == row["device_kind"]]
-        inside = own if row["stage"] == UNATTRIBUTED else []
-        row["short_stages"] = ", ".join(sorted(inside, key=STAGES.index)) or None
-    return found or [
-        dict.fromkeys(("device_kind", "stage", "short_stages", "energy_share", *_MEANS))
+    short = parts.groupby(_OF_PART)["short"].transform("any")
+    parts = parts.assign(stage=parts["stage"].mask(short, UNATTRIBUTED), own_stage=parts["stage"])
+    unknown = parts["energy_j"].isna().groupby(parts["configuration"]).any()
+    recorded = parts.groupby("configuration")["repeat"].nunique()
+    lacking = {id_ for id_ in recorded.index if unknown[id_] or recorded[id_] < repeats[id_]}
+    groups = parts.groupby(_OF_PART, sort=False)
+    found = groups.size().index.to_frame(index=False)
+    count = found["configuration"].map(repeats)
+    for name in _ENERGIES:
+        total = groups[f"{name}_j"].sum()
+        null = parts[f"{name}_j"].isna().groupby([parts[key] for key in _OF_PART], sort=False).any()
+        mean = total.mask(null).reset_index(drop=True) / count / J_PER_KWH
+        found[f"{name}_kwh" if name == "energy" else f"{name}_energy_kwh"] = mean.mask(
+            found["configuration"].isin(lacking)
+        )
+    total = found.groupby("configuration")["energy_kwh"].transform("sum")
+    found["energy_share"] = ratio(found["energy_kwh"], total)
+    names = [
+        ", ".join(sorted(set(own["own_stage"][own["folded"]]), key=STAGES.index)) or pd.NA
+        for _, own in parts.assign(folded=short).groupby(_OF_PART, sort=False)
     ]
-
-
-def _folded(run: dict[Part, Row], short: set[Part]) -> dict[Part, Row]:
-    """The parts of a run with those in `short` in one of their kind that is `unattributed`."""
-    found: dict[Part, Row] = {}
-    for (kind, stage), own in run.items():
-        part = (kind, UNATTRIBUTED if (kind, stage) in short else stage)
-        before = found.get(part)
-        if before is None:
-            found[part] = own
-        else:
-            found[part] = {name: known_sum((before[name], own[name])) for name in _NONE}
-    return found
-
-
-_MEANS = {
-    "energy_kwh": "energy_j",
-    "idle_energy_kwh": "idle_j",
-    "discarded_energy_kwh": "discarded_j",
-}
-
-
-def _mean_row(part: Part, runs: Sequence[Row], known: bool) -> Row:
-    means = {name: _mean_kwh(runs, of) if known else None for name, of in _MEANS.items()}
-    return {"device_kind": part[0], "stage": part[1], **means}
-
-
-_NONE = {"energy_j": 0.0, "discarded_j": 0.0, "idle_j": 0.0}
-"""Of a stage that other repeats have, and this one did not go through."""
-
-
-def _mean_kwh(runs: Sequence[Row], name: str) -> float | None:
-    total = known_sum(run[name] for run in runs)
-    return None if total is None else total / len(runs) / J_PER_KWH
+    found["short_stages"] = pd.Series(names, dtype=TEXT)
+    order = [found["device_kind"].map(DEVICE_KINDS.index), found["stage"].map(STAGES.index)]
+    return found.assign(kind_place=order[0], stage_place=order[1]).sort_values(
+        ["kind_place", "stage_place"], kind="stable"
+    )

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 
 import pyarrow as pa
 
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, SUMMARY
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, SUMMARY
 
 
 @dataclass(frozen=True)
@@ -234,6 +234,62 @@ PREDICTION = pa.schema(
         *((name, pa.string()) for name in ("reason", "warnings")),
     ]
 )
+
+
+_ENDS = tuple(part for part in PARTS if part != "mean")
+
+BREAKDOWN = pa.schema(
+    [
+        *((name, pa.string()) for name in ("figure", "series", "label")),
+        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
+        *((name, pa.string()) for name in ("device_kind", "stage", "short_stages")),
+        *(
+            (name, pa.float64())
+            for name in ("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh")
+        ),
+        *((f"total_kwh_{end}", pa.float64()) for end in _ENDS),
+    ]
+)
+
+LEARNING = pa.schema(
+    [
+        *((name, pa.string()) for name in ("figure", "series", "label")),
+        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
+        *((name, pa.string()) for name in ("metric_name", "metric_goal")),
+        *((name, pa.int32()) for name in ("repeat", "epoch")),
+        *((name, pa.float64()) for name in ("metric", "energy_kwh", "time_h")),
+    ]
+)
+
+PARETO = pa.schema(
+    [
+        *((name, pa.string()) for name in ("figure", "panel", "series", "label")),
+        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
+        *((name, pa.string()) for name in ("metric_name", "metric_goal")),
+        *(
+            column
+            for axis in ("x", "y")
+            for column in (
+                (f"{axis}_name", pa.string()),
+                (axis, pa.float64()),
+                *((f"{axis}_{end}", pa.float64()) for end in _ENDS),
+            )
+        ),
+        ("non_dominated", pa.bool_()),
+    ]
+)
+
+SCHEMAS = {
+    "figure1": OVERVIEW,
+    **dict.fromkeys(PANELS, POINTS),
+    "figure5": POWER,
+    "table1": TABLE1,
+    "variants": VARIANTS,
+    "breakdown": BREAKDOWN,
+    "learning": LEARNING,
+    "pareto": PARETO,
+}
+"""The columns of each figure's table."""
 
 
 def panel_letter(index: int) -> str:

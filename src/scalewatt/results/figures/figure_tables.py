@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
-from scalewatt.results.figures.extra_tables import BUILDERS
+from scalewatt.results.figures.breakdown_table import breakdown
 from scalewatt.results.figures.figure_schema import (
-    COPIED,
     OVERVIEW,
     PANELS,
     POINTS,
@@ -18,122 +18,88 @@ from scalewatt.results.figures.figure_schema import (
     TABLE1_QUANTITIES,
     Panel,
 )
+from scalewatt.results.figures.learning_table import learning
+from scalewatt.results.figures.pareto_table import pareto
 from scalewatt.results.figures.power_trace import power
 from scalewatt.results.figures.variants_table import variants
-from scalewatt.results.tables.published import (
-    is_overlaid,
-    published_of,
-    published_of_series,
-    timed_alike,
-)
-from scalewatt.results.tables.scaling import speedup
-from scalewatt.results.tables.table_schema import SUMMARY, table
+from scalewatt.results.tables.frames import FLOAT, column_of, frame_of, to_frame, to_table
+from scalewatt.results.tables.published import is_overlaid, published_lines, timed_alike
+from scalewatt.results.tables.read_table import PUBLISHED
+from scalewatt.results.tables.scaling import lines_of, points_of, smallest_of, speedups
+from scalewatt.results.tables.table_schema import PARTS, SUMMARY
 
 Row = dict[str, Any]
 
 
-def points(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
-    """One row per plotted point; configurations without finished runs have none.
+def points(definition: dict[str, Any], configurations: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per plotted point; configurations without finished runs have none.
 
     With the option `overlay: published`, after each series' own points those that the paper published
     of the same trainings, as far as it says both coordinates.
     """
-    by_id = {row["configuration"]: row for row in configurations}
-    rows: list[Row] = []
-    for panel in PANELS[definition["figure"]]:
-        for series in definition["series"]:
-            own = [
-                by_id[p["configuration"]] for p in series["points"] if p["configuration"] in by_id
-            ]
-            rows += [_point(definition["figure"], panel, series, row, own[0]) for row in own]
-            if is_overlaid(definition):
-                rows += _published(definition["figure"], panel, series)
-    return table(rows, POINTS)
+    lines = lines_of(definition["series"], configurations)
+    if is_overlaid(definition):
+        published = published_lines(points_of(definition["series"]))
+        lines = pd.concat([lines, published], ignore_index=True)
+        lines = lines.sort_values("place", kind="stable", ignore_index=True)
+    lines = lines.assign(published=(lines["energy_origin"] == PUBLISHED).fillna(False))
+    panels = [_panel(panel, lines) for panel in PANELS[definition["figure"]]]
+    found = pd.concat(panels, ignore_index=True).assign(figure=definition["figure"])
+    return to_frame(to_table(found[POINTS.names], POINTS))
 
 
-def _published(figure: str, panel: Panel, series: Row) -> list[Row]:
-    """A panel's published points of a series; a speed-up takes run times of two n or more."""
-    found = published_of_series(series)
+def _panel(panel: Panel, lines: pd.DataFrame) -> pd.DataFrame:
+    """Return a panel's points; a published speed-up takes run times of two n or more."""
     if panel.y_name == "speedup":
-        found = timed_alike(found)
-        found = found if len(found) > 1 else []
-    drawn = [_point(figure, panel, series, row, found[0]) for row in found]
-    return [row for row in drawn if row["x"] is not None and row["y"] is not None]
+        timed = timed_alike(lines[lines["published"]])
+        several = timed[timed.groupby("place")["place"].transform("size") > 1]
+        lines = lines[~lines["published"] | lines.index.isin(several.index)]
+        y = speedups(lines, smallest_of(lines, ["place", "published"]))
+        y["population_sd"] = column_of([None] * len(y), pa.float64(), y.index)
+    else:
+        y = lines[[f"{panel.y_name}_{part}" for part in PARTS]].set_axis(list(PARTS), axis=1)
+    x = lines[panel.x_name if panel.x_name in lines else f"{panel.x_name}_mean"].astype(FLOAT)
+    axes: dict[str, Any] = {"x_name": panel.x_name, "x": x, "y_name": panel.y_name, "y": y["mean"]}
+    axes |= {f"y_{part}": y[part] for part in PARTS if part != "mean"}
+    drawn = lines.assign(panel=panel.letter, **axes)
+    return drawn[~drawn["published"] | (drawn["x"].notna() & drawn["y"].notna())]
 
 
-def _point(figure: str, panel: Panel, series: Row, row: Row, smallest: Row) -> Row:
-    value = _speedup(row, smallest) if panel.y_name == "speedup" else _stored(row, panel.y_name)
-    x = row[panel.x_name] if panel.x_name in row else row[f"{panel.x_name}_mean"]
-    return {
-        "figure": figure,
-        "panel": panel.letter,
-        "series": series["name"],
-        "label": series["label"],
-        **{name: row[name] for name in COPIED},
-        "x_name": panel.x_name,
-        "x": None if x is None else float(x),
-        "y_name": panel.y_name,
-        **value,
-    }
-
-
-def _stored(row: Row, name: str) -> Row:
-    return {
-        "y": row[f"{name}_mean"],
-        "y_sd": row[f"{name}_sd"],
-        "y_low": row[f"{name}_low"],
-        "y_high": row[f"{name}_high"],
-        "y_population_sd": row[f"{name}_population_sd"],
-    }
-
-
-def _speedup(row: Row, smallest: Row) -> Row:
-    found = speedup(row, smallest)
-    ends = {"y_sd": found.sd, "y_low": found.low, "y_high": found.high}
-    return {"y": found.mean, **ends, "y_population_sd": None}
-
-
-def overview(definition: dict[str, Any], _configurations: list[Row]) -> pa.Table:
-    """Figure 1: what happens to batch sizes, data and updates along each series."""
+def overview(definition: dict[str, Any]) -> pd.DataFrame:
+    """Return Figure 1: what happens to batch sizes, data and updates along each series."""
     rows = []
     for series in definition["series"]:
         for point in series["points"]:
-            said = {**point, **series, "figure": definition["figure"], "series": series["name"]}
-            rows.append({name: said[name] for name in OVERVIEW.names})
-    return table(rows, OVERVIEW)
+            merged = {**point, **series, "figure": definition["figure"], "series": series["name"]}
+            rows.append({name: merged[name] for name in OVERVIEW.names})
+    return frame_of(rows, OVERVIEW)
 
 
-def table1(definition: dict[str, Any], configurations: list[Row]) -> pa.Table:
-    """Table 1: one row per chosen configuration, means over its repeats.
+def table1(definition: dict[str, Any], configurations: pd.DataFrame) -> pd.DataFrame:
+    """Return Table 1: one row per chosen configuration, means over its repeats.
 
     With the option `overlay: published`, after each of them the published row of the same training.
     """
-    by_id = {row["configuration"]: row for row in configurations}
-    rows = []
-    for point in definition["points"]:
-        if point["configuration"] in by_id:
-            rows.append(_table1_row(by_id[point["configuration"]]))
-        if is_overlaid(definition):
-            rows += [_table1_row(row) for row in published_of([point])]
-    return table(rows, TABLE1)
-
-
-def _table1_row(row: Row) -> Row:
-    copied = ("device", "gpus", "local_batch_size", "global_batch_size")
-    kept = ("configuration", "n_repeats", "energy_origin", "energy_scope")
-    return {name: row[name] for name in (*copied, *kept)} | {
-        name + end: row[f"{name}_{part}"]
-        for name in TABLE1_QUANTITIES
-        for end, part in zip(("", "_sd", "_low", "_high"), SUMMARY, strict=True)
+    # Each row stands alone, so it is a series of a single point.
+    chosen = [{"name": "", "label": "", "points": [point]} for point in definition["points"]]
+    found = lines_of(chosen, configurations)
+    if is_overlaid(definition):
+        found = pd.concat([found, published_lines(points_of(chosen))], ignore_index=True)
+        found = found.sort_values("place", kind="stable", ignore_index=True)
+    ends = dict(zip(SUMMARY, ("", "_sd", "_low", "_high"), strict=True))
+    names = {
+        f"{name}_{part}": name + end for name in TABLE1_QUANTITIES for part, end in ends.items()
     }
+    return found.rename(columns=names)[TABLE1.names]
 
 
-def builder(figure: str, results: Path) -> Callable[[dict[str, Any], list[Row]], pa.Table]:
-    """What builds the table of `figure`."""
+def builder(figure: str, results: Path) -> Callable[[dict[str, Any], pd.DataFrame], pd.DataFrame]:
+    """Return what builds the table of `figure`, from its definition and its configurations."""
     if figure in PANELS:
         return points
-    if figure == "figure5":
-        return lambda definition, rows: power(definition, rows, results)
-    if figure in BUILDERS:
-        return lambda definition, rows: BUILDERS[figure](definition, rows, results)
-    return {"figure1": overview, "table1": table1, "variants": variants}[figure]
+    if figure == "figure1":
+        return lambda definition, _configurations: overview(definition)
+    from_files = {"figure5": power, "breakdown": breakdown, "learning": learning}
+    if figure in from_files:
+        return lambda definition, found: from_files[figure](definition, found, results)
+    return {"table1": table1, "variants": variants, "pareto": pareto}[figure]

@@ -10,11 +10,11 @@ from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figures.figure_schema import PANELS
 from scalewatt.results.tables.published import (
     is_overlaid,
-    published_of,
-    published_of_series,
+    published_lines,
     published_sources,
     timed_alike,
 )
+from scalewatt.results.tables.scaling import points_of
 
 Row = dict[str, Any]
 
@@ -112,9 +112,11 @@ def _labelled(lines: Sequence[Row]) -> list[tuple[str, Row]]:
 def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
     if not is_overlaid(definition):
         return []
-    lines = _lines(definition)
-    shown = [row for _, found in lines for row in found]
-    without = [label for label, found in lines if not found]
+    series = definition.get("series") or _as_series(definition["points"])
+    published = published_lines(points_of(series))
+    places = set(published["place"])
+    without = [label for i, (label, _) in enumerate(_labelled(series)) if i not in places]
+    shown = list(published["configuration"])
     said = []
     if shown:
         said.append(f"Published: Huber et al. (2025), {', '.join(_places(shown))}.")
@@ -144,37 +146,39 @@ def _simulated_notes(rows: Sequence[Row]) -> list[str]:
     return [*by_hand, *said_of]
 
 
-def _lines(definition: Row) -> list[tuple[str, list[Row]]]:
-    """What is compared with published numbers, and those: by series, or by row of Table 1."""
-    if "series" in definition:
-        return [(label, published_of_series(one)) for label, one in _labelled(definition["series"])]
+def _as_series(points: Sequence[Row]) -> list[Row]:
+    """Return the rows of Table 1 as series of a single point."""
     return [
-        (f"{point['label']} at n = {point['gpus']}", published_of([point]))
-        for point in definition["points"]
+        {"name": point["configuration"], "points": [point]}
+        | {"label": f"{point['label']} at n = {point['gpus']}"}
+        for point in points
     ]
 
 
-def _places(rows: Iterable[Row]) -> list[str]:
+def _places(configurations: Iterable[str]) -> list[str]:
     found = published_sources()
-    codes = dict.fromkeys(code for r in rows for code in found[r["configuration"]].split("; "))
+    codes = dict.fromkeys(code for id_ in configurations for code in found[id_].split("; "))
     known = [words for code, words in _SOURCES.items() if code in codes]
     return known + [code for code in codes if code not in _SOURCES]
 
 
 def _published_speedups(lines: Sequence[Row]) -> list[str]:
-    """Which series have no published speed-up, and which count it from a larger n than their own."""
+    """Return which series have no published speed-up, and which count it from a larger n than theirs."""
+    timed = timed_alike(published_lines(points_of(lines)))
     single, later = [], []
-    for label, series in _labelled(lines):
+    for place, (label, series) in enumerate(_labelled(lines)):
         if _is_growing(series):
             continue
-        timed = [row["gpus"] for row in timed_alike(published_of_series(series))]
-        if len(timed) == 1:
+        gpus = list(timed["gpus"][timed["place"] == place])
+        if len(gpus) == 1:
             single.append(label)
-        elif timed and timed[0] > min(p["gpus"] for p in series["points"]):
-            later.append(f"{label} (n = {timed[0]})")
-    said = [f"Only one run time is published, so no speed-up: {_listed(single)}."] if single else []
+        elif gpus and gpus[0] > min(p["gpus"] for p in series["points"]):
+            later.append(f"{label} (n = {gpus[0]})")
+    found = (
+        [f"Only one run time is published, so no speed-up: {_listed(single)}."] if single else []
+    )
     start = "Published speed-ups count from the smallest n with a time"
-    return [*said, f"{start}: {_listed(later)}."] if later else said
+    return [*found, f"{start}: {_listed(later)}."] if later else found
 
 
 def _listed(words: Sequence[str]) -> str:

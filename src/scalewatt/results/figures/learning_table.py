@@ -13,33 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
-from scalewatt.results.figures.breakdown_table import chosen_runs
-from scalewatt.results.figures.figure_schema import COPIED
+from scalewatt.results.figures.breakdown_table import counted_repeats
+from scalewatt.results.figures.figure_schema import COPIED, LEARNING
+from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
+from scalewatt.results.tables.scaling import lines_of
 
 Row = dict[str, Any]
 
 _BEFORE = ("startup", "stage_data")
 """Stages outside of all epochs that come before a segment's epochs; the others come after."""
-
-LEARNING = pa.schema(
-    [
-        *((name, pa.string()) for name in ("figure", "series", "label")),
-        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
-        *((name, pa.string()) for name in ("metric_name", "metric_goal")),
-        *((name, pa.int32()) for name in ("repeat", "epoch")),
-        *((name, pa.float64()) for name in ("metric", "energy_kwh", "time_h")),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -53,16 +44,20 @@ class Spent:
     """By segment, behind its epochs."""
 
 
-def learning(definition: dict[str, Any], configurations: list[Row], results: Path) -> pa.Table:
-    """One row per run and epoch, under the first series that has the configuration."""
+def learning(
+    definition: dict[str, Any], configurations: pd.DataFrame, results: Path
+) -> pd.DataFrame:
+    """Return one row per run and epoch, under the first series that has the configuration."""
     rows: list[Row] = []
-    for series, own, repeats in chosen_runs(definition, configurations):
-        head = {"figure": definition["figure"], "series": series["name"], "label": series["label"]}
-        head |= {name: own[name] for name in (*COPIED, "metric_name", "metric_goal")}
-        for repeat in repeats:
+    repeats = counted_repeats(definition)
+    chosen = lines_of(definition["series"], configurations).drop_duplicates("configuration")
+    for own in records(chosen):
+        copied = ("series", "label", *COPIED, "metric_name", "metric_goal")
+        head = {"figure": definition["figure"], **{name: own[name] for name in copied}}
+        for repeat in repeats[own["configuration"]]:
             files = RunFiles(results, own["configuration"], repeat)
             rows += [head | {"repeat": repeat} | epoch for epoch in run_epochs(files)]
-    return table(rows, LEARNING)
+    return frame_of(rows, LEARNING)
 
 
 def run_epochs(files: RunFiles) -> list[Row]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,7 @@ from scalewatt.energy.integration.curve import EnergyCurve, bridge_s, cumulate, 
 from scalewatt.recordings.gpu_power_semantics import MEAN
 from scalewatt.recordings.series import Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
+from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.read_table import read_checked, read_columns
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import table
@@ -45,14 +47,14 @@ _COLUMNS = (
 )
 
 
-def power(definition: dict[str, Any], configurations: list[Row], results: Path) -> pa.Table:
+def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Path) -> pd.DataFrame:
     """Figure 5: power over the first 300 s of training, and its means over the run.
 
     With `options.power_window_s` in the definition, means over windows of that length instead of
     samples. A point that names a configuration again has no panel of its own. A run without any
     power has one row without, and a run that never trained one without time as well.
     """
-    by_id = {row["configuration"]: row for row in configurations}
+    by_id = {row["configuration"]: row for row in records(configurations)}
     runs = _first_runs(definition)
     window_s = definition.get("options", {}).get("power_window_s")
     labels = {point["configuration"]: point["label"] for point in reversed(definition["points"])}
@@ -61,7 +63,7 @@ def power(definition: dict[str, Any], configurations: list[Row], results: Path) 
         for letter, id_ in panels(definition).items()
         if id_ in by_id
     ]
-    return pa.concat_tables(tables) if tables else POWER.empty_table()
+    return to_frame(pa.concat_tables(tables) if tables else POWER.empty_table())
 
 
 def panels(definition: dict[str, Any]) -> dict[str, str]:

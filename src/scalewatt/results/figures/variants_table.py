@@ -4,64 +4,52 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
-from scalewatt.results.figures.figure_schema import (
-    RATIOS,
-    VARIANT_IDENTITY,
-    VARIANT_QUANTITIES,
-    VARIANTS,
-)
-from scalewatt.results.tables.repeat_statistics import quotient, summary_of
-from scalewatt.results.tables.table_schema import SUMMARY, table
+from scalewatt.results.figures.figure_schema import RATIOS, VARIANTS
+from scalewatt.results.tables.frames import frame_of
+from scalewatt.results.tables.repeat_statistics import quotients
+from scalewatt.results.tables.scaling import comparable
 from scalewatt.results.text.markdown_latex import closing_sentences
 
 Row = dict[str, Any]
-_NOTHING = {"ratio": None, "low": None, "high": None}
+_ENTRY = pa.schema(
+    [
+        (name, pa.string())
+        for name in ("series", "label", "configuration", "baseline", "group", "differs")
+    ]
+)
 
 
-def variants(definition: Row, configurations: list[Row]) -> pa.Table:
-    """One row per configuration that has runs, in the definition's order."""
-    by_id = {row["configuration"]: row for row in configurations}
-    rows = []
-    for entry in definition["variants"]:
-        own = by_id.get(entry["configuration"])
-        if own is None:
-            continue
-        baseline = by_id.get(entry["baseline"])
-        row = {name: entry[name] for name in ("series", "label", "baseline", "group", "differs")}
-        row |= {name: own[name] for name in VARIANT_IDENTITY}
-        row |= {
-            f"{name}_{part}": own[f"{name}_{part}"]
-            for name in VARIANT_QUANTITIES
-            for part in SUMMARY
-        }
-        for name, quantity in RATIOS.items():
-            row |= _named(name, ratio(own, baseline, quantity))
-        rows.append(row)
-    return table(rows, VARIANTS)
+def variants(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per configuration that has runs, in the definition's order."""
+    entries = frame_of(
+        [{name: entry[name] for name in _ENTRY.names} for entry in definition["variants"]], _ENTRY
+    )
+    rows = entries.merge(configurations, on="configuration")
+    by_id = configurations.set_index("configuration", drop=False)
+    baselines = by_id.reindex(rows["baseline"]).set_axis(rows.index)
+    ratios = {
+        f"{name}{end}": found[part]
+        for name, quantity in RATIOS.items()
+        for found in [ratios_of(rows, baselines, quantity)]
+        for end, part in (("", "mean"), ("_low", "low"), ("_high", "high"))
+    }
+    return rows.assign(**ratios)[VARIANTS.names]
 
 
-def ratio(own: Row, baseline: Row | None, name: str) -> Row:
-    """ratio of two means and its 95 % interval (keys ratio, low, high), by first-order propagation.
+def ratios_of(own: pd.DataFrame, baselines: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return ratios of two means and their 95 % interval, by first-order propagation.
 
     The interval needs repeats of both, which are independent. Null where a mean is not known, or
-    where two energies are not comparable: of unequal origin or scope. A baseline beside itself is 1,
-    without interval.
+    where two energies are not comparable: of unequal origin or scope. A baseline divided by itself is
+    1, without interval.
     """
-    if baseline is None or (name != "runtime_h" and not _comparable(own, baseline)):
-        return _NOTHING
-    itself = own["configuration"] == baseline["configuration"]
-    found = quotient(summary_of(own, name), summary_of(baseline, name), itself)
-    return {"ratio": found.mean, "low": found.low, "high": found.high}
-
-
-def _comparable(own: Row, baseline: Row) -> bool:
-    return all(own[key] == baseline[key] for key in ("energy_origin", "energy_scope"))
-
-
-def _named(name: str, found: Row) -> Row:
-    return {name: found["ratio"], f"{name}_low": found["low"], f"{name}_high": found["high"]}
+    found = quotients(own, baselines, name)
+    if name == "runtime_h":
+        return found
+    return found[comparable(own, baselines)].reindex(own.index)
 
 
 # --- as Markdown ----------------------------------------------------------------------------------

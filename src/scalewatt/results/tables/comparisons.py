@@ -8,17 +8,23 @@ that both have.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from scalewatt.campaign.series_expansion import without_device
 from scalewatt.recordings.series import DEVICE_KINDS
+from scalewatt.results.tables.derived_quantities import ratio
+from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.repeat_statistics import CONFIDENCE
+from scalewatt.results.tables.table_schema import COMPARISONS
 
 Row = dict[str, Any]
 MARGIN = 0.05
@@ -48,7 +54,7 @@ _OF_ENERGY = ("energy_kwh", "p_gpuh_kw")
 
 @dataclass(frozen=True)
 class Equivalence:
-    """What can be said of the ratio of two devices' means."""
+    """What is known of the ratio of two devices' means."""
 
     ratio: float
     low: float | None
@@ -61,48 +67,57 @@ class Equivalence:
 
 
 def same_training(row: Row) -> tuple[Any, ...]:
-    """What rows of runs or configurations share where they are one training on whatever device.
+    """Return what rows of runs or configurations share where they are one training on any device.
 
     Settings without a column count as well: the configuration's id names what departs from the campaign's.
     """
     return (*(row[name] for name in _SAME), without_device(row["configuration"], row["device"]))
 
 
-def comparison_rows(runs: Iterable[Row]) -> list[Row]:
-    """One row per pair of devices with the same training, and quantity; excluded runs do not count."""
-    groups: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
-    for run in runs:
-        if run["excluded"] is None:
-            groups.setdefault(same_training(run), {}).setdefault(run["device"], []).append(run)
-    everything = [own for by_device in groups.values() for own in by_device.values()]
-    return [
+def comparisons_of(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per pair of devices with the same training, and quantity.
+
+    Excluded runs do not count.
+    """
+    counted = runs[runs["excluded"].isna()]
+    names = (counted[name] for name in ("configuration", "device"))
+    nameless = [without_device(*pair) for pair in zip(*names, strict=True)]
+    counted = counted.assign(nameless=column_of(nameless, pa.string(), counted.index))
+    trainings = counted.groupby([*_SAME, "nameless"], sort=False, dropna=False)
+    devices = [[own for _, own in training.groupby("device")] for _, training in trainings]
+    everything = [own for by_device in devices for own in by_device]
+    rows = [
         row
-        for by_device in groups.values()
-        for one, other in combinations(sorted(by_device), 2)
-        for row in _pair(by_device[other], by_device[one], everything)
+        for by_device in devices
+        for baseline, own in combinations(by_device, 2)
+        for row in _pair(own, baseline, everything)
     ]
+    return frame_of(rows, COMPARISONS)
 
 
-def _pair(own: list[Row], baseline: list[Row], everything: list[list[Row]]) -> list[Row]:
-    kinds = [k for k in DEVICE_KINDS if all(k in _scope(r).split("+") for r in own + baseline)]
-    origins = {r["energy_origin"] for r in own + baseline}
-    alike = [group for group in everything if {r["energy_origin"] for r in group} == origins]
+def _pair(own: pd.DataFrame, baseline: pd.DataFrame, everything: list[pd.DataFrame]) -> list[Row]:
+    both = pd.concat([own, baseline])
+    scopes = [(scope or "").split("+") for scope in values(both["energy_scope"])]
+    kinds = [kind for kind in DEVICE_KINDS if all(kind in scope for scope in scopes)]
+    origins = set(values(both["energy_origin"]))
+    alike = [group for group in everything if set(values(group["energy_origin"])) == origins]
+    first, usual = records(own[:1])[0], records(baseline[:1])[0]
     rows = []
     for quantity, value in _quantities(kinds if len(origins) == 1 else []).items():
-        ones, others = _known(own, value), _known(baseline, value)
+        ones, others = _known(value(own)), _known(value(baseline))
         if not ones or not others:
             continue
         of_energy = quantity in _OF_ENERGY
-        repeats = [_known(group, value) for group in (alike if of_energy else everything)]
+        repeats = [_known(value(group)) for group in (alike if of_energy else everything)]
         spread, source = _spread(ones, others, repeats, PUBLISHED_SPREADS.get(quantity))
         found = equivalence(ones, others, MARGIN)
         rows.append(
             {
-                **{name: own[0][name] for name in _SHOWN},
-                "device": own[0]["device"],
-                "configuration": own[0]["configuration"],
-                "baseline_device": baseline[0]["device"],
-                "baseline": baseline[0]["configuration"],
+                **{name: first[name] for name in _SHOWN},
+                "device": first["device"],
+                "configuration": first["configuration"],
+                "baseline_device": usual["device"],
+                "baseline": usual["configuration"],
                 "quantity": quantity,
                 "energy_scope": "+".join(kinds) if of_energy else None,
                 "energy_origin": origins.copy().pop() if of_energy else None,
@@ -123,7 +138,7 @@ def _pair(own: list[Row], baseline: list[Row], everything: list[list[Row]]) -> l
 
 
 def _needed(found: Equivalence, spread: float | None, present: int) -> int | None:
-    """Repeats for a verdict; where as many as are there gave none, at least one more."""
+    """Return the repeats for a verdict; at least one more than those that gave none."""
     count = None if spread is None else repeats_needed(spread, MARGIN, found.ratio)
     return max(count, present + 1) if count and found.verdict == "unresolved" else count
 
@@ -158,7 +173,7 @@ def _verdict(p: float, low: float, high: float) -> str:
 
 
 def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | None:
-    """How many repeats of each device give a verdict with POWER, were `ratio` the true one.
+    """Return how many repeats of each device give a verdict with POWER, were `ratio` the true one.
 
     The verdict is `equivalent`, or `different`. `spread` is the relative standard deviation of a single
     run. None for more than MOST_REPEATS.
@@ -177,7 +192,7 @@ def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | No
 
 
 def _logarithms(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean of the logarithms, and the square of its standard error."""
+    """Return the mean of the logarithms, and the square of its standard error."""
     logs = [math.log(value) for value in values]
     mean = math.fsum(logs) / len(logs)
     if len(logs) == 1:
@@ -189,7 +204,10 @@ def _logarithms(values: Sequence[float]) -> tuple[float, float | None]:
 def _spread(
     ones: list[float], others: list[float], everything: list[list[float]], published: float | None
 ) -> tuple[float | None, str | None]:
-    """Relative standard deviation of one run, pooled; of other trainings where these have no repeats."""
+    """Return the relative standard deviation of one run, pooled, and whose; None without any.
+
+    It is that of other trainings where these have no repeats.
+    """
     for groups, source in (([ones, others], "these runs"), (everything, "the campaign's repeats")):
         repeated = [group for group in groups if len(group) > 1]
         freedom = sum(len(group) - 1 for group in repeated)
@@ -201,28 +219,21 @@ def _spread(
     return published, None if published is None else "published probe"
 
 
-def _quantities(kinds: list[str]) -> dict[str, Callable[[Row], float | None]]:
-    """What is compared; energies over `kinds`, where there are any."""
+def _quantities(kinds: list[str]) -> dict[str, Callable[[pd.DataFrame], pd.Series]]:
+    """Return what is compared, as functions of a group of runs; energies over `kinds`, if any."""
 
-    def energy_kwh(run: Row) -> float | None:
-        parts = [run[f"{kind}_energy_kwh"] for kind in kinds]
-        return None if None in parts else sum(parts)
+    def energy_kwh(runs: pd.DataFrame) -> pd.Series:
+        return reduce(add, (runs[f"{kind}_energy_kwh"] for kind in kinds))
 
-    def power_kw(run: Row) -> float | None:
-        energy = energy_kwh(run)
-        return None if energy is None or not run["gpu_hours"] else energy / run["gpu_hours"]
+    def power_kw(runs: pd.DataFrame) -> pd.Series:
+        return ratio(energy_kwh(runs), runs["gpu_hours"])
 
-    found: dict[str, Callable[[Row], float | None]] = {
+    found: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
         name: itemgetter(name) for name in ("runtime_h", "gpu_hours", "metric_last")
     }
     return found | ({"energy_kwh": energy_kwh, "p_gpuh_kw": power_kw} if kinds else {})
 
 
-def _known(runs: list[Row], value: Callable[[Row], float | None]) -> list[float]:
-    """The values of runs, all positive; none where one is not."""
-    found = [value(run) for run in runs]
-    return [v for v in found if v] if all(v is not None and v > 0 for v in found) else []
-
-
-def _scope(run: Row) -> str:
-    return run["energy_scope"] or ""
+def _known(column: pd.Series) -> list[float]:
+    """Return the values of runs, all positive; none where one is not."""
+    return values(column) if (column > 0).fillna(False).all() else []

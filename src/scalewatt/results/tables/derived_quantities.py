@@ -1,14 +1,20 @@
-"""What follows from a run's energies and its work, with and without the idle baseline."""
+"""Quantities derived from the energies and the work of runs, with and without the idle baseline.
+
+The columns are Arrow-backed; null where an input is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.table_schema import NET
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -21,34 +27,34 @@ class Facility:
 
 
 def facility_of(cluster: Cluster) -> Facility:
-    """PUE, carbon and price of a cluster, null where it names none."""
+    """Return PUE, carbon and price of a cluster, null where it names none."""
     given = (cluster.pue, cluster.carbon_intensity, cluster.price)
     return Facility(*(entry["value"] if entry else None for entry in given))
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a run's energy was used for, and how long its devices were recorded."""
+    """What the energy of runs was used for, and how long their devices were recorded; columns."""
 
-    gpu_hours: float
-    nodes: int
-    samples: int | None
-    updates: int | None
-    gpu_s: float
+    gpu_hours: pd.Series
+    nodes: pd.Series
+    samples: pd.Series
+    updates: pd.Series
+    gpu_s: pd.Series
     """Seconds of the GPUs held, summed over them; likewise of sockets and nodes."""
-    socket_s: float
-    node_s: float
+    socket_s: pd.Series
+    node_s: pd.Series
 
 
 def energy_columns(
-    joules: Mapping[str, float | None], total_j: float | None, work: Work, facility: Facility
-) -> dict[str, float | None]:
-    """ENERGY_QUANTITIES but `energy_per_model_kwh`, from J of each device kind and in total."""
-    kwh = ratio(total_j, J_PER_KWH)
-    facility_kwh = product(kwh, facility.pue)
+    joules: Mapping[str, pd.Series], total_j: pd.Series, work: Work, facility: Facility
+) -> dict[str, pd.Series]:
+    """Return ENERGY_QUANTITIES but `energy_per_model_kwh`, from J of each device kind and in total."""
+    kwh = total_j / J_PER_KWH
+    facility_kwh = _times(kwh, facility.pue)
     return {
         "energy_kwh": kwh,
-        **{f"{kind}_energy_kwh": ratio(joules[kind], J_PER_KWH) for kind in DEVICE_KINDS},
+        **{f"{kind}_energy_kwh": joules[kind] / J_PER_KWH for kind in DEVICE_KINDS},
         **{f"{kind}_energy_share": ratio(joules[kind], total_j) for kind in DEVICE_KINDS},
         "p_gpuh_kw": ratio(kwh, work.gpu_hours),
         "mean_gpu_power_w": ratio(joules["gpu"], work.gpu_s),
@@ -58,75 +64,57 @@ def energy_columns(
         "energy_per_update_j": ratio(total_j, work.updates),
         "energy_per_node_kwh": ratio(kwh, work.nodes),
         "facility_energy_kwh": facility_kwh,
-        "carbon_kg": ratio(product(facility_kwh, facility.carbon_g_per_kwh), 1000),
-        "cost": product(facility_kwh, facility.price_per_kwh),
+        "carbon_kg": _times(facility_kwh, facility.carbon_g_per_kwh) / 1000,
+        "cost": _times(facility_kwh, facility.price_per_kwh),
     }
 
 
 def net_columns(
-    joules: Mapping[str, float | None],
-    idle_j: Mapping[str, float | None],
-    scope: Iterable[str],
+    joules: Mapping[str, pd.Series],
+    idle_j: Mapping[str, pd.Series],
+    in_scope: Mapping[str, pd.Series],
     work: Work,
     facility: Facility,
-) -> dict[str, float | None]:
-    """The same above the idle baseline: of each device kind its energy less what it uses idle.
+) -> dict[str, pd.Series]:
+    """Return the same above the idle baseline: each device kind's energy less what it uses idle.
 
-    Null in the total where one kind of the scope has no baseline.
+    `in_scope` is true where a device kind counts. The total is null where one kind of the scope has
+    no baseline.
     """
-    net = {kind: difference(joules[kind], idle_j.get(kind)) for kind in DEVICE_KINDS}
-    parts = [net[kind] for kind in scope]
-    known = [part for part in parts if part is not None]
-    total = sum(known) if known and len(known) == len(parts) else None
-    columns = energy_columns(net, total, work, facility)
-    return {f"{NET}{name}": value for name, value in columns.items()}
+    net = {kind: joules[kind] - idle_j[kind] for kind in DEVICE_KINDS}
+    columns = energy_columns(net, total_in_scope(net, in_scope), work, facility)
+    return {f"{NET}{name}": column for name, column in columns.items()}
 
 
-def with_model_energies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def total_in_scope(parts: Mapping[str, pd.Series], in_scope: Mapping[str, pd.Series]) -> pd.Series:
+    """Return the sum over the device kinds in scope; null where one is, or none is in scope."""
+    counted = [parts[kind].where(in_scope[kind], 0.0) for kind in DEVICE_KINDS]
+    total = counted[0] + counted[1] + counted[2]
+    return total.where(in_scope["gpu"] | in_scope["cpu"] | in_scope["ram"])
+
+
+def with_model_energies(runs: pd.DataFrame) -> pd.DataFrame:
     """Add `energy_per_model_kwh`: a run's energy, and that of the run whose weights it began from.
 
-    Null where that run is not among the rows, is excluded, or its energy is not known.
+    Null where that run is not in the table, is excluded, or its energy is not known.
     """
-    by_run = {
-        f"{row['configuration']}/{row['repeat']}": row
-        for row in rows
-        if row.get("excluded") is None
-    }
-    return [{**row, **_model_energies(row, by_run)} for row in rows]
-
-
-def _model_energies(
-    row: Mapping[str, Any], by_run: Mapping[str, Mapping[str, Any]]
-) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    counted = runs[runs["excluded"].isna()]
+    names = counted["configuration"].str.cat(counted["repeat"].astype("string[pyarrow]"), sep="/")
+    alone = runs["initial_weights"].isna()
+    found = {}
     for prefix in ("", NET):
-        own = row[f"{prefix}energy_kwh"]
-        if row["initial_weights"] is not None:
-            before = by_run.get(row["initial_weights"])
-            own = None if before is None else _sum(own, before[f"{prefix}energy_kwh"])
-        found[f"{prefix}energy_per_model_kwh"] = own
-    return found
+        energy = runs[f"{prefix}energy_kwh"]
+        before = counted[f"{prefix}energy_kwh"].set_axis(names)
+        total = energy + before.reindex(runs["initial_weights"]).set_axis(runs.index)
+        found[f"{prefix}energy_per_model_kwh"] = energy.where(alone, total)
+    return runs.assign(**found)
 
 
-def ratio(top: float | None, bottom: float | None) -> float | None:
-    """The ratio; null where one is, or the divisor is 0."""
-    return top / bottom if top is not None and bottom else None
+def ratio(top: pd.Series, bottom: pd.Series) -> pd.Series:
+    """Return the ratio; null where one is, or the divisor is 0."""
+    return top / bottom.where(bottom != 0)
 
 
-def product(*factors: float | None) -> float | None:
-    """The product; null where one factor is."""
-    result = 1.0
-    for factor in factors:
-        if factor is None:
-            return None
-        result *= factor
-    return result
-
-
-def difference(one: float | None, other: float | None) -> float | None:
-    """The difference; null where one is."""
-    return None if one is None or other is None else one - other
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
+def _times(column: pd.Series, factor: float | None) -> pd.Series:
+    """Return the product; null where the factor is None."""
+    return column * factor if factor is not None else column[:0].reindex(column.index)

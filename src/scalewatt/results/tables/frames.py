@@ -1,7 +1,7 @@
 """Tables as pandas DataFrames with Arrow-backed columns, in which null, NaN and 0 are three things.
 
-The Arrow schema is the contract where a table is read and where it is written; what the table says of
-itself (docs/tables.md) is in `DataFrame.attrs`.
+The Arrow schema is the contract where a table is read and where it is written; the table's metadata
+(docs/tables.md) are in `DataFrame.attrs`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ import pyarrow as pa
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.metadata import metadata, with_metadata
 from scalewatt.results.tables.read_table import read_checked
+
+FLOAT = pd.ArrowDtype(pa.float64())
+INT = pd.ArrowDtype(pa.int64())
+TEXT = pd.ArrowDtype(pa.string())
 
 
 def read_frame(
@@ -61,7 +65,7 @@ def _shared(value: Any) -> Any:
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pd.DataFrame:
-    """Return rows as a DataFrame of exactly `schema`; a row with other columns is a mistake (ValueError)."""
+    """Return rows as a DataFrame of exactly `schema`; a row with other columns is an error (ValueError)."""
     rows = list(rows)
     for row in rows:
         _check_columns(row, schema)
@@ -75,17 +79,37 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def to_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return a DataFrame as an Arrow table of exactly `schema`; other columns are a mistake (ValueError)."""
+    """Return a DataFrame as an Arrow table of exactly `schema`; other columns are an error (ValueError)."""
     _check_columns(frame.columns, schema)
     return pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
 
 
 def write_frame(
-    frame: pd.DataFrame, path: Path | str, schema: pa.Schema, said: Mapping[str, Any] | None = None
+    frame: pd.DataFrame,
+    path: Path | str,
+    schema: pa.Schema,
+    attributes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a table as Parquet, and as CSV beside it; `said` is its metadata, else the frame's `attrs`."""
-    stored = {str(key): value for key, value in (frame.attrs if said is None else said).items()}
+    """Write a table as Parquet, and as CSV beside it; its metadata are `attributes`, or `frame.attrs`."""
+    chosen = frame.attrs if attributes is None else attributes
+    stored = {str(key): value for key, value in chosen.items()}
     write_table_with_csv(with_metadata(to_table(frame, schema), stored), path)
+
+
+def values(column: pd.Series) -> list[Any]:
+    """Return the values of a column as plain Python values, null as None."""
+    found: list[Any] = pa.array(column).to_pylist()
+    return found
+
+
+def column_of(found: Iterable[Any], type_: pa.DataType, index: pd.Index | None = None) -> pd.Series:
+    """Return values as an Arrow-backed column, None as null."""
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.array(list(found), type_)), index=index)
+
+
+def equal(one: pd.Series, other: pd.Series) -> pd.Series:
+    """Return where two columns agree; null agrees with null alone."""
+    return (one == other).fillna(False) | (one.isna() & other.isna())
 
 
 def _check_columns(found: Iterable[str], schema: pa.Schema) -> None:

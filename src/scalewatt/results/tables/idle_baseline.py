@@ -3,58 +3,63 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+
+from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.read_table import read_checked
 
+_POWER = pa.schema(
+    [
+        *((name, pa.string()) for name in ("device", "device_kind", "energy_origin")),
+        ("mean_per_device_w", pa.float64()),
+    ]
+)
 
-def idle_energies_j(
-    table_path: Path | str,
-    device: str,
-    device_seconds: Mapping[str, float],
-    origins: Mapping[str, str | None],
-) -> dict[str, float | None]:
-    """Return the energy in J that a run's devices would have used idle, by device kind.
 
-    `device_seconds` and `origins` give, for each device kind of the run's scope, its devices times
-    their recorded seconds (GPUs: those held) and its energy's origin. None where a kind's idle power
-    is not known, or of another origin than the run's, or a probe of the device was not idle.
+def idle_energies_j(table_path: Path | str | None, parts: pd.DataFrame) -> pd.Series:
+    """Return the energy in J that devices would have used idle, for each row of `parts`.
+
+    Columns of `parts`: device, device_kind, energy_origin, and device_s, the devices (GPUs: those
+    held) times their recorded seconds. Null without a table, where a kind's idle power is not known
+    or of another origin, and where a probe of the device was not idle.
     """
-    rows = {row["device_kind"]: row for row in _rows_of(table_path, device)}
+    rows = [] if table_path is None else _rows_of(table_path)
+    idle = frame_of(
+        [{name: row[name] for name in _POWER.names} for row in rows if _is_idle(row)], _POWER
+    )
+    found = parts.merge(idle, on=_POWER.names[:3], how="left").set_axis(parts.index)
+    return found["mean_per_device_w"] * found["device_s"]
+
+
+def _is_idle(row: Mapping[str, Any]) -> bool:
+    return row["energy_origin"] is not None and not _details(row, "not_idle")
+
+
+def without_baseline(table_path: Path | str, runs: pd.DataFrame) -> dict[str, str]:
+    """Return why runs with a known energy have no idle energy, by device; `runs` is the table RUNS."""
+    lacking = runs[runs["energy_kwh"].notna() & runs["idle_energy_kwh"].isna()]["device"]
+    rows = _rows_of(table_path)
     return {
-        kind: _idle_j(rows.get(kind), seconds, origins.get(kind))
-        for kind, seconds in device_seconds.items()
+        device: _why([row for row in rows if row["device"] == device])
+        for device in sorted(set(lacking))
     }
-
-
-def _idle_j(row: dict[str, Any] | None, seconds: float, origin: str | None) -> float | None:
-    if row is None or row["mean_per_device_w"] is None or row["energy_origin"] != origin:
-        return None
-    return None if _said(row, "not_idle") else row["mean_per_device_w"] * seconds
-
-
-def without_baseline(table_path: Path | str, runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Say why runs with a known energy have no idle energy, by device; `runs` are rows of that table."""
-    lacking = {
-        run["device"]
-        for run in runs
-        if run["energy_kwh"] is not None and run["idle_energy_kwh"] is None
-    }
-    return {device: _why(_rows_of(table_path, device)) for device in sorted(lacking)}
 
 
 def _why(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "no idle probe of it has finished"
-    busy = _said(rows[0], "not_idle")
+    busy = _details(rows[0], "not_idle")
     if busy:
         more = f" (and {len(busy) - 1} more)" if len(busy) > 1 else ""
         return f"its nodes were not idle: {busy[0]}{more}"
-    unlike = _said(rows[0], "probes_differ")
+    unlike = _details(rows[0], "probes_differ")
     if unlike:
         return f"its probes found unlike nodes: {unlike[0]}"
     unknown = [row["device_kind"] for row in rows if row["mean_w"] is None]
@@ -63,21 +68,18 @@ def _why(rows: Sequence[Mapping[str, Any]]) -> str:
     return "its idle power is of another origin than the runs' energy, or of other device kinds"
 
 
-def _said(row: Mapping[str, Any], code: str) -> list[str]:
-    """Details of a row's flags of one code."""
+def _details(row: Mapping[str, Any], code: str) -> list[str]:
+    """Return the details of a row's flags of one code."""
     flags = json.loads(row["flags"] or "[]")
     return [one["detail"] for one in flags if one["code"] == code]
 
 
-def _rows_of(table_path: Path | str, device: str) -> list[dict[str, Any]]:
+def _rows_of(table_path: Path | str) -> list[dict[str, Any]]:
     path = Path(table_path)
-    if not path.exists():
-        return []
-    found = _read(path, path.stat().st_mtime_ns)
-    return [row for row in found if row["device"] == device]
+    return _read(path, path.stat().st_mtime_ns) if path.exists() else []
 
 
 @lru_cache(maxsize=2)
 def _read(path: Path, _changed_ns: int) -> list[dict[str, Any]]:
-    """The table's rows, read once for all runs; they are not to be changed."""
+    """Return the table's rows, read once for all runs; they are not to be changed."""
     return read_checked(path, IDLE, unique=("device", "device_kind")).to_pylist()

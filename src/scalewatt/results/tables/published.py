@@ -6,11 +6,11 @@ them: null is what they do not say, and what does not follow.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Configuration
@@ -18,10 +18,20 @@ from scalewatt.campaign.model_registry import PHASES, known_models, model_key
 from scalewatt.campaign.series_expansion import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, one_of
+from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
-from scalewatt.results.tables.read_table import PUBLISHED, read_checked
-from scalewatt.results.tables.repeat_statistics import Summary, from_population_sd
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES
+from scalewatt.results.tables.frames import (
+    column_of,
+    read_frame,
+    records,
+    to_frame,
+    to_table,
+    values,
+)
+from scalewatt.results.tables.read_table import PUBLISHED
+from scalewatt.results.tables.repeat_statistics import Summary, from_population_sd, summary_columns
+from scalewatt.results.tables.scaling import TRAINING
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 
 Row = dict[str, Any]
 
@@ -31,12 +41,6 @@ FULL_SAMPLES = {"resnet50": 1281167, "fourcastnet": 54020}
 GPUS_PER_NODE, SOCKETS_PER_NODE = 4, 2
 SCOPES = {"a100": "gpu+cpu+ram", "h100": "gpu+cpu"}
 DEVICE_NAMES = {"a100": "A100-40GB", "h100": "H100-94GB"}
-_TRAINING = (
-    *("model", "phase", "device", "gpus", "local_batch_size", "global_batch_size"),
-    *("dataset_samples", "epochs"),
-)
-"""What a published row and a campaign's point have in common where they are the same training."""
-
 _COLUMNS = pa.schema(
     [
         *((name, pa.string()) for name in ("source", "model", "phase", "device")),
@@ -56,42 +60,37 @@ _COLUMNS = pa.schema(
 )
 
 
-def published_configurations() -> list[Row]:
-    """One row of CONFIGURATIONS per published training: campaign and origin `published`."""
-    return [dict(row) for row in _rows()]
+def published_configurations() -> pd.DataFrame:
+    """Return one row of CONFIGURATIONS per published training: campaign and origin `published`."""
+    return _configurations().copy()
 
 
 def published_sources() -> dict[str, str]:
-    """Where in the paper, or its authors' code, each published configuration's numbers stand."""
-    return {
-        id_: "; ".join(one["source"] for one in found) for id_, found in _by_configuration().items()
-    }
+    """Return where in the paper, or its authors' code, each published configuration's numbers stand."""
+    return dict(
+        zip(*(values(_merged()[name]) for name in ("configuration", "source")), strict=True)
+    )
 
 
-def published_of(points: Iterable[Row]) -> list[Row]:
-    """The published rows of the same training as one of `points`, in their order.
+def published_lines(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the published configurations of the same trainings as `points`, in their order.
 
-    The same model, phase, device, n, batch sizes, samples and epochs, which each point has as keys.
+    The same model, phase, device, n, batch sizes, samples and epochs (TRAINING), which `points` has as
+    columns. Its columns `place`, `series` and `label` stay; a training is there once for each place.
     """
-    by_training = {tuple(row[key] for key in _TRAINING): row for row in _rows()}
-    keys = dict.fromkeys(tuple(point.get(key) for key in _TRAINING) for point in points)
-    return [dict(by_training[key]) for key in keys if key in by_training]
+    known = points.drop(columns="configuration").drop_duplicates(["place", *TRAINING])
+    return known.merge(_configurations(), on=list(TRAINING))
 
 
-def published_of_series(series: Row) -> list[Row]:
-    """The published rows of a series of a table's definition."""
-    same = {key: series[key] for key in ("model", "phase", "device")}
-    return published_of({**same, **point} for point in series["points"])
-
-
-def timed_alike(rows: Iterable[Row]) -> list[Row]:
-    """Those with a run time and the first one's dataset: what a speed-up can be told of."""
-    timed = [row for row in rows if row["runtime_h_mean"] is not None]
-    return [row for row in timed if row["dataset_samples"] == timed[0]["dataset_samples"]]
+def timed_alike(lines: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with a run time and the dataset of their line's first one: those with a speed-up."""
+    timed = lines[lines["runtime_h_mean"].notna()]
+    first = timed.groupby("place")["dataset_samples"].transform("first")
+    return timed[timed["dataset_samples"] == first]
 
 
 def is_overlaid(definition: Row) -> bool:
-    """Whether a table's definition asks for the published points."""
+    """Return True if a table's definition asks for the published points."""
     return definition.get("options", {}).get("overlay") == PUBLISHED
 
 
@@ -99,18 +98,24 @@ def is_overlaid(definition: Row) -> bool:
 
 
 @cache
-def _rows() -> tuple[Row, ...]:
-    return tuple(_row(id_, found) for id_, found in _by_configuration().items())
-
-
-@cache
-def _by_configuration() -> dict[str, list[Row]]:
-    """The reference's rows by id: a training's time and its energy's parts may stand in two of them."""
-    found: dict[str, list[Row]] = {}
-    for number, row in enumerate(read_checked(REFERENCE, _COLUMNS).to_pylist(), 1):
+def _merged() -> pd.DataFrame:
+    """Return one row per configuration: its time and its energy's parts may stand in two of the reference."""
+    read = read_frame(REFERENCE, _COLUMNS)
+    rows = records(read)
+    for number, row in enumerate(rows, 1):
         _check_words(row, number)
-        found.setdefault(_configuration(row).id, []).append(row)
-    return found
+    ids = [_configuration(row).id for row in rows]
+    by_id = read.assign(configuration=column_of(ids, pa.string())).groupby(
+        "configuration", sort=False
+    )
+    for name in set(_COLUMNS.names) - {"source"}:
+        different = by_id[name].nunique()
+        for id_ in different[different > 1].index:
+            said = ", ".join(map(str, by_id.get_group(id_)[name].dropna()))
+            raise InputError(
+                f"{REFERENCE}: {id_}: two rows differ in {name} ({said}); expected: one value"
+            )
+    return by_id.first().assign(source=by_id["source"].agg("; ".join)).reset_index()
 
 
 def _check_words(row: Row, number: int) -> None:
@@ -135,52 +140,38 @@ def _check_words(row: Row, number: int) -> None:
         )
 
 
-def _row(id_: str, found: list[Row]) -> Row:
-    said = _merged(id_, found)
-    configuration = _configuration(said)
-    scope = SCOPES[said["device"]]
-    row: Row = {
+@cache
+def _configurations() -> pd.DataFrame:
+    said = _merged()
+    configurations = [_configuration(row) for row in records(said)]
+    identity: dict[str, Any] = {
         "campaign": PUBLISHED,
-        "configuration": id_,
-        **{name: said[name] for name in _TRAINING},
-        "device_name": DEVICE_NAMES[said["device"]],
-        "nodes": configuration.nodes,
-        "protocol": configuration.protocol,
-        "precision": configuration.settings["precision"],
-        **dict.fromkeys(("precision_used", "loader", "channels_last", "compile")),
+        "device_name": said["device"].map(DEVICE_NAMES),
+        "nodes": [one.nodes for one in configurations],
+        "protocol": [one.protocol for one in configurations],
+        "precision": [one.settings["precision"] for one in configurations],
         "energy_origin": PUBLISHED,
-        "energy_scope": scope,
-        "metric_name": said["metric_name"],
+        "energy_scope": said["device"].map(SCOPES),
         "metric_goal": "min",
-        **dict.fromkeys(("metric_persistence", "metric_climatology")),
         "torch_device": "cuda",
         "n_repeats": said["repeats"],
     }
-    quantities = _quantities(said, configuration)
-    for name in QUANTITIES:
-        one = quantities.get(name, Summary(said["repeats"], None))
-        row |= {f"{name}_{part}": getattr(one, part) for part in PARTS}
-    assert set(row) == set(CONFIGURATIONS.names)
-    return row
-
-
-def _merged(id_: str, found: list[Row]) -> Row:
-    merged = dict(found[0])
-    for other in found[1:]:
-        for name in _COLUMNS.names:
-            if name == "source" or other[name] is None:
-                continue
-            if merged[name] not in (None, other[name]):
-                raise InputError(
-                    f"{REFERENCE}: {id_}: two rows differ in {name} ({merged[name]}, {other[name]}); "
-                    "expected: one value"
-                )
-            merged[name] = other[name]
-    return merged
+    found = pd.concat(
+        [
+            said[["configuration", *TRAINING, "metric_name"]].assign(**identity),
+            *(
+                summary_columns(name, summaries, said.index)
+                for name, summaries in _quantities(said, configurations).items()
+            ),
+        ],
+        axis=1,
+    )
+    empty = found.reindex(columns=CONFIGURATIONS.names)
+    return to_frame(to_table(empty, CONFIGURATIONS))
 
 
 def _configuration(said: Row) -> Configuration:
-    """The paper's configuration of a row, named as a campaign of the paper's names it."""
+    """Return the paper's configuration of a row, named as a campaign of the paper's names it."""
     model, phase, gpus = said["model"], said["phase"], said["gpus"]
     key = model_key(model, phase)
     defaults = known_models()[model].settings[key]["properties"]
@@ -216,52 +207,79 @@ def _configuration(said: Row) -> Configuration:
     )
 
 
-def _quantities(said: Row, configuration: Configuration) -> dict[str, Summary]:
-    """What is published, and what follows from it; with a spread where that follows too.
+def _quantities(
+    said: pd.DataFrame, configurations: Sequence[Configuration]
+) -> dict[str, list[Summary]]:
+    """Return what is published, and what follows from it; with a spread where that follows too.
 
     A quotient of energy and time has none: both were of the same runs, and how they vary together
     is not published.
     """
-    n, gpus = said["repeats"], configuration.gpus
-    hours = from_population_sd(n, said["gpu_hours"], said["gpu_hours_popstd"])
-    energy = from_population_sd(n, said["energy_kwh"], said["energy_popstd_kwh"])
-    runtime = hours.times(1 / gpus)
-    if said["runtime_h"] is not None:
-        runtime = runtime.around(said["runtime_h"])
-    samples, passes = _work(configuration)
-    joules = {kind: _joules(said.get(f"{kind}_energy_kwh")) for kind in ("gpu", "cpu", "ram")}
-    seconds = (runtime.mean or 0.0) * 3600
-    work = Work(
-        gpu_hours=hours.mean or 0.0,
-        nodes=configuration.nodes,
-        samples=samples,
-        updates=passes // gpus,
-        gpu_s=seconds * gpus,
-        socket_s=seconds * SOCKETS_PER_NODE * configuration.nodes,
-        node_s=seconds * configuration.nodes,
+    repeats = values(said["repeats"])
+
+    def spread(mean: str, population_sd: str) -> list[Summary]:
+        columns = (values(said[name]) for name in ("repeats", mean, population_sd))
+        return [from_population_sd(*row) for row in zip(*columns, strict=True)]
+
+    hours, energy = (
+        spread("gpu_hours", "gpu_hours_popstd"),
+        spread("energy_kwh", "energy_popstd_kwh"),
     )
-    derived = energy_columns(joules, _joules(energy.mean), work, Facility())
-    found = {name: Summary(n, value) for name, value in derived.items()}
+    runtime = [
+        one.times(1 / n) if own is None else one.times(1 / n).around(own)
+        for one, n, own in zip(hours, values(said["gpus"]), values(said["runtime_h"]), strict=True)
+    ]
+    samples, updates = (
+        column_of(counts, pa.int64()) for counts in zip(*map(_work, configurations), strict=True)
+    )
+    nodes = column_of((one.nodes for one in configurations), pa.int32())
+    seconds = column_of((3600 * (one.mean or 0.0) for one in runtime), pa.float64())
+    joules = {kind: said[f"{kind}_energy_kwh"] * J_PER_KWH for kind in ("gpu", "cpu")}
+    work = Work(
+        gpu_hours=said["gpu_hours"],
+        nodes=nodes,
+        samples=samples,
+        updates=updates,
+        gpu_s=seconds * said["gpus"],
+        socket_s=seconds * SOCKETS_PER_NODE * nodes,
+        node_s=seconds * nodes,
+    )
+    joules["ram"] = joules["gpu"][:0].reindex(said.index)
+    derived = {
+        name: values(column)
+        for name, column in energy_columns(
+            joules, said["energy_kwh"] * J_PER_KWH, work, Facility()
+        ).items()
+    }
+    found = {
+        name: [Summary(n, value) for n, value in zip(repeats, column, strict=True)]
+        for name, column in derived.items()
+    }
     for name in ("energy_per_sample_j", "energy_per_update_j", "energy_per_node_kwh"):
-        if energy.mean is not None and (value := derived[name]) is not None:
-            found[name] = energy.times(value / energy.mean)
+        found[name] = [
+            one if value is None or one.mean is None else one.times(value / one.mean)
+            for one, value in zip(energy, derived[name], strict=True)
+        ]
+    for name, counts in (
+        ("samples_per_gpuh", samples),
+        ("passes_per_gpuh", updates * said["gpus"]),
+    ):
+        found[name] = [one.under(n) for one, n in zip(hours, values(counts), strict=True)]
+    metric = zip(repeats, values(said["metric_value"]), strict=True)
     return found | {
         "runtime_h": runtime,
         "gpu_hours": hours,
         "energy_kwh": energy,
-        "samples_per_gpuh": hours.under(samples),
-        "passes_per_gpuh": hours.under(passes),
-        "metric_last": Summary(n, said["metric_value"]),
-        "energy_per_model_kwh": energy if said["phase"] != "finetune" else Summary(n, None),
+        "metric_last": [Summary(n, value) for n, value in metric],
+        "energy_per_model_kwh": [
+            Summary(one.n, None) if phase == "finetune" else one
+            for one, phase in zip(energy, values(said["phase"]), strict=True)
+        ],
     }
 
 
 def _work(configuration: Configuration) -> tuple[int, int]:
-    """Samples and passes of the whole training."""
+    """Return the samples and updates of the whole training."""
     each, updates = configuration.samples_per_epoch, configuration.updates
     assert each is not None and updates is not None
-    return each * configuration.epochs, updates * configuration.gpus
-
-
-def _joules(kwh: float | None) -> float | None:
-    return None if kwh is None or math.isnan(kwh) else kwh * 3.6e6
+    return each * configuration.epochs, updates

@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.results.tables.table_schema import (
-    CONFIGURATIONS,
-    IDENTITY,
-    PARTS,
-    QUANTITIES,
-    SUMMARY,
-)
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES, SUMMARY
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean of n values; sd and interval are null for a single one."""
+    """A mean of n values; sd and interval are null for a single one."""
 
     n: int
     mean: float | None
@@ -31,34 +28,34 @@ class Summary:
 
     @property
     def population_sd(self) -> float | None:
-        """Standard deviation with n in place of n − 1: what the paper printed."""
+        """Return the standard deviation with n in place of n − 1: what the paper printed."""
         return None if self.sd is None else self.sd * math.sqrt((self.n - 1) / self.n)
 
     def times(self, factor: float) -> Summary:
-        """The same of each value times a positive factor."""
+        """Return the summary of each value times a positive factor."""
         parts = (self.mean, self.sd, self.low, self.high)
         return Summary(self.n, *(None if part is None else factor * part for part in parts))
 
     def around(self, mean: float) -> Summary:
-        """The same spread around another mean, which is known more exactly."""
+        """Return the same spread around another mean, which is known more exactly."""
         if self.mean is None or self.low is None or self.high is None:
             return Summary(self.n, mean)
         moved = mean - self.mean
         return Summary(self.n, mean, self.sd, self.low + moved, self.high + moved)
 
     def under(self, top: float) -> Summary:
-        """top / value, with sd and interval by first-order propagation."""
+        """Return top / value, with sd and interval by first-order propagation."""
         if not self.mean:
             return Summary(self.n, None)
-        value, own = top / self.mean, _relative(self)
-        if own is None:
+        value = top / self.mean
+        if self.sd is None or self.high is None:
             return Summary(self.n, value)
-        sd, half = (abs(value * part) for part in own)
+        sd, half = (abs(value * part / self.mean) for part in (self.sd, self.high - self.mean))
         return Summary(self.n, value, sd, value - half, value + half)
 
 
 def summarise(values: Sequence[float | None]) -> Summary:
-    """Mean, sample sd (n − 1) and 95 % t interval; null if any value is missing."""
+    """Return mean, sample sd (n − 1) and 95 % t interval; null if any value is missing."""
     found = [v for v in values if v is not None]
     if not found or len(found) < len(values):
         return Summary(len(values), None)
@@ -71,7 +68,7 @@ def summarise(values: Sequence[float | None]) -> Summary:
 
 
 def from_population_sd(n: int, mean: float | None, population_sd: float | None) -> Summary:
-    """Summary of n values whose standard deviation is known with n in place of n − 1."""
+    """Return the summary of n values whose standard deviation is known with n in place of n − 1."""
     if mean is None or population_sd is None or n < 2:
         return Summary(n, mean)
     return _around(n, mean, population_sd * math.sqrt(n / (n - 1)))
@@ -85,69 +82,104 @@ def _around(n: int, mean: float, sd: float) -> Summary:
 
 
 def summary_of(row: Mapping[str, Any], name: str) -> Summary:
-    """A quantity of a configuration's row."""
+    """Return a quantity of a configuration's row."""
     return Summary(row["n_repeats"], *(row[f"{name}_{part}"] for part in SUMMARY))
 
 
-def quotient(top: Summary, bottom: Summary, itself: bool = False, factor: float = 1.0) -> Summary:
-    """factor · top / bottom with sd and interval by first-order propagation.
+# --- of many configurations, as DataFrames --------------------------------------------------------
 
-    They need repeats of both, which are independent. A quantity divided by `itself` has none; null
-    where a mean is, or the divisor is 0.
+
+def summary_columns(name: str, summaries: Iterable[Summary], index: pd.Index) -> pd.DataFrame:
+    """Return the columns `name`_mean, _sd, … of a quantity, a row for each of its summaries."""
+    import pandas as pd
+    import pyarrow as pa
+
+    from scalewatt.results.tables.frames import column_of
+
+    found = list(summaries)
+    return pd.DataFrame(
+        {
+            f"{name}_{part}": column_of((getattr(s, part) for s in found), pa.float64(), index)
+            for part in PARTS
+        },
+        index=index,
+    )
+
+
+def quotients(
+    top: pd.DataFrame, bottom: pd.DataFrame, name: str, factor: pd.Series | float = 1.0
+) -> pd.DataFrame:
+    """Return factor · top / bottom of a quantity with sd and interval by first-order propagation.
+
+    `top` and `bottom` are rows of configurations with the same index; the columns of the result are
+    SUMMARY. The spread needs repeats of both, which are independent; a configuration divided by
+    itself has none. Null where a mean is, or the divisor is 0.
     """
-    if top.mean is None or not bottom.mean:
-        return Summary(top.n, None)
-    value = factor * top.mean / bottom.mean
-    own, other = _relative(top), _relative(bottom)
-    if itself or own is None or other is None:
-        return Summary(top.n, value)
-    sd, half = (abs(value) * math.hypot(*both) for both in zip(own, other, strict=True))
-    return Summary(top.n, value, sd, value - half, value + half)
+    import pandas as pd
+
+    from scalewatt.results.tables.derived_quantities import ratio
+
+    mean = factor * top[f"{name}_mean"]
+    mean = ratio(mean, bottom[f"{name}_mean"])
+    spread = (top["configuration"] != bottom["configuration"]).fillna(False)
+    own, other = _relative_columns(top, name), _relative_columns(bottom, name)
+    sd, half = (
+        (mean.abs() * (one**2 + two**2) ** 0.5).where(spread)
+        for one, two in zip(own, other, strict=True)
+    )
+    return pd.DataFrame({"mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
 
 
-def _relative(one: Summary) -> tuple[float, float] | None:
-    """Standard deviation and half the interval, over the mean."""
-    if not one.mean or one.sd is None or one.high is None:
-        return None
-    return one.sd / one.mean, (one.high - one.mean) / one.mean
+def _relative_columns(rows: pd.DataFrame, name: str) -> tuple[pd.Series, pd.Series]:
+    """Return standard deviation and half the interval over the mean; both are null where one is."""
+    from scalewatt.results.tables.derived_quantities import ratio
+
+    mean = rows[f"{name}_mean"]
+    sd, half = ratio(rows[f"{name}_sd"], mean), ratio(rows[f"{name}_high"] - mean, mean)
+    return sd.where(half.notna()), half.where(sd.notna())
 
 
-def configuration_rows(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per configuration from the runs' rows; runs that are excluded do not count.
+def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per configuration from the table of runs; runs that are excluded do not count.
 
     InputError where repeats differ in what they should share, such as the energy's origin.
     """
-    grouped: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        if run["excluded"] is None:
-            grouped.setdefault(run["configuration"], []).append(run)
-    return [_configuration_row(group) for group in grouped.values()]
+    import pandas as pd
+    import pyarrow as pa
+
+    from scalewatt.results.tables.frames import column_of, values
+
+    counted = runs[runs["excluded"].isna()]
+    # A run whose energy is unknown has no origin and scope to compare with the others'.
+    by_energy = counted.sort_values("energy_kwh", key=lambda e: e.isna(), kind="stable")
+    first = by_energy.drop_duplicates("configuration").set_index("configuration", drop=False)
+    _check_alike(counted, first)
+    groups = counted.groupby("configuration", sort=False)
+    first = first.loc[list(groups.groups)]
+    for name in ("device_name", "precision_used"):
+        unlike = groups[name].nunique(dropna=False) > 1
+        first.loc[unlike[unlike].index, name] = "several"
+    first["n_repeats"] = column_of(groups.size(), pa.int32(), first.index)
+    repeats = {name: [values(own) for _, own in groups[name]] for name in QUANTITIES}
+    columns = [
+        summary_columns(name, map(summarise, found), first.index) for name, found in repeats.items()
+    ]
+    found = pd.concat([first.drop(columns=list(QUANTITIES)), *columns], axis=1)
+    return found[CONFIGURATIONS.names].reset_index(drop=True)
 
 
-def _configuration_row(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    # A run whose energy is unknown says nothing of origin and scope, and disagrees with nobody.
-    first = next((run for run in runs if run["energy_kwh"] is not None), runs[0])
-    row = {name: first[name] for name, _ in IDENTITY}
-    for run in runs:
-        known = run["energy_kwh"] is not None and first["energy_kwh"] is not None
-        names = ("energy_origin", "energy_scope", "torch_device") if known else ("torch_device",)
-        for name in names:
-            if run[name] != first[name]:
-                raise InputError(
-                    f"{first['configuration']}: repeats {first['repeat']} and {run['repeat']} differ in "
-                    f"{name} ({first[name]}, {run[name]}); they cannot be averaged"
-                )
-        for name in ("device_name", "precision_used"):
-            if run[name] != first[name]:
-                row[name] = "several"
-    row |= {
-        "metric_persistence": first["metric_persistence"],
-        "metric_climatology": first["metric_climatology"],
-        "torch_device": first["torch_device"],
-        "n_repeats": len(runs),
-    }
-    for name in QUANTITIES:
-        s = summarise([run[name] for run in runs])
-        row |= {f"{name}_{part}": getattr(s, part) for part in PARTS}
-    assert set(row) == set(CONFIGURATIONS.names)
-    return row
+def _check_alike(runs: pd.DataFrame, first: pd.DataFrame) -> None:
+    from scalewatt.results.tables.frames import equal
+
+    usual = first.loc[runs["configuration"]].set_axis(runs.index)
+    known = runs["energy_kwh"].notna() & usual["energy_kwh"].notna()
+    for name in ("energy_origin", "energy_scope", "torch_device"):
+        unlike = ~equal(runs[name], usual[name])
+        if name != "torch_device":
+            unlike &= known
+        if unlike.any():
+            run, other = runs[unlike].iloc[0], usual[unlike].iloc[0]
+            raise InputError(
+                f"{run['configuration']}: repeats {other['repeat']} and {run['repeat']} differ in "
+                f"{name} ({other[name]}, {run[name]}); they cannot be averaged"
+            )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import InitialWeights, RunSpec, read_spec
@@ -23,11 +24,13 @@ from scalewatt.results.tables.derived_quantities import (
     energy_columns,
     net_columns,
     ratio,
+    total_in_scope,
     with_model_energies,
 )
+from scalewatt.results.tables.frames import column_of, frame_of, records
 from scalewatt.results.tables.idle_baseline import idle_energies_j
 from scalewatt.results.tables.read_table import check_metric, read_checked
-from scalewatt.results.tables.table_schema import STEP_PHASES
+from scalewatt.results.tables.table_schema import ENERGY_QUANTITIES, NET, RUNS, STEP_PHASES
 from scalewatt.training.history import HISTORY_SCHEMA
 
 GIB = 2**30
@@ -79,11 +82,72 @@ def run_row(
     idle: Path | None = None,
     excluded: str | None = None,
 ) -> dict[str, Any]:
-    """The run's row. InputError where its files belong to another spec, or a number in them is none.
+    """Return the row of RUNS of a single run; arguments and errors as of `run_record` and `runs_of`.
 
-    `energy_per_model_kwh` of a run that began from another's weights is to be added
-    (`derived.with_model_energies`). `idle`: the table of the campaign's idle probes, where it has
-    them. `excluded`: why the run is left out of everything else.
+    `energy_per_model_kwh` of a run that began from another's weights is null.
+    """
+    return records(runs_of([run_record(files, campaign, excluded)], facility, idle))[0]
+
+
+def runs_of(
+    records: Iterable[dict[str, Any]], facility: Facility, idle: Path | None = None
+) -> pd.DataFrame:
+    """Return the table RUNS of runs' records, with all derived quantities.
+
+    `idle`: the table of the campaign's idle probes, where it has them.
+    """
+    runs = frame_of(records, _RECORD)
+    joules = {kind: runs[f"{kind}_j"] for kind in DEVICE_KINDS}
+    scopes = "+" + runs["energy_scope"].fillna("") + "+"
+    in_scope = {kind: scopes.str.contains(f"+{kind}+", regex=False) for kind in DEVICE_KINDS}
+    total_j = total_in_scope(joules, in_scope)
+    idle_j = {
+        kind: _idle_j(runs, kind, idle).where(in_scope[kind] & total_j.notna())
+        for kind in DEVICE_KINDS
+    }
+    hours = runs["runtime_s"] / 3600
+    gpu_hours = runs["gpus"] * hours
+    work = Work(
+        gpu_hours,
+        runs["nodes"],
+        runs["samples"],
+        runs["updates"],
+        gpu_s=runs["gpu_s"],
+        socket_s=runs["cpu_s"],
+        node_s=runs["ram_node_s"],
+    )
+    passes = runs["updates"] * runs["gpus"]
+    derived = {
+        "passes": passes,
+        "runtime_h": hours,
+        "gpu_hours": gpu_hours,
+        "samples_per_gpuh": ratio(runs["samples"], gpu_hours),
+        "passes_per_gpuh": ratio(passes, gpu_hours),
+        **energy_columns(joules, total_j, work, facility),
+        **net_columns(joules, idle_j, in_scope, work, facility),
+        "idle_energy_kwh": total_in_scope(idle_j, in_scope) / J_PER_KWH,
+        **{f"{name}_energy_kwh": runs[f"{name}_j"] / J_PER_KWH for name in _OTHER_ENERGIES},
+    }
+    return with_model_energies(runs.assign(**derived))[RUNS.names]
+
+
+def _idle_j(runs: pd.DataFrame, kind: str, idle: Path | None) -> pd.Series:
+    parts = pd.DataFrame(
+        {
+            "device": runs["device"],
+            "device_kind": column_of([kind] * len(runs), pa.string(), runs.index),
+            "energy_origin": runs[f"{kind}_origin"],
+            "device_s": runs[f"{kind}_s"],
+        }
+    )
+    return idle_energies_j(idle, parts)
+
+
+def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> dict[str, Any]:
+    """Return what a run's files say of it: a record of which `runs_of` makes its row.
+
+    `excluded`: why the run is left out of everything else. InputError where its files belong to
+    another spec, or one of its numbers is out of range.
     """
     spec = read_spec(files.folder / "spec.json")
     provenance = read_provenance(files.folder / "provenance.json", _FROM_PROVENANCE)
@@ -114,7 +178,7 @@ def run_row(
             [
                 *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA)),
                 *_shared_gpus(spec, provenance),
-                *_doubts_of_simulation(provenance),
+                *_simulation_flags(provenance),
             ]
         ),
         "initial_weights": _run_name(spec.initial_weights),
@@ -124,15 +188,13 @@ def run_row(
     work = {
         "updates": updates,
         "samples": samples,
-        "passes": None if updates is None else updates * spec.gpus,
         "metric_last": metrics[-1],
         "metric_best": _best(metrics, goal),
         "train_loss": history[-1]["train_loss"],
         "validation_loss": history[-1]["validation_loss"],
         **_step_columns(history, samples),
     }
-    row = {**identity, **work, **_energy_columns(energy, spec, work, facility, idle)}
-    return with_model_energies([row])[0]
+    return {**identity, **work, **_energies(energy)}
 
 
 def read_energy(files: RunFiles) -> pa.Table:
@@ -149,7 +211,7 @@ def read_energy(files: RunFiles) -> pa.Table:
 def read_provenances(
     runs: Iterable[dict[str, Any]], results: Path
 ) -> dict[tuple[str, int], dict[str, Any]]:
-    """The provenance of each of these rows' runs that has one, by configuration and repeat.
+    """Return the provenance of each of these rows' runs that has one, by configuration and repeat.
 
     InputError where one is damaged.
     """
@@ -188,7 +250,10 @@ _OF_EVERY_HISTORY = (
 
 
 def read_history(path: Path, metric_name: str | None = None) -> list[dict[str, Any]]:
-    """The rows of a history, which may be of an older version; `metric_name` says its metric's range."""
+    """Read the rows of a history, which may be of an older version.
+
+    `metric_name` gives the range of its metric.
+    """
     later = [name for name in HISTORY_SCHEMA.names if name not in _OF_EVERY_HISTORY]
     rows = read_checked(path, HISTORY_SCHEMA, unique=("epoch",), optional=later).to_pylist()
     for number, row in enumerate(rows, 1):
@@ -201,19 +266,19 @@ def _run_name(run: InitialWeights | None) -> str | None:
 
 
 def _known_count(values: Iterable[int | None]) -> int | None:
-    """The sum; None where one value is."""
+    """Return the sum; None where one value is."""
     found = list(values)
     return None if None in found else sum(v for v in found if v is not None)
 
 
 def _best(metrics: list[float | None], goal: str) -> float | None:
-    """The smallest metric, or where the goal is `max` the largest."""
+    """Return the smallest metric, or where the goal is `max` the largest."""
     known = [m for m in metrics if m is not None]
     return (max if goal == "max" else min)(known, default=None)
 
 
 def _step_columns(history: list[dict[str, Any]], samples: int | None) -> dict[str, Any]:
-    """What a training step took, from the history; one of an older version has no such columns."""
+    """Return what a training step took, from the history; one of an older version has no such columns."""
     phases = {name: _mean_over_updates(history, name) for name in STEP_PHASES}
     known = [seconds for seconds in phases.values() if seconds is not None]
     step_s = sum(known) if len(known) == len(phases) else None
@@ -222,21 +287,25 @@ def _step_columns(history: list[dict[str, Any]], samples: int | None) -> dict[st
     train_s = None if None in seconds else sum(seconds)
     return {
         **phases,
-        "step_data_share": ratio(phases["step_data_s"], step_s),
-        "throughput_samples_per_s": ratio(samples, train_s),
+        "step_data_share": _quotient(phases["step_data_s"], step_s),
+        "throughput_samples_per_s": _quotient(samples, train_s),
         "peak_memory_gib": max(peaks) / GIB if peaks else None,
     }
 
 
 def _mean_over_updates(history: list[dict[str, Any]], name: str) -> float | None:
-    """Mean per update over the epochs that have a value, each with the weight of its updates."""
+    """Return the mean per update over the epochs that have a value, weighted by their updates."""
     known = [row for row in history if row.get(name) is not None]
     total = sum(row[name] * row["updates"] for row in known)
-    return ratio(total, sum(row["updates"] for row in known)) if known else None
+    return _quotient(total, sum(row["updates"] for row in known)) if known else None
+
+
+def _quotient(top: float | None, bottom: float | None) -> float | None:
+    return top / bottom if top is not None and bottom else None
 
 
 def _shared_gpus(spec: RunSpec, provenance: dict[str, Any]) -> list[Flag]:
-    """A flag where several ranks shared a GPU: n then counts processes."""
+    """Return a flag where several ranks shared a GPU: n then counts processes."""
     held = [len(gpus) for gpus in (provenance.get("gpus") or {}).values() if gpus is not None]
     if not held or min(held) >= spec.ranks_per_node:
         return []
@@ -244,63 +313,46 @@ def _shared_gpus(spec: RunSpec, provenance: dict[str, Any]) -> list[Flag]:
     return [flag("gpus_shared", None, detail)]
 
 
-def _doubts_of_simulation(provenance: dict[str, Any]) -> list[Flag]:
-    """What the scaling model did not know of a simulated run: as the provenance says."""
+def _simulation_flags(provenance: dict[str, Any]) -> list[Flag]:
+    """Return what the scaling model did not know of a simulated run, by its provenance."""
     said = provenance.get("simulated") or {}
     assumed = [flag("cost_assumed", None, said["assumed"])] if said.get("assumed") else []
     return [*assumed, *(flag("extrapolated", None, one) for one in said.get("warnings") or [])]
 
 
-def _energy_columns(
-    energy: EnergyTotals,
-    spec: RunSpec,
-    work: dict[str, Any],
-    facility: Facility,
-    idle: Path | None,
-) -> dict[str, Any]:
+def _energies(energy: EnergyTotals) -> dict[str, Any]:
+    """Return the energies of a run in J by device kind, its scope, and how long it was recorded."""
     scope = energy.scope
-    joules = {kind: energy.joules(kind) for kind in DEVICE_KINDS}
-    runtime_s = energy.runtime_s
-    gpu_hours = spec.gpus * runtime_s / 3600
-    use = Work(
-        gpu_hours,
-        spec.nodes,
-        work["samples"],
-        work["updates"],
-        gpu_s=energy.device_seconds("gpu"),
-        socket_s=energy.device_seconds("cpu"),
-        node_s=energy.node_seconds("ram"),
-    )
-    idle_j = _idle_j(energy, spec.device, idle)
+    staged = [r["energy_j"] for r in energy.staging if r["device_kind"] in scope]
     return {
-        "runtime_s": runtime_s,
-        "runtime_h": runtime_s / 3600,
-        "gpu_hours": gpu_hours,
-        "samples_per_gpuh": ratio(work["samples"], gpu_hours),
-        "passes_per_gpuh": ratio(work["passes"], gpu_hours),
-        **energy_columns(joules, energy.total_j, use, facility),
-        **net_columns(joules, idle_j, scope, use, facility),
-        "idle_energy_kwh": _kwh(idle_j[kind] for kind in scope),
-        "recorded_energy_kwh": _kwh(energy.recorded_j(kind) for kind in scope),
-        "discarded_energy_kwh": _kwh(energy.discarded_j(kind) for kind in scope),
-        "unused_gpu_energy_kwh": _kwh([energy.joules(UNUSED_GPU)]),
-        "stage_data_energy_kwh": _kwh(
-            r["energy_j"] for r in energy.staging if r["device_kind"] in scope
-        ),
+        "runtime_s": energy.runtime_s,
+        **{f"{kind}_j": energy.joules(kind) for kind in DEVICE_KINDS},
+        **{f"{kind}_s": energy.device_seconds(kind) for kind in DEVICE_KINDS},
+        **{f"{kind}_origin": energy.origin_of(kind) for kind in DEVICE_KINDS},
+        "ram_node_s": energy.node_seconds("ram"),
+        "recorded_j": known_sum(energy.recorded_j(kind) for kind in scope),
+        "discarded_j": known_sum(energy.discarded_j(kind) for kind in scope),
+        "unused_gpu_j": energy.joules(UNUSED_GPU),
+        "stage_data_j": known_sum(staged),
         "energy_origin": energy.origin,
         "energy_scope": "+".join(scope) or None,
         "coverage": energy.coverage,
     }
 
 
-def _idle_j(energy: EnergyTotals, device: str, idle: Path | None) -> dict[str, float | None]:
-    """What the run's devices would have used idle, by kind; null where that or their energy is unknown."""
-    scope = energy.scope
-    if idle is None or energy.total_j is None:
-        return dict.fromkeys(scope)
-    seconds = {kind: energy.device_seconds(kind) for kind in scope}
-    return idle_energies_j(idle, device, seconds, {kind: energy.origin_of(kind) for kind in scope})
-
-
-def _kwh(joules: Iterable[float | None]) -> float | None:
-    return ratio(known_sum(joules), J_PER_KWH)
+_OTHER_ENERGIES = ("recorded", "discarded", "unused_gpu", "stage_data")
+_DERIVED = {
+    *("passes", "runtime_h", "gpu_hours", "samples_per_gpuh", "passes_per_gpuh"),
+    *(f"{net}{name}" for name in ENERGY_QUANTITIES for net in ("", NET)),
+    *(f"{name}_energy_kwh" for name in ("idle", *_OTHER_ENERGIES)),
+}
+_RECORD = pa.schema(
+    [
+        *(field for field in RUNS if field.name not in _DERIVED),
+        *((f"{kind}_{end}", pa.float64()) for kind in DEVICE_KINDS for end in ("j", "s")),
+        *((f"{kind}_origin", pa.string()) for kind in DEVICE_KINDS),
+        *((f"{name}_j", pa.float64()) for name in _OTHER_ENERGIES),
+        ("ram_node_s", pa.float64()),
+    ]
+)
+"""What is read of a run: the columns of RUNS that are not derived, and energies in J."""

@@ -1,67 +1,97 @@
-"""The table `scaling`: how time and energy of each series go with n."""
+"""The table `scaling`: how time and energy of each series change with n."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from scalewatt.results.tables.repeat_statistics import Summary, quotient, summary_of
+import pandas as pd
+import pyarrow as pa
+
+from scalewatt.results.tables.frames import equal, frame_of
+from scalewatt.results.tables.repeat_statistics import quotients
 from scalewatt.results.tables.table_schema import SCALING
 
 Row = dict[str, Any]
-_ENDS = (("", "mean"), ("_sd", "sd"), ("_low", "low"), ("_high", "high"))
-_NOTHING = Summary(0, None)
+
+TRAINING = (
+    *("model", "phase", "device", "gpus", "local_batch_size", "global_batch_size"),
+    *("dataset_samples", "epochs"),
+)
+"""What two points have in common where they are the same training."""
+_POINTS = pa.schema(
+    [
+        ("place", pa.int32()),
+        *((name, pa.string()) for name in ("series", "label", "configuration")),
+        *((name, pa.string() if i < 3 else pa.int64()) for i, name in enumerate(TRAINING)),
+    ]
+)
+_ENDS = {"": "mean", "_sd": "sd", "_low": "low", "_high": "high"}
 
 
-def scaling_rows(series: Iterable[Row], configurations: Sequence[Row]) -> list[Row]:
-    """One row per series and point that has runs, beside the series' smallest n that has runs.
+def points_of(series: Iterable[Row]) -> pd.DataFrame:
+    """Return the points of a definition's series: place and words of the series, id, and training."""
+    rows = [
+        {
+            "place": place,
+            "series": one["name"],
+            "label": one["label"],
+            "configuration": point["configuration"],
+            **{key: point.get(key, one.get(key)) for key in TRAINING},
+        }
+        for place, one in enumerate(series)
+        for point in one["points"]
+    ]
+    return frame_of(rows, _POINTS)
+
+
+def lines_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFrame:
+    """Return the configurations along each series that have runs, with `place`, `series` and `label`."""
+    words = points_of(series)[["place", "series", "label", "configuration"]]
+    return words.merge(configurations, on="configuration")
+
+
+def smallest_of(lines: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return for each row the first one of its line: that of the smallest n that has runs."""
+    first = pd.Series(range(len(lines)), index=lines.index)
+    first = first.groupby([lines[name] for name in by]).transform("min")
+    return lines.iloc[first].set_axis(lines.index)
+
+
+def speedups(lines: pd.DataFrame, smallest: pd.DataFrame) -> pd.DataFrame:
+    """Return S(n) = n0·T(n0)/T(n) with sd and interval; n0 is the smallest n of the line with runs.
+
+    Null where datasets differ. sd and interval follow from those of both times by first-order
+    propagation, and need repeats at both ends.
+    """
+    found = quotients(smallest, lines, "runtime_h", factor=smallest["gpus"])
+    return found[equal(lines["dataset_samples"], smallest["dataset_samples"])].reindex(lines.index)
+
+
+def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per series and point that has runs, compared with the series' smallest such n.
 
     efficiency is speedup/n; the ratios are those of GPU hours and of energy to n0's. Their sd and 95 %
     interval follow by first-order propagation, and need repeats of both.
     """
-    by_id = {row["configuration"]: row for row in configurations}
-    rows = []
-    for one in series:
-        present = [by_id[p["configuration"]] for p in one["points"] if p["configuration"] in by_id]
-        rows += [_row(one, row, present[0]) for row in present]
-    return rows
-
-
-def speedup(row: Row, smallest: Row) -> Summary:
-    """S(n) = n0·T(n0)/T(n) of two configurations, n0 the series' smallest n that has runs.
-
-    Null where they train on unequal datasets. sd and interval follow from those of both times by
-    first-order propagation, and need repeats at both ends.
-    """
-    if row["dataset_samples"] != smallest["dataset_samples"]:
-        return _NOTHING
-    first, own = summary_of(smallest, "runtime_h"), summary_of(row, "runtime_h")
-    return quotient(first, own, row is smallest, factor=smallest["gpus"])
-
-
-def _row(series: Row, row: Row, smallest: Row) -> Row:
-    gain = speedup(row, smallest)
+    lines = lines_of(series, configurations)
+    smallest = smallest_of(lines, ["place"])
+    gain = speedups(lines, smallest)
+    energy = quotients(lines, smallest, "energy_kwh")
     ratios = {
         "speedup": gain,
-        "efficiency": gain.times(1 / row["gpus"]),
-        "gpu_hours_ratio": _ratio(row, smallest, "gpu_hours"),
-        "energy_ratio": _ratio(row, smallest, "energy_kwh") if _like(row, smallest) else _NOTHING,
+        "efficiency": gain.mul(1 / lines["gpus"], axis=0),
+        "gpu_hours_ratio": quotients(lines, smallest, "gpu_hours"),
+        "energy_ratio": energy[comparable(lines, smallest)].reindex(lines.index),
     }
-    found = {name: row[name] for name in SCALING.names if name in row}
-    found |= {
-        "series": series["name"],
-        "label": series["label"],
-        "smallest_gpus": smallest["gpus"],
-        "smallest_n_repeats": smallest["n_repeats"],
+    columns = {
+        f"{name}{end}": found[part] for name, found in ratios.items() for end, part in _ENDS.items()
     }
-    return found | {
-        f"{name}{end}": getattr(one, part) for name, one in ratios.items() for end, part in _ENDS
-    }
+    columns |= {f"smallest_{name}": smallest[name] for name in ("gpus", "n_repeats")}
+    return lines.assign(**columns)[SCALING.names]
 
 
-def _ratio(row: Row, smallest: Row, name: str) -> Summary:
-    return quotient(summary_of(row, name), summary_of(smallest, name), row is smallest)
-
-
-def _like(row: Row, smallest: Row) -> bool:
-    return all(row[key] == smallest[key] for key in ("energy_origin", "energy_scope"))
+def comparable(one: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
+    """Return where the energies of two tables' rows are of the same origin and scope."""
+    alike = [equal(one[name], other[name]) for name in ("energy_origin", "energy_scope")]
+    return alike[0] & alike[1]

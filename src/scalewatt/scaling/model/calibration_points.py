@@ -10,6 +10,7 @@ from typing import Any
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY, read_checked
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
@@ -28,7 +29,7 @@ def points_of(source: Path) -> list[Point]:
     """
     table = table_of(source)
     if table == REFERENCE:
-        name, rows, folder = "published", published_configurations(), None
+        name, rows, folder = "published", records(published_configurations()), None
     else:
         rows = read_checked(table, CONFIGURATIONS, unique=CONFIGURATION_KEY).to_pylist()
         name, folder = str(source), table.resolve().parents[1] / "runs"
