@@ -26,7 +26,7 @@ from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.breakdown_table import breakdown, run_parts
 from scalewatt.results.figures.figure_schema import BREAKDOWN
-from scalewatt.results.tables.frames import to_frame
+from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, run_row, runs_of
@@ -42,8 +42,8 @@ def built(results: Path, files: list[RunFiles], idle: bool = False, **more: Any)
     """The rows of a breakdown of one series, and of another that has the same configuration."""
     path = results / "tables" / "idle.parquet" if idle else None
     left_out = {(e["configuration"], e["repeat"]): e["reason"] for e in more.get("excluded", [])}
-    records = [run_record(f, "made", left_out.get((f.configuration, f.repeat))) for f in files]
-    runs = runs_of(records, Facility(), path)
+    read = [run_record(f, "made", left_out.get((f.configuration, f.repeat))) for f in files]
+    runs = runs_of(read, Facility(), path)
     points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
     definition = {

@@ -19,7 +19,7 @@ from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
-from scalewatt.results.tables.frames import TEXT, frame_of, to_frame, to_table
+from scalewatt.results.tables.frames import TEXT, column_of, frame_of, to_frame, to_table
 from scalewatt.results.tables.idle_baseline import idle_energies_j
 from scalewatt.results.tables.run_row import RunFiles, read_energy
 from scalewatt.results.tables.scaling import lines_of
@@ -109,7 +109,7 @@ def part_means(parts: pd.DataFrame, repeats: dict[str, int]) -> pd.DataFrame:
     lacking = {id_ for id_ in recorded.index if unknown[id_] or recorded[id_] < repeats[id_]}
     groups = parts.groupby(_OF_PART, sort=False)
     found = groups.size().index.to_frame(index=False)
-    count = found["configuration"].map(repeats)
+    count = column_of([repeats[id_] for id_ in found["configuration"]], pa.int64())
     for name in _ENERGIES:
         total = groups[f"{name}_j"].sum()
         null = parts[f"{name}_j"].isna().groupby([parts[key] for key in _OF_PART], sort=False).any()
