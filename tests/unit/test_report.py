@@ -52,8 +52,7 @@ from scalewatt.report.summary_section import (
     missing_runs,
     scaling_sentences,
 )
-from scalewatt.results.figures.breakdown_table import BREAKDOWN
-from scalewatt.results.figures.pareto_table import PARETO
+from scalewatt.results.figures.figure_schema import BREAKDOWN, PARETO
 from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY

@@ -41,7 +41,7 @@ from scalewatt.figures.footnote_text import (
     table_notes,
 )
 from scalewatt.figures.layout import TALLEST_MM, legend_above, legend_columns
-from scalewatt.results.figures.breakdown_table import BREAKDOWN
+from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.frames import records
 
 SCHEMA: pa.Schema = BREAKDOWN

@@ -45,8 +45,7 @@ from scalewatt.figures.layout import (
     series_entry,
     write_labels,
 )
-from scalewatt.results.figures.figure_schema import panel_letter
-from scalewatt.results.figures.learning_table import LEARNING
+from scalewatt.results.figures.figure_schema import LEARNING, panel_letter
 from scalewatt.results.tables.frames import records
 
 SCHEMA: pa.Schema = LEARNING

@@ -59,8 +59,7 @@ from scalewatt.figures.layout import (
     series_entry,
     write_labels,
 )
-from scalewatt.results.figures.figure_schema import panel_letter
-from scalewatt.results.figures.pareto_table import PARETO
+from scalewatt.results.figures.figure_schema import PARETO, panel_letter
 from scalewatt.results.tables.frames import records
 
 SCHEMA: pa.Schema = PARETO
