@@ -425,7 +425,7 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
 
 def test_a_cluster_that_is_no_json_is_named_in_one_line() -> None:
     with pytest.raises(InputError, match=r"--cluster: '\{bad' is no JSON object") as caught:
-        cluster_of_run("{bad", {})
+        cluster_of_run("{bad", "a100", "a run")
     assert "\n" not in str(caught.value)
 
 
