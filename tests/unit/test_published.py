@@ -180,7 +180,8 @@ def test_nothing_unpublished_is_made_up(rows: dict[str, Row]) -> None:
 
 
 def test_a_caller_may_change_its_rows() -> None:
-    published_configurations().loc[0, "gpus"] = -1
+    own = published_configurations()
+    own.loc[0, "gpus"] = -1
     assert published_configurations().loc[0, "gpus"] == 1
 
 
