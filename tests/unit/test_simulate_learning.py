@@ -1,4 +1,4 @@
-"""Learning curves of simulated runs: they end at published errors, and say what was put in by hand."""
+"""Learning curves of simulated runs: they end at published errors, and say what is assumed."""
 
 from __future__ import annotations
 

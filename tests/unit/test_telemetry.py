@@ -23,7 +23,12 @@ from hypothesis import strategies as st
 from scalewatt.recordings import telemetry as module
 from scalewatt.recordings import telemetry_sources as sources_module
 from scalewatt.recordings.record_file import Field, RecordWriter
-from scalewatt.recordings.telemetry import TelemetrySeries, TelemetryWriter, read_telemetry
+from scalewatt.recordings.telemetry import (
+    TelemetrySeries,
+    TelemetryWriter,
+    read_telemetry,
+    telemetry_files,
+)
 from scalewatt.recordings.telemetry_sources import (
     IpmiPower,
     Source,
@@ -367,6 +372,17 @@ def test_telemetry_of_several_hosts_and_files_is_joined(tmp_path: Path) -> None:
     assert first.time_s == pytest.approx([T0, T0 + 5, T0 + 10, T0 + 15])
     assert first.values.tolist() == [40, 41, 50, 51]
     assert np.isnan(series[1].values).all() and series[1].device_index == 3
+
+
+def test_telemetry_recorded_under_its_earlier_names_is_read(tmp_path: Path) -> None:
+    facts = {"device_kind": "node", "device_index": [0], "unit": "", "mag": 1.0}
+    header = {"conditions": 1, "host": "n1", "sensors": {"neighbours": facts}}
+    fields = [Field("neighbours", "<u1", 1)]
+    writer = RecordWriter(tmp_path, "segment-000.n1", "conditions", header, fields)
+    writer.append(T0, 0, [2])
+    files = telemetry_files(tmp_path, "segment-000.*")
+    (series,), flags = read_telemetry(files)
+    assert (series.quantity, series.values.tolist(), flags) == ("concurrent_samplers", [2], [])
 
 
 def test_damage_and_foreign_files_are_flagged_and_the_rest_is_read(tmp_path: Path) -> None:

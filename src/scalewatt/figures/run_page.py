@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.figures import style
 from scalewatt.figures.footnote_text import KIND_WORDS, counted, origin_phrase
 from scalewatt.recordings.series import SIMULATED
-from scalewatt.results.figures.footnotes import BY_HAND
+from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.figures.run_page_table import (
     BINS,
     Band,
@@ -122,7 +122,7 @@ def note_sentences(page: RunPage) -> list[str]:
     if lost:
         sentences.append(f"{with_unit(lost, 'kWh')} of it were lost work, which was repeated.")
     if page.row["energy_origin"] == SIMULATED:
-        sentences.append(BY_HAND)
+        sentences.append(ASSUMED)
     sentences += [one.sentence for one in page.replaced]
     flags = json.loads(page.row["flags"])
     said = [_flag_sentence(one) for one in flags if one["code"] != "absent"]

@@ -199,6 +199,12 @@ def note_samplers(path: Path, met: Iterable[dict[str, Any]]) -> None:
         file.write("".join(json.dumps(one) + "\n" for one in facts))
 
 
+def sampler_files(folder: Path, stem: str) -> list[Path]:
+    """Return the files of samplers that were met, under their present or earlier name."""
+    names = ("samplers", "neighbours")
+    return sorted(path for name in names for path in folder.glob(f"{stem}.{name}.jsonl"))
+
+
 def read_samplers(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """Return {"t" (unix s), "run", "host", "pid"} of all who were met, in order of time.
 

@@ -27,6 +27,8 @@ from scalewatt.recordings.telemetry_sources import Source
 TELEMETRY_PERIOD_S = 5.0
 TELEMETRY_PERIOD_LIMIT_S = 60.0
 TELEMETRY_VERSION = 1
+ENDINGS = ("telemetry", "conditions")
+"""Of files of telemetry, and what their header begins with: as written now, and as written before."""
 _COST_SHARE = 1e-3
 
 
@@ -58,6 +60,10 @@ QUANTITIES = {
 
 `concurrent_samplers` is always recorded, and missing where others could not have been seen.
 """
+
+
+_EARLIER_NAMES = {"neighbours": "concurrent_samplers"}
+"""Quantities as recordings made before the name changed call them; their files end in `.conditions`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +150,11 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def telemetry_files(folder: Path, stem: str) -> list[Path]:
+    """Return the files of telemetry whose names begin with `stem`, under their present or earlier ending."""
+    return sorted(path for end in ENDINGS for path in folder.glob(f"{stem}.{end}"))
+
+
 def read_telemetry(
     paths: Iterable[Path | str] | Path | str,
 ) -> tuple[list[TelemetrySeries], list[Flag]]:
@@ -173,7 +184,7 @@ def read_telemetry(
 def _read_file(path: Path) -> tuple[list[TelemetrySeries], int]:
     records = read_records(path)
     host, sensors = records.header.get("host"), records.header.get("sensors")
-    if "telemetry" not in records.header or not isinstance(host, str):
+    if not any(word in records.header for word in ENDINGS) or not isinstance(host, str):
         raise InputError(f'{path}: holds no telemetry; expected a header {{"telemetry": …}}')
     time_s, _ = even_clock(records.column("t"), records.column("mono"))
     series = []
@@ -186,7 +197,7 @@ def _read_file(path: Path) -> tuple[list[TelemetrySeries], int]:
                     host,
                     facts["device_kind"],
                     int(d),
-                    quantity,
+                    _EARLIER_NAMES.get(quantity, quantity),
                     facts["unit"],
                     time_s,
                     values[:, i],

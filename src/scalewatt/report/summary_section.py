@@ -11,7 +11,7 @@ from scalewatt.figures.figure_data import each, groups
 from scalewatt.figures.footnote_text import counted, origin_phrase
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.report.report_request import Definition
-from scalewatt.results.figures.footnotes import BY_HAND
+from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.tables.comparisons import MOST_REPEATS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import MISSING, count, listed, number, with_unit
@@ -148,7 +148,7 @@ def origin_sentences(runs: pd.DataFrame) -> str:
     if without:
         parts.append(f"The energy of {count(without, 'run')} of {len(runs)} is not known.")
     simulated = (known["energy_origin"] == SIMULATED).any()
-    return " ".join(filter(None, [*parts, scope_sentence(runs), BY_HAND if simulated else ""]))
+    return " ".join(filter(None, [*parts, scope_sentence(runs), ASSUMED if simulated else ""]))
 
 
 def what_ran(runs: pd.DataFrame, word: str) -> list[str]:

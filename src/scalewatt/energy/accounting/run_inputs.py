@@ -156,7 +156,7 @@ class Run:
         """Return the seconds that other runs, noted at registration, shared a node."""
         shared = (
             min(window[1], float(other["end_s"])) - max(window[0], float(other["start_s"]))
-            for other in self.provenance.get("concurrent_runs") or []
+            for other in concurrent_runs(self.provenance)
             if short_name(other["host"]) == short_name(node)
         )
         return max((seconds for seconds in shared), default=0.0)
@@ -166,6 +166,11 @@ def _of_node(by_host: dict[str, list[Any] | None] | None, node: str) -> list[Any
     hosts = (by_host or {}).items()
     same = (found for host, found in hosts if short_name(host) == short_name(node))
     return next(same, None)
+
+
+def concurrent_runs(provenance: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs recorded at the same time on the nodes, under the present or the earlier key."""
+    return provenance.get("concurrent_runs") or provenance.get("neighbours") or []
 
 
 def read_provenance(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:

@@ -18,11 +18,11 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energy.integration.stage_intervals import on_wall_clock, seconds_where
-from scalewatt.recordings.concurrent_samplers import read_samplers
+from scalewatt.recordings.concurrent_samplers import read_samplers, sampler_files
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag, short_name
-from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry
+from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry, telemetry_files
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal)$")
 
@@ -141,14 +141,14 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
             flags += record.problems
         except InputError as error:
             flags.append(flag("hdf5_unreadable", None, str(error)))
-    telemetry, damaged = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry")))
+    telemetry, damaged = read_telemetry(telemetry_files(folder, f"{stem}.*"))
     reported, unread = _read_slurm(folder / f"{stem}.slurm-energy.json")
     return Segment(
         number,
         record,
         journal,
         tuple(telemetry),
-        tuple(read_samplers(sorted(folder.glob(f"{stem}.*.samplers.jsonl")))),
+        tuple(read_samplers(sampler_files(folder, f"{stem}.*"))),
         (*flags, *damaged, *unread),
         reported,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
 from scalewatt.recordings.stage_files import read_stages
-from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
 
 Powers = Callable[[str, str], dict[str, Any]]
 """The rated powers of a device, by its name and that of the run, which messages name."""
@@ -85,8 +86,7 @@ def _opened(path: Path, run_id: str | None, round_id: str | None) -> Iterator[Se
     """Open a file as the only segment of a run."""
     if is_journal(path):
         journal = read_journal(path)
-        beside = path.with_suffix(".telemetry")
-        telemetry, damaged = read_telemetry([beside] if beside.exists() else [])
+        telemetry, damaged = read_telemetry(telemetry_files(path.parent, glob.escape(path.stem)))
         flags = (*journal.problems, *damaged)
         yield Segment(0, None, journal, tuple(telemetry), flags=flags, alone=True)
         return

@@ -6,6 +6,7 @@ once and kept in a note, which the caller stores. Parts meet at a record, so not
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from scalewatt.energy.accounting.throttling import gpu_utilisation
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import DEVICE_KINDS, Recording, SensorSeries
-from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
 
 PART = 1024
 """Records that are counted together, once as many follow."""
@@ -222,12 +223,9 @@ def _loads(
     path: Path, run: Run, series: Sequence[SensorSeries], window: Window
 ) -> list[SensorSeries]:
     """Return the load of GPUs that have no power sensor but a rated power, from the journal's telemetry."""
-    beside = path.with_suffix(".telemetry")
     if not run.powers.get("gpu") or any(s.device_kind == "gpu" for s in series):
         return []
-    if not beside.exists():
-        return []
-    telemetry, _ = read_telemetry([beside])
+    telemetry, _ = read_telemetry(telemetry_files(path.parent, glob.escape(path.stem)))
     node = NodeRecording(series[0].node, tuple(series), (), None, tuple(telemetry), ())
     return [_between(load, window) for load in gpu_utilisation(node)]
 

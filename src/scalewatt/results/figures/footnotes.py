@@ -26,10 +26,10 @@ _SOURCES = {
     "authors_code_fig3": "the authors' code for Figure 3",
 }
 
-BY_HAND = (
+ASSUMED = (
     "Simulated: run times and whole energies are the scaling model's. Errors that are not published, how "
     "energy divides among GPUs, CPUs and memory where the model does not know it, power in time and the "
-    "scatter of repeats were put in by hand (docs/simulate.md)."
+    "scatter of repeats are assumed (docs/simulate.md)."
 )
 
 
@@ -133,9 +133,9 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def _simulated_notes(rows: Sequence[Row]) -> list[str]:
-    """What was put in by hand, and what the scaling model did not know, once for each kind of training."""
+    """Say what simulations assume, and what the scaling model does not know, once per kind of training."""
     counted = [row for row in rows if row["excluded"] is None]
-    by_hand = [BY_HAND] if any(row.get("energy_origin") == SIMULATED for row in counted) else []
+    assumed = [ASSUMED] if any(row.get("energy_origin") == SIMULATED for row in counted) else []
     found: dict[str, dict[str, None]] = {}
     for row in counted:
         for one in json.loads(row.get("flags") or "[]"):
@@ -143,7 +143,7 @@ def _simulated_notes(rows: Sequence[Row]) -> list[str]:
                 kind = f"{row['model']}.{row['phase']} on {row['device']}"
                 found.setdefault(one["detail"], {})[kind] = None
     said_of = [f"Simulated {_listed(list(kinds))}: {said}." for said, kinds in found.items()]
-    return [*by_hand, *said_of]
+    return [*assumed, *said_of]
 
 
 def _as_series(points: Sequence[Row]) -> list[Row]:
