@@ -463,6 +463,9 @@ def test_the_command_checks_a_campaigns_tables_and_writes_them_four_times(
     found = {one["id"]: one["verdict"] for one in written}
     assert list(found) == [claim.id for claim in read_claims()]
     assert (found["D03"], found["D08"]) == ("reproduced", "not_testable")
+    assert (found["D16"], found["F07"]) == ("not_testable", "not_testable"), (
+        "too few points besides"
+    )
     assert {path.suffix for path in tmp_path.glob("claims.*")} == {
         *(".parquet", ".csv", ".md", ".json")
     }

@@ -81,6 +81,8 @@ def select(check: Check, evidence: Evidence, line: Line) -> Sequence[Point]:
     if check.training == "paper points":
         points = in_paper(line).having(*check.columns)
         return enough(points, f"{line.title}, {check.text}", check.least)
+    if check.against == "gpu_hours":  # whatever the number of points: more of them would not help
+        refuse_estimates(line.having(*check.columns))
     at_least = whole_nodes(evidence, line) if check.n == "node" else 0
     if check.training != "paper":
         return known(line, *check.columns, at_least=at_least, least=check.least)
