@@ -166,7 +166,8 @@ def test_nothing_is_done_twice_but_the_evaluation_that_a_stop_broke_off(
         if row["discarded_j"]:
             assert row["stage"] in ("evaluate_train", "validate")
             assert segments[row["segment"]]["to_updates"] % each == 0
-            assert row["discarded_j"] < row["energy_j"]
+            # All of it where the segment evaluated once and was stopped meanwhile.
+            assert row["discarded_j"] <= row["energy_j"]
 
 
 def test_one_rank_alone_is_warned_too_and_goes_on_where_it_stopped(project: MiniProject) -> None:
@@ -182,6 +183,6 @@ def test_one_rank_alone_is_warned_too_and_goes_on_where_it_stopped(project: Mini
 def test_the_flags_of_a_run_in_segments_tell_of_nothing_lost_and_nothing_twice(
     project: MiniProject,
 ) -> None:
-    flags = [flag for row in project.energy(CUT) for flag in json.loads(row["flags"])]
+    flags = pq.read_table(project.results / f"energy/{CUT}/1.flags.parquet")
     # On a busy machine a sample may come late, which is bridged; stages last seconds.
-    assert {flag["code"] for flag in flags} <= {"absent", "gap", "stage_short"}
+    assert set(flags["code"].to_pylist()) <= {"absent", "gap", "stage_short"}
