@@ -71,7 +71,7 @@ def test_a_file_that_has_the_word_in_a_text_alone_is_no_model(tmp_path: Path) ->
 def fine_tuned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int) -> Campaign:
     """A campaign of the model `small` in both phases, fine-tuning with another width."""
     found = models(tmp_path, with_phases())
-    for module in ("known_models", "expand", "expansion"):
+    for module in ("model_registry", "load", "series_expansion"):
         monkeypatch.setattr(f"scalewatt.campaign.{module}.known_models", lambda: found)
     scans = {"format": "imagenet", "source": "embedded", "classes": 10}
     own = {"dataset": "scans", "epochs": 1}

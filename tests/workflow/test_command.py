@@ -148,7 +148,7 @@ def test_figures_and_the_report_are_there(own: Workspace) -> None:
     results = own.path / "results" / "own"
     for number in (1, 3):
         assert (results / "figures" / f"figure{number}.svg").stat().st_size > 0
-    assert "not known" in (results / "figures" / "figure1.svg").read_text()
+    assert "unknown" in (results / "figures" / "figure1.svg").read_text()
     report = (results / "report.html").read_text()
     assert PLAIN_2 in report and MARKED_1 in report
 

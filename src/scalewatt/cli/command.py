@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,10 @@ def profile(help_: str) -> Argument:
 
 def json_of(option: str, text: str) -> Any:
     """Return the value of a JSON text, or of the file of JSON that the text names; InputError."""
-    try:
-        if text.lstrip()[:1] not in ("{", "["):
-            text = Path(text).read_text(encoding="utf-8")
+    with suppress(ValueError):
         return json.loads(text)
+    try:
+        return json.loads(Path(text).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{option}: {text[:100]!r} is neither JSON nor a file of it ({error})"
