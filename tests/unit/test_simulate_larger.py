@@ -19,7 +19,7 @@ from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
 from scalewatt.figures.run_page import note_sentences
 from scalewatt.results.build import write_runs
-from scalewatt.results.figures.footnotes import BY_HAND, notes
+from scalewatt.results.figures.footnotes import ASSUMED, notes
 from scalewatt.results.figures.run_page_table import read_page
 from scalewatt.results.tables.metadata import metadata
 from scalewatt.scaling.model.assumed import SENTENCE
@@ -122,7 +122,7 @@ def test_what_was_assumed_stands_below_figures_and_on_the_runs_page(tmp_path: Pa
     row = one.row()
     assert "cost_assumed" in {flag["code"] for flag in json.loads(row["flags"])}
     said = notes({"figure": "runs"}, [row])
-    assert said == [BY_HAND, f"Simulated fourcastnet.finetune on a100: {SENTENCE}."]
+    assert said == [ASSUMED, f"Simulated fourcastnet.finetune on a100: {SENTENCE}."]
     page = " ".join(note_sentences(read_page(tmp_path, FINETUNING, 1, None)))
     assert f"Simulated with a cost that was assumed: {SENTENCE}" in page
 
@@ -130,5 +130,5 @@ def test_what_was_assumed_stands_below_figures_and_on_the_runs_page(tmp_path: Pa
 def test_of_calibrated_kinds_only_the_assumptions_are_named(tmp_path: Path) -> None:
     row = simulate(tmp_path, spec_of("resnet50-a100-n004-lbs0256-s0020018", epochs=1)).row()
     assert row["flags"] == "[]"
-    assert notes({"figure": "runs"}, [row]) == [BY_HAND]
+    assert notes({"figure": "runs"}, [row]) == [ASSUMED]
     assert notes({"figure": "runs"}, [row | {"excluded": "disturbed"}]) == []

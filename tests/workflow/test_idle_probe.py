@@ -242,7 +242,7 @@ def test_with_the_key_all_probes(tmp_path: Path) -> None:
     assert not set(PROBES) & set(before)
     workspace.edit("campaigns/tiny.yaml", "protocol: corrected\n", f"protocol: corrected\n{KEY}")
     after = workspace.jobs("all")
-    assert after == before | PROBES
+    assert after == before | PROBES | {"request": before["request"] + 1}
 
 
 def test_without_the_key_the_target_says_what_to_add(tmp_path: Path) -> None:
