@@ -25,8 +25,6 @@ from scalewatt.claims.rules.tolerance import all_of, attempt, decided
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
 
-SUMMED = ("gpu", "cpu")
-"""Device kinds that a total must have (claim B02)."""
 WORK = (
     *("configuration", "updates", "gpus", "local_batch_size", "global_batch_size", "epochs"),
     "dataset_samples",
