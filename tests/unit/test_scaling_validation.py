@@ -41,6 +41,8 @@ from scalewatt.scaling.model.workload_size import load_of
 
 Row = dict[str, Any]
 
+pytestmark = pytest.mark.long
+
 
 def published(key: str, device: str, smallest: int = 1) -> list[Point]:
     for kind, points in by_kind(points_of(Path(ROOT / "reference"))).items():

@@ -14,7 +14,7 @@ import pytest
 from commands import SCRIPTS
 from workspace import TINY, Workspace
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 CAMPAIGN = """
 name: own

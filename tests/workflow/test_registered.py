@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace, environment
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 T0 = 1_795_000_000.0
 SECONDS = 30

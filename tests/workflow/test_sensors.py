@@ -27,7 +27,7 @@ from scalewatt.recordings.record_file import read_records
 from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry
 from scalewatt.results.tables.run_row import EnergyTotals
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 # A loaded machine may delay the sampler, which is flagged too; these are flags of the sensors.
 SENSOR_FLAGS = {

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 CAMPAIGN = """
 name: small

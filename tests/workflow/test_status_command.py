@@ -26,7 +26,7 @@ from scalewatt.energy.accounting.account import write_energy
 from scalewatt.tracking.status import campaign_status
 from scalewatt.tracking.status_text import status_json
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 LONG = "fourcastnet.pretrain-local-n002-lbs0002-full"
 SHORT = "resnet50-local-n002-lbs0016-full"
