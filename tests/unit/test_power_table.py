@@ -225,6 +225,16 @@ def test_a_gap_stays_a_gap_between_windows(step: list[float], window: float, gap
     assert np.allclose(powers[np.isfinite(powers)], 200.0)
 
 
+@pytest.mark.parametrize(("known_s", "shown"), [(4, False), (5, True)])
+def test_a_window_less_than_half_known_has_no_mean(known_s: int, shown: bool) -> None:
+    """Known are the first seconds of a window of 10 s, and all of the next window."""
+    time_s = np.array([*range(known_s + 1), *range(10, 21)], dtype=float)
+    curve = power_curve(time_s, np.full(len(time_s), 100.0), longest_s=1.0, mean=False)
+    means = windows(curve, 10.0, 20.0)[1]
+    assert np.isfinite(means[0]) == shown
+    assert means[1] == pytest.approx(100.0)
+
+
 def test_windows_of_a_run_are_means_over_equal_times(tmp_path: Path) -> None:
     traces = [trace("n1", "gpu", 0, t, 100.0 + t) for t in range(0, 401)]
     rows = power_rows(tmp_path, traces, options={"power_window_s": 20.0})
