@@ -38,11 +38,11 @@ from torchvision.models import resnet50
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
-from scalewatt.common.stop_request import StopRequest
+from scalewatt.common.termination import StopRequest
 from scalewatt.datasets.imagenet.imagenet_dataset import CHANNEL_MEAN, CHANNEL_SD
 from scalewatt.recordings.stage_log import EventLog
+from scalewatt.run_files.work_directory import Job
 from scalewatt.training.process_group import Ranks
-from scalewatt.training.segment_job import Job
 from scalewatt.training.trainer import Trainer
 
 CAMPAIGN = Path(__file__).parents[1] / "config.yaml"

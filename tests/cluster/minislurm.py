@@ -39,7 +39,7 @@ from slurm_files import (
     slurmdbd_conf,
 )
 
-from scalewatt.common.parent_death import signal_at_parents_death
+from scalewatt.common.processes import signal_at_parents_death
 
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "unshare", "nsenter")
 _PORTS = range(20000, 32000, 16)

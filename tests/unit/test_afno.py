@@ -17,8 +17,15 @@ from literal_afno import literal_network, literal_spectral
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from scalewatt.workloads.afno import Block, FourCastNet, PatchEmbed, Rollout
-from scalewatt.workloads.spectral import SpectralLayer, to_grid, to_spectrum
+from scalewatt.workloads.afno import (
+    Block,
+    FourCastNet,
+    PatchEmbed,
+    Rollout,
+    SpectralLayer,
+    to_grid,
+    to_spectrum,
+)
 
 # --- forward and gradient -----------------------------------------------------------------------
 

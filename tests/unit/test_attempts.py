@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from run_files import NAME, make_spec
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_json
-from scalewatt.common.json_records import read_note
+from scalewatt.common.files import read_note, write_json
 from scalewatt.run_files.attempt_log import (
     FAILED,
     HELD,

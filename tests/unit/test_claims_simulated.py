@@ -38,7 +38,7 @@ from scalewatt.claims.simulated import (
     without_assumptions,
 )
 from scalewatt.cli import main
-from scalewatt.provenance.simulation_subjects import SUBJECTS
+from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.results.build import write_runs
 from scalewatt.results.tables.table_schema import QUANTITIES
 from scalewatt.scaling.model.assumed import SENTENCE
@@ -46,7 +46,12 @@ from scalewatt.scaling.model.assumed import SENTENCE
 CLAIMS = {claim.id: claim for claim in read_claims()}
 ABOUT_ASSUMPTIONS = {id_: claim for id_, claim in CLAIMS.items() if claim.assumed}
 CASES: Mapping[str, Cases] = {**SETTING_CASES, **OF_FOURCASTNET, **OF_POWER}
-ALL_BY_HAND = {"model": "model.json", "model_sha256": "abc", "assumed": None, "by_hand": SUBJECTS}
+ALL_BY_HAND = {
+    "model": "model.json",
+    "model_sha256": "abc",
+    "assumed": None,
+    "by_hand": SIMULATION_SUBJECTS,
+}
 
 
 def satisfied(id_: str) -> Evidence:
@@ -108,7 +113,11 @@ def judged(id_: str, given: Evidence) -> Verdict:
 def test_the_table_names_claims_that_have_checks_and_subjects_that_simulations_name() -> None:
     judged("A01", study())  # which loads the checks
     assert set(ABOUT_ASSUMPTIONS) <= set(read_checks())
-    assert {claim.assumed for claim in ABOUT_ASSUMPTIONS.values()} <= {*SUBJECTS, *ALWAYS, COSTS}
+    assert {claim.assumed for claim in ABOUT_ASSUMPTIONS.values()} <= {
+        *SIMULATION_SUBJECTS,
+        *ALWAYS,
+        COSTS,
+    }
     assert all(claim.assumed_about for claim in ABOUT_ASSUMPTIONS.values())
 
 
@@ -207,7 +216,7 @@ def test_numbers_by_hand_are_unknown_to_checks_and_all_others_are_as_they_were()
 
 
 def by_hand_but(*names: str) -> dict[str, str]:
-    return {name: text for name, text in SUBJECTS.items() if name not in names}
+    return {name: text for name, text in SIMULATION_SUBJECTS.items() if name not in names}
 
 
 def test_a_model_that_knows_device_kinds_decides_on_them() -> None:

@@ -30,8 +30,12 @@ from scalewatt.energy.integration.counter_series import (
     validate_means,
 )
 from scalewatt.energy.integration.curve import Device
-from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, validate
-from scalewatt.energy.integration.power_series import clean_power, validate_power
+from scalewatt.energy.integration.integrate import (
+    SAMPLE_FLAGS,
+    clean_power,
+    validate,
+    validate_power,
+)
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 

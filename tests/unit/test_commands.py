@@ -28,10 +28,9 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.cli.campaign_listing import campaign_table
 from scalewatt.common.errors import InputError
-from scalewatt.execution.child_process import how_ended
-from scalewatt.execution.command_rank import RankPlace, child_environment
+from scalewatt.execution.command_rank import RankPlace, child_environment, how_ended
 from scalewatt.provenance.versions import Gpu, visible_gpu
-from scalewatt.training.segment_job import Job
+from scalewatt.run_files.work_directory import Job
 
 ENTRY = {
     "workload": "command",

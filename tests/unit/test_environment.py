@@ -16,11 +16,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.redaction import Redaction
-from scalewatt.common.secret_names import SECRET, without_secrets
+from scalewatt.common.redaction import SECRET, Redaction, without_secrets
 from scalewatt.provenance import rank_placement as placement
-from scalewatt.provenance.environment_variables import is_written, variables
-from scalewatt.provenance.libraries import cudnn_version, flags, software
+from scalewatt.provenance.libraries import cudnn_version, flags, is_written, software, variables
 from scalewatt.provenance.node_description import cpus, gpus, grouped, joined, node_description
 from scalewatt.provenance.package_lock import (
     LOCK,

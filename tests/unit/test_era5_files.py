@@ -16,10 +16,8 @@ from era5_data import expected_fields, fields, marked_store, short_name
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import year_times
 from scalewatt.datasets.era5_preparation import grib as era5_grib
-from scalewatt.datasets.era5_preparation.cds_files import open_files
-from scalewatt.datasets.era5_preparation.labelled_arrays import Piece
-from scalewatt.datasets.era5_preparation.labelled_fields import open_labelled_year
-from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
+from scalewatt.datasets.era5_preparation.labelled_fields import Piece, open_labelled_year
+from scalewatt.datasets.era5_preparation.prepare_era5 import open_files, prepare_year
 
 TIMES = year_times(2000)[:6]
 CDS_NAMES = {"10u": "u10", "10v": "v10", "2t": "t2m"}  # where netCDF's short names are not GRIB's

@@ -27,8 +27,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.datasets.imagenet import official_tars as image_tars
 from scalewatt.datasets.imagenet import tar_extraction
 from scalewatt.datasets.imagenet.official_tars import EXTRACTING, RECORD
-from scalewatt.datasets.imagenet.tar_extraction import ClassTask, Work, run_tasks
-from scalewatt.datasets.imagenet.tar_members import Part
+from scalewatt.datasets.imagenet.tar_extraction import ClassTask, Part, Work, run_tasks
 
 
 @pytest.fixture

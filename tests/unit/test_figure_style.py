@@ -31,7 +31,7 @@ from scalewatt.figures.figure_data import (
 )
 from scalewatt.figures.footnote_text import Quantity, excluded_sentence, quantity, sensor_sentence
 from scalewatt.figures.layout import LEGEND_EXTRA, legend_columns
-from scalewatt.recordings.gpu_power_semantics import gpu_quantity
+from scalewatt.recordings.series import gpu_quantity
 from scalewatt.results.figures.figure_schema import OVERVIEW, PANELS, POINTS, POWER
 from scalewatt.results.figures.footnotes import notes
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.execution.heartbeat import BEAT_S, Heartbeat
+from scalewatt.execution.watchdog import BEAT_S, Heartbeat
 
 STEM, LIMIT_S = "segment-000", 120.0
 Silences = list[tuple[str, float]]

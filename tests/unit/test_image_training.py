@@ -19,14 +19,14 @@ from torch import nn
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
-from scalewatt.common.stop_request import StopRequest
+from scalewatt.common.termination import StopRequest
 from scalewatt.datasets.imagenet.index import build_index
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.run_lock import LockedError
+from scalewatt.run_files.work_directory import Job
 from scalewatt.training import trainer as loop
 from scalewatt.training.checkpoint import save_to
-from scalewatt.training.segment_job import Job
 from scalewatt.training.trainer import FINISHED, STOPPED, Trainer, batches_of
 from scalewatt.workloads.resnet50 import ResNet50
 

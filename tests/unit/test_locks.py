@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_lock import waiting_lock
+from scalewatt.common.files import waiting_lock
 
 
 def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import torch
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import schema
-from scalewatt.training.network import Network
-from scalewatt.training.precision import Precision
+from scalewatt.training.network import Network, Precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 SETTINGS = schema("campaign")["$defs"]["resnet50"]["properties"]["precision"]["enum"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.common import disk_space as room
+from scalewatt.common import files
 from scalewatt.execution.failure_reason import (
     Failure,
     is_full,
@@ -111,7 +111,7 @@ def test_a_full_disk_is_recognised_also_as_the_cause_of_another_error() -> None:
 
 
 def test_room_is_for_more_than_a_few_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert room.has_room(tmp_path)
-    assert room.has_room(tmp_path / "nowhere"), "what cannot be asked is not full"
-    monkeypatch.setattr(room, "ROOM_BYTES", 1 << 80)
-    assert not room.has_room(tmp_path)
+    assert files.has_room(tmp_path)
+    assert files.has_room(tmp_path / "nowhere"), "what cannot be asked is not full"
+    monkeypatch.setattr(files, "ROOM_BYTES", 1 << 80)
+    assert not files.has_room(tmp_path)

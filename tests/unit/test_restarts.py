@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 import run_files
 
-from scalewatt.common.disk_space import NO_ROOM
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_json
-from scalewatt.common.stop_request import StopRequest
-from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED
+from scalewatt.common.files import NO_ROOM, write_json
+from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED, StopRequest
 from scalewatt.execution import launch
 from scalewatt.execution.failure_reason import Failure, record_failure
 from scalewatt.execution.rank import End, exit_code, outcome_of, outcome_path, report_loss

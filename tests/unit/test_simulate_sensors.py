@@ -13,7 +13,7 @@ from run_files import make_spec
 from simulated_runs import MODEL, cluster, spec_of, with_device
 
 from scalewatt.figures.footnote_text import sensor_sentence
-from scalewatt.recordings.gpu_power_semantics import gpu_quantity
+from scalewatt.recordings.series import gpu_quantity
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation import assumptions

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.common import stop_request as stop
-from scalewatt.common.stop_request import StopRequest, ignore_stop_signals
+from scalewatt.common import termination
+from scalewatt.common.termination import StopRequest, ignore_stop_signals
 
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
@@ -34,7 +34,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(stop, "time", clock)
+    monkeypatch.setattr(termination, "time", clock)
     return clock
 
 
@@ -83,7 +83,7 @@ def test_the_file_is_not_looked_for_at_every_step(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[object] = []
-    monkeypatch.setattr(stop.os.path, "exists", lambda path: bool(looks.append(path)))
+    monkeypatch.setattr(termination.os.path, "exists", lambda path: bool(looks.append(path)))
     request = StopRequest()
     request.stop_file = tmp_path / "stop"
     for _ in range(1000):  # ten seconds of steps of 10 ms

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.imagenet.tar_members import Part, RangeReader, walk
+from scalewatt.datasets.imagenet.tar_extraction import Part, RangeReader, walk
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=120)
 FORMATS = st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])

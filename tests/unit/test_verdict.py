@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import make_spec
 
-from scalewatt.common import disk_space as room
+from scalewatt.common import files
 from scalewatt.common.files import write_json
 from scalewatt.run_files.attempt_log import (
     Attempt,
@@ -212,8 +212,8 @@ def test_a_full_disk_is_not_tried_again_where_nothing_could_say_so(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert work.job("running", (12, None)).again
-    monkeypatch.setattr(room, "ROOM_BYTES", 1 << 80)
-    assert work.job(attempts=False) == Verdict(False, room.full_text(work.folder))
+    monkeypatch.setattr(files, "ROOM_BYTES", 1 << 80)
+    assert work.job(attempts=False) == Verdict(False, files.full_text(work.folder))
 
 
 def test_a_run_that_cannot_be_recorded_is_given_up_whatever_its_progress(work: Work) -> None:

@@ -15,8 +15,14 @@ from pathlib import Path
 import pytest
 
 from scalewatt.execution import watchdog as watch_module
-from scalewatt.execution.heartbeat import Heartbeat
-from scalewatt.execution.watchdog import Limits, PeerWatch, SamplerWatch, Watchdog, watched_nodes
+from scalewatt.execution.watchdog import (
+    Heartbeat,
+    Limits,
+    PeerWatch,
+    SamplerWatch,
+    Watchdog,
+    watched_nodes,
+)
 
 STEM = "segment-000"
 LIMITS = Limits(journal_start_s=60, journal_silence_s=30)

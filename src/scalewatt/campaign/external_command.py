@@ -17,8 +17,8 @@ from scalewatt.campaign.model_registry import COMMAND
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.common.errors import InputError
+from scalewatt.common.redaction import without_secrets
 from scalewatt.common.schema_validation import nearest
-from scalewatt.common.secret_names import without_secrets
 
 DATASET = {"name": COMMAND, "format": COMMAND}
 """Stands for the dataset of a command: its own affair."""

@@ -16,14 +16,14 @@ from typing import Any
 from scalewatt.claims.checks.run_checks import verdict_of
 from scalewatt.claims.evidence.claim_types import INCONSISTENCY, NOT_TESTABLE, Claim, Verdict
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row, rows_of
-from scalewatt.provenance.simulation_subjects import SUBJECTS
+from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.table_schema import PARTS, QUANTITIES
 
 DOCUMENTED = "docs/simulate.md"
 SHARES, METRIC, SCATTER = "device_shares", "metric", "repeat_scatter"
-"""Keys of SUBJECTS: assumed in a run whose provenance lists them."""
+"""Keys of SIMULATION_SUBJECTS: assumed in a run whose provenance lists them."""
 COSTS = "assumed"
 """Assumed in a run whose provenance has the sentence of a model that rests on an assumption."""
 ALWAYS = {
@@ -69,7 +69,7 @@ class Simulated:
         if subject in ALWAYS:
             return ALWAYS[subject]
         if not self.said:
-            return SUBJECTS.get(subject, "nothing says whether its costs are assumed")
+            return SIMULATION_SUBJECTS.get(subject, "nothing says whether its costs are assumed")
         found = [
             one.get(COSTS) if subject == COSTS else (one.get("by_hand") or {}).get(subject)
             for one in self.said

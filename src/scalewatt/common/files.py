@@ -1,21 +1,25 @@
-"""Writing files so that a half-written one is never mistaken for a finished one."""
+"""Files: written whole or not at all, small JSON notes, locks that are waited for, and free space."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.termination import say
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOLCK)
 """What a network's file system says now and then of a file that is as it should be."""
@@ -108,3 +112,105 @@ def write_table_with_csv(table: pa.Table, path: Path | str) -> None:
     with atomic_path(path.with_suffix(".csv")) as temporary:
         pc.write_csv(table, temporary)
     write_table(table, path)
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+Note = TypeVar("Note")
+_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str}
+
+
+def read_content(path: Path) -> Any:
+    """Return what a JSON file holds; None where it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def read_note(path: Path, kind: type[Note]) -> Note | None:
+    """Return the note of a dataclass `kind`; None where it is missing, damaged or has other types.
+
+    Fields of `kind` are int, float or str, or one of these and None. Further keys are ignored.
+    """
+    found = read_content(path)
+    if not isinstance(found, dict):
+        return None
+    declared: Any = kind
+    given: dict[str, Any] = {}
+    for one in fields(declared):
+        if one.name in found and _fits(found[one.name], str(one.type)):
+            given[one.name] = found[one.name]
+        elif one.name in found or one.default is MISSING:
+            return None
+    return kind(**given)
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if value is None:
+        return "None" in kind
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, _TYPES[kind.split(" ")[0]])
+
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def waiting_lock(path: Path, text: str) -> Iterator[int]:
+    """Hold a lock file and yield its descriptor; say `text` before waiting for another holder.
+
+    InputError where the file cannot be written or its file system has no locks.
+    """
+    try:
+        lock = open(path, "a", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened for locking ({error.strerror})") from error
+    with lock:
+        try:
+            _take(lock.fileno(), text)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be locked ({error.strerror})") from error
+        yield lock.fileno()
+
+
+def _take(descriptor: int, text: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say(text)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+# --- free space -----------------------------------------------------------------------------------
+
+NO_ROOM = "no space is left on the file system"
+"""Part of every reason that reports a full disk."""
+ROOM_BYTES = 1 << 16
+"""A file system with less room than this is full: not even the notes of a segment fit."""
+
+
+def has_room(folder: Path) -> bool:
+    """Return True if the file system of `folder` has room for a few notes, or cannot be asked."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return True
+    return found.f_bavail * found.f_frsize >= ROOM_BYTES
+
+
+def full_text(folder: Path) -> str:
+    """Return the message about a full file system."""
+    return (
+        f"{NO_ROOM} of {folder}; the checkpoint before is whole: make room and start the run again"
+    )
+
+
+def require_space(folder: Path, needed_bytes: int, where: str, what: str, advice: str = "") -> None:
+    """Raise InputError, beginning with `where`, unless `what` of this size fits beside `folder`."""
+    found = os.statvfs(folder)
+    if needed_bytes > (free := found.f_bavail * found.f_frsize):
+        raise InputError(
+            f"{where}: {free / 1e9:.1f} GB are free, {what} need {needed_bytes / 1e9:.1f} GB{advice}"
+        )

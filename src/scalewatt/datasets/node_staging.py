@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scalewatt.common.disk_space import require_space
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import require_space
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet.tar_extraction import write_file
 from scalewatt.datasets.packed_tar import Packed, how_to_pack, load_packed

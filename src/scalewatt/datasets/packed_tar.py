@@ -20,12 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scalewatt.common.disk_space import require_space
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_lock import waiting_lock
-from scalewatt.common.files import atomic_path, write_at, write_table
+from scalewatt.common.files import atomic_path, require_space, waiting_lock, write_at, write_table
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.imagenet.tar_members import BLOCK
+from scalewatt.datasets.imagenet.tar_extraction import BLOCK
 
 PACKED, PLACES = "packed.tar", "packed.parquet"
 _IMAGES_AT_ONCE = 500

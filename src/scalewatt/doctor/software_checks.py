@@ -30,7 +30,7 @@ from scalewatt.doctor.doctor_types import (
     unknown,
 )
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
-from scalewatt.execution.child_process import LAUNCHERS_VARIABLES, RANKS_VARIABLES
+from scalewatt.execution.command_rank import LAUNCHERS_VARIABLES, RANKS_VARIABLES
 from scalewatt.provenance.package_lock import (
     LOCK,
     Difference,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalewatt.common.json_records import read_note
+from scalewatt.common.files import read_note
 from scalewatt.run_files.attempt_log import one_line
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

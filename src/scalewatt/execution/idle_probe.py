@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_lock import waiting_lock
-from scalewatt.common.files import read_json, write_json
+from scalewatt.common.files import read_json, waiting_lock, write_json
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, abort, end_within, say
 from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,

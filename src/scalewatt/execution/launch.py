@@ -21,9 +21,8 @@ from typing import Any
 
 from scalewatt.campaign.external_command import check_unchanged, command_words, is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec
-from scalewatt.common.disk_space import NO_ROOM, full_text, has_room
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, write_json
+from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json, write_json
 from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
 from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
@@ -47,6 +46,8 @@ from scalewatt.provenance.versions import made_with
 from scalewatt.run_files.attempt_log import AttemptNote, current_job, one_line
 from scalewatt.run_files.work_directory import (
     COMPILED,
+    FINISHED,
+    STOPPED,
     WorkDir,
     description_path,
     failure_path,
@@ -57,7 +58,6 @@ from scalewatt.run_files.work_directory import (
     segment_name,
 )
 from scalewatt.slurm.step_energy import note_slurm_energies
-from scalewatt.training.segment_job import FINISHED, STOPPED
 
 MONITOR_RESTARTS = 3
 """How often one call restarts a training because its energy was no longer recorded."""

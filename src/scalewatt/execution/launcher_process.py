@@ -23,7 +23,7 @@ from typing import BinaryIO
 import psutil
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.parent_death import signal_at_parents_death
+from scalewatt.common.processes import signal_at_parents_death
 from scalewatt.common.termination import say
 
 CLOSING_MARGIN_S = 10.0

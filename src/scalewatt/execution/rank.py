@@ -19,30 +19,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.external_command import is_command_spec
-from scalewatt.common.disk_space import full_text
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_json
-from scalewatt.common.stop_request import StopRequest
+from scalewatt.common.files import full_text, write_json
 from scalewatt.common.termination import (
     ABORT_S,
     EXIT_FAILURE,
     EXIT_INPUT,
     EXIT_STOPPED,
+    StopRequest,
     abort,
     end_within,
     say,
 )
-from scalewatt.execution.child_process import CommandFailed
-from scalewatt.execution.command_rank import run_command
+from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import Failure, is_full, record_failure
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.run_files.attempt_log import one_line
 from scalewatt.run_files.work_directory import (
+    FINISHED,
+    STOPPED,
+    Job,
     failure_path,
     outcome_path,
     segment_name,
 )
-from scalewatt.training.segment_job import FINISHED, STOPPED, Job
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks

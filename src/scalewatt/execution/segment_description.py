@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scalewatt.common.files import write_json
 from scalewatt.common.redaction import Redaction
 from scalewatt.monitoring.perun_session import settings_in_effect
-from scalewatt.provenance.environment_variables import variables
-from scalewatt.provenance.libraries import flags, software
+from scalewatt.provenance.libraries import flags, software, variables
 from scalewatt.provenance.rank_placement import gathered_placement
 from scalewatt.provenance.versions import Gpu, cpu_name, package_versions
 from scalewatt.run_files.work_directory import description_path
@@ -17,7 +16,7 @@ from scalewatt.slurm.step_energy import slurm_step
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
-    from scalewatt.training.segment_job import Job
+    from scalewatt.run_files.work_directory import Job
 
 
 def describe_segment(

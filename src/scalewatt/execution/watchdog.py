@@ -10,7 +10,7 @@ What may hang ends within these times (defaults of `Limits`; checks run every se
 - Ranks of which another on the same node has died: 2 s to notice, and at most 10 s more to end.
 - Ranks of which another node has died or is frozen: mpiexec ends them, and so does srun, which
   `launch` asks to. Under a launcher that does neither, a broken gloo connection ends them at once;
-  where they wait for MPI or a collective, 120 s of silence (`heartbeat`) do. The first rank's node
+  where they wait for MPI or a collective, 120 s of silence (`Heartbeat`) do. The first rank's node
   watches all others, which watch that one, so ranks that MPI's abort does not reach have 120 s more.
 
 A rank ends its own sampler and itself, and through MPI the other ranks; nothing else.
@@ -25,6 +25,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, takewhile
@@ -35,10 +36,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from scalewatt.common.termination import EXIT_FAILURE, abort, say
-from scalewatt.execution.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
+
 
 CHECK_INTERVAL_S = 1.0
 SILENT_PERIODS = 10
@@ -288,3 +289,74 @@ def _gone(process: psutil.Process) -> bool:
         return True
     except psutil.Error:
         return False
+
+
+BEAT_S = 5.0
+"""How often a node beats, and looks at others."""
+
+
+class Heartbeat:
+    """Beats for the other nodes, and notices when one of `watched` stops.
+
+    A node is alive as long as its file `<stem>.<host>.heartbeat` in the shared folder changes its
+    time. Only changes count, measured by the reader's own clock: the nodes' clocks may differ. A beat
+    takes no space, so that a full disk does not stop it. `on_silence` is called with a host and the
+    seconds for which it has been silent.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        stem: str,
+        host: str,
+        watched: Sequence[str],
+        limit_s: float,
+        on_silence: Callable[[str, float], None],
+    ) -> None:
+        self._own = _path(folder, stem, host)
+        self._others = {other: _path(folder, stem, other) for other in watched}
+        self._seen: dict[str, int | None] = dict.fromkeys(watched)
+        self._silent_s = dict.fromkeys(watched, 0.0)
+        self.limit_s, self.on_silence = limit_s, on_silence
+        self._waited_s = 0.0
+        self._watching = True
+        self._own.touch()
+
+    def check(self, elapsed_s: float) -> None:
+        """Beat and look at the others; call this often, with the seconds since the last call."""
+        self._waited_s += elapsed_s
+        if self._waited_s < BEAT_S:
+            return
+        waited_s, self._waited_s = self._waited_s, 0.0
+        self._own.touch()
+        for host, path in self._others.items():
+            self._look(host, path, waited_s)
+
+    def training_ended(self) -> None:
+        """Stop looking at other nodes, which may still look at this one."""
+        self._watching = False
+
+    def stop(self) -> None:
+        """Remove this node's file."""
+        with suppress(OSError):
+            self._own.unlink()
+
+    def _look(self, host: str, path: Path, waited_s: float) -> None:
+        beat = _last_beat(path)
+        self._silent_s[host] = 0.0 if beat != self._seen[host] else self._silent_s[host] + waited_s
+        self._seen[host] = beat
+        if self._watching and self._silent_s[host] > self.limit_s:
+            self.on_silence(host, self._silent_s[host])
+
+
+def _path(folder: Path, stem: str, host: str) -> Path:
+    return folder / f"{stem}.{host}.heartbeat"
+
+
+def _last_beat(path: Path) -> int | None:
+    """Return the file's time in ns, None if there is no file. Opening it makes NFS ask the server."""
+    try:
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_mtime_ns
+    except OSError:
+        return None

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewatt.recordings.gpu_power_semantics import INSTANTANEOUS, MEAN, MOVING_MEAN
-from scalewatt.recordings.series import MEASURED, SIMULATED
+from scalewatt.recordings.series import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, SIMULATED
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, shortened_ids
 from scalewatt.results.text.markdown_latex import excluded_sentence as excluded_sentence
 from scalewatt.results.text.metric_labels import SEVERAL

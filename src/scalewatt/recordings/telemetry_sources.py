@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.parent_death import die_with
+from scalewatt.common.processes import die_with
 
 HWMON = Path("/sys/class/hwmon")
 POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}

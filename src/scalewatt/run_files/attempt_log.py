@@ -18,8 +18,7 @@ from pathlib import Path
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_json
-from scalewatt.common.json_records import read_note
+from scalewatt.common.files import read_note, write_json
 
 FINISHED, STOPPED, REFUSED, FAILED, HELD = 0, 75, 64, 70, 73
 """Codes of an attempt: finished, stopped at a checkpoint, input wrong, failed, held by another."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.common.files import Check, write_json
-from scalewatt.common.json_records import read_content, read_note
+from scalewatt.common.files import Check, read_content, read_note, write_json
 
 _FILES = ("segments.json", "position.json", "spec.json")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.json_records import read_content
+from scalewatt.common.files import read_content
 
 PROVENANCE = "provenance.json"
 SUPERSEDED = "superseded"

@@ -179,3 +179,30 @@ def open_workdir(root: Path, spec: RunSpec, dataset_sha256: str | None) -> Itera
         if not (path / "spec.json").exists():
             write_text(path / "spec.json", spec.text)
         yield WorkDir(path, spec, sha, dataset_sha256, hold.lock, hold.token)
+
+
+FINISHED, STOPPED = "finished", "stopped"
+"""Outcomes of a segment that does not fail."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, where, and from what."""
+
+    spec: RunSpec
+    spec_sha256: str
+    data_folder: str
+    work: Path
+    """The run's working directory; rank 0 writes checkpoint.pt, result.json and weights.pt there."""
+    segment: int
+    scratch: str | None = None
+    """Folder of the node for a copy of the data; null for none."""
+    initial_weights: Path | None = None
+    max_updates: int | None = None
+    """Stop after so many updates of this segment."""
+    lock_token: str | None = None
+    """The token of this process's lock of the working directory (`run_lock`)."""
+
+    def require_lock(self) -> None:
+        """Raise LockedError if another process has taken over the run: nothing more may be written."""
+        require_lock(self.work, self.lock_token)

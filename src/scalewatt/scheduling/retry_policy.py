@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.common.disk_space import NO_ROOM, full_text, has_room
+from scalewatt.common.files import NO_ROOM, full_text, has_room
 from scalewatt.run_files.attempt_log import (
     FAILED,
     FINISHED,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
-from scalewatt.common.json_records import read_content
+from scalewatt.common.files import read_content
 from scalewatt.run_files.attempt_log import note_given_up, note_submission, read_submission
 from scalewatt.run_files.lock_owner import LockOwner, owner_is_alive, read_owner
 from scalewatt.run_files.progress_files import find_workdirs

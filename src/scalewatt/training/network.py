@@ -1,10 +1,11 @@
-"""A network as it is trained: on its device, data-parallel, compiled if asked for."""
+"""A network as it is trained: on its device, data-parallel, compiled if asked for; its arithmetic."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,3 +65,54 @@ def _require_compiler() -> None:
     wanted = (os.environ["CXX"],) if "CXX" in os.environ else _COMPILERS
     if not any(shutil.which(name) for name in wanted):
         raise InputError(f"compile: needs a C++ compiler; expected in PATH: {' or '.join(wanted)}")
+
+
+_TF32 = {"fp32": (False, False), "tf32": (True, True)}
+_TORCH_DEFAULT_TF32 = (True, False)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What a precision setting means on one device."""
+
+    used: str
+    """What is computed in: fp32, tf32, tf32_convolutions (products in fp32), fp16 or bf16."""
+    autocast: torch.dtype | None
+    cudnn_tf32: bool
+    matmul_tf32: bool
+
+    @classmethod
+    def of(cls, setting: str, device: torch.device) -> Precision:
+        """Return the meaning of `setting`; a CPU has no TF32 and computes fp16 as fp32.
+
+        InputError where the GPU cannot compute in it.
+        """
+        convolutions, products = _TF32.get(setting, _TORCH_DEFAULT_TF32)
+        autocast = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(setting)
+        if device.type != "cuda":
+            autocast = None if setting == "fp16" else autocast
+            return cls("bf16" if autocast else "fp32", autocast, convolutions, products)
+        has_tf32 = torch.cuda.get_device_capability(device) >= (8, 0)
+        if setting in ("tf32", "bf16") and not has_tf32:
+            name = torch.cuda.get_device_name(device)
+            raise InputError(f"precision {setting}: {name} has none; allowed: fp32, fp16")
+        if autocast:
+            used = setting
+        elif not has_tf32 or not convolutions:
+            used = "fp32"
+        else:
+            used = "tf32" if products else "tf32_convolutions"
+        return cls(used, autocast, convolutions, products)
+
+    def set_flags(self) -> None:
+        """Set torch's flags for TF32."""
+        torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
+        torch.backends.cuda.matmul.allow_tf32 = self.matmul_tf32
+
+    def computing(self, device: torch.device) -> AbstractContextManager[Any]:
+        """Return the context of a forward pass in training; evaluation is done without."""
+        return torch.autocast(device.type, self.autocast, enabled=self.autocast is not None)
+
+    def scaler(self, device: torch.device) -> torch.amp.GradScaler:
+        """Return the gradient scaler, which is active in fp16 only."""
+        return torch.amp.GradScaler(device.type, enabled=self.autocast == torch.float16)

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from scalewatt.run_files.progress_files import Progress, note_position, note_progress
-from scalewatt.training.segment_job import Job
+from scalewatt.run_files.work_directory import Job
 
 INTERVAL_S = 5.0
 """Steps are recorded no more often than this; stages always."""

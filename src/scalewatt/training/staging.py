@@ -12,7 +12,7 @@ from scalewatt.datasets.node_staging import remove_staged, stage_images
 from scalewatt.datasets.prepared_check import is_staged
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.training.segment_job import Job
+from scalewatt.run_files.work_directory import Job
 from scalewatt.workloads import workload_class
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from torch.utils.data import DataLoader
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json, write_table
-from scalewatt.common.stop_request import StopRequest, ignore_stop_signals
+from scalewatt.common.termination import StopRequest, ignore_stop_signals
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
+from scalewatt.run_files.work_directory import FINISHED, STOPPED, Job
 from scalewatt.training.checkpoint import (
     load_checkpoint,
     random_state,
@@ -28,11 +29,9 @@ from scalewatt.training.checkpoint import (
     save_to,
 )
 from scalewatt.training.history import SUBSETS, subsets_table
-from scalewatt.training.network import Network
-from scalewatt.training.precision import Precision
+from scalewatt.training.network import Network, Precision
 from scalewatt.training.progress import ProgressNotes
 from scalewatt.training.samplers import EvaluationBatches, TrainingBatches
-from scalewatt.training.segment_job import FINISHED, STOPPED, Job
 from scalewatt.training.step_timer import PhaseTimer, mean_phases, peak_memory_bytes, timed
 from scalewatt.workloads import workload_class
 

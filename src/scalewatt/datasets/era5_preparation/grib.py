@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_lock import waiting_lock
-from scalewatt.common.files import read_json, write_json
+from scalewatt.common.files import read_json, waiting_lock, write_json
 from scalewatt.datasets.era5.channels import ALOFT, SHORT_NAMES
-from scalewatt.datasets.era5_preparation.labelled_arrays import Index, Piece
-from scalewatt.datasets.era5_preparation.labelled_fields import OpenedFile
+from scalewatt.datasets.era5_preparation.labelled_fields import Index, OpenedFile, Piece
 
 GRIB = b"GRIB"
 LIST_VERSION = 1

@@ -9,14 +9,14 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import ALOFT, CHANNEL_SOURCES, SHORT_NAMES
-from scalewatt.datasets.era5_preparation.labelled_arrays import (
+from scalewatt.datasets.era5_preparation.labelled_fields import (
     DIMENSION_NAMES,
     Index,
+    OpenedFile,
     Piece,
     decode_levels,
     decode_times,
 )
-from scalewatt.datasets.era5_preparation.labelled_fields import OpenedFile
 
 if TYPE_CHECKING:
     import xarray as xr

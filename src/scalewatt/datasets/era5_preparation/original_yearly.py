@@ -18,10 +18,10 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNELS, year_times
 from scalewatt.datasets.era5.year_layout import CHANNEL_COUNTS
-from scalewatt.datasets.era5_preparation.cds_files import HUMIDITY
 from scalewatt.datasets.era5_preparation.field_checks import check_field
 from scalewatt.datasets.era5_preparation.year_reader import (
     BLOCK_BYTES,
+    HUMIDITY,
     Block,
     YearReader,
     origin_attributes,

@@ -24,8 +24,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from scalewatt.common.disk_space import require_space
-from scalewatt.common.files import atomic_path, write_at
+from scalewatt.common.files import atomic_path, require_space, write_at
 from scalewatt.datasets.era5.channels import CHANNELS
 from scalewatt.datasets.era5.statistics import Moments, store_moments
 

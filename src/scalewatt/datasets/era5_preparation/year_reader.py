@@ -13,6 +13,9 @@ import numpy as np
 BLOCK_BYTES = 16 * 2**20
 """Decoded at once. The C library reuses allocations up to this size; larger ones are zeroed anew."""
 
+HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
+"""What the relative humidity of ECMWF's own files is defined over."""
+
 Block = tuple[int, dict[int, np.ndarray]]
 """First time's position, and fields (time, latitude, longitude), float32, by channel."""
 

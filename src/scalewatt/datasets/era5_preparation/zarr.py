@@ -11,16 +11,14 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNEL_SOURCES
-from scalewatt.datasets.era5_preparation.labelled_arrays import (
+from scalewatt.datasets.era5_preparation.labelled_fields import (
     DIMENSION_NAMES,
+    WIDE_BLOCK_BYTES,
+    FieldSource,
     Index,
     Piece,
     decode_levels,
     decode_times,
-)
-from scalewatt.datasets.era5_preparation.labelled_fields import (
-    WIDE_BLOCK_BYTES,
-    FieldSource,
 )
 from scalewatt.datasets.era5_preparation.year_reader import BLOCK_BYTES
 

@@ -17,14 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.disk_space import require_space
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_lock import waiting_lock
-from scalewatt.common.files import read_json, write_json
+from scalewatt.common.files import read_json, require_space, waiting_lock, write_json
 from scalewatt.common.termination import say
 from scalewatt.datasets.imagenet.devkit import Devkit, read_devkit
-from scalewatt.datasets.imagenet.tar_extraction import ClassTask, Work, run_tasks
-from scalewatt.datasets.imagenet.tar_members import Member, Part, RangeReader, walk
+from scalewatt.datasets.imagenet.tar_extraction import (
+    ClassTask,
+    Member,
+    Part,
+    RangeReader,
+    Work,
+    run_tasks,
+    walk,
+)
 
 TARS = {
     "train": "ILSVRC2012_img_train.tar",

@@ -18,8 +18,15 @@ from scalewatt.energy.integration.rated_power import (
 )
 from scalewatt.energy.integration.sample_checks import GAP_PERIODS, forward
 from scalewatt.energy.integration.stage_intervals import StageIntervals
-from scalewatt.recordings.gpu_power_semantics import MEAN_OVER_S
-from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, Flag, Floats, SensorSeries, flag
+from scalewatt.recordings.series import (
+    DEVICE_KINDS,
+    ESTIMATED,
+    MEAN_OVER_S,
+    Flag,
+    Floats,
+    SensorSeries,
+    flag,
+)
 
 UNUSED_GPU = "unused_gpu"
 # More of the window than this without a known power, and the kind's energy is null.

@@ -21,13 +21,14 @@ from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
 from scalewatt.energy.accounting.run_inputs import Planned
 from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, Validated
 from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
-from scalewatt.recordings.gpu_power_semantics import (
+from scalewatt.recordings.series import (
+    DEVICE_KINDS,
     INSTANTANEOUS,
     MEAN,
     MOVING_MEAN,
+    Floats,
     sample_quantity,
 )
-from scalewatt.recordings.series import DEVICE_KINDS, Floats
 
 
 class TraceWriter:

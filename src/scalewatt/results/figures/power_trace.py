@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 
 from scalewatt.energy.accounting.energy_schema import DEVICES_SCHEMA
 from scalewatt.energy.integration.curve import EnergyCurve, bridge_s, cumulate, sampling_period
-from scalewatt.recordings.gpu_power_semantics import MEAN
-from scalewatt.recordings.series import Floats
+from scalewatt.recordings.series import MEAN, Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.read_table import read_checked, read_columns

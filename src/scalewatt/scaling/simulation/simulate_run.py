@@ -18,8 +18,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
-from scalewatt.provenance.simulation_subjects import SUBJECTS
-from scalewatt.provenance.versions import made_with
+from scalewatt.provenance.versions import SIMULATION_SUBJECTS, made_with
 from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import SIMULATED, origin_stated
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
@@ -248,7 +247,7 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
 def _assumed(model: KindModel, metric_source: str) -> dict[str, str]:
     """Return what is assumed of a run: neither given by the model nor a published error."""
     known = {"device_shares": TOTAL not in model.energy, "metric": metric_source == PUBLISHED}
-    return {name: text for name, text in SUBJECTS.items() if not known.get(name)}
+    return {name: text for name, text in SIMULATION_SUBJECTS.items() if not known.get(name)}
 
 
 def _segment(one: Simulation, segment: Segment) -> dict[str, Any]:
