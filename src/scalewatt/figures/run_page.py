@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +26,12 @@ from scalewatt.results.figures.run_page_table import (
     Span,
     Trace,
 )
-from scalewatt.results.text.flag_labels import FLAG_WORDS, absent_kinds, counts_processes
+from scalewatt.results.text.flag_labels import (
+    FLAG_WORDS,
+    absent_kinds,
+    counts_processes,
+    read_flags,
+)
 from scalewatt.results.text.number_format import percent, with_unit
 
 PANEL_WORDS = KIND_WORDS | {"ram": "Memory", "unused_gpu": "GPUs not held"}
@@ -124,7 +128,7 @@ def note_sentences(page: RunPage) -> list[str]:
     if page.row["energy_origin"] == SIMULATED:
         sentences.append(ASSUMED)
     sentences += [one.sentence for one in page.replaced]
-    flags = json.loads(page.row["flags"])
+    flags = read_flags(page.row["flags"])
     said = [_flag_sentence(one) for one in flags if one["code"] != "absent"]
     sentences += said[:MOST_FLAGS]
     if len(said) > MOST_FLAGS:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from scalewatt.common.errors import InputError
 from scalewatt.figures.figure_data import each, groups
 from scalewatt.report.html_tables import Cell, Grid, texts
 from scalewatt.report.report_request import Definition
 from scalewatt.report.summary_section import counting, missing_runs, scope_sentence
 from scalewatt.results.figures.superseded import Replaced
-from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, absent_kinds
+from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, absent_kinds, read_flags
 from scalewatt.results.text.number_format import MISSING, count, listed, percent, with_unit
 
 Flag = dict[str, Any]
@@ -69,20 +67,8 @@ def quality(
 
 def parsed_flags(run: Any) -> list[Flag]:
     """Return a run's flags; InputError where they are no JSON list of objects with a code."""
-    return _parsed(run.flags, f"runs.parquet: {run.configuration}/{run.repeat}")
-
-
-def _parsed(flags: str | None, where: str) -> list[Flag]:
-    try:
-        found: list[Flag] = json.loads(flags or "[]")
-        if all(one["code"] for one in found):
-            return found
-    except (ValueError, TypeError, KeyError):
-        pass
-    raise InputError(
-        f"report: tables/{where}: column flags is {flags!r}; expected a JSON list of objects "
-        "with code, device and detail"
-    )
+    where = f"report: tables/runs.parquet: {run.configuration}/{run.repeat}"
+    return read_flags(run.flags, where)
 
 
 def flag_labels(flags: Sequence[Flag]) -> str:
@@ -299,7 +285,8 @@ def _idle(idle: pd.DataFrame | None, runs: pd.DataFrame, why: Mapping[str, str])
     """Return what is known of idle devices, why others have no baseline, and runs that used less than it."""
     says, rows, usable = "No idle power was measured, so no energy is net of it.", [], 0
     for row in each(pd.DataFrame() if idle is None else idle):
-        flags = _parsed(row.flags, f"idle.parquet: {row.device} {row.device_kind}")
+        where = f"report: tables/idle.parquet: {row.device} {row.device_kind}"
+        flags = read_flags(row.flags, where)
         usable += not pd.isna(row.mean_w) and all(f["code"] != "not_idle" for f in flags)
         kept = (row.device, row.device_kind, row.energy_origin, row.repeats)
         powers = (_known(row.mean_per_device_w), _known(row.sd_w))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,13 @@ from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 from scalewatt.results.tables.scaling import scaling_of
 from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING
-from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, counts_processes
+from scalewatt.results.text.flag_labels import (
+    FLAG_WORDS,
+    NULL_ENERGY,
+    counts_processes,
+    details_of,
+    read_flags,
+)
 from scalewatt.results.text.markdown_latex import latex, markdown
 
 
@@ -127,7 +132,7 @@ def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {}
     for row in rows:
         if row["energy_kwh"] is None and row["excluded"] is None:
-            codes = [flag["code"] for flag in json.loads(row["flags"])]
+            codes = [flag["code"] for flag in read_flags(row["flags"])]
             words = [FLAG_WORDS[code] for code in NULL_ENERGY if code in codes]
             nothing = "absent" if row["energy_scope"] is None else "unknown_power"
             found.setdefault(row["configuration"], {}).update(
@@ -148,5 +153,5 @@ def _of_figure5(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[
     """Return figure 5's panels, and its configurations whose runs do not say when training began."""
     if definition.get("figure") != "figure5":
         return {}
-    without = sorted({r["configuration"] for r in rows if '"no_events"' in r["flags"]})
+    without = sorted({r["configuration"] for r in rows if details_of(r, "no_events")})
     return {"panels": panels(definition)} | ({"no_stages": without} if without else {})

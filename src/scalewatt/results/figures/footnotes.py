@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from scalewatt.results.tables.published import (
     timed_alike,
 )
 from scalewatt.results.tables.scaling import points_of
+from scalewatt.results.text.flag_labels import read_flags
 
 Row = dict[str, Any]
 
@@ -138,7 +138,7 @@ def _simulated_notes(rows: Sequence[Row]) -> list[str]:
     assumed = [ASSUMED] if any(row.get("energy_origin") == SIMULATED for row in counted) else []
     found: dict[str, dict[str, None]] = {}
     for row in counted:
-        for one in json.loads(row.get("flags") or "[]"):
+        for one in read_flags(row.get("flags")):
             if one["code"] in ("cost_assumed", "extrapolated"):
                 kind = f"{row['model']}.{row['phase']} on {row['device']}"
                 found.setdefault(one["detail"], {})[kind] = None

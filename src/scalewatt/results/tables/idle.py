@@ -34,6 +34,7 @@ from scalewatt.recordings.series import Flag, SensorSeries, flag, short_name
 from scalewatt.results.request import check_idle_definition
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import table
+from scalewatt.results.text.flag_labels import read_flags
 
 BIN_S = 10.0
 """Length of the means whose spread within a probe is told."""
@@ -299,7 +300,7 @@ def _described(
     """Return the device's rows and its single probes, for JSON."""
     return {
         "device": device,
-        "kinds": [{**row, "flags": json.loads(row["flags"])} for row in rows],
+        "kinds": [{**row, "flags": read_flags(row["flags"])} for row in rows],
         "probes": [
             {
                 **{key: probe.probe.get(key) for key in ("repeat", "seconds", "hostnames")},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow as pa
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.text.flag_labels import details_of
 
 _POWER = pa.schema(
     [
@@ -39,7 +39,7 @@ def idle_energies_j(table_path: Path | str | None, parts: pd.DataFrame) -> pd.Se
 
 
 def _is_idle(row: Mapping[str, Any]) -> bool:
-    return row["energy_origin"] is not None and not _details(row, "not_idle")
+    return row["energy_origin"] is not None and not details_of(row, "not_idle")
 
 
 def without_baseline(table_path: Path | str, runs: pd.DataFrame) -> dict[str, str]:
@@ -55,23 +55,17 @@ def without_baseline(table_path: Path | str, runs: pd.DataFrame) -> dict[str, st
 def _why(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "no idle probe of it has finished"
-    busy = _details(rows[0], "not_idle")
+    busy = details_of(rows[0], "not_idle")
     if busy:
         more = f" (and {len(busy) - 1} more)" if len(busy) > 1 else ""
         return f"its nodes were not idle: {busy[0]}{more}"
-    unlike = _details(rows[0], "probes_differ")
+    unlike = details_of(rows[0], "probes_differ")
     if unlike:
         return f"its probes found unlike nodes: {unlike[0]}"
     unknown = [row["device_kind"] for row in rows if row["mean_w"] is None]
     if unknown:
         return f"its probes do not state the power of {', '.join(unknown)}"
     return "its idle power is of another origin than the runs' energy, or of other device kinds"
-
-
-def _details(row: Mapping[str, Any], code: str) -> list[str]:
-    """Return the details of a row's flags of one code."""
-    flags = json.loads(row["flags"] or "[]")
-    return [one["detail"] for one in flags if one["code"] == code]
 
 
 def _rows_of(table_path: Path | str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ POINT_KEY = ("figure", "panel", "series", "configuration", "energy_origin")
 
 PUBLISHED = "published"
 _NEVER_NULL = ("figure", "panel", "series", "configuration", "repeat", "gpus")
-_TRUTHS = {"true": True, "false": False}
 _METRICS = ("metric_last", "metric_best", "metric_persistence", "metric_climatology")
 _METRIC_COLUMNS = {f"{name}{end}" for name in _METRICS for end in ("", "_mean")}
 _SHARES = ("accuracy", "hits", "precision", "rate", "recall")
@@ -137,28 +136,17 @@ def _check_columns(
 
 
 def _cast(path: Path, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column in the schema's type; a number is never made of text, nor text of a number."""
+    """Return a column in the schema's type; a number is never made of text, nor text of a number."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if column.type == field.type or pa.types.is_null(column.type):
-        return column.cast(field.type)
-    if _kind(column.type) != _kind(field.type):
-        first = next((i for i, v in enumerate(column.to_pylist(), 1) if v is not None), 1)
+    known = pa.types.is_null(column.type) or _kind(column.type) == _kind(field.type)
+    if not known:
+        first = column.is_valid().index(True).as_py() + 1 or 1
         raise InputError(
             f"{path}: row {first}: column {field.name} is of type {column.type}; "
             f"expected {field.type}"
         )
-    try:
-        return column.cast(field.type)
-    except pa.ArrowInvalid:
-        row, value = next(
-            (i, value)
-            for i, value in enumerate(column.to_pylist(), 1)
-            if value is not None and not _fits(value, field.type)
-        )
-        raise InputError(
-            f"{path}: row {row}: {field.name} is {value}; expected {_words(field.type)}"
-        ) from None
+    return _converted(path, field, column)
 
 
 def _kind(type_: pa.DataType) -> str:
@@ -167,12 +155,26 @@ def _kind(type_: pa.DataType) -> str:
     return "text" if pa.types.is_string(type_) or pa.types.is_large_string(type_) else str(type_)
 
 
-def _fits(value: Any, type_: pa.DataType) -> bool:
+def _converted(path: Path, field: pa.Field, column: Any) -> Any:
+    """Return a column in the schema's type, text parsed; InputError for the first value that does not fit."""
     try:
-        pa.array([value]).cast(type_)
-    except (pa.ArrowInvalid, OverflowError):
-        return False
-    return True
+        return _as(column, field.type)
+    except pa.ArrowInvalid:
+        for row, value in enumerate(column.to_pylist(), 1):
+            try:
+                _as(pa.array([value], column.type), field.type)
+            except pa.ArrowInvalid:
+                shown = f"'{value}'" if isinstance(value, str) else value
+                raise InputError(
+                    f"{path}: row {row}: {field.name} is {shown}; expected {_words(field.type)}"
+                ) from None
+        raise
+
+
+def _as(column: Any, type_: pa.DataType) -> Any:
+    if pa.types.is_string(column.type) and pa.types.is_integer(type_):
+        column = column.cast(pa.float64())  # spreadsheets write 4 as 4.0
+    return column.cast(type_)
 
 
 def _words(type_: pa.DataType) -> str:
@@ -185,47 +187,15 @@ def _words(type_: pa.DataType) -> str:
 
 def _from_csv(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.Table:
     rows = [row for _, row in csv_rows(path)]
-    if not rows:
-        _check_columns(path, _header(path), schema.names, optional)
-        return schema.empty_table()
-    _check_columns(path, list(rows[0]), schema.names, optional)
-    columns = [_parsed(path, field, [row.get(field.name, "") for row in rows]) for field in schema]
+    _check_columns(path, list(rows[0]) if rows else _header(path), schema.names, optional)
+    texts = {name: [row.get(name) or None for row in rows] for name in schema.names}
+    columns = [_converted(path, one, pa.array(texts[one.name], pa.string())) for one in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _header(path: Path) -> list[str]:
     with open(path, encoding="utf-8-sig", newline="") as handle:
         return [name.strip().strip('"') for name in handle.readline().split(",")]
-
-
-def _parsed(path: Path, field: pa.Field, cells: Sequence[str]) -> pa.Array:
-    parse = _parser(field.type)
-    values = []
-    for number, cell in enumerate(cells, 1):
-        try:
-            values.append(parse(cell) if cell else None)
-            pa.scalar(values[-1], field.type)
-        except (ValueError, KeyError, OverflowError, pa.ArrowException):
-            raise InputError(
-                f"{path}: row {number}: {field.name} is '{cell}'; expected {_words(field.type)}"
-            ) from None
-    return pa.array(values, field.type)
-
-
-def _parser(type_: pa.DataType) -> Callable[[str], Any]:
-    if pa.types.is_integer(type_):
-        return _whole
-    if pa.types.is_floating(type_):
-        return float
-    return (lambda cell: _TRUTHS[cell.lower()]) if pa.types.is_boolean(type_) else str
-
-
-def _whole(cell: str) -> int:
-    """Spreadsheets write 4 as 4.0."""
-    value = float(cell)
-    if not value.is_integer():
-        raise ValueError(cell)
-    return int(value)
 
 
 # --- what rows say ---------------------------------------------------------------------------------
@@ -244,11 +214,9 @@ def _check_finite(path: Path | str, table: pa.Table) -> None:
     for field in table.schema:
         if not pa.types.is_floating(field.type):
             continue
-        bad = pc.invert(pc.is_finite(table[field.name]))
-        if pc.any(bad).as_py():
-            row = bad.index(True).as_py()
-            value = table[field.name][row].as_py()
-            said = "NaN" if math.isnan(value) else "infinite"
+        row = pc.is_finite(table[field.name]).index(False).as_py()
+        if row >= 0:
+            said = "NaN" if math.isnan(table[field.name][row].as_py()) else "infinite"
             raise InputError(
                 f"{path}: row {row + 1}: {field.name} is {said}; expected a number, "
                 "or an empty cell (null) where it is not known"
@@ -256,8 +224,20 @@ def _check_finite(path: Path | str, table: pa.Table) -> None:
 
 
 def _check_metrics(path: Path | str, table: pa.Table) -> None:
-    for name, row, value, metric in _metrics(table):
-        check_metric(f"{path}: row {row}: {name}", value, metric)
+    found = [name for name in table.column_names if name in _METRIC_COLUMNS]
+    if {"y", "y_name"} <= set(table.column_names):
+        found.append("y")
+    if not found:
+        return
+    names = [metadata(table).get("metric_name") or ""] * len(table)
+    if "metric_name" in table.column_names:
+        names = [name or "" for name in table["metric_name"].to_pylist()]
+    for column in found:
+        called = table["y_name"].to_pylist() if column == "y" else [column] * len(table)
+        values = zip(table[column].to_pylist(), called, names, strict=True)
+        for row, (value, name, metric) in enumerate(values, 1):
+            if column != "y" or name in _METRICS:
+                check_metric(f"{path}: row {row}: {name}", value, metric)
 
 
 def check_metric(where: str, value: float | None, metric: str) -> None:
@@ -270,28 +250,8 @@ def check_metric(where: str, value: float | None, metric: str) -> None:
         )
 
 
-def _metrics(table: pa.Table) -> Iterable[tuple[str, int, float | None, str]]:
-    """Column, row, value and name of every metric in the table."""
-    for column in (name for name in table.column_names if name in _METRIC_COLUMNS):
-        pairs = zip(table[column].to_pylist(), _names(table), strict=True)
-        for row, (value, metric) in enumerate(pairs, 1):
-            yield column, row, value, metric
-    if {"y", "y_name"} <= set(table.column_names):
-        columns = (table["y"].to_pylist(), table["y_name"].to_pylist(), _names(table))
-        for row, (value, name, metric) in enumerate(zip(*columns, strict=True), 1):
-            if name in _METRICS:
-                yield name, row, value, metric
-
-
-def _names(table: pa.Table) -> list[str]:
-    """What the metric of each row is called; by the metadata where rows do not say."""
-    if "metric_name" in table.column_names:
-        return [name or "" for name in table["metric_name"].to_pylist()]
-    return [metadata(table).get("metric_name") or ""] * len(table)
-
-
 def metric_range(name: str) -> tuple[float, float]:
-    """Least and largest value of a metric, by its name; unbounded where that does not settle it."""
+    """Return the least and largest value that a metric of this name can have; infinite where unknown."""
     words = name.lower().split("_")
     if "percent" in words and any(word in _SHARES or _TOP.fullmatch(word) for word in words):
         return 0.0, 100.0
@@ -312,7 +272,7 @@ def _check_unique(path: Path | str, table: pa.Table, unique: Sequence[str]) -> N
 
 
 def _check_origins(path: Path | str, table: pa.Table) -> None:
-    """One origin in each series: a line through measured and estimated energies would say nothing."""
+    """InputError where a series has several origins: a line through them would say nothing."""
     found: dict[str, dict[str, list[int]]] = {}
     pairs = zip(table["series"].to_pylist(), table["energy_origin"].to_pylist(), strict=True)
     for row, (series, origin) in enumerate(pairs, 1):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from scalewatt.recordings.series import DEVICE_KINDS
+from scalewatt.common.errors import InputError
+from scalewatt.recordings.series import DEVICE_KINDS, Flag
 
 FLAG_WORDS = {
     "absent": "no sensor of this kind on any node, and nothing to estimate from: out of scope",
@@ -87,14 +89,33 @@ NULL_ENERGY = (
 """Those that can be why a run's energy is not stated."""
 
 
+def read_flags(text: str | None, where: str = "tables/runs.parquet") -> list[Flag]:
+    """Return the flags in a column `flags`; InputError, which begins with `where`, if it has none such."""
+    try:
+        found: list[Flag] = json.loads(text or "[]")
+        if all(one["code"] for one in found):
+            return found
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise InputError(
+        f"{where}: column flags is {text!r}; expected a JSON list of objects with code, device and "
+        "detail"
+    )
+
+
+def details_of(row: Mapping[str, Any], code: str) -> list[str]:
+    """Return the details of a row's flags of one code."""
+    return [one["detail"] for one in read_flags(row["flags"]) if one["code"] == code]
+
+
 def counts_processes(run: Mapping[str, Any]) -> bool:
-    """Whether the ranks of a run (a row of the runs table) are processes: on CPUs, or sharing a GPU."""
-    return run["torch_device"] == "cpu" or '"gpus_shared"' in run["flags"]
+    """Return True if the ranks of a run (a row of RUNS) are processes: on CPUs, or sharing a GPU."""
+    return run["torch_device"] == "cpu" or bool(details_of(run, "gpus_shared"))
 
 
 def absent_kinds(row: Mapping[str, Any]) -> list[str]:
-    """The device kinds out of a run's scope, where its flags say that nothing is known of them."""
-    if '"absent"' not in row["flags"]:
+    """Return the device kinds out of a run's scope, where its flags say that nothing is known of them."""
+    if not details_of(row, "absent"):
         return []
     scope = (row["energy_scope"] or "").split("+")
     return [kind for kind in DEVICE_KINDS if kind not in scope]

@@ -67,38 +67,27 @@ class Level:
         )
 
 
-@dataclass(frozen=True)
-class Levels:
-    """Levels of a run's devices: one GPU, one CPU socket, the memory of one socket."""
+def levels_of(
+    spec: RunSpec, device: Device, draw: RunDraw, uninterrupted: Segment
+) -> dict[str, Level]:
+    """Return the levels at which the uninterrupted run uses the energies that were drawn, by device kind.
 
-    gpu: Level | None
-    cpu: Level | None
-    ram: Level | None
-
-
-def levels_of(spec: RunSpec, device: Device, draw: RunDraw, uninterrupted: Segment) -> Levels:
-    """Return the levels at which the uninterrupted run uses the energies that were drawn."""
+    They are of one GPU, one CPU socket, and the memory of one socket.
+    """
     sockets = spec.nodes * int(device.cpu["sockets"])
-
-    def level(kind: str, devices: int, idle_w: float, levels: Any, dip: float) -> Level | None:
-        joules = draw.joules.get(kind)
-        if joules is None:
-            return None
-        return Level.of(joules / devices, uninterrupted.stages, idle_w, levels, dip)
-
     ram_w = draw.joules.get("ram", 0.0) / sockets / draw.runtime_s
+    gpu_idle_w = device.gpu["idle_w"] if device.gpu else 0.0
     host = assumptions.HOST_LEVELS, assumptions.HOST_DIP
-    return Levels(
-        gpu=level(
-            "gpu",
-            spec.gpus,
-            (device.gpu or {"idle_w": 0.0})["idle_w"],
-            assumptions.GPU_LEVELS,
-            assumptions.GPU_DIP,
-        ),
-        cpu=level("cpu", sockets, device.cpu["idle_w"], *host),
-        ram=level("ram", sockets, assumptions.RAM_IDLE * ram_w, *host),
-    )
+    kinds: dict[str, tuple[int, float, Mapping[str, float], float]] = {
+        "gpu": (spec.gpus, gpu_idle_w, assumptions.GPU_LEVELS, assumptions.GPU_DIP),
+        "cpu": (sockets, device.cpu["idle_w"], *host),
+        "ram": (sockets, assumptions.RAM_IDLE * ram_w, *host),
+    }
+    return {
+        kind: Level.of(draw.joules[kind] / devices, uninterrupted.stages, *level)
+        for kind, (devices, *level) in kinds.items()
+        if kind in draw.joules
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +97,27 @@ class Course:
     start_s: Floats
     watts: Floats
     works: NDArray[np.bool_]
+    idle_w: float
+    stage_joules: Mapping[str, float]
+    """Its energy by stage in J."""
 
     @classmethod
     def of(cls, level: Level, stages: Sequence[Stage]) -> Course:
         """Return the course of a device at a level."""
         rows: list[tuple[float, float, bool]] = []
+        joules = dict.fromkeys((one.name for one in stages), 0.0)
         for one in stages:
             if one.dip_s:
                 rows.append((one.start_s, level.dip_w, False))
             rows.append((one.start_s + one.dip_s, level.watts(one.name), one.name in WORKING))
+            joules[one.name] += level.joules([one])
         start, watts, works = zip(*rows, strict=True)
-        return cls(np.array(start), np.array(watts), np.array(works))
+        return cls(np.array(start), np.array(watts), np.array(works), level.idle_w, joules)
+
+    @property
+    def total_j(self) -> float:
+        """Return the energy over the whole segment."""
+        return sum(self.stage_joules.values())
 
     def at(self, time_s: Floats) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return the mean power and whether the device works, at ascending times."""
@@ -154,7 +153,7 @@ class Sensor:
     """How long before a sample it averages; 0: samples are instantaneous."""
 
     def read(
-        self, course: Course, idle_w: float, time_s: Floats, devices: int, random: Any
+        self, course: Course, time_s: Floats, devices: int, random: Any
     ) -> NDArray[np.float32]:
         """Return samples (devices, n) in W, not yet scaled; their mean over time is that of the course."""
         watts, works = course.at(time_s)
@@ -166,7 +165,7 @@ class Sensor:
             high = (1 - self.waits * assumptions.WAIT_LEVEL) / (1 - self.waits)
             waiting = random.random(shape, dtype=np.float32) < self.waits
             part = np.where(waiting, np.float32(assumptions.WAIT_LEVEL), np.float32(high))
-            samples = np.where(works, idle_w + (samples - idle_w) * part, samples)
+            samples = np.where(works, course.idle_w + (samples - course.idle_w) * part, samples)
         return samples * noise(shape, self.noise, random)
 
 

@@ -16,7 +16,6 @@ from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.power_profile import (
     Course,
     Level,
-    Levels,
     counted,
     gpu_sensor,
     noise,
@@ -96,33 +95,6 @@ class Periods:
         return times.astype(np.float32).astype(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Course:
-    """The power of each device of a kind in a segment."""
-
-    idle_w: float
-    watts: Course
-    stages: Mapping[str, float]
-    """Energy of one device by stage in J, in the mean."""
-
-    @classmethod
-    def of(cls, level: Level, segment: Segment) -> _Course:
-        """Return the course of devices at a level."""
-        joules = dict.fromkeys((one.name for one in segment.stages), 0.0)
-        for one in segment.stages:
-            joules[one.name] += level.joules([one])
-        return cls(level.idle_w, Course.of(level, segment.stages), joules)
-
-    @property
-    def joules(self) -> float:
-        """Return the mean energy of one device."""
-        return sum(self.stages.values())
-
-    def of_stages(self, devices: float) -> dict[str, float]:
-        """Return the energy of so many devices by stage."""
-        return {stage: devices * joules for stage, joules in self.stages.items()}
-
-
 @dataclass(frozen=True)
 class Nodes:
     """A simulated run's nodes."""
@@ -130,7 +102,8 @@ class Nodes:
     spec: RunSpec
     device: Device
     draw: RunDraw
-    levels: Levels
+    levels: Mapping[str, Level]
+    """Of one device, by kind."""
     periods: Periods
     is_scaled: bool = True
     """True if the integral over a GPU's samples is its true energy; else it has the error of sampling."""
@@ -143,14 +116,14 @@ class Nodes:
     @property
     def held_gpus(self) -> int:
         """Return the number of a node's GPUs that the run uses; 0 without GPUs."""
-        return 0 if self.levels.gpu is None else int(self.spec.ranks_per_node)
+        return int(self.spec.ranks_per_node) if "gpu" in self.levels else 0
 
     def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
         """Yield the samples of a segment, node by node."""
         courses = {
-            kind: _Course.of(level, segment)
+            kind: Course.of(self.levels[kind], segment.stages)
             for kind in DEVICE_KINDS
-            if (level := getattr(self.levels, kind)) is not None
+            if kind in self.levels
         }
         shares = self._shares()
         for number, host in enumerate(self.hosts):
@@ -163,7 +136,7 @@ class Nodes:
     def _node(
         self,
         segment: Segment,
-        courses: Mapping[str, _Course],
+        courses: Mapping[str, Course],
         shares: Floats,
         number: int,
         host: str,
@@ -182,25 +155,24 @@ class Nodes:
             else:
                 devices = float(self.device.cpu["sockets"])
                 sensors += self._counters(kind, course, time_s, random)
-            joules[kind] = course.joules * devices
-            stages[kind] = course.of_stages(devices)
+            joules[kind] = course.total_j * devices
+            stages[kind] = {name: devices * own for name, own in course.stage_joules.items()}
         return NodeSamples(host, time_s, tuple(sensors), joules, stages)
 
     def _gpus(
         self,
         host: str,
-        course: _Course,
+        course: Course,
         shares: Floats,
         time_s: Floats,
         random: np.random.Generator,
         joules: dict[str, float],
     ) -> Iterator[Samples]:
         """Yield the samples of a node's GPUs: those that the run uses, and the idle others."""
-        sensor = gpu_sensor(self.spec)
-        read = sensor.read(course.watts, course.idle_w, time_s, shares.size, random)
+        read = gpu_sensor(self.spec).read(course, time_s, shares.size, random)
         watts = read * shares[:, None]
         if self.is_scaled:
-            watts = scaled(read, time_s, course.joules * shares)
+            watts = scaled(read, time_s, course.total_j * shares)
         idle = self.device.gpus_per_node - shares.size
         if idle:
             constant = np.full(idle, self._idle_w(course) * time_s[-1])
@@ -218,18 +190,18 @@ class Nodes:
         shares = 1 + assumptions.DEVICE_SPREAD * self.draw.random(2).standard_normal(self.spec.gpus)
         return shares / shares.mean()
 
-    def _idle_w(self, course: _Course) -> float:
+    def _idle_w(self, course: Course) -> float:
         return self.device.gpu["idle_w"] if self.device.gpu else course.idle_w
 
     def _counters(
-        self, kind: str, course: _Course, time_s: Floats, random: np.random.Generator
+        self, kind: str, course: Course, time_s: Floats, random: np.random.Generator
     ) -> Iterator[Samples]:
         """Yield one counter per socket; it begins anywhere in its range, and wraps."""
         sockets, top = (
             int(self.device.cpu["sockets"]),
             assumptions.counter_range_uj(kind, self.device),
         )
-        joules = counted(course.watts, time_s, sockets, random)
+        joules = counted(course, time_s, sockets, random)
         counts = np.rint(joules * 1e6).astype(np.uint64)
         name = "cpu_{0}_package-{0}" if kind == "cpu" else "ram_{0}_dram"
         for socket, begin in enumerate(random.integers(1, top, sockets)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
+from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.model_file import ScalingModel
 from scalewatt.scaling.model.training_kind import kind_of_spec
@@ -14,7 +15,7 @@ from scalewatt.scaling.simulation.assumptions import BETWEEN_S
 from scalewatt.scaling.simulation.power_profile import levels_of
 from scalewatt.scaling.simulation.run_sample import RunDraw, draw_run
 from scalewatt.scaling.simulation.sensors import Nodes, Periods
-from scalewatt.scaling.simulation.stage_schedule import Segment, repeated_evaluations, segments_of
+from scalewatt.scaling.simulation.stage_schedule import Segment, segments_of
 
 BEGUN_S = 946_684_800.0
 """Unix time at which every simulated run begins: 2000-01-01, which no measured run has."""
@@ -36,8 +37,21 @@ class Simulation:
         return BEGUN_S + sum(one.seconds + BETWEEN_S for one in before)
 
     def discarded(self, segment: Segment) -> tuple[float, float]:
-        """Return begin and end of a segment's lost work, in s from its start; equal where there is none."""
-        return repeated_evaluations(self.segments, segment)
+        """Return begin and end of a segment's lost work, in s from its start; equal where there is none.
+
+        It is the evaluations that a later segment does again, because a stop broke them off.
+        """
+        later = {
+            (stage.name, stage.epoch)
+            for one in self.segments[segment.number + 1 :]
+            for stage in one.stages
+        }
+        repeated = [
+            stage
+            for stage in segment.stages
+            if stage.name in EVALUATIONS and (stage.name, stage.epoch) in later
+        ]
+        return (repeated[0].start_s, repeated[-1].end_s) if repeated else (0.0, 0.0)
 
 
 def simulation(

@@ -128,22 +128,6 @@ def segments_of(spec: RunSpec, runtime_s: float, limit_s: float | None = None) -
     return found
 
 
-def repeated_evaluations(segments: Sequence[Segment], segment: Segment) -> tuple[float, float]:
-    """Return begin and end of the evaluations that a later segment does again, in s from the start.
-
-    They are equal where there are none: a stop broke no evaluation off.
-    """
-    later = {
-        (stage.name, stage.epoch) for one in segments[segment.number + 1 :] for stage in one.stages
-    }
-    repeated = [
-        stage
-        for stage in segment.stages
-        if stage.name in EVALUATIONS and (stage.name, stage.epoch) in later
-    ]
-    return (repeated[0].start_s, repeated[-1].end_s) if repeated else (0.0, 0.0)
-
-
 def _timed(spec: RunSpec, pieces: Sequence[Piece]) -> tuple[Stage, ...]:
     per_sample = assumptions.FIRST_BATCH_S.get(spec.model, assumptions.OTHER_FIRST_BATCH_S)
     stages, now = [], 0.0
