@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.model.workload_size import load_of_spec
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.marginal import beside
-from scalewatt.scaling.planning.plan import PlannedRun, Planner, Used, added
+from scalewatt.scaling.planning.plan import PlannedRun, Planner, added
 from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown, plan_text, short, step_sentences
 from scalewatt.scheduling.job_request import segments, wall_time_min
@@ -60,6 +61,19 @@ def whole(plan: Plan) -> dict[str, Any]:
 
 def points(plan: Plan, series: str) -> dict[int, dict[str, Any]]:
     return {row["gpus"]: row for row in rows_of(plan, "point") if row["series"] == series}
+
+
+def used(
+    hours: float,
+    kwh: float | None,
+    kinds: Mapping[str, float | None],
+    *of_energy: str | None,
+    repeat: int = 1,
+) -> dict[str, Any]:
+    """The row of a finished run; `of_energy`: scope and origin."""
+    row = {f"{kind}_energy_kwh": own for kind, own in kinds.items()}
+    row |= dict(zip(("energy_scope", "energy_origin"), of_energy, strict=True))
+    return {**row, "runtime_s": hours * 3600, "energy_kwh": kwh, "repeat": repeat}
 
 
 def planned_runs() -> list[PlannedRun]:
@@ -151,8 +165,7 @@ def test_the_interval_of_a_sum_is_that_of_joint_draws() -> None:
     rows = [r for r in rows_of(paper_plan(), "run") if r["model"] == "resnet50"]
     runs = [run for run in planned_runs() if run.configuration.model == "resnet50"]
     total = added(runs)
-    assert total is not None
-    found = estimate(total.energy_kwh)
+    found = estimate(total["energy_kwh"])
     assert found.median == pytest.approx(sum(row["energy_kwh"] for row in rows), rel=0.005)
     halves = [(row["energy_kwh_high"] - row["energy_kwh_low"]) / 2 for row in rows]
     half = (found.high - found.low) / 2
@@ -163,7 +176,7 @@ def test_the_interval_of_a_sum_is_that_of_joint_draws() -> None:
 def test_repeats_share_what_terms_cost_and_deviate_each_for_itself() -> None:
     id_ = "resnet50-a100-n064-lbs0128-full"
     own = [run.amounts for run in planned_runs() if run.configuration.id == id_]
-    one, other = own[0].energy_kwh, own[1].energy_kwh
+    one, other = (one["energy_kwh"] for one in own[:2])
     correlation = np.corrcoef(one, other)[0, 1]
     assert 0.1 < correlation < 0.9
     assert not np.array_equal(one, other)
@@ -173,8 +186,8 @@ def test_a_finished_run_counts_with_what_it_used() -> None:
     campaign = small({"known": KNOWN})
     ids = list(campaign.configurations)
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
-    used = {(ids[0], 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured")}
-    plan = make_plan(campaign, horeka(), forecaster(), used)
+    rows_used = {(ids[0], 1): used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured")}
+    plan = make_plan(campaign, horeka(), forecaster(), rows_used)
     finished = next(r for r in rows_of(plan, "run") if r["basis"] == "finished")
     assert (finished["configuration"], finished["repeat"]) == (ids[0], 1)
     assert finished["energy_kwh"] == finished["energy_kwh_low"] == finished["energy_kwh_high"] == 30
@@ -191,8 +204,10 @@ def test_a_campaign_that_has_finished_has_no_interval() -> None:
     campaign = small({"known": {**KNOWN, "gpus": [4]}})
     (id_,) = campaign.configurations
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": None}
-    used = {(id_, n): Used(25.0 + n, 30.0, kinds, "gpu+cpu", "measured") for n in (1, 2, 3)}
-    row = whole(make_plan(campaign, horeka(), forecaster(), used))
+    rows_used = {
+        (id_, n): used(25.0 + n, 30.0, kinds, "gpu+cpu", "measured", repeat=n) for n in (1, 2, 3)
+    }
+    row = whole(make_plan(campaign, horeka(), forecaster(), rows_used))
     assert row["energy_kwh"] == row["energy_kwh_low"] == row["energy_kwh_high"] == 90
     assert row["gpu_hours"] == pytest.approx(4 * 81)
     assert (row["gpu_energy_kwh"], row["ram_energy_kwh"]) == (60, None)
@@ -204,7 +219,7 @@ def test_an_energy_that_was_not_found_out_is_predicted_for_the_time_it_took() ->
     (id_,) = campaign.configurations
     none = dict.fromkeys(("gpu", "cpu", "ram"))
     plans = [
-        make_plan(campaign, horeka(), forecaster(), {(id_, 1): Used(hours, None, none, None, None)})
+        make_plan(campaign, horeka(), forecaster(), {(id_, 1): used(hours, None, none, None, None)})
         for hours in (20.0, 40.0)
     ]
     short, long = (next(r for r in rows_of(plan, "run") if r["repeat"] == 1) for plan in plans)
@@ -218,9 +233,9 @@ def test_finished_runs_without_an_energy_deviate_each_for_itself() -> None:
     campaign = small({"known": {**KNOWN, "gpus": [4], "repeats": 2}})
     (id_,) = campaign.configurations
     none = dict.fromkeys(("gpu", "cpu", "ram"))
-    used = {(id_, n): Used(20.0, None, none, None, None) for n in (1, 2)}
-    runs = Planner(campaign, horeka(), forecaster(), Facility(), used).runs()
-    one, other = (run.amounts.energy_kwh for run in runs)
+    rows_used = {(id_, n): used(20.0, None, none, None, None, repeat=n) for n in (1, 2)}
+    runs = Planner(campaign, horeka(), forecaster(), Facility(), rows_used).runs()
+    one, other = (run.amounts["energy_kwh"] for run in runs)
     assert np.median(one) == pytest.approx(np.median(other), rel=0.01)
     assert 0.0 < np.corrcoef(one, other)[0, 1] < 0.9
 
@@ -237,19 +252,19 @@ def test_a_finished_runs_energy_keeps_its_origin_and_a_sum_names_several() -> No
     campaign = small({"known": {**KNOWN, "gpus": [4]}})
     (id_,) = campaign.configurations
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
-    used = {
-        (id_, 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "estimated"),
-        (id_, 2): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured"),
+    rows_used = {
+        (id_, 1): used(25.0, 30.0, kinds, "gpu+cpu+ram", "estimated"),
+        (id_, 2): used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured", repeat=2),
     }
-    plan = make_plan(campaign, horeka(), forecaster(), used)
+    plan = make_plan(campaign, horeka(), forecaster(), rows_used)
     runs = rows_of(plan, "run")
     assert [row["energy_origin"] for row in runs] == ["estimated", "measured", "predicted"]
     assert whole(plan)["energy_origin"] == "mixed"
     said = "over energies of several origins (runs: estimated 1, measured 1, predicted 1)"
     assert said in whole(plan)["warnings"]
     assert said in " ".join(plan_text(plan).split())
-    alike = {key: replace(one, origin="estimated") for key, one in used.items()}
-    alike[id_, 3] = replace(used[id_, 1], origin="estimated")
+    alike = {key: one | {"energy_origin": "estimated"} for key, one in rows_used.items()}
+    alike[id_, 3] = rows_used[id_, 1] | {"energy_origin": "estimated", "repeat": 3}
     plan = make_plan(campaign, horeka(), forecaster(), alike)
     assert whole(plan)["energy_origin"] == "estimated"
     assert whole(plan)["warnings"] is None
@@ -259,11 +274,11 @@ def test_where_no_energy_is_known_there_is_neither_scope_nor_origin() -> None:
     campaign = small({"known": {**KNOWN, "gpus": [4]}})
     (id_,) = campaign.configurations
     none = dict.fromkeys(("gpu", "cpu", "ram"))
-    used = {(id_, 1): Used(20.0, None, none, None, None)}
+    rows_used = {(id_, 1): used(20.0, None, none, None, None)}
     found = without_energies()
     scoped = (replace(one, scope="gpu+cpu+ram") for one in found.model.kinds)
     found = Forecaster(replace(found.model, kinds=tuple(scoped)))
-    plan = make_plan(campaign, horeka(), found, used)
+    plan = make_plan(campaign, horeka(), found, rows_used)
     for row in rows_of(plan):
         assert row["gpu_hours"] > 0
         assert row["energy_kwh"] is row["energy_scope"] is row["energy_origin"] is None
@@ -506,8 +521,8 @@ def test_a_run_that_has_finished_elsewhere_is_planned_where_no_job_could_train_i
     device = replace(horeka().devices["a100"], time_limit_min=20, step_time={})
     cluster = replace(horeka(), devices={"a100": device})
     kinds = {"gpu": 20.0, "cpu": 8.0, "ram": 2.0}
-    used = {(id_, 1): Used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured")}
-    row = rows_of(make_plan(campaign, cluster, forecaster(), used), "run")[0]
+    rows_used = {(id_, 1): used(25.0, 30.0, kinds, "gpu+cpu+ram", "measured")}
+    row = rows_of(make_plan(campaign, cluster, forecaster(), rows_used), "run")[0]
     assert (row["energy_kwh"], row["segments"], row["wall_time_min"]) == (30, None, None)
 
 

@@ -89,9 +89,10 @@ def test_finished_runs_are_found_in_the_results(tmp_path: Path) -> None:
     used = used_by(campaign, tmp_path)
     assert set(used) == {(id_, 1), (id_, 2)}
     one = used[id_, 1]
-    assert one.energy_kwh == pytest.approx(0.45) and one.runtime_h == pytest.approx(1)
-    assert (one.scope, one.origin) == ("gpu+cpu+ram", "measured")
-    assert one.kinds_kwh == pytest.approx({"gpu": 0.28, "cpu": 0.15, "ram": 0.02})
+    assert one["energy_kwh"] == pytest.approx(0.45) and one["runtime_h"] == pytest.approx(1)
+    assert (one["energy_scope"], one["energy_origin"]) == ("gpu+cpu+ram", "measured")
+    kinds = [one[f"{kind}_energy_kwh"] for kind in ("gpu", "cpu", "ram")]
+    assert kinds == pytest.approx([0.28, 0.15, 0.02])
     (row,) = rows_of(make_plan(campaign, horeka(), forecaster(), used), "campaign")
     assert (row["runs"], row["finished_runs"]) == (3, 2)
 
@@ -106,7 +107,7 @@ def test_unmeasured_energies_are_not_called_measured(tmp_path: Path, origin: str
         for row in WHOLE
     ]
     make_run(tmp_path, rows, spec=run_spec(campaign, id_, 1))
-    assert used_by(campaign, tmp_path)[id_, 1].origin == origin
+    assert used_by(campaign, tmp_path)[id_, 1]["energy_origin"] == origin
 
 
 def test_results_that_are_not_there_or_not_the_campaigns_are_refused(

@@ -24,7 +24,11 @@ from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
 FULL_1 = "resnet50-a100-n001-lbs0256-full"
 ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
 STEPS = Course(
-    np.array([0.0, 10.0, 10.4, 30.0]), np.array([100.0, 300.0, 50.0, 200.0]), np.ones(4, dtype=bool)
+    np.array([0.0, 10.0, 10.4, 30.0]),
+    np.array([100.0, 300.0, 50.0, 200.0]),
+    np.ones(4, dtype=bool),
+    0.0,
+    {},
 )
 
 
@@ -63,10 +67,10 @@ def test_moments_that_are_sampled_in_step_with_epochs_are_far_from_the_mean(
 ) -> None:
     """Epochs of 15 s, in 2.6 s of which GPUs wait."""
     begins = np.add.outer(15.0 * np.arange(100), [0.0, 4.0, 6.6]).ravel()
-    course = Course(begins, np.tile([250.0, 70.0, 250.0], 100), np.ones(300, dtype=bool))
+    course = Course(begins, np.tile([250.0, 70.0, 250.0], 100), np.ones(300, dtype=bool), 50.0, {})
     random = np.random.default_rng(3)
     time_s = Periods(period_s, period_s).times(1500.0, random)
-    samples = Sensor(0.0).read(course, 50.0, time_s, 1, random)
+    samples = Sensor(0.0).read(course, time_s, 1, random)
     error = np.trapezoid(samples[0], time_s) / course.joules(time_s[-1:])[0] - 1
     assert (abs(error) > 0.1) == far
     assert far or abs(error) < 0.02

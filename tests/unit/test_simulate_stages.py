@@ -93,7 +93,7 @@ def at_one_end(run: Simulated, kind: str, stage: str, seconds: float) -> float:
     """What a stage that comes once may be off, as a part of its energy, sampled every second."""
     if stage not in ("startup", "shutdown"):
         return 0.0
-    level = getattr(simulation_of(run).nodes.levels, kind)
+    level = simulation_of(run).nodes.levels[kind]
     higher_w = level.watts("train") - level.watts(stage)
     return float(0.5 * higher_w / (seconds * level.watts(stage)))
 

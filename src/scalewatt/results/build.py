@@ -7,19 +7,21 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
+from scalewatt.common.schema_validation import check, schema
 from scalewatt.results.figures import variants_table as variants
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.figures.power_trace import panels
-from scalewatt.results.request import check_definition
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of, records, to_table, write_frame
 from scalewatt.results.tables.idle_baseline import without_baseline
 from scalewatt.results.tables.metadata import METADATA_KEY as METADATA_KEY
 from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.tables.published import is_overlaid
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 from scalewatt.results.tables.scaling import scaling_of
@@ -51,6 +53,14 @@ def _idle(definition: dict[str, Any], results: Path) -> Path | None:
     return results / "tables" / "idle.parquet" if definition.get("idle") else None
 
 
+def check_definition(definition: Any) -> None:
+    """InputError where it is no definition of a table; it names the key and what is allowed."""
+    root = schema("table")
+    check(definition, root, "--definition", root)
+    if definition.get("figure") == "variants" and is_overlaid(definition):
+        raise InputError("--definition: options.overlay: variants have none; leave it out")
+
+
 def write_tables(definition: Any, results: Path, out: Path) -> None:
     """Write what `definition` is of: a figure's table, or those of all runs.
 
@@ -72,8 +82,8 @@ def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
         "comparisons": (comparisons_of(runs), COMPARISONS),
     }
     metadata = _metadata(definition, runs, results)
-    for name, (frame, schema) in tables.items():
-        write_frame(frame, out / f"{name}.parquet", schema, metadata)
+    for name, (frame, columns) in tables.items():
+        write_frame(frame, out / f"{name}.parquet", columns, metadata)
 
 
 def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> None:

@@ -17,11 +17,10 @@ from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_text
-from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.frames import write_frame
-from scalewatt.results.tables.run_row import RunFiles, run_row
+from scalewatt.results.tables.frames import records, write_frame
+from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 from scalewatt.run_files.run_inventory import published_runs
 from scalewatt.scaling.model.calibrate import calibratable, calibrate_kind
 from scalewatt.scaling.model.calibration_points import points_of, table_of
@@ -31,7 +30,6 @@ from scalewatt.scaling.model.model_file import ScalingModel, write_model
 from scalewatt.scaling.model.posterior import DRAWS, SEED
 from scalewatt.scaling.model.training_kind import Kind
 from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of, no_model
-from scalewatt.scaling.planning.plan import Used
 from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown
 from scalewatt.scaling.planning.prediction_table import prediction_table
@@ -157,30 +155,28 @@ def _one_size(model: KindModel) -> str | None:
     return f"all points have local batch size {sizes[0]}: no other one can be predicted"
 
 
-def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], Used]:
-    """Return what each finished and accounted run took, by configuration and repeat.
+def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return the rows of RUNS of the finished and accounted runs, by configuration and repeat.
 
     `results`: the campaign's folder. A run whose spec differs from the campaign's has to be re-run, so
     it does not count; nor does a simulated one, which used nothing. InputError where the folder does
     not exist or is not a campaign's, and where a file of a run is damaged.
     """
     _check_folder(campaign, results)
-    found = {}
-    for run in published_runs(results):
-        files = RunFiles(results, *run)
-        if run[0] in campaign.configurations and files.energy.is_file():
-            row = run_row(files, campaign.name, Facility())
-            if read_json(files.folder / "provenance.json").get("simulated"):
-                continue
-            if campaign.registered or row["spec_sha256"] == run_spec(campaign, *run).sha256:
-                found[run] = Used(
-                    row["runtime_h"],
-                    row["energy_kwh"],
-                    {kind: row[f"{kind}_energy_kwh"] for kind in DEVICE_KINDS},
-                    row["energy_scope"],
-                    row["energy_origin"],
-                )
-    return found
+    files = [RunFiles(results, *run) for run in published_runs(results)]
+    rows = [
+        run_record(one, campaign.name)
+        for one in files
+        if one.configuration in campaign.configurations
+        and one.energy.is_file()
+        and not read_json(one.folder / "provenance.json").get("simulated")
+    ]
+    return {
+        (row["configuration"], row["repeat"]): row
+        for row in records(runs_of(rows, Facility()))
+        if campaign.registered
+        or row["spec_sha256"] == run_spec(campaign, row["configuration"], row["repeat"]).sha256
+    }
 
 
 def _check_folder(campaign: Campaign, results: Path) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table_with_csv
+from scalewatt.common.schema_validation import check, schema
 from scalewatt.energy.accounting.node_energy import (
     JOURNAL_TOLERANCE,
     MAX_UNCOVERED,
@@ -31,7 +32,6 @@ from scalewatt.energy.accounting.segment_recordings import NodeRecording, open_s
 from scalewatt.energy.accounting.throttling import gpu_utilisation
 from scalewatt.energy.integration.rated_power import node_utilisation
 from scalewatt.recordings.series import Flag, SensorSeries, flag, short_name
-from scalewatt.results.request import check_idle_definition
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import table
 from scalewatt.results.text.flag_labels import read_flags
@@ -93,7 +93,7 @@ def write_idle(definition: dict[str, Any], results: Path, out: Path) -> None:
     `definition` = {"campaign", "devices": {name: {"repeats": [number], "powers": rated powers}}};
     InputError where it is none.
     """
-    check_idle_definition(definition)
+    check(definition, schema("idle"), "--definition", schema("idle"))
     rows = []
     for device, entry in definition["devices"].items():
         folder = results / "idle" / device

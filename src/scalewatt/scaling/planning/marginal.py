@@ -91,8 +91,7 @@ def _row(planner: Planner, series: Series, id_: str, predicted: Predicted | None
         scope = planner.forecaster.of_kind(spec).scope
         row |= {"energy_origin": PREDICTED, "energy_scope": scope}
     said = joined([*planner.forecaster.warnings(spec), *stuck])
-    amounts = planner.amounts(id_, predicted)
-    return row | {"basis": PREDICTED, "warnings": said} | stated(amounts, planner.facility)
+    return row | {"basis": PREDICTED, "warnings": said} | stated(planner.amounts(id_, predicted))
 
 
 def beside(gpus: int, large: Predicted, smaller_gpus: int, small: Predicted) -> Row:

@@ -6,7 +6,7 @@ Finished runs count with what they used; of the others draws are summed (`foreca
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.scaling.model.cost_terms import Array
-from scalewatt.scaling.model.predict import TOTAL, Predicted
+from scalewatt.scaling.model.predict import Predicted
 from scalewatt.scaling.planning.forecast import Forecaster, check_any
 from scalewatt.scheduling.job_request import segments, wall_time_min
 
@@ -32,46 +32,8 @@ QUANTITIES = (
 """The quantities of a plan, each with the ends of its 90 % interval."""
 
 
-@dataclass(frozen=True)
-class Used:
-    """Time and energy of a finished run; null where unknown."""
-
-    runtime_h: float
-    energy_kwh: float | None
-    kinds_kwh: Mapping[str, float | None]
-    """By device kind."""
-    scope: str | None
-    origin: str | None
-    """Of the energy; both null without one."""
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """Draws (draws,) of what one or several runs take; None where unknown."""
-
-    runtime_h: Array | None
-    gpu_hours: Array
-    energy_kwh: Array | None
-    kinds_kwh: Mapping[str, Array | None]
-    segments: Array | None
-
-    def quantities(self, facility: Facility) -> dict[str, Array | None]:
-        """Return the draws by name of QUANTITIES."""
-        facility_kwh = _times(self.energy_kwh, facility.pue)
-        carbon = None if facility.carbon_g_per_kwh is None else facility.carbon_g_per_kwh / 1000
-        return {
-            "runtime_h": self.runtime_h,
-            "gpu_hours": self.gpu_hours,
-            "energy_kwh": self.energy_kwh,
-            **{f"{kind}_energy_kwh": self.kinds_kwh[kind] for kind in DEVICE_KINDS},
-            "facility_energy_kwh": facility_kwh,
-            "carbon_kg": _times(facility_kwh, carbon),
-            "cost": _times(facility_kwh, facility.price_per_kwh),
-        }
-
-
-def _times(draws: Array | None, factor: float | None) -> Array | None:
-    return None if draws is None or factor is None else draws * factor
+Amounts = Mapping[str, Array]
+"""Draws (draws,) of what one or several runs take: of QUANTITIES and `segments`, those that are known."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +42,23 @@ class PlannedRun:
 
     configuration: Configuration
     repeat: int
-    amounts: Amounts | None
-    """None where it cannot be predicted and has not finished."""
-    reason: str | None
-    """Why it cannot be predicted, and what would make it possible."""
-    basis: str | None
-    scope: str | None
+    amounts: Amounts
+    """Empty where it cannot be predicted and has not finished."""
+    basis: str | None = None
+    scope: str | None = None
     """Of the energy; null without one."""
-    warnings: tuple[str, ...] = ()
     origin: str | None = PREDICTED
     """Of the energy, where it is known."""
+    reason: str | None = None
+    """Why it cannot be predicted, and what would make it possible."""
+    warnings: tuple[str, ...] = ()
     stuck: str | None = None
     """Why the run cannot be trained under its device's wall-time limit."""
 
     @property
     def energy_is_known(self) -> bool:
         """Return True if its energy is in the sums."""
-        return self.amounts is not None and self.amounts.energy_kwh is not None
+        return "energy_kwh" in self.amounts
 
 
 @dataclass(frozen=True)
@@ -107,8 +69,8 @@ class Planner:
     cluster: Cluster
     forecaster: Forecaster
     facility: Facility
-    used: Mapping[tuple[str, int], Used] = field(default_factory=dict)
-    """Of finished runs, by configuration and repeat."""
+    used: Mapping[tuple[str, int], Row] = field(default_factory=dict)
+    """Rows of RUNS of finished runs, by configuration and repeat."""
     _jobs: dict[str, tuple[int | None, str | None]] = field(default_factory=dict, init=False)
 
     def runs(self) -> list[PlannedRun]:
@@ -119,7 +81,7 @@ class Planner:
         found = [
             run for configuration in self.campaign.configurations for run in self._of(configuration)
         ]
-        if all(run.amounts is None for run in found):
+        if not any(run.amounts for run in found):
             check_any(self.campaign, self.forecaster)
         return found
 
@@ -132,11 +94,8 @@ class Planner:
 
     def amounts(self, configuration: str, predicted: Predicted, run: int = 0) -> Amounts:
         """Return what one of the runs of `predicted` takes."""
-        return self._amounts(
-            self.campaign.configurations[configuration],
-            predicted.runtime_s[:, run],
-            {name: joules[:, run] for name, joules in predicted.energy_j.items()},
-        )
+        joules = {name: found[:, run] for name, found in predicted.energy_j.items()}
+        return self._amounts(configuration, predicted.runtime_s[:, run], _kwh(joules))
 
     def jobs_of(self, configuration: str) -> tuple[int | None, str | None]:
         """Return the wall time in min that a run's first job requests, and why no time is enough.
@@ -179,73 +138,74 @@ class Planner:
         at_times = self._energies_at_times(id_, spec if predicted else None)
         for repeat in range(1, repeats + 1):
             used = self.used.get((id_, repeat))
-            if used is not None and used.energy_kwh is None:
-                energy = at_times.get(repeat, {})
-                yield self._without_energy(configuration, repeat, used, energy, scope)
-            elif used is not None:
-                yield self._finished(configuration, repeat, used)
+            if used is not None:
+                yield self._finished(configuration, used, at_times.get(repeat, {}), scope)
             elif predicted is None:
-                yield PlannedRun(configuration, repeat, None, reason, None, None, stuck=stuck)
+                yield PlannedRun(configuration, repeat, {}, reason=reason, stuck=stuck)
             else:
                 amounts = self.amounts(id_, predicted, repeat - 1)
                 yield PlannedRun(
-                    configuration, repeat, amounts, None, PREDICTED, scope, warnings, stuck=stuck
+                    configuration,
+                    repeat,
+                    amounts,
+                    PREDICTED,
+                    scope,
+                    warnings=warnings,
+                    stuck=stuck,
                 )
 
-    def _energies_at_times(self, id_: str, spec: RunSpec | None) -> dict[int, dict[str, Array]]:
-        """Return draws of the energies in J, by repeat, of finished runs of which only the time is known.
+    def _energies_at_times(self, id_: str, spec: RunSpec | None) -> dict[int, Amounts]:
+        """Return draws of the energies, by repeat, of finished runs of which only the time is known.
 
         Their deviations are independent. Empty where they cannot be predicted.
         """
         times_s = {
-            repeat: used.runtime_h * 3600
-            for (configuration, repeat), used in sorted(self.used.items())
-            if configuration == id_ and used.energy_kwh is None
+            repeat: self.used[id_, repeat]["runtime_s"]
+            for configuration, repeat in sorted(self.used)
+            if configuration == id_ and self.used[id_, repeat]["energy_kwh"] is None
         }
         if spec is None or not times_s:
             return {}
         found = self.forecaster.energies_at(spec, list(times_s.values()))
         return {
-            repeat: {name: joules[:, number] for name, joules in found.items()}
+            repeat: _kwh({name: joules[:, number] for name, joules in found.items()})
             for number, repeat in enumerate(times_s)
         }
 
-    def _finished(self, configuration: Configuration, repeat: int, used: Used) -> PlannedRun:
-        """Return the plan of a finished run whose energy is known."""
-        energy = {TOTAL: np.array([(used.energy_kwh or 0.0) * J_PER_KWH])}
-        amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy)
-        kinds = {k: None if v is None else np.array([v]) for k, v in used.kinds_kwh.items()}
-        amounts = replace(amounts, kinds_kwh=kinds)
-        return PlannedRun(
-            configuration, repeat, amounts, None, FINISHED, used.scope, origin=used.origin
-        )
-
-    def _without_energy(
-        self,
-        configuration: Configuration,
-        repeat: int,
-        used: Used,
-        energy_j: Mapping[str, Array],
-        scope: str | None,
+    def _finished(
+        self, configuration: Configuration, used: Row, predicted: Amounts, scope: str | None
     ) -> PlannedRun:
-        """Return the plan of a finished run of which only the time is known: its energy is predicted."""
-        said = "it has finished, but its energy is not known" + ("; predicted" if energy_j else "")
-        amounts = self._amounts(configuration, np.array([used.runtime_h * 3600]), energy_j)
-        basis = MIXED if energy_j else FINISHED
-        return PlannedRun(configuration, repeat, amounts, None, basis, scope, (said,))
-
-    def _amounts(
-        self, configuration: Configuration, runtime_s: Array, energy_j: Mapping[str, Array]
-    ) -> Amounts:
-        runtime_h = runtime_s / 3600
-        kwh = {name: joules / J_PER_KWH for name, joules in energy_j.items()}
-        return Amounts(
-            runtime_h=runtime_h,
-            gpu_hours=runtime_h * configuration.gpus,
-            energy_kwh=sum(kwh.values()) if kwh else None,  # type: ignore[arg-type]
-            kinds_kwh={kind: kwh.get(kind) for kind in DEVICE_KINDS},
-            segments=self._segments(configuration, runtime_s),
+        """Return the plan of a finished run; its energy is the `predicted` one where it is not known."""
+        names = ("energy_kwh", *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS))
+        known = used["energy_kwh"] is not None
+        kwh = {name: np.array([used[name]]) for name in names if known and used[name] is not None}
+        runtime_s = np.array([used["runtime_s"]])
+        run = PlannedRun(
+            configuration,
+            used["repeat"],
+            self._amounts(configuration.id, runtime_s, kwh if known else predicted),
+            FINISHED,
+            used["energy_scope"],
+            used["energy_origin"],
         )
+        if known:
+            return run
+        said = "it has finished, but its energy is not known" + ("; predicted" if predicted else "")
+        basis = MIXED if predicted else FINISHED
+        return replace(run, basis=basis, scope=scope, origin=PREDICTED, warnings=(said,))
+
+    def _amounts(self, id_: str, runtime_s: Array, kwh: Amounts) -> Amounts:
+        configuration, facility = self.campaign.configurations[id_], self.facility
+        runtime_h = runtime_s / 3600
+        found = {"runtime_h": runtime_h, "gpu_hours": runtime_h * configuration.gpus, **kwh}
+        if facility.pue is not None and "energy_kwh" in kwh:
+            found["facility_energy_kwh"] = facility_kwh = kwh["energy_kwh"] * facility.pue
+            if facility.carbon_g_per_kwh is not None:
+                found["carbon_kg"] = facility_kwh * (facility.carbon_g_per_kwh / 1000)
+            if facility.price_per_kwh is not None:
+                found["cost"] = facility_kwh * facility.price_per_kwh
+        segments = self._segments(configuration, runtime_s)
+        return found if segments is None else {**found, "segments": segments}
 
     def _segments(self, configuration: Configuration, runtime_s: Array) -> Array | None:
         device = self._device(configuration.device)
@@ -257,39 +217,27 @@ class Planner:
         return np.array([segments(one, device, warning_s) for one in runtime_s.tolist()], float)
 
 
-def added(runs: Sequence[PlannedRun]) -> Amounts | None:
-    """Return the sum over the known runs, within each draw; None where none is known.
+def _kwh(energy_j: Mapping[str, Array]) -> Amounts:
+    """Return the energy in all and by device kind, of energies in J as of `Predicted`."""
+    kwh = {name: joules / J_PER_KWH for name, joules in energy_j.items()}
+    kinds = {f"{kind}_energy_kwh": kwh[kind] for kind in DEVICE_KINDS if kind in kwh}
+    return {"energy_kwh": np.asarray(sum(kwh.values())), **kinds} if kwh else {}
 
-    Unknown energies are left out; a device kind's is null where one energy lacks it.
+
+def added(runs: Iterable[PlannedRun]) -> Amounts:
+    """Return the sums over the known runs, within each draw; none where no run is known.
+
+    Unknown energies are left out; a device kind's is unknown where one energy lacks it.
     """
-    known = [run.amounts for run in runs if run.amounts is not None]
-    with_energy = [one for one in known if one.energy_kwh is not None]
-    if not known:
-        return None
-    jobs = [one.segments for one in known]
-    return Amounts(
-        runtime_h=None,
-        gpu_hours=_sum([one.gpu_hours for one in known]),
-        energy_kwh=_sum([one.energy_kwh for one in with_energy]) if with_energy else None,
-        kinds_kwh={
-            kind: _sum_or_none([one.kinds_kwh[kind] for one in with_energy])
-            for kind in DEVICE_KINDS
-        },
-        segments=_sum_or_none(jobs),
-    )
-
-
-def _sum(draws: Iterable[Any]) -> Array:
-    """Return the sum of draws and single values."""
-    total = np.zeros(1)
-    for one in draws:
-        total = total + one
-    return total
-
-
-def _sum_or_none(draws: Sequence[Array | None]) -> Array | None:
-    known = [one for one in draws if one is not None]
-    return _sum(known) if known and len(known) == len(draws) else None
+    known = [run.amounts for run in runs if run.amounts]
+    with_energy = [one for one in known if "energy_kwh" in one]
+    found = {}
+    for name in (*QUANTITIES[1:], "segments"):
+        own = known if name in ("gpu_hours", "segments") else with_energy
+        if own and all(name in one for one in own):
+            # Draws and single values: the sum begins with what is broadcast to either.
+            found[name] = sum((one[name] for one in own), np.zeros(1))
+    return found
 
 
 def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.campaign_types import Configuration
-from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning.plan import (
@@ -40,7 +39,7 @@ def run_rows(planner: Planner, runs: Sequence[PlannedRun]) -> list[Row]:
             "repeat": run.repeat,
             "wall_time_min": planner.jobs_of(run.configuration.id)[0],
             **_counts([run]),
-            **stated(run.amounts, planner.facility),
+            **stated(run.amounts),
             "basis": run.basis,
             "energy_origin": run.origin if run.energy_is_known else None,
             "energy_scope": run.scope,
@@ -53,35 +52,26 @@ def run_rows(planner: Planner, runs: Sequence[PlannedRun]) -> list[Row]:
 
 def sum_rows(planner: Planner, runs: Sequence[PlannedRun]) -> list[Row]:
     """Return one row for each device, and one for the whole campaign."""
-    frame = pd.DataFrame(
-        {
-            "run": list(runs),
-            "device": [run.configuration.device for run in runs],
-            "basis": [run.basis for run in runs],
-            "origin": [run.origin for run in runs],
-            "scope": [run.scope for run in runs],
-            "known": [run.amounts is not None for run in runs],
-            "with_energy": [run.energy_is_known for run in runs],
-            "stuck": [run.stuck is not None for run in runs],
-            "warnings": [run.warnings for run in runs],
-        },
-        dtype=object,
+    frame = pd.DataFrame([vars(run) for run in runs], dtype=object).assign(
+        run=pd.Series(list(runs), dtype=object),
+        device=[run.configuration.device for run in runs],
+        known=[bool(run.amounts) for run in runs],
+        with_energy=[run.energy_is_known for run in runs],
     )
     groups = [(DEVICE, name, own) for name, own in frame.groupby("device", sort=False)]
     return [
-        {"campaign": planner.campaign.name, "level": level, "device": device}
-        | _summed(own, planner.facility)
+        {"campaign": planner.campaign.name, "level": level, "device": device} | _summed(own)
         for level, device, own in [*groups, (CAMPAIGN, None, frame)]
     ]
 
 
-def _summed(own: pd.DataFrame, facility: Facility) -> Row:
+def _summed(own: pd.DataFrame) -> Row:
     runs = list(own["run"])
-    with_energy = own[own["with_energy"].astype(bool)]
+    with_energy = own[own["with_energy"]]
     scopes = with_energy["scope"].unique()
     return {
         **_counts(runs),
-        **stated(added(runs), facility),
+        **stated(added(runs)),
         "basis": _common(own["basis"].dropna()),
         "energy_origin": _common(with_energy["origin"]),
         "energy_scope": scopes[0] if len(scopes) == 1 else None,
@@ -110,7 +100,7 @@ def _sum_warnings(own: pd.DataFrame, with_energy: pd.DataFrame) -> list[str]:
     if len(origins) > 1:
         counts = ", ".join(f"{name} {count}" for name, count in origins.items())
         found.append(f"over energies of several origins (runs: {counts})")
-    if stuck := int(own["stuck"].sum()):
+    if stuck := int(own["stuck"].notna().sum()):
         found.append(f"{stuck} of {len(own)} runs cannot be trained under the wall-time limit")
     counted = own["warnings"].explode().dropna().value_counts(sort=False)
     return [*found, *(f"{count} runs: {one}" for one, count in counted.items())]
@@ -124,15 +114,15 @@ def of_configuration(configuration: Configuration) -> Row:
     }
 
 
-def stated(amounts: Amounts | None, facility: Facility) -> Row:
-    """Return medians and the ends of the 90 % intervals; null where they are not known."""
-    if amounts is None:
-        return {}
+def stated(amounts: Amounts) -> Row:
+    """Return medians and the ends of the 90 % intervals of what is known."""
     found: Row = {}
-    for name, draws in amounts.quantities(facility).items():
+    for name, draws in amounts.items():
         found |= interval_columns(name, draws)
-    jobs = interval_columns("segments", amounts.segments)
-    return found | {name: None if v is None else round(v) for name, v in jobs.items()}
+    return {
+        name: round(value) if name.startswith("segments") else value
+        for name, value in found.items()
+    }
 
 
 def interval_columns(name: str, draws: Array | None) -> Row:
@@ -146,7 +136,7 @@ def _counts(runs: Sequence[PlannedRun]) -> Row:
     return {
         "runs": len(runs),
         "finished_runs": sum(run.basis in (FINISHED, MIXED) for run in runs),
-        "unknown_runs": sum(run.amounts is None for run in runs),
+        "unknown_runs": sum(not run.amounts for run in runs),
     }
 
 

@@ -23,7 +23,6 @@ from scalewatt.scaling.planning.plan import (
     PlannedRun,
     Planner,
     Row,
-    Used,
     added,
     plan_sha256,
 )
@@ -100,7 +99,7 @@ def make_plan(
     campaign: Campaign,
     cluster: Cluster,
     forecaster: Forecaster,
-    used: Mapping[tuple[str, int], Used] | None = None,
+    used: Mapping[tuple[str, int], Row] | None = None,
     deadline_h: float | None = None,
     energy_kwh: float | None = None,
     step: tuple[int, int] | None = None,
@@ -155,11 +154,11 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
 
 def _of_budget(budget: float, runs: Sequence[PlannedRun]) -> str:
     """Return whether a campaign's energy budget is enough, as far as its energies are known."""
-    known, whole = sum(run.energy_is_known for run in runs), added(runs)
+    known, whole = sum(run.energy_is_known for run in runs), added(runs).get("energy_kwh")
     given = f"the campaign's energy_budget_kwh of {budget:g}"
-    if whole is None or whole.energy_kwh is None:
+    if whole is None:
         return f"Whether {given} is enough is not known: the energy of no run is."
-    found, kept = estimate(whole.energy_kwh), float(np.mean(whole.energy_kwh <= budget))
+    found, kept = estimate(whole), float(np.mean(whole <= budget))
     lack = f"the energy of {len(runs) - known} of {len(runs)} runs is not known, so not in it"
     sum_kwh = f"{found.median:.6g} kWh ({found.low:.6g} to {found.high:.6g})"
     if found.low == found.high:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,18 +50,8 @@ class Recommendation:
         }
 
 
-@dataclass(frozen=True)
-class _Choice:
-    gpus: int
-    hours: Array
-    kwh: Array | None
-
-    def draws(self, what: str) -> Array:
-        """Return the draws of a minimised or limited quantity; none of an unknown energy."""
-        if what == BY_GPU_HOURS:
-            return self.gpus * self.hours
-        found = self.hours if what == BY_TIME else self.kwh
-        return np.empty(0) if found is None else found
+_Choices = dict[int, dict[str, Array]]
+"""Draws of what is limited or minimised, by n; without the energy where it is not known."""
 
 
 def recommendations(
@@ -86,8 +75,8 @@ def _of(planner: Planner, series: Series, limit: str, value: float) -> Recommend
     if len({one.dataset_samples for one in configurations}) > 1:
         reason = "its dataset grows with n: its points are not the same training"
         return Recommendation(series.name, limit, value, None, None, reason)
-    choices = list(_choices(planner, series))
-    with_energy = [one for one in choices if one.kwh is not None]
+    choices = _choices(planner, series)
+    with_energy = {n: one for n, one in choices.items() if BY_ENERGY in one}
     by = BY_TIME if limit == ENERGY else BY_ENERGY if with_energy else BY_GPU_HOURS
     considered = choices if by == BY_GPU_HOURS else with_energy
     if not considered:
@@ -101,17 +90,20 @@ def _of(planner: Planner, series: Series, limit: str, value: float) -> Recommend
     return Recommendation(series.name, limit, value, sure, likely, none, by)
 
 
-def _choices(planner: Planner, series: Series) -> Iterator[_Choice]:
+def _choices(planner: Planner, series: Series) -> _Choices:
+    found: _Choices = {}
     for gpus, id_ in series.points.items():
         predicted = planner.point(id_)
         if predicted is not None:
-            total = predicted.total_j
-            kwh = None if total is None else total[:, 0] / J_PER_KWH
-            yield _Choice(gpus, predicted.runtime_s[:, 0] / 3600, kwh)
+            hours = predicted.runtime_s[:, 0] / 3600
+            found[gpus] = {BY_TIME: hours, BY_GPU_HOURS: gpus * hours}
+            if predicted.total_j is not None:
+                found[gpus][BY_ENERGY] = predicted.total_j[:, 0] / J_PER_KWH
+    return found
 
 
-def _best(choices: list[_Choice], limit: str, value: float, share: float, by: str) -> int | None:
+def _best(choices: _Choices, limit: str, value: float, share: float, by: str) -> int | None:
     """Return the n with the smallest median of `by`, among those that keep the limit."""
     limited = BY_TIME if limit == DEADLINE else BY_ENERGY
-    kept = [one for one in choices if np.quantile(one.draws(limited), share) <= value]
-    return min(kept, key=lambda one: float(np.median(one.draws(by)))).gpus if kept else None
+    kept = [n for n, one in choices.items() if np.quantile(one[limited], share) <= value]
+    return min(kept, key=lambda n: float(np.median(choices[n][by])), default=None)

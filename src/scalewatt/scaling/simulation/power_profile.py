@@ -77,15 +77,16 @@ def levels_of(
     sockets = spec.nodes * int(device.cpu["sockets"])
     ram_w = draw.joules.get("ram", 0.0) / sockets / draw.runtime_s
     gpu_idle_w = device.gpu["idle_w"] if device.gpu else 0.0
+    gpu = assumptions.GPU_LEVELS, assumptions.GPU_DIP
     host = assumptions.HOST_LEVELS, assumptions.HOST_DIP
-    kinds: dict[str, tuple[int, float, Mapping[str, float], float]] = {
-        "gpu": (spec.gpus, gpu_idle_w, assumptions.GPU_LEVELS, assumptions.GPU_DIP),
-        "cpu": (sockets, device.cpu["idle_w"], *host),
-        "ram": (sockets, assumptions.RAM_IDLE * ram_w, *host),
+    kinds = {
+        "gpu": (spec.gpus, gpu_idle_w, gpu),
+        "cpu": (sockets, device.cpu["idle_w"], host),
+        "ram": (sockets, assumptions.RAM_IDLE * ram_w, host),
     }
     return {
-        kind: Level.of(draw.joules[kind] / devices, uninterrupted.stages, *level)
-        for kind, (devices, *level) in kinds.items()
+        kind: Level.of(draw.joules[kind] / devices, uninterrupted.stages, idle_w, *levels)
+        for kind, (devices, idle_w, levels) in kinds.items()
         if kind in draw.joules
     }
 
